@@ -1,0 +1,2 @@
+//! IOR-like workload: real processes, checked data.
+fn main() {}

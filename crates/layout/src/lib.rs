@@ -1,0 +1,15 @@
+//! Where the bytes of a file are.
+//!
+//! A [`Layout`] is a list of [`Region`]s in order of offset; a region is served in *rounds*; a round is an
+//! ordered list of [`Stripe`]s, each a server and a width in bytes. The position of a byte in its round is
+//! `offset mod round_bytes`, counted from the start of the *file* (the absolute phase), so splitting or merging
+//! regions of equal rounds moves nothing.
+//!
+//! The crate knows nothing of disks, costs or file names: planners produce layouts, the store serves them.
+
+mod layout;
+mod split;
+pub mod units;
+
+pub use layout::{Layout, LayoutError, Location, MAX_OFFSET, Region, ServerId, Stripe};
+pub use split::{Pieces, SubRequest, SubRequests};

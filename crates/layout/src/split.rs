@@ -1,0 +1,103 @@
+//! Splitting a request into one sub-request per region and server.
+
+use crate::layout::{Layout, Region, ServerId};
+use smallvec::SmallVec;
+
+/// The part of a request that one server serves in one region: contiguous in the datafile, scattered over the
+/// request (see [`Layout::pieces`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubRequest {
+    /// Index of the region.
+    pub region: usize,
+    /// Index of the stripe in the region's round.
+    pub slot: usize,
+    /// The server.
+    pub server: ServerId,
+    /// First byte in the server's datafile.
+    pub datafile_offset: u64,
+    /// Bytes; at least 1.
+    pub len: u64,
+    /// The part of the request that lies in this region, as file offsets.
+    pub from: u64,
+    /// End (exclusive) of that part.
+    pub to: u64,
+}
+
+/// The sub-requests of one request, in order of region and slot; no allocation for up to 16.
+pub type SubRequests = SmallVec<[SubRequest; 16]>;
+
+impl Layout {
+    /// Splits the request `[offset, offset + len)`. Servers that hold none of its bytes do not appear; `len` 0 gives
+    /// none. The end must not exceed `MAX_OFFSET + 1`. O(log regions + regions touched x their stripes), no
+    /// allocation for up to 16 sub-requests.
+    pub fn split(&self, offset: u64, len: u64) -> SubRequests {
+        let mut out = SubRequests::new();
+        if len == 0 {
+            return out;
+        }
+        let end = offset + len;
+        let mut region = self.region_at(offset);
+        let mut from = offset;
+        while from < end {
+            let to = end.min(self.region_end(region));
+            let row = &self.regions()[region];
+            for slot in 0..row.stripes().len() {
+                let first = row.bytes_before(slot, from);
+                let bytes = row.bytes_before(slot, to) - first;
+                if bytes > 0 {
+                    out.push(SubRequest {
+                        region,
+                        slot,
+                        server: row.stripes()[slot].server,
+                        datafile_offset: row.offset() + first - row.bytes_before(slot, row.offset()),
+                        len: bytes,
+                        from,
+                        to,
+                    });
+                }
+            }
+            from = to;
+            region += 1;
+        }
+        out
+    }
+
+    /// The pieces of `sub` in ascending order, as `(file offset, bytes)`; they add up to `sub.len` and are consecutive
+    /// in the datafile.
+    pub fn pieces(&self, sub: &SubRequest) -> Pieces<'_> {
+        Pieces { region: &self.regions()[sub.region], slot: sub.slot, next: sub.from, to: sub.to }
+    }
+}
+
+/// Iterator of [`Layout::pieces`]. O(1) a piece.
+#[derive(Debug, Clone)]
+pub struct Pieces<'a> {
+    region: &'a Region,
+    slot: usize,
+    next: u64,
+    to: u64,
+}
+
+impl Iterator for Pieces<'_> {
+    /// File offset and length in bytes.
+    type Item = (u64, u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let round = self.region.round_bytes();
+        let start = self.region.start_of(self.slot);
+        let width = self.region.stripes()[self.slot].width_bytes;
+        let phase = self.next % round;
+        let round_start = self.next - phase;
+        // The stripe of this round, or of the next one if this round's is behind us.
+        let stripe_start =
+            if phase < start + width { round_start + start } else { round_start.checked_add(round + start)? };
+        let from = stripe_start.max(self.next);
+        if from >= self.to {
+            return None;
+        }
+        let to = (stripe_start + width).min(self.to);
+        self.next = to;
+        Some((from, to - from))
+    }
+}

@@ -1,0 +1,81 @@
+//! Profiles of servers, tiers, and the requests that they are priced by.
+
+use stripewise_layout::ServerId;
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// Bytes from the servers to the program.
+    Read,
+    /// Bytes from the program to the servers.
+    Write,
+}
+
+/// Cost of one kind of operation on a server (HARL Table I): startup uniform in `[min, max]`, then a time per byte.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OpProfile {
+    /// Least startup time in seconds.
+    pub startup_min_s: f64,
+    /// Greatest startup time in seconds.
+    pub startup_max_s: f64,
+    /// Transfer time in seconds per byte (beta).
+    pub transfer_s_per_byte: f64,
+}
+
+/// Cost of a server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Profile {
+    /// Reads.
+    pub read: OpProfile,
+    /// Writes.
+    pub write: OpProfile,
+    /// Network time in seconds per byte on the server's own link (`t` of HARL); 0 on one machine.
+    pub network_s_per_byte: f64,
+}
+
+impl Profile {
+    /// The part of the profile that prices `op`.
+    pub fn of(&self, op: Op) -> &OpProfile {
+        match op {
+            Op::Read => &self.read,
+            Op::Write => &self.write,
+        }
+    }
+}
+
+/// Servers of one profile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tier {
+    /// Name in the pool file.
+    pub name: String,
+    /// Its servers in round order.
+    pub servers: Vec<ServerId>,
+    /// What each of them costs.
+    pub profile: Profile,
+    /// Bytes that each of them may hold; `None` is no limit.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// All servers of a pool as the model sees them. Tiers are in the order of the pool file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    /// The tiers.
+    pub tiers: Vec<Tier>,
+}
+
+/// One request of a trace: the half-open interval `[offset, offset + size)` of one file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Request {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes; 0 costs nothing and touches no server.
+    pub size: u64,
+    /// Read or write.
+    pub op: Op,
+    /// Process that issued it (rank over all programs of the trace).
+    pub process: u32,
+    /// Begin in seconds from the start of the trace.
+    pub start_s: f64,
+    /// End in seconds.
+    pub end_s: f64,
+}

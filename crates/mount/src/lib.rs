@@ -1,0 +1,1 @@
+//! The FUSE file system: the way in that serves everything.

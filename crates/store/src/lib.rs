@@ -1,0 +1,1 @@
+//! Pool, namespace, handles, datafiles, emulated servers, mover.

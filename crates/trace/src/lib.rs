@@ -1,0 +1,1 @@
+//! The record of a program's I/O: format, recorder, reader.
