@@ -21,11 +21,7 @@ impl ServerId {
 
 impl fmt::Display for ServerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::META {
-            f.write_str("meta")
-        } else {
-            write!(f, "#{}", self.0)
-        }
+        if *self == Self::META { f.write_str("meta") } else { write!(f, "#{}", self.0) }
     }
 }
 
