@@ -1,0 +1,67 @@
+# Every target does all it needs on a machine with Rust, Python 3.11 or newer, a C compiler and /dev/fuse:
+# the tools and libraries it installs itself go into .venv, the rest of what it makes into target, build and .demo.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+export PYO3_PYTHON := $(BIN)/python
+export CARGO_TERM_PROGRESS_WHEN := never
+# What the mount, MPI and the tests start is found in the environment of this checkout.
+export PATH := $(BIN):$(PATH)
+
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.PHONY: help setup demo test lint bench clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(VENV)/.tools: requirements/dev.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	touch $@
+
+# An editable install: Python as it stands in the checkout, Rust as it was when this last ran.
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml setup.py $(RUST_SOURCES)
+	@echo 'building stripewise (a first build takes some minutes)'
+	@mkdir -p build
+	$(BIN)/pip install --disable-pip-version-check --no-build-isolation --no-deps --editable . > build/install.log 2>&1 \
+		|| { tail -n 60 build/install.log; exit 1; }
+	touch $@
+
+setup: $(VENV)/.installed ## Make .venv with the tools, build everything, install stripewise into it
+
+demo: $(VENV)/.installed ## Emulated pool, real MPI program: trace, plan, place, measure again
+	@exec $(BIN)/python -m stripewise.demo $(CURDIR)/.demo
+
+test: $(VENV)/.installed ## All tests; the runners' closing lines come last
+	@mkdir -p build
+	status=0
+	cargo test --workspace --no-fail-fast 2>&1 | tee build/cargo-test.log || status=1
+	$(BIN)/python -m pytest 2>&1 | tee build/pytest.log || status=1
+	echo
+	awk '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
+		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed ? "FAILED" : "ok", passed, failed, ignored }' \
+		build/cargo-test.log
+	tail -n 1 build/pytest.log
+	exit $$status
+
+lint: $(VENV)/.tools ## rustfmt, clippy, ruff and mypy
+	@cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed ## The figures of docs/benchmarks.md, each by the command that prints it
+	@exec $(BIN)/python -m benches
+
+clean: ## Remove what the other targets made, except cargo's target directory
+	rm -rf $(VENV) build .demo dist python/*.egg-info python/stripewise/_bin python/stripewise/_lib python/stripewise/*.so

@@ -1,0 +1,85 @@
+"""The voice of the command line: results to stdout, everything else to stderr, colour only where it is wanted."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+EXIT_FAILED = 1
+"""Something went wrong; the message says what."""
+EXIT_USAGE = 2
+"""The command line itself is wrong."""
+EXIT_TAKEN_BACK = 3
+"""`optimize`: the new layout was not faster beyond noise, the old one is back."""
+EXIT_INVALID = 4
+"""The emulated devices could not keep their times (error above 10 % median): no figure."""
+EXIT_NOT_EXECUTABLE = 126
+"""The program was found but cannot be executed."""
+EXIT_NOT_FOUND = 127
+"""The program does not exist."""
+EXIT_INTERRUPTED = 130
+"""Ended by Ctrl-C."""
+
+
+def _width(stream_is_terminal: bool) -> int | None:
+    """Columns of a table: the terminal's, `COLUMNS`, or wide enough that nothing is cut in a file or pipe."""
+    if stream_is_terminal or "COLUMNS" in os.environ:
+        return None
+    return 160
+
+
+out = Console(highlight=False, soft_wrap=False, width=_width(sys.stdout.isatty()))
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(message: str) -> None:
+    """Logs one line of what is being done, to stderr."""
+    err.print(Text(message))
+
+
+def warn(message: str) -> None:
+    """Logs a warning to stderr."""
+    err.print(Text.assemble(("warning", "bold yellow"), ": ", message))
+
+
+def hint(message: str) -> None:
+    """Logs a remedy to stderr."""
+    err.print(Text.assemble(("hint", "bold cyan"), ": ", message))
+
+
+def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
+    """Says what went wrong on stderr and ends the command with `code`."""
+    err.print(Text.assemble(("error", "bold red"), ": ", message))
+    raise SystemExit(code)
+
+
+def result(line: str) -> None:
+    """Prints one line of the result, to stdout, as it is (no wrapping, no markup)."""
+    out.print(Text(line), soft_wrap=True)
+
+
+def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:
+    """An empty table in the house style; columns named in `right` are right-aligned."""
+    grid = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
+    right_aligned = set(right)
+    for name in columns:
+        grid.add_column(name, justify="right" if name in right_aligned else "left", no_wrap=name in right_aligned)
+    return grid
+
+
+def progress() -> Progress:
+    """A progress bar on stderr: nothing is drawn where stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )

@@ -1,0 +1,176 @@
+"""Running a program on a pool: the mount under it, the preload library in it, its exit code out of it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from stripewise import native_paths
+from stripewise._native import StripewiseError
+
+
+class ProgramNotFoundError(StripewiseError):
+    """The program to run does not exist."""
+
+
+class NotExecutableError(StripewiseError):
+    """The program to run exists and cannot be executed."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    exit_code: int
+    """As a shell gives it: 128 + signal where a signal ended the program."""
+    wall_s: float
+    """Wall clock from start to end in seconds, the private mount's start and stop included."""
+    device_read_bytes: int
+    """Bytes that the program's processes and the mount under them really read from block devices."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    pool_file: Path | None,
+    mount: Path | None,
+    trace_dir: Path | None = None,
+    preload: bool = True,
+    capture_stdout: Path | None = None,
+) -> Ended:
+    """Runs `command` to its end and returns how it ended.
+
+    With `pool_file`, the pool is at `mount` for the program: the mount that is there already, or a private one that
+    only the program sees. With `trace_dir`, its requests are recorded there (`Trace.merge` makes one file of them).
+    Without `preload` nothing is put into the program: every request goes through the mount.
+    `capture_stdout` sends the program's standard output to a file.
+
+    Raises `ProgramNotFoundError` or `NotExecutableError` before anything is started.
+    """
+    _check_program(command[0], mount)
+    settings: dict[str, str] = {"STRIPEWISE_PROGRAM": Path(command[0]).name}
+    if preload:
+        settings["LD_PRELOAD"] = _preload_list()
+        if pool_file is not None:
+            settings["STRIPEWISE_POOL"] = str(pool_file.resolve())
+    if trace_dir is not None:
+        settings["STRIPEWISE_TRACE"] = str(trace_dir.resolve())
+
+    # The settings stand in front of the program alone, so the private mount itself runs without the preload library.
+    full = ["env", *_enter_directory(mount), *(f"{key}={value}" for key, value in settings.items()), *command]
+    if pool_file is not None and mount is not None and not is_mounted(mount):
+        full = [str(native_paths.mount_program()), "--private", str(pool_file.resolve()), "--", *full]
+
+    read_before = _children_read_bytes()
+    began = time.monotonic()
+    with _sink(capture_stdout) as stdout, _signals_to_child() as hand_over:
+        child = subprocess.Popen(full, stdout=stdout)
+        hand_over(child)
+        status = child.wait()
+    return Ended(
+        exit_code=128 - status if status < 0 else status,
+        wall_s=time.monotonic() - began,
+        device_read_bytes=_children_read_bytes() - read_before,
+    )
+
+
+@contextmanager
+def recording_dir(target: Path) -> Iterator[Path]:
+    """A new directory beside `target` for a run's records; it stays when the body fails, for `stripewise show`."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".recording", dir=target.parent))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def is_mounted(mount: Path) -> bool:
+    """Whether a FUSE file system is at `mount` in this process's mount namespace."""
+    wanted = os.path.realpath(mount)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        for line in table:
+            fields, _, rest = line.partition(" - ")
+            # The kernel writes space, tab, newline and backslash of a path as octal escapes.
+            point = fields.split(" ")[4]
+            for escape, plain in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+                point = point.replace(escape, plain)
+            if point == wanted and rest.startswith("fuse"):
+                return True
+    return False
+
+
+def _check_program(program: str, mount: Path | None) -> None:
+    if "/" in program and mount is not None and _is_below(Path(program), mount):
+        return  # on the pool: only the mount can tell
+    if "/" not in program:
+        if shutil.which(program) is None:
+            raise ProgramNotFoundError(f"program '{program}' not found in PATH")
+        return
+    path = Path(program)
+    if not path.exists():
+        raise ProgramNotFoundError(f"program '{program}' does not exist")
+    if path.is_dir() or not os.access(path, os.X_OK):
+        raise NotExecutableError(f"program '{program}' is not executable; make it so with chmod +x")
+
+
+def _is_below(path: Path, directory: Path) -> bool:
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(directory))
+
+
+def _enter_directory(mount: Path | None) -> list[str]:
+    """A working directory on the pool has to be entered again once the mount is there."""
+    here = Path.cwd()
+    return [f"--chdir={here}"] if mount is not None and _is_below(here, mount) else []
+
+
+def _preload_list() -> str:
+    library = str(native_paths.preload_library())
+    if any(separator in library for separator in " :"):
+        raise StripewiseError(
+            f"{library} has a space or a colon in its path, which LD_PRELOAD cannot hold; "
+            "install stripewise elsewhere or use --no-preload"
+        )
+    others = os.environ.get("LD_PRELOAD", "")
+    return f"{library}:{others}" if others else library
+
+
+@contextmanager
+def _sink(path: Path | None) -> Iterator[int | None]:
+    if path is None:
+        yield None
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _signals_to_child() -> Iterator[object]:
+    """Lets the program decide about Ctrl-C (it gets it from the terminal) and hands SIGTERM and SIGHUP on to it."""
+    child: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if child and child[0].poll() is None and number != signal.SIGINT:
+            child[0].send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield child.append
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _children_read_bytes() -> int:
+    import resource
+
+    # ru_inblock counts blocks of 512 bytes, whatever the file system's block size.
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock * 512

@@ -1,0 +1,40 @@
+"""Quantities as people read them. Reading them is the Rust crates' part (`stripewise._native.parse_bytes`)."""
+
+
+def exact_bytes(count: int) -> str:
+    """The largest binary unit that divides `count` bytes: `64KiB`, `1536B`."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return f"{count}B"
+
+
+def about_bytes(count: float) -> str:
+    """`count` bytes to three digits or so: `2.0 GiB`, `640 KiB`, `12 B`."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= factor:
+            value = count / factor
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def mib_per_s(bytes_per_s: float) -> str:
+    """A throughput in MiB/s: `61.3`, `420`."""
+    value = bytes_per_s / (1 << 20)
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def seconds(value: float) -> str:
+    """A time with its unit: `4.00 ms`, `12.3 s`, `90 us`."""
+    if value >= 100:
+        return f"{value:.0f} s"
+    if value >= 1:
+        return f"{value:.2f} s"
+    if value >= 1e-3:
+        return f"{value * 1e3:.2f} ms"
+    return f"{value * 1e6:.1f} us"
+
+
+def ratio(value: float) -> str:
+    """A factor: `4.12x`."""
+    return f"{value:.2f}x"
