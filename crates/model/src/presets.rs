@@ -1,0 +1,72 @@
+//! The parameter sets of math F.2, for tests, benchmarks and comparisons with the papers.
+
+use crate::profile::{Cluster, OpProfile, Profile, Tier};
+use stripewise_layout::ServerId;
+
+/// Startup in milliseconds, bandwidth in KB (1024 bytes) per millisecond: the units of the papers.
+pub fn op_profile(startup_min_ms: f64, startup_max_ms: f64, kb_per_ms: f64) -> OpProfile {
+    OpProfile {
+        startup_min_s: startup_min_ms * 1e-3,
+        startup_max_s: startup_max_ms * 1e-3,
+        transfer_s_per_byte: seconds_per_byte(kb_per_ms),
+    }
+}
+
+/// Seconds per byte of a bandwidth in KB (1024 bytes) per millisecond.
+pub fn seconds_per_byte(kb_per_ms: f64) -> f64 {
+    1e-3 / (1024.0 * kb_per_ms)
+}
+
+/// A cluster of tiers `(name, servers, profile)`; servers are numbered in order, as in a pool file; no space limits.
+pub fn cluster(tiers: &[(&str, u16, Profile)]) -> Cluster {
+    let mut next = 0;
+    let tiers = tiers.iter().map(|&(name, servers, profile)| {
+        let first = next;
+        next += servers;
+        let servers = (first..next).map(ServerId).collect();
+        Tier { name: name.to_owned(), servers, profile, capacity_bytes: None }
+    });
+    Cluster { tiers: tiers.collect() }
+}
+
+fn hybrid(hdds: u16, ssds: u16, hdd: Profile, ssd: Profile) -> Cluster {
+    cluster(&[("hdd", hdds, hdd), ("ssd", ssds, ssd)])
+}
+
+/// Set AB: all the optima that HARL reports hold together (`hdds` = 6, `ssds` = 2).
+pub fn set_ab(hdds: u16, ssds: u16) -> Cluster {
+    let network_s_per_byte = seconds_per_byte(117.0);
+    let disk = op_profile(0.3, 1.4, 24.0);
+    let (read, write) = (op_profile(0.05, 0.10, 122.0), op_profile(0.08, 0.16, 103.0));
+    hybrid(
+        hdds,
+        ssds,
+        Profile { read: disk, write: disk, network_s_per_byte },
+        Profile { read, write, network_s_per_byte },
+    )
+}
+
+/// Set B: near HARL's optima.
+pub fn set_b(hdds: u16, ssds: u16) -> Cluster {
+    let network_s_per_byte = seconds_per_byte(117.0);
+    let disk = op_profile(0.3, 1.5, 20.0);
+    let (read, write) = (op_profile(0.05, 0.10, 102.0), op_profile(0.08, 0.16, 85.0));
+    hybrid(
+        hdds,
+        ssds,
+        Profile { read: disk, write: disk, network_s_per_byte },
+        Profile { read, write, network_s_per_byte },
+    )
+}
+
+/// Set P: physical devices of the 2020s, with their network (`t` = 1/117) or on one machine (`t` = 0).
+pub fn set_p(hdds: u16, ssds: u16, network: bool) -> Cluster {
+    let network_s_per_byte = if network { seconds_per_byte(117.0) } else { 0.0 };
+    let (disk, flash) = (op_profile(4.0, 12.0, 80.0), op_profile(0.08, 0.12, 400.0));
+    hybrid(
+        hdds,
+        ssds,
+        Profile { read: disk, write: disk, network_s_per_byte },
+        Profile { read: flash, write: flash, network_s_per_byte },
+    )
+}
