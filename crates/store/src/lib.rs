@@ -1,1 +1,3 @@
 //! Pool, namespace, handles, datafiles, emulated servers, mover.
+
+pub mod emulate;

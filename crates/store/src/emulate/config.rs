@@ -1,0 +1,86 @@
+//! What an emulated server stands for.
+
+use stripewise_model::{OpProfile, Profile};
+
+use super::EmulateError;
+
+/// The device that an emulated server stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EmulateConfig {
+    /// Startup and transfer times of reads and writes; the network's time per byte is added to both.
+    pub profile: Profile,
+    /// All times are multiplied by it: 1.0 is real time, 0.1 ten times faster.
+    pub dilation: f64,
+    /// Seed of the startup times that are drawn.
+    pub seed: u64,
+}
+
+/// Names of the presets and what they stand for.
+pub const PRESETS: [(&str, &str); 3] = [
+    ("hdd-7200", "hard disk of 7200 rpm: startup 4 to 12 ms, 80 MB/s"),
+    ("ssd-sata", "SATA solid-state disk: startup 0.08 to 0.12 ms, 400 MB/s"),
+    ("nvme", "NVMe solid-state disk: startup 0.06 to 0.1 ms (read), 0.015 to 0.03 ms (write), 3 and 2 GB/s"),
+];
+
+const fn op(startup_min_us: f64, startup_max_us: f64, mb_per_s: f64) -> OpProfile {
+    OpProfile {
+        startup_min_s: startup_min_us * 1e-6,
+        startup_max_s: startup_max_us * 1e-6,
+        transfer_s_per_byte: 1e-6 / mb_per_s,
+    }
+}
+
+/// The preset `name`, in real time with seed 1; `None` when there is none of that name ([`PRESETS`] lists them).
+///
+/// `hdd-7200` and `ssd-sata` are set P of `math.md` F.2 (physical devices of the 2020s, no network). `nvme` is a
+/// mainstream PCIe 3 drive: reads wait for the flash, writes for the drive's cache only.
+pub fn preset(name: &str) -> Option<EmulateConfig> {
+    let (read, write) = match name {
+        "hdd-7200" => (op(4000.0, 12_000.0, 80.0), op(4000.0, 12_000.0, 80.0)),
+        "ssd-sata" => (op(80.0, 120.0, 400.0), op(80.0, 120.0, 400.0)),
+        "nvme" => (op(60.0, 100.0, 3000.0), op(15.0, 30.0, 2000.0)),
+        _ => return None,
+    };
+    Some(EmulateConfig { profile: Profile { read, write, network_s_per_byte: 0.0 }, dilation: 1.0, seed: 1 })
+}
+
+impl EmulateConfig {
+    /// The profile as a program sees it: times dilated. A planner may use it where nothing was calibrated.
+    pub fn effective_profile(&self) -> Profile {
+        let scale = |o: &OpProfile| OpProfile {
+            startup_min_s: o.startup_min_s * self.dilation,
+            startup_max_s: o.startup_max_s * self.dilation,
+            transfer_s_per_byte: o.transfer_s_per_byte * self.dilation,
+        };
+        Profile {
+            read: scale(&self.profile.read),
+            write: scale(&self.profile.write),
+            network_s_per_byte: self.profile.network_s_per_byte * self.dilation,
+        }
+    }
+
+    /// Checks that every number is one that a device can have.
+    ///
+    /// # Errors
+    /// [`EmulateError::Config`] names the first that is not.
+    pub fn validate(&self) -> Result<(), EmulateError> {
+        let check = |name, value: f64, good: bool, expected| {
+            if good { Ok(()) } else { Err(EmulateError::Config { name, value, expected }) }
+        };
+        // A day is far above any device; the bound keeps all later arithmetic in range.
+        let time = |name, value: f64| check(name, value, (0.0..=86_400.0).contains(&value), "0 to one day, in seconds");
+        for (name, op) in [("read", &self.profile.read), ("write", &self.profile.write)] {
+            let (min, max, transfer) = match name {
+                "read" => ("least startup of reads", "greatest startup of reads", "transfer time per byte of reads"),
+                _ => ("least startup of writes", "greatest startup of writes", "transfer time per byte of writes"),
+            };
+            time(min, op.startup_min_s)?;
+            time(max, op.startup_max_s)?;
+            check(max, op.startup_max_s, op.startup_max_s >= op.startup_min_s, "at least the least startup")?;
+            time(transfer, op.transfer_s_per_byte)?;
+        }
+        time("network time per byte", self.profile.network_s_per_byte)?;
+        let dilation = self.dilation;
+        check("dilation", dilation, (1e-6..=1e6).contains(&dilation), "a factor between 0.000001 and 1000000")
+    }
+}
