@@ -1,0 +1,325 @@
+//! The event loop.
+
+use crate::draw::Draws;
+use crate::outcome::{Latency, Outcome, ServerUse};
+use crate::workload::{Step, Workload};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
+use stripewise_model::{Cluster, Op, Profile};
+
+/// Where the network time of a profile is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Added to beta: the device is held while its bytes travel (as the emulated servers do).
+    #[default]
+    InBeta,
+    /// On a full-duplex FIFO link per server: after the device for reads, before it for writes.
+    Link,
+}
+
+/// How to simulate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Of the startup times.
+    pub seed: u64,
+    /// Where the network time is spent.
+    pub network: Network,
+}
+
+/// What cannot be simulated.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SimulateError {
+    /// A layout names a server that the cluster does not have.
+    #[error("the layout of file {file} uses server {server}, which no tier of the cluster has")]
+    UnknownServer {
+        /// Index of the file.
+        file: usize,
+        /// The server.
+        server: ServerId,
+    },
+    /// A request for a file without a layout.
+    #[error("process {process} uses file {file}, but only {layouts} layouts were given")]
+    NoLayout {
+        /// Index of the process.
+        process: usize,
+        /// Index of the file.
+        file: u32,
+        /// Number of layouts.
+        layouts: usize,
+    },
+    /// A request ends beyond the largest file offset.
+    #[error("process {process}: the request of {size} bytes at {offset} ends beyond 2^63 bytes")]
+    BeyondEnd {
+        /// Index of the process.
+        process: usize,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// A think time that is negative or not a number.
+    #[error("process {process}: a think time of {think_s} s is not a time")]
+    Think {
+        /// Index of the process.
+        process: usize,
+        /// The think time in seconds.
+        think_s: f64,
+    },
+}
+
+/// A device with its links: what is free when, and what it did. FIFO needs no queue: a sub-request that arrives
+/// starts when the device is next free, and arrivals are handled in order of time.
+struct Server {
+    profile: Profile,
+    draws: Draws,
+    free_s: f64,
+    link_in_free_s: f64,
+    link_out_free_s: f64,
+    used: ServerUse,
+}
+
+impl Server {
+    /// Serves `bytes` that arrive at `now` and gives the time at which the device is done. O(1).
+    #[inline]
+    fn serve(&mut self, now: f64, op: Op, bytes: u64, network: Network) -> f64 {
+        let costs = self.profile.of(op);
+        let mut per_byte = costs.transfer_s_per_byte;
+        if network == Network::InBeta {
+            per_byte += self.profile.network_s_per_byte;
+        }
+        let service = self.draws.uniform(costs.startup_min_s, costs.startup_max_s) + bytes as f64 * per_byte;
+        let start = now.max(self.free_s);
+        self.free_s = start + service;
+        self.used.requests += 1;
+        self.used.bytes += bytes;
+        self.used.busy_s += service;
+        self.used.waiting_s += start - now;
+        self.free_s
+    }
+
+    /// Sends `bytes` that a read left ready at `now`. O(1).
+    fn link_out(&mut self, now: f64, bytes: u64) -> f64 {
+        let busy = bytes as f64 * self.profile.network_s_per_byte;
+        self.link_out_free_s = now.max(self.link_out_free_s) + busy;
+        self.used.link_out_busy_s += busy;
+        self.link_out_free_s
+    }
+
+    /// Takes in `bytes` of a write sent at `now`. O(1).
+    fn link_in(&mut self, now: f64, bytes: u64) -> f64 {
+        let busy = bytes as f64 * self.profile.network_s_per_byte;
+        self.link_in_free_s = now.max(self.link_in_free_s) + busy;
+        self.used.link_in_busy_s += busy;
+        self.link_in_free_s
+    }
+}
+
+/// What happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A process takes its next step.
+    Step { process: u32 },
+    /// A process issues its current request, after its think time.
+    Issue { process: u32 },
+    /// The bytes of a write have passed the link of a server.
+    Arrival { process: u32, server: u16, bytes: u64 },
+}
+
+/// A process between events.
+struct Process<'a> {
+    steps: std::slice::Iter<'a, Step>,
+    current: Option<crate::workload::Access>,
+    issued_s: f64,
+    ends_s: f64,
+    arrivals_left: u32,
+}
+
+/// Times are finite and not negative, so their bits order as they do; the count makes ties first come, first served.
+struct Agenda {
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    count: u64,
+}
+
+impl Agenda {
+    #[inline]
+    fn at(&mut self, time_s: f64, event: Event) {
+        self.count += 1;
+        self.heap.push(Reverse((time_s.to_bits(), self.count, event)));
+    }
+}
+
+/// Runs `workload` under `layouts[i]` for file `i`.
+///
+/// # Errors
+/// A layout names a server that no tier has, or a step that cannot be done (see [`SimulateError`]); all are found
+/// before anything runs.
+///
+/// # Cost
+/// O(log processes + stripes of the regions touched) a request, no allocation for up to 16 sub-requests of a request;
+/// 8 bytes of memory a request for the percentiles.
+pub fn simulate(
+    cluster: &Cluster,
+    layouts: &[Layout],
+    workload: &Workload,
+    options: &Options,
+) -> Result<Outcome, SimulateError> {
+    let mut servers = servers_of(cluster, options.seed);
+    check(&servers, layouts, workload)?;
+    let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
+    let mut processes: Vec<Process> = workload
+        .processes
+        .iter()
+        .map(|steps| Process { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0 })
+        .collect();
+    for process in 0..processes.len() as u32 {
+        agenda.at(0.0, Event::Step { process });
+    }
+    let mut live = processes.len();
+    let mut at_barrier: Vec<u32> = Vec::new();
+    let mut latencies = Vec::with_capacity(workload.requests());
+    let (mut makespan_s, mut read_bytes, mut written_bytes) = (0.0_f64, 0, 0);
+    let mut barriers_s = Vec::new();
+    while let Some(Reverse((bits, _, event))) = agenda.heap.pop() {
+        let now = f64::from_bits(bits);
+        match event {
+            Event::Step { process } => {
+                let state = &mut processes[process as usize];
+                if let Some(done) = state.current.take() {
+                    if done.size > 0 {
+                        latencies.push(now - state.issued_s);
+                    }
+                    match done.op {
+                        Op::Read => read_bytes += done.size,
+                        Op::Write => written_bytes += done.size,
+                    }
+                }
+                match state.steps.next() {
+                    Some(Step::Access(access)) => {
+                        state.current = Some(*access);
+                        if access.think_s > 0.0 {
+                            agenda.at(now + access.think_s, Event::Issue { process });
+                        } else {
+                            issue(now, process, state, &mut servers, layouts, &mut agenda, options.network);
+                        }
+                    }
+                    Some(Step::Barrier) => at_barrier.push(process),
+                    None => {
+                        live -= 1;
+                        makespan_s = now;
+                    }
+                }
+                if live > 0 && at_barrier.len() == live {
+                    barriers_s.push(now);
+                    for process in at_barrier.drain(..) {
+                        agenda.at(now, Event::Step { process });
+                    }
+                }
+            }
+            Event::Issue { process } => {
+                let state = &mut processes[process as usize];
+                issue(now, process, state, &mut servers, layouts, &mut agenda, options.network);
+            }
+            Event::Arrival { process, server, bytes } => {
+                let end = servers[usize::from(server)].as_mut().expect("checked").serve(
+                    now,
+                    Op::Write,
+                    bytes,
+                    options.network,
+                );
+                let state = &mut processes[process as usize];
+                state.ends_s = state.ends_s.max(end);
+                state.arrivals_left -= 1;
+                if state.arrivals_left == 0 {
+                    agenda.at(state.ends_s, Event::Step { process });
+                }
+            }
+        }
+    }
+    Ok(Outcome {
+        makespan_s,
+        read_bytes,
+        written_bytes,
+        servers: servers.into_iter().map(|server| server.map_or_else(ServerUse::default, |s| s.used)).collect(),
+        latency: Latency::of(&mut latencies),
+        barriers_s,
+    })
+}
+
+/// Sends the sub-requests of the current request on their way, and the process to its next step if their ends are
+/// known already.
+fn issue(
+    now: f64,
+    process: u32,
+    state: &mut Process,
+    servers: &mut [Option<Server>],
+    layouts: &[Layout],
+    agenda: &mut Agenda,
+    network: Network,
+) {
+    let access = state.current.expect("a process issues its current request");
+    state.issued_s = now;
+    state.ends_s = now;
+    for sub in &layouts[access.file as usize].split(access.offset, access.size) {
+        let server = servers[sub.server.index()].as_mut().expect("checked");
+        match (network, access.op) {
+            (Network::InBeta, op) => state.ends_s = state.ends_s.max(server.serve(now, op, sub.len, network)),
+            (Network::Link, Op::Read) => {
+                let ready = server.serve(now, Op::Read, sub.len, network);
+                state.ends_s = state.ends_s.max(server.link_out(ready, sub.len));
+            }
+            (Network::Link, Op::Write) => {
+                let arrives = server.link_in(now, sub.len);
+                state.arrivals_left += 1;
+                agenda.at(arrives, Event::Arrival { process, server: sub.server.0, bytes: sub.len });
+            }
+        }
+    }
+    if state.arrivals_left == 0 {
+        agenda.at(state.ends_s, Event::Step { process });
+    }
+}
+
+/// The servers by index; `None` where the cluster has no server of that number.
+fn servers_of(cluster: &Cluster, seed: u64) -> Vec<Option<Server>> {
+    let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
+    let mut servers: Vec<Option<Server>> = (0..highest.unwrap_or(0)).map(|_| None).collect();
+    for tier in &cluster.tiers {
+        for server in &tier.servers {
+            servers[server.index()] = Some(Server {
+                profile: tier.profile,
+                draws: Draws::new(seed, server.index()),
+                free_s: 0.0,
+                link_in_free_s: 0.0,
+                link_out_free_s: 0.0,
+                used: ServerUse::default(),
+            });
+        }
+    }
+    servers
+}
+
+fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &Workload) -> Result<(), SimulateError> {
+    for (file, layout) in layouts.iter().enumerate() {
+        for server in layout.servers() {
+            if !matches!(servers.get(server.index()), Some(Some(_))) {
+                return Err(SimulateError::UnknownServer { file, server });
+            }
+        }
+    }
+    for (process, steps) in workload.processes.iter().enumerate() {
+        for step in steps {
+            let Step::Access(access) = step else { continue };
+            if access.file as usize >= layouts.len() {
+                return Err(SimulateError::NoLayout { process, file: access.file, layouts: layouts.len() });
+            }
+            if access.offset.checked_add(access.size).is_none_or(|end| end > MAX_OFFSET + 1) {
+                return Err(SimulateError::BeyondEnd { process, offset: access.offset, size: access.size });
+            }
+            if !(access.think_s >= 0.0 && access.think_s.is_finite()) {
+                return Err(SimulateError::Think { process, think_s: access.think_s });
+            }
+        }
+    }
+    Ok(())
+}
