@@ -20,6 +20,10 @@ pub fn expected_startup_s(servers: u64, profile: &OpProfile) -> f64 {
 #[error("the layout names server {0}, which has no profile: price it on the pool that it was planned for")]
 pub struct UnknownServer(pub ServerId);
 
+/// Bounds are widened by more than their rounding, so that they hold for the rounded costs too.
+const BELOW: f64 = 1.0 - 1e-12;
+const ABOVE: f64 = 1.0 + 1e-12;
+
 #[derive(Debug, Clone, Copy)]
 struct TierCost {
     read: OpProfile,
@@ -91,6 +95,52 @@ impl CostModel {
             transfer = transfer.max(bytes * profile.transfer_s_per_byte);
         });
         network + startup + transfer
+    }
+
+    /// Lower and upper bound in seconds of [`CostModel::paper_cost_s`] over all offsets of a request of `size` bytes.
+    /// O(tiers), no allocation.
+    #[inline]
+    pub fn paper_bounds_s(&self, round: &Round, op: Op, size: u64) -> (f64, f64) {
+        let (mut network, mut startup, mut transfer) = ((0.0_f64, 0.0_f64), (0.0_f64, 0.0_f64), (0.0_f64, 0.0_f64));
+        let (mut network_rate, mut transfer_rate) = (0.0, 0.0);
+        let raise = |term: &mut (f64, f64), least: f64, most: f64| *term = (term.0.max(least), term.1.max(most));
+        round.for_each_share_bounds(size, |share| {
+            let profile = self.profile(share.tier, op);
+            let network_s_per_byte = self.tiers[share.tier].network_s_per_byte;
+            let (least, most) = (share.max_bytes.0 as f64, share.max_bytes.1 as f64);
+            raise(&mut network, least * network_s_per_byte, most * network_s_per_byte);
+            let startups = (expected_startup_s(share.servers.0, profile), expected_startup_s(share.servers.1, profile));
+            raise(&mut startup, startups.0, startups.1);
+            raise(&mut transfer, least * profile.transfer_s_per_byte, most * profile.transfer_s_per_byte);
+            network_rate += share.tier_servers as f64 / network_s_per_byte;
+            transfer_rate += share.tier_servers as f64 / profile.transfer_s_per_byte;
+        });
+        // No division of the bytes over the servers makes the slowest of them faster than all together.
+        let size = size as f64;
+        let least = network.0.max(size / network_rate) + startup.0 + transfer.0.max(size / transfer_rate);
+        (least * BELOW, (network.1 + startup.1 + transfer.1) * ABOVE)
+    }
+
+    /// Lower and upper bound in seconds of [`CostModel::latency_s`] over all offsets of a request of `size` bytes.
+    /// O(tiers), no allocation.
+    #[inline]
+    pub fn latency_bounds_s(&self, round: &Round, op: Op, size: u64) -> (f64, f64) {
+        let (mut least, mut latest, mut shift) = (0.0_f64, 0.0_f64, 0.0_f64);
+        round.for_each_share_bounds(size, |share| {
+            if share.servers.1 == 0 {
+                return;
+            }
+            let profile = self.profile(share.tier, op);
+            let s_per_byte = profile.transfer_s_per_byte + self.tiers[share.tier].network_s_per_byte;
+            if share.servers.0 > 0 {
+                // The slowest startup meets some server; the fullest server has its own mean startup.
+                let fullest = expected_startup_s(1, profile) + share.max_bytes.0 as f64 * s_per_byte;
+                least = least.max(fullest).max(expected_startup_s(share.servers.0, profile));
+            }
+            latest = latest.max(profile.startup_max_s);
+            shift = shift.max(share.max_bytes.1 as f64 * s_per_byte);
+        });
+        (least * BELOW, (latest + shift) * ABOVE)
     }
 
     /// Exact mean latency in seconds of one request on an idle system: `E[max_i(alpha_i + b_i (beta_i + t))]` over the

@@ -44,6 +44,19 @@ pub struct ClassShare {
     pub total_bytes: u64,
 }
 
+/// What a request of a given size asks of one tier, whatever its offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareBounds {
+    /// Tier index in the cluster.
+    pub tier: usize,
+    /// Servers of the tier.
+    pub tier_servers: u64,
+    /// Least and most servers of the tier that hold bytes.
+    pub servers: (u64, u64),
+    /// Least and most bytes on the fullest of them.
+    pub max_bytes: (u64, u64),
+}
+
 /// Servers of one tier that hold equally many bytes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EqualServers {
@@ -117,6 +130,38 @@ impl Class {
             2 => q * w + f0.max(f1),
             _ => (q + 1) * w,
         }
+    }
+
+    /// Least of [`Class::max_bytes`] over all positions of an interval of `len` bytes, from below. Whole rounds put `w`
+    /// on each server; of the rest, either a whole unit is on one server or two servers share it (table of math A.3).
+    #[inline]
+    fn least_max(&self, len: u64) -> u64 {
+        if self.servers == 1 {
+            return len;
+        }
+        let (rounds, rest) = (len / self.bytes, len % self.bytes);
+        rounds * self.width + rest.div_ceil(2).min(self.width)
+    }
+
+    /// Most of [`Class::max_bytes`] over all positions of an interval of at most `len` bytes, from above.
+    #[inline]
+    fn most_max(&self, len: u64) -> u64 {
+        if self.servers == 1 {
+            return len;
+        }
+        let (rounds, rest) = (len / self.bytes, len % self.bytes);
+        rounds * self.width + rest.min(self.width)
+    }
+
+    #[inline]
+    fn least_servers(&self, len: u64) -> u64 {
+        len.div_ceil(self.width).min(self.servers)
+    }
+
+    #[inline]
+    fn most_servers(&self, len: u64) -> u64 {
+        // The least part of the first unit is one byte.
+        if len == 0 { 0 } else { ((len - 1).div_ceil(self.width) + 1).min(self.servers) }
     }
 
     /// Servers by bytes: those with the first and the last unit apart, the others in at most two groups.
@@ -224,6 +269,27 @@ impl Round {
                     total_bytes: units.len,
                 });
             }
+        }
+    }
+
+    /// Calls `visit` with bounds of each tier's share over *all* offsets of a request of `size` bytes: what the share of
+    /// any such request lies within. O(tiers), no allocation.
+    #[inline]
+    pub fn for_each_share_bounds(&self, size: u64, mut visit: impl FnMut(ShareBounds)) {
+        if size == 0 || self.len == 0 {
+            return;
+        }
+        let (rounds, rest) = (size / self.round_bytes, size % self.round_bytes);
+        for class in &self.classes[..self.len] {
+            // A window of `rest` bytes has on the class what does not fit elsewhere, and at most what fits on it.
+            let least = rounds * class.bytes + rest.saturating_sub(self.round_bytes - class.bytes);
+            let most = rounds * class.bytes + rest.min(class.bytes);
+            visit(ShareBounds {
+                tier: class.tier,
+                tier_servers: class.servers,
+                servers: (class.least_servers(least), class.most_servers(most)),
+                max_bytes: (class.least_max(least), class.most_max(most)),
+            });
         }
     }
 

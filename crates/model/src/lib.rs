@@ -13,7 +13,7 @@ mod theta;
 mod widths;
 
 pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
-pub use count::{ClassShare, EqualGroups, EqualServers, Round};
+pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
 pub use profile::{Cluster, Op, OpProfile, Profile, Request, Tier};
 pub use theta::{Loads, theta_of_layout_s, theta_of_widths_s};

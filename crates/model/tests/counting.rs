@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use stripewise_layout::Layout;
-use stripewise_model::{Cluster, CostModel, Loads, Op, Request, Round, TierWidths, expected_startup_s, presets};
+use stripewise_model::{
+    ClassShare, Cluster, CostModel, Loads, Op, Request, Round, TierWidths, expected_startup_s, presets,
+};
 
 /// Bytes per slot by walking the request one stripe unit at a time.
 fn walk(cluster: &Cluster, widths: &TierWidths, offset: u64, size: u64) -> Vec<u64> {
@@ -114,6 +116,36 @@ proptest! {
         prop_assert!(paper >= slowest * (1.0 - 1e-12) && paper <= 3.0 * sum + 1e-12);
         prop_assert!(exact >= slowest * (1.0 - 1e-9) && exact <= sum * (1.0 + 1e-9) + 1e-12);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn bounds_hold_at_every_offset((cluster, widths, offset, size) in instance(), write in any::<bool>()) {
+        let op = if write { Op::Write } else { Op::Read };
+        let model = CostModel::new(&cluster);
+        let round = Round::new(&widths, &cluster);
+        round.for_each_share_bounds(size, |bounds| {
+            let mut share = ClassShare::default();
+            round.for_each_share(offset, size, |s| if s.tier == bounds.tier { share = s });
+            assert!((bounds.servers.0..=bounds.servers.1).contains(&share.servers), "{bounds:?} {share:?}");
+            assert!((bounds.max_bytes.0..=bounds.max_bytes.1).contains(&share.max_bytes), "{bounds:?} {share:?}");
+        });
+        let (cost, (least, most)) = (model.paper_cost_s(&round, op, offset, size), model.paper_bounds_s(&round, op, size));
+        prop_assert!(least <= cost && cost <= most, "paper: {} <= {} <= {}", least, cost, most);
+        let (cost, (least, most)) = (model.latency_s(&round, op, offset, size), model.latency_bounds_s(&round, op, size));
+        prop_assert!(least <= cost && cost <= most, "latency: {} <= {} <= {}", least, cost, most);
+    }
+}
+
+#[test]
+fn bounds_are_met_by_requests_of_whole_rounds() {
+    let cluster = presets::set_ab(6, 2);
+    let (model, round) = (CostModel::new(&cluster), Round::new(&TierWidths::new(&[32 << 10, 160 << 10]), &cluster));
+    let cost = model.paper_cost_s(&round, Op::Read, 4096, 1 << 20);
+    let (least, _) = model.paper_bounds_s(&round, Op::Read, 1 << 20);
+    assert!((cost - least).abs() < 1e-9 * cost);
 }
 
 #[test]
