@@ -1,0 +1,231 @@
+//! [`merge`]: the files of a trace's processes into one, sorted by file, offset and start.
+//!
+//! The tables after the records are, in order: files (name), programs (name), processes (program, rank, pid, parent,
+//! start, records, holes, dropped, names dropped, host, command). A count stands before each table, a 32-bit length
+//! before each text.
+
+use crate::error::TraceError;
+use crate::format::{HEADER_BYTES, MergedHeader, PROCESS_FILE_SUFFIX, RECORD_BYTES};
+use crate::process_file::ProcessFile;
+use crate::record::Record;
+use crate::tables::{Process, Program, Tables};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Joins the process files in `dir` into the file `out`, which appears complete or not at all (it is written under
+/// another name, made durable and renamed). The records are sorted in the mapped output, so memory is the page
+/// cache's; O(n log n).
+///
+/// # Errors
+/// A damaged or cut process file (named, with the offset), no process file at all, or the system's reason.
+pub fn merge(dir: &Path, out: &Path) -> Result<(), TraceError> {
+    let inputs = Inputs::open(dir)?;
+    let parent = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let unfinished = parent.join(format!(".{name}.{}.new", std::process::id()));
+    let written = write_merged(&inputs, &unfinished).and_then(|()| {
+        std::fs::rename(&unfinished, out).map_err(|error| TraceError::io("rename to", out, error))?;
+        let made = File::open(parent).and_then(|parent| parent.sync_all());
+        made.map_err(|error| TraceError::io("sync", parent, error))
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write_merged(inputs: &Inputs, path: &Path) -> Result<(), TraceError> {
+    use std::os::unix::fs::FileExt;
+    let io = |action| move |error| TraceError::io(action, path, error);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(io("create"))?;
+    let tables = inputs.tables.to_bytes();
+    let records_bytes = inputs.records as usize * RECORD_BYTES;
+    let total = (HEADER_BYTES + records_bytes + tables.len()) as u64;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, total) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(total).map_err(io("extend"))?,
+        Err(error) => return Err(TraceError::io("reserve space for", path, error)),
+        Ok(()) => {}
+    }
+    // SAFETY: the file was created by this call under a name of its own; nobody else writes it.
+    let mut map = unsafe { memmap2::MmapOptions::new().len(total as usize).map_mut(&file) }.map_err(io("map"))?;
+    let bytes = &mut map[HEADER_BYTES..HEADER_BYTES + records_bytes];
+    // SAFETY: the mapping is page-aligned, so 8-aligned after one page; any bytes are a valid `Record`.
+    let records: &mut [Record] =
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), inputs.records as usize) };
+    inputs.fill(records)?;
+    records.sort_unstable_by_key(Record::sort_key);
+    let records_crc = crc32c::crc32c(&map[HEADER_BYTES..HEADER_BYTES + records_bytes]);
+    map[HEADER_BYTES + records_bytes..].copy_from_slice(&tables);
+    map.flush().map_err(io("write"))?;
+    let header = MergedHeader {
+        records: inputs.records,
+        tables_bytes: tables.len() as u64,
+        start_unix_ns: inputs.start_unix_ns,
+        records_crc,
+        tables_crc: crc32c::crc32c(&tables),
+    };
+    file.write_all_at(&header.to_page(), 0).map_err(io("write"))?;
+    file.sync_all().map_err(io("sync"))
+}
+
+/// The process files of a directory, checked, with the tables that their records will refer to.
+pub(crate) struct Inputs {
+    files: Vec<Input>,
+    pub tables: Tables,
+    /// Records in all of them.
+    pub records: u64,
+    /// `CLOCK_REALTIME` of the earliest.
+    pub start_unix_ns: u64,
+}
+
+struct Input {
+    file: ProcessFile,
+    program: u32,
+    /// Id in the file → id in the trace.
+    ids: HashMap<u32, u32>,
+    /// Added to a time in the file to get the time since the trace's start.
+    shift_ns: i64,
+}
+
+impl Inputs {
+    pub(crate) fn open(dir: &Path) -> Result<Self, TraceError> {
+        let mut paths = process_files(dir)?;
+        paths.sort();
+        let mut files = Vec::with_capacity(paths.len());
+        for path in &paths {
+            files.push(ProcessFile::open(path)?);
+        }
+        if files.iter().all(|file| file.record_count() == 0) {
+            return Err(TraceError::Empty(dir.to_owned()));
+        }
+        // One clock offset per host, of its first process: within a host CLOCK_MONOTONIC is exact, the offset is not.
+        let mut offsets: HashMap<Vec<u8>, i64> = HashMap::new();
+        let mut started: Vec<i64> = Vec::with_capacity(files.len());
+        for file in &files {
+            let own = file.wall_offset_ns();
+            let offset = *offsets.entry(file.host().to_vec()).or_insert(own);
+            // More than a second apart: the host was restarted or its clock set in between.
+            started.push(if offset.abs_diff(own) > 1_000_000_000 { own } else { offset });
+        }
+        let first = files
+            .iter()
+            .zip(&started)
+            .filter_map(|(file, offset)| Some(i64::try_from(file.first_ns()?).ok()?.saturating_add(*offset)))
+            .min()
+            .unwrap_or(0);
+        let mut tables = Tables::default();
+        let mut programs: HashMap<Vec<u8>, u32> = HashMap::new();
+        let mut names: Vec<(Vec<u8>, usize, u32)> = Vec::new();
+        let mut inputs = Vec::with_capacity(files.len());
+        let mut records = 0;
+        for (index, (file, offset)) in files.into_iter().zip(started).enumerate() {
+            let next = programs.len() as u32;
+            let program = *programs.entry(file.program().to_vec()).or_insert(next);
+            if program == next {
+                tables.programs.push(Program { name: String::from_utf8_lossy(file.program()).into_owned() });
+            }
+            let shift_ns = offset.saturating_sub(first);
+            tables.processes.push(Process {
+                program,
+                rank: file.rank(),
+                pid: file.pid(),
+                parent_pid: file.parent_pid(),
+                host: String::from_utf8_lossy(file.host()).into_owned(),
+                command: command_line(file.command()),
+                start_ns: shifted(file.start_ns(), shift_ns),
+                records: file.record_count(),
+                holes: file.holes(),
+                dropped: file.dropped(),
+                names_dropped: file.names_dropped(),
+            });
+            records += file.record_count();
+            names.extend(file.names().into_iter().map(|(id, name)| (name, index, id)));
+            inputs.push(Input { file, program, ids: HashMap::new(), shift_ns });
+        }
+        // Ids in order of name: a trace of the same program has the same ids whatever the order of its processes.
+        names.sort();
+        for (name, index, id) in names {
+            if tables.files.last() != Some(&name) {
+                tables.files.push(name);
+            }
+            let number = u32::try_from(tables.files.len() - 1)
+                .map_err(|_| TraceError::TooMany { path: dir.to_owned(), what: "files" })?;
+            inputs[index].ids.insert(id, number);
+        }
+        let mut inputs = Self { files: inputs, tables, records, start_unix_ns: u64::try_from(first).unwrap_or(0) };
+        inputs.name_the_nameless();
+        Ok(inputs)
+    }
+
+    /// Gives the records whose file's name was lost (the process was killed while writing it, or its table was full)
+    /// a file of their own, per process, so that they are not mixed with others.
+    fn name_the_nameless(&mut self) {
+        for input in &mut self.files {
+            let mut lost: Vec<u32> =
+                input.file.records().map(|record| record.file).filter(|id| !input.ids.contains_key(id)).collect();
+            lost.sort_unstable();
+            lost.dedup();
+            for id in lost {
+                input.ids.insert(id, self.tables.files.len() as u32);
+                self.tables.files.push(format!("<unknown file {id} of process {}>", input.file.pid()).into_bytes());
+            }
+        }
+    }
+
+    /// Writes all records into `out`, which has room for exactly them, unsorted.
+    ///
+    /// # Errors
+    /// [`TraceError::Changing`] when a process recorded more in the meantime.
+    pub(crate) fn fill(&self, out: &mut [Record]) -> Result<(), TraceError> {
+        let mut places = out.iter_mut();
+        for input in &self.files {
+            let changing = || TraceError::Changing(input.file.path().to_owned());
+            let mut count = 0;
+            for record in input.file.records() {
+                let place = places.next().ok_or_else(changing)?;
+                *place = Record {
+                    file: *input.ids.get(&record.file).ok_or_else(changing)?,
+                    program: input.program,
+                    start_ns: shifted(record.start_ns, input.shift_ns),
+                    end_ns: shifted(record.end_ns, input.shift_ns),
+                    ..*record
+                };
+                count += 1;
+            }
+            if count != input.file.record_count() {
+                return Err(changing());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Arguments separated by NUL bytes as one line.
+fn command_line(command: &[u8]) -> String {
+    let arguments = command.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+    arguments.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+}
+
+fn shifted(ns: u64, shift_ns: i64) -> u64 {
+    ns.saturating_add_signed(shift_ns)
+}
+
+/// The process files in `dir`, in no order. Files still being started and others are passed over.
+fn process_files(dir: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let entries = std::fs::read_dir(dir).map_err(|error| TraceError::io("read the directory", dir, error))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| TraceError::io("read the directory", dir, error))?.path();
+        if path.as_os_str().as_encoded_bytes().ends_with(PROCESS_FILE_SUFFIX.as_bytes()) {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Err(TraceError::Empty(dir.to_owned()));
+    }
+    Ok(found)
+}

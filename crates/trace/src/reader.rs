@@ -1,0 +1,196 @@
+//! [`Trace`]: a recorded run, from a merged file or from the directory of its processes' files.
+
+use crate::error::TraceError;
+use crate::format::{HEADER_BYTES, KIND_MERGED, KIND_PROCESS, MergedHeader, RECORD_BYTES, VERSION, kind_and_version};
+use crate::merge::Inputs;
+use crate::process_file::check_record;
+use crate::record::{Api, Record};
+use crate::tables::{Process, Program, Tables};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A file of the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceFile {
+    /// Its index, as in [`Record::file`].
+    pub id: u32,
+    /// Its absolute path (or what the program passed, where that could not be made absolute).
+    pub path: PathBuf,
+    /// Its records in [`Trace::records`].
+    pub records: Range<usize>,
+}
+
+/// A trace, checked: every record's numbers are known, every index is within its table, the order holds.
+#[derive(Debug)]
+pub struct Trace {
+    records: Records,
+    files: Vec<TraceFile>,
+    programs: Vec<Program>,
+    processes: Vec<Process>,
+    start_unix_ns: u64,
+}
+
+#[derive(Debug)]
+enum Records {
+    Mapped(memmap2::Mmap, usize),
+    Owned(Vec<Record>),
+}
+
+impl Records {
+    fn as_slice(&self) -> &[Record] {
+        match self {
+            Records::Owned(records) => records,
+            Records::Mapped(map, count) => {
+                let bytes = &map[HEADER_BYTES..HEADER_BYTES + count * RECORD_BYTES];
+                // SAFETY: a page into a page-aligned mapping, so 8-aligned; the slice checked the length; any bytes
+                // are a valid `Record`.
+                unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), *count) }
+            }
+        }
+    }
+}
+
+impl Trace {
+    /// Opens a merged file, mapped, or a directory of process files, merged in memory. Every byte is checked:
+    /// about 0.1 s a gigabyte for a merged file.
+    ///
+    /// # Errors
+    /// [`TraceError`] with the file, the place in it and the remedy.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let metadata = std::fs::metadata(path).map_err(|error| TraceError::io("open", path, error))?;
+        if metadata.is_dir() { Self::open_directory(path) } else { Self::open_merged(path, metadata.len()) }
+    }
+
+    fn open_directory(dir: &Path) -> Result<Self, TraceError> {
+        let inputs = Inputs::open(dir)?;
+        let mut records = vec![Record::default(); inputs.records as usize];
+        inputs.fill(&mut records)?;
+        records.sort_unstable_by_key(Record::sort_key);
+        Self::build(dir, Records::Owned(records), inputs.tables, inputs.start_unix_ns)
+    }
+
+    fn open_merged(path: &Path, found_bytes: u64) -> Result<Self, TraceError> {
+        let not_a_trace = |why: &str| TraceError::NotATrace { path: path.to_owned(), why: why.into() };
+        let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
+        if found_bytes == 0 {
+            return Err(not_a_trace("it is empty"));
+        }
+        // SAFETY: merged files are written under another name and renamed, never changed in place; a file that is
+        // changed all the same gives wrong numbers, which every use checks against its bounds.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| TraceError::io("map", path, error))?;
+        match kind_and_version(&map) {
+            Some((KIND_MERGED, VERSION)) => {}
+            Some((KIND_MERGED, found)) => {
+                return Err(TraceError::Version { path: path.to_owned(), found, known: VERSION });
+            }
+            Some((KIND_PROCESS, _)) => {
+                return Err(not_a_trace("it is the file of one process; open its directory instead"));
+            }
+            _ => return Err(not_a_trace("it does not begin as one does")),
+        }
+        let cut = |expected_bytes| TraceError::Truncated { path: path.to_owned(), found_bytes, expected_bytes };
+        let page = map.get(..HEADER_BYTES).ok_or_else(|| cut(HEADER_BYTES as u64))?;
+        let header = MergedHeader::from_page(page)
+            .ok_or_else(|| TraceError::damaged(path, 0, "its header does not match its check sum"))?;
+        let tables_at = header.records.saturating_mul(RECORD_BYTES as u64).saturating_add(HEADER_BYTES as u64);
+        let expected_bytes = tables_at.saturating_add(header.tables_bytes);
+        if found_bytes < expected_bytes {
+            return Err(cut(expected_bytes));
+        }
+        if found_bytes > expected_bytes {
+            let why = format!("{} bytes after its end", found_bytes - expected_bytes);
+            return Err(TraceError::damaged(path, expected_bytes, why));
+        }
+        let tables = &map[tables_at as usize..];
+        if crc32c::crc32c(&map[HEADER_BYTES..tables_at as usize]) != header.records_crc {
+            return Err(TraceError::damaged(path, HEADER_BYTES as u64, "its records do not match their check sum"));
+        }
+        if crc32c::crc32c(tables) != header.tables_crc {
+            return Err(TraceError::damaged(path, tables_at, "its tables do not match their check sum"));
+        }
+        let tables = Tables::from_bytes(tables)
+            .map_err(|(at, why)| TraceError::damaged(path, tables_at.saturating_add(at as u64), why))?;
+        let count = header.records as usize;
+        Self::build(path, Records::Mapped(map, count), tables, header.start_unix_ns)
+    }
+
+    fn build(path: &Path, records: Records, tables: Tables, start_unix_ns: u64) -> Result<Self, TraceError> {
+        let slice = records.as_slice();
+        for (index, record) in slice.iter().enumerate() {
+            let damaged = |why: String| TraceError::damaged(path, (HEADER_BYTES + index * RECORD_BYTES) as u64, why);
+            check_record(record).map_err(damaged)?;
+            if record.file as usize >= tables.files.len() {
+                return Err(damaged(format!("file number {} of {}", record.file, tables.files.len())));
+            }
+            if record.program as usize >= tables.programs.len() {
+                return Err(damaged(format!("program number {} of {}", record.program, tables.programs.len())));
+            }
+            if index > 0 && slice[index - 1].sort_key() > record.sort_key() {
+                return Err(damaged("its records are not in order".into()));
+            }
+        }
+        let mut at = 0;
+        let files = tables
+            .files
+            .iter()
+            .enumerate()
+            .map(|(id, name)| {
+                let from = at;
+                at += slice[at..].partition_point(|record| record.file as usize <= id);
+                TraceFile { id: id as u32, path: PathBuf::from(OsStr::from_bytes(name)), records: from..at }
+            })
+            .collect();
+        Ok(Self { records, files, programs: tables.programs, processes: tables.processes, start_unix_ns })
+    }
+
+    /// All records in order of file, offset and start. O(1).
+    pub fn records(&self) -> &[Record] {
+        self.records.as_slice()
+    }
+
+    /// The files in order of id, which is the order of their paths.
+    pub fn files(&self) -> &[TraceFile] {
+        &self.files
+    }
+
+    /// The programs in order of id.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// The processes, in order of host and process id.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The records of file `id`, in order of offset and start; none for an unknown id. O(1).
+    pub fn of_file(&self, id: u32) -> &[Record] {
+        self.files.get(id as usize).map_or(&[], |file| &self.records()[file.records.clone()])
+    }
+
+    /// The requests of file `id` that moved bytes and that its storage saw: reads and writes of one interface level.
+    /// MPI-IO's are left out where the same file also has POSIX requests, which are those of the MPI library below.
+    pub fn requests(&self, id: u32) -> impl Iterator<Item = &Record> {
+        let records = self.of_file(id);
+        let posix = records.iter().any(|record| record.is_data() && record.api == Api::Posix as u8);
+        records.iter().filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+    }
+
+    /// `CLOCK_REALTIME` of the first record in nanoseconds since 1970: add a record's times to it.
+    pub fn start_unix_ns(&self) -> u64 {
+        self.start_unix_ns
+    }
+
+    /// End of the last operation in nanoseconds since the start of the trace. O(records).
+    pub fn duration_ns(&self) -> u64 {
+        self.records().iter().map(|record| record.end_ns).max().unwrap_or(0)
+    }
+
+    /// Records lost: to kills and to a full disk. Not zero means that figures from the trace are too low.
+    pub fn lost(&self) -> u64 {
+        self.processes.iter().map(|process| process.holes.saturating_add(process.dropped)).fold(0, u64::saturating_add)
+    }
+}
