@@ -1,0 +1,157 @@
+//! What can go wrong in the store, with the errno that a program sees.
+
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// Result of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the store. The text names the thing, the value and the remedy; [`Error::errno`] is what a program sees.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call on a path failed.
+    #[error("cannot {action} {}: {errno}{}", path.display(), remedy(*errno))]
+    Io {
+        /// What was tried ("open", "write").
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Reading or writing a server failed.
+    #[error("cannot {action} on server {server}: {errno}{}", remedy(*errno))]
+    Server {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the server, as in `hdd.0`.
+        server: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The pool file is wrong.
+    #[error("{}:{line}: {message}", path.display())]
+    Pool {
+        /// The pool file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and what to write instead.
+        message: String,
+    },
+    /// A server's directory is not there, or is not this server's.
+    #[error("server {server} is not available: {reason} ({}); mount or restore its directory", root.display())]
+    MissingServer {
+        /// Name of the server.
+        server: String,
+        /// Its directory.
+        root: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// A datafile that the handle lists is gone.
+    #[error("datafile {datafile} of server {server} is missing: bytes of this file are lost until it is restored")]
+    MissingDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+    },
+    /// A datafile belongs to somebody else than the file.
+    #[error(
+        "datafile {datafile} of server {server} belongs to user {found}, the file to user {expected}; run \
+         `stripewise fsck`"
+    )]
+    ForeignDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Owner of the datafile.
+        found: u32,
+        /// Owner of the file.
+        expected: u32,
+    },
+    /// The handle cannot be used.
+    #[error("{0}; run `stripewise fsck`")]
+    Handle(#[from] crate::handle::HandleError),
+    /// The layout that a handle or a rule names cannot be used.
+    #[error("layout {hash}: {reason}")]
+    Layout {
+        /// Hash in hexadecimal digits.
+        hash: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file is open for writing, so its layout cannot change now.
+    #[error("{file} is open for writing: close it (or wait for its program) and try again")]
+    Busy {
+        /// The file.
+        file: String,
+    },
+    /// The file is a plain one, without a handle.
+    #[error("{file} is not a placed file: it has no handle")]
+    NotPlaced {
+        /// The file.
+        file: String,
+    },
+    /// A copy read back differently than it was written.
+    #[error(
+        "{file}: the copy in the new layout differs from the original (blake3 {copied} instead of {original}); the \
+         old layout stays. Check the disks of the new layout's servers"
+    )]
+    Checksum {
+        /// The file.
+        file: String,
+        /// Hash of the original.
+        original: String,
+        /// Hash of the copy.
+        copied: String,
+    },
+    /// A move stopped; the file is as before.
+    #[error("cannot move {file} to its new layout: {source}; it keeps its old layout")]
+    Move {
+        /// The file.
+        file: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// A value that is out of its bounds.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// What the person can do about an errno, if the errno says.
+fn remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => "; free space there, or plan a layout that leaves it out",
+        Errno::ROFS => "; remount it writable",
+        Errno::ACCESS | Errno::PERM => "; check owner and mode",
+        Errno::MFILE => "; raise the limit of open files (ulimit -n)",
+        Errno::OPNOTSUPP => "; this file system lacks what is needed (user attributes, locks), choose another",
+        _ => "",
+    }
+}
+
+impl Error {
+    /// An [`Error::Io`], for `map_err`.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::Io { action, path: path.into(), errno }
+    }
+
+    /// What a program that made a system call sees.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
+            Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
+            Self::Busy { .. } => Errno::BUSY,
+            Self::Move { source, .. } => source.errno(),
+            Self::MissingServer { .. }
+            | Self::MissingDatafile { .. }
+            | Self::ForeignDatafile { .. }
+            | Self::Handle(_)
+            | Self::Layout { .. }
+            | Self::Checksum { .. } => Errno::IO,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Small helpers over direct system calls. Nothing here goes through a symbol of libc that the preload intercepts.
+
+use crate::error::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// `N` random bytes from the kernel.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        // Up to 256 bytes getrandom cannot fail once the kernel's pool is ready, only be interrupted before that.
+        if let Ok(count) = rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            filled += count;
+        }
+    }
+    bytes
+}
+
+/// Runs a system call again as long as a signal interrupts it.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Opens a directory without access to it, as a starting point for names.
+pub(crate) fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+    retry(|| rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// Reads all of an open file, from where it stands; EFBIG above `limit` bytes.
+pub(crate) fn read_all(file: impl AsFd, limit: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut chunk = [0; 8192];
+    loop {
+        match retry(|| rustix::io::read(&file, &mut chunk))? {
+            0 => return Ok(out),
+            count if out.len() + count > limit => return Err(Errno::FBIG),
+            count => out.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// Reads the file `path` below `dir`; EFBIG above `limit` bytes.
+pub(crate) fn read_file_at(
+    dir: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    limit: usize,
+) -> rustix::io::Result<Vec<u8>> {
+    let file = retry(|| rustix::fs::openat(&dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))?;
+    read_all(file, limit)
+}
+
+/// Writes all of `bytes` to an open file, from where it stands.
+pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        let count = retry(|| rustix::io::write(&file, bytes))?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+/// Makes directory `path` and those above it, with `mode` for the last.
+pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()> {
+    match rustix::fs::mkdir(path, mode) {
+        Err(Errno::NOENT) => {
+            let parent = path.parent().ok_or(Errno::NOENT)?;
+            make_directories(parent, Mode::from_raw_mode(0o755))?;
+            rustix::fs::mkdir(path, mode)
+        }
+        Err(Errno::EXIST) => open_directory(path).map(drop),
+        other => other,
+    }
+}
+
+/// Replaces the file `name` in `dir` by one with `bytes`, durably: whoever reads sees the old content or the new.
+pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
+    let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
+    let written = write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
+    let renamed = written.and_then(|()| rustix::fs::renameat(&dir, temporary.as_str(), &dir, name));
+    if renamed.is_err() {
+        let _ = rustix::fs::unlinkat(&dir, temporary.as_str(), AtFlags::empty());
+    }
+    renamed.and_then(|()| sync_directory(&dir, "."))
+}
+
+/// Makes the names in directory `path` below `dir` durable.
+pub(crate) fn sync_directory(dir: impl AsFd, path: &str) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
+    retry(|| rustix::fs::fsync(&directory))
+}
+
+/// [`read_file_at`] with the path in the error.
+pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
+    read_file_at(CWD, path, limit).map_err(Error::io("read", path))
+}
