@@ -1,0 +1,37 @@
+//! Rust values as plain Python objects: dicts, lists, numbers, strings, `None`.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use serde_json::Value;
+
+/// `value` as Python objects; every area of the module builds its results with `serde_json::json!`. O(size of value).
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
+        Value::Number(number) => {
+            if let Some(whole) = number.as_u64() {
+                whole.into_pyobject(py)?.into_any()
+            } else if let Some(whole) = number.as_i64() {
+                whole.into_pyobject(py)?.into_any()
+            } else {
+                number.as_f64().into_pyobject(py)?.into_any()
+            }
+        }
+        Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(to_python(py, item)?)?;
+            }
+            list.into_any()
+        }
+        Value::Object(fields) => {
+            let dict = PyDict::new(py);
+            for (key, item) in fields {
+                dict.set_item(key, to_python(py, item)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}

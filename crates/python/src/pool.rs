@@ -1,0 +1,109 @@
+//! Pools: the pool file, its servers and profiles.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use stripewise_model::{OpProfile, Profile};
+use stripewise_store::pool::{Pool, PoolSpec, ProfileSource, TierSpec};
+
+/// The pool file `path`, checked, as a dict. Touches no server.
+#[pyfunction]
+pub(crate) fn pool_load<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+    let pool = Pool::load(&path).map_err(raise)?;
+    to_python(py, &describe(&pool))
+}
+
+/// One tier for [`pool_init`]: name, directories, bytes per server, preset to emulate.
+#[derive(FromPyObject)]
+pub(crate) struct NewTier {
+    #[pyo3(item)]
+    name: String,
+    #[pyo3(item)]
+    servers: Vec<PathBuf>,
+    #[pyo3(item)]
+    capacity_bytes: Option<u64>,
+    #[pyo3(item)]
+    emulate: Option<String>,
+    #[pyo3(item)]
+    dilation: Option<f64>,
+}
+
+/// Writes the new pool file `path` and makes the pool's directories.
+#[pyfunction]
+pub(crate) fn pool_init(
+    path: PathBuf,
+    name: String,
+    mount: PathBuf,
+    namespace: PathBuf,
+    tiers: Vec<NewTier>,
+) -> PyResult<()> {
+    let tiers = tiers.into_iter().map(|tier| TierSpec {
+        name: tier.name,
+        servers: tier.servers,
+        capacity_bytes: tier.capacity_bytes,
+        emulate: tier.emulate,
+        dilation: tier.dilation,
+    });
+    let spec = PoolSpec { name, mount, namespace, default_width_bytes: None, tiers: tiers.collect() };
+    Pool::init(&path, &spec).map(|_| ()).map_err(raise)
+}
+
+/// Writes a tier's profile into the pool file, keeping everything else. Each of `read` and `write` is (least startup,
+/// greatest startup, seconds per byte).
+#[pyfunction]
+pub(crate) fn pool_write_profile(
+    path: PathBuf,
+    tier: &str,
+    read: (f64, f64, f64),
+    write: (f64, f64, f64),
+) -> PyResult<()> {
+    let op = |(startup_min_s, startup_max_s, transfer_s_per_byte)| OpProfile {
+        startup_min_s,
+        startup_max_s,
+        transfer_s_per_byte,
+    };
+    let profile = Profile { read: op(read), write: op(write), network_s_per_byte: 0.0 };
+    Pool::write_profile(&path, tier, &profile).map_err(raise)
+}
+
+fn describe(pool: &Pool) -> Value {
+    let tiers = pool.tiers.iter().map(|tier| {
+        json!({
+            "name": tier.name,
+            "servers": tier.servers.iter().filter_map(|&id| pool.server(id)).map(|server| json!({
+                "id": server.id.0,
+                "name": server.name,
+                "path": server.root.to_string_lossy(),
+            })).collect::<Vec<_>>(),
+            "capacity_bytes": tier.capacity_bytes,
+            "emulated": tier.emulate.is_some(),
+            "dilation": tier.emulate.map_or(1.0, |config| config.dilation),
+            "read": tier.profile.map(|(profile, _)| op_profile(&profile.read)),
+            "write": tier.profile.map(|(profile, _)| op_profile(&profile.write)),
+            "network_s_per_byte": tier.profile.map_or(0.0, |(profile, _)| profile.network_s_per_byte),
+            "profile_source": match tier.profile {
+                Some((_, ProfileSource::PoolFile)) => "pool file",
+                Some((_, ProfileSource::Emulation)) => "emulation",
+                None => "none",
+            },
+        })
+    });
+    json!({
+        "file": pool.file.to_string_lossy(),
+        "name": pool.name,
+        "mount": pool.mount.to_string_lossy(),
+        "namespace": pool.namespace.to_string_lossy(),
+        "default_width_bytes": pool.default_width_bytes,
+        "tiers": tiers.collect::<Vec<_>>(),
+    })
+}
+
+fn op_profile(op: &OpProfile) -> Value {
+    json!({
+        "startup_min_s": op.startup_min_s,
+        "startup_max_s": op.startup_max_s,
+        "bandwidth_bytes_per_s": 1.0 / op.transfer_s_per_byte,
+    })
+}

@@ -1,0 +1,24 @@
+"""`stripewise bench`."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from stripewise import native_paths
+
+
+def bench(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", show_default=False)] = None,
+) -> None:
+    r"""Generate I/O: the IOR-like workload of HARL, as real compiled processes with checked data.
+
+    Everything after `bench` goes to `stripewise-bench`; its own help says what it takes.
+
+    \b
+    Examples:
+      stripewise bench --help
+      stripewise run --pool p/pool.toml -- stripewise bench --file p/mount/bench.dat --processes 16
+    """
+    program = str(native_paths.bench_program())
+    os.execv(program, ["stripewise bench", *(arguments or [])])

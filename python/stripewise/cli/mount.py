@@ -1,0 +1,37 @@
+"""`stripewise mount`."""
+
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise import native_paths
+from stripewise.cli import console
+from stripewise.pool import Pool
+
+
+def mount(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Where; the pool file's `mount` if left out.")
+    ] = None,
+) -> None:
+    r"""Mount a pool so that every program sees its files.
+
+    The mount runs in the background until `stripewise umount`. A single program needs none: `stripewise run` makes a
+    private one.
+
+    \b
+    Examples:
+      stripewise mount p/pool.toml
+      stripewise mount p/pool.toml /data/scratch
+    """
+    pool = Pool.load(pool_file)
+    where = directory or pool.mount
+    where.mkdir(parents=True, exist_ok=True)
+    status = subprocess.call([str(native_paths.mount_program()), str(pool.file), str(where)])
+    if status == 0:
+        emulated = " (emulated servers)" if pool.is_emulated else ""
+        console.say(f"mounted pool '{pool.name}'{emulated} at {where}")
+    raise SystemExit(status)

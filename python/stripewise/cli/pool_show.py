@@ -1,0 +1,86 @@
+"""`stripewise pool show`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise import _native, usage
+from stripewise.cli import console
+from stripewise.pool import OpProfile, Pool, Tier
+from stripewise.units import about_bytes, exact_bytes, seconds
+
+
+def pool_show(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    r"""Show a pool: its tiers and servers, what they cost, how full they are.
+
+    \b
+    Examples:
+      stripewise pool show p/pool.toml
+      stripewise pool show p/pool.toml --json
+    """
+    print_pool(Pool.load(pool_file), as_json=as_json)
+
+
+def print_pool(pool: Pool, *, as_json: bool) -> None:
+    """Prints `pool` to stdout."""
+    states = usage.of_pool(pool)
+    if as_json:
+        document = _native.pool_load(str(pool.file))
+        for tier in document["tiers"]:
+            for described in tier["servers"]:
+                described.update(states[described["name"]].as_dict())
+        console.result(json.dumps(document, indent=2))
+        return
+    console.result(f"pool '{pool.name}' on {pool.label}")
+    console.result(f"  mount      {pool.mount}")
+    console.result(f"  namespace  {pool.namespace}")
+    console.result(f"  default    all servers, {exact_bytes(pool.default_width_bytes)} each")
+    console.out.print()
+    tiers = console.table(["tier", "servers", "read", "write", "capacity", "profile"], right=["servers", "capacity"])
+    for tier in pool.tiers:
+        tiers.add_row(
+            tier.name,
+            str(len(tier.servers)),
+            describe_op(tier.read),
+            describe_op(tier.write),
+            exact_bytes(tier.capacity_bytes) if tier.capacity_bytes else "-",
+            describe_source(tier),
+        )
+    console.out.print(tiers)
+    console.out.print()
+    servers = console.table(["server", "kind", "used", "free", "state", "directory"], right=["used", "free"])
+    for tier in pool.tiers:
+        for server in tier.servers:
+            state = states[server.name]
+            servers.add_row(
+                server.name,
+                "emulated" if tier.emulated else "real",
+                about_bytes(state.used_bytes) if state.error is None else "-",
+                about_bytes(state.free_bytes) if state.error is None else "-",
+                state.error or "ready",
+                str(server.path),
+            )
+    console.out.print(servers)
+
+
+def describe_op(op: OpProfile | None) -> str:
+    """A profile in a few words: `4.00 ms..12.00 ms + 80 MB/s`."""
+    if op is None:
+        return "-"
+    return (
+        f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {op.bandwidth_bytes_per_s / 1e6:.4g} MB/s"
+    )
+
+
+def describe_source(tier: Tier) -> str:
+    """Where a tier's profile is from, for people."""
+    if tier.profile_source == "none":
+        return "not calibrated"
+    if tier.profile_source == "emulation":
+        return "emulated, the emulation's own numbers"
+    return "emulated, as calibrated" if tier.emulated else "as calibrated"

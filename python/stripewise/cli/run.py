@@ -1,0 +1,41 @@
+"""`stripewise run`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise import emulation, launch
+from stripewise.cli import console
+from stripewise.pool import Pool
+
+PoolOption = Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")]
+Command = Annotated[list[str], typer.Argument(metavar="CMD", help="Program and its arguments.", show_default=False)]
+
+
+def run(
+    command: Command,
+    pool_file: PoolOption,
+    no_preload: Annotated[
+        bool, typer.Option("--no-preload", help="Serve every request through the mount; nothing is put into CMD.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics of emulated servers at the end.")] = False,
+) -> None:
+    r"""Run any program on a pool.
+
+    CMD sees the pool's files at the pool's mount path. Where the pool is mounted already, that mount is used; else CMD
+    gets a private mount that nobody else sees and that ends with it. Reads and writes of dynamically linked programs go
+    straight to the servers, all else through the mount. The exit code is CMD's own.
+
+    \b
+    Examples:
+      stripewise run --pool p/pool.toml -- cp big.dat p/mount/
+      stripewise run --pool p/pool.toml -- mpiexec -n 16 ./simulate p/mount/out.h5
+      stripewise run --pool p/pool.toml bash
+    """
+    pool = Pool.load(pool_file)
+    before = emulation.snapshot(pool)
+    ended = launch.run(command, pool_file=pool.file, mount=pool.mount, preload=not no_preload)
+    if pool.is_emulated and not quiet:
+        console.say(emulation.since(before).report())
+    raise SystemExit(ended.exit_code)

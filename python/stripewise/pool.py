@@ -1,0 +1,104 @@
+"""A pool: servers in tiers, a namespace, and the path where programs see the files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stripewise import _native
+
+
+@dataclass(frozen=True)
+class OpProfile:
+    """What a read or a write costs on a server: startup time, then a time per byte."""
+
+    startup_min_s: float
+    startup_max_s: float
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """A directory that holds datafiles."""
+
+    id: int
+    name: str
+    """`<tier>.<index>`, as in layouts."""
+    path: Path
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Servers of one profile."""
+
+    name: str
+    servers: tuple[Server, ...]
+    capacity_bytes: int | None
+    """Per server; `None` is no limit."""
+    emulated: bool
+    """Whether its servers only stand for devices."""
+    dilation: float
+    """All times of an emulated device are multiplied by it."""
+    read: OpProfile | None
+    """What the planner reckons with, `None` before calibration of a real device."""
+    write: OpProfile | None
+    profile_source: str
+    """Where the profile is from: `pool file`, `emulation` or `none`."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool as its file describes it."""
+
+    file: Path
+    name: str
+    mount: Path
+    namespace: Path
+    default_width_bytes: int
+    tiers: tuple[Tier, ...]
+
+    @classmethod
+    def load(cls, file: Path) -> "Pool":
+        """Reads a pool file, or the `pool.toml` of a directory.
+
+        Raises `StripewiseError` that names the line of a mistake.
+        """
+        if file.is_dir():
+            file = file / "pool.toml"
+        raw = _native.pool_load(str(file.absolute()))
+        return cls(
+            file=file.absolute(),
+            name=raw["name"],
+            mount=Path(raw["mount"]),
+            namespace=Path(raw["namespace"]),
+            default_width_bytes=raw["default_width_bytes"],
+            tiers=tuple(
+                Tier(
+                    name=tier["name"],
+                    servers=tuple(Server(s["id"], s["name"], Path(s["path"])) for s in tier["servers"]),
+                    capacity_bytes=tier["capacity_bytes"],
+                    emulated=tier["emulated"],
+                    dilation=tier["dilation"],
+                    read=OpProfile(**tier["read"]) if tier["read"] else None,
+                    write=OpProfile(**tier["write"]) if tier["write"] else None,
+                    profile_source=tier["profile_source"],
+                )
+                for tier in raw["tiers"]
+            ),
+        )
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether any of its servers is emulated: then every figure has to say so."""
+        return any(tier.emulated for tier in self.tiers)
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """All servers in order of id."""
+        return tuple(server for tier in self.tiers for server in tier.servers)
+
+    @property
+    def label(self) -> str:
+        """`emulated servers`, `real servers` or both, for the head of an output."""
+        kinds = {tier.emulated for tier in self.tiers}
+        if kinds == {True}:
+            return "emulated servers"
+        return "real servers" if kinds == {False} else "real and emulated servers"
