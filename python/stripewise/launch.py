@@ -1,6 +1,7 @@
 """Running a program on a pool: the mount under it, the preload library in it, its exit code out of it."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ class Ended:
     """Wall clock from start to end in seconds, the private mount's start and stop included."""
     device_read_bytes: int
     """Bytes that the program's processes and the mount under them really read from block devices."""
+    interrupted: bool
+    """Whether Ctrl-C came meanwhile; the program got it, too, and may have ended in any way."""
 
 
 def run(
@@ -70,14 +73,14 @@ def run(
 
     read_before = _children_read_bytes()
     began = time.monotonic()
-    with _sink(capture_stdout) as stdout, _signals_to_child() as hand_over:
-        child = subprocess.Popen(full, stdout=stdout)
-        hand_over(child)
+    with _sink(capture_stdout) as stdout, _Signals() as signals:
+        child = signals.child = subprocess.Popen(full, stdout=stdout)
         status = child.wait()
     return Ended(
         exit_code=128 - status if status < 0 else status,
         wall_s=time.monotonic() - began,
         device_read_bytes=_children_read_bytes() - read_before,
+        interrupted=signals.interrupted,
     )
 
 
@@ -152,25 +155,29 @@ def _sink(path: Path | None) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-@contextmanager
-def _signals_to_child() -> Iterator[object]:
+class _Signals:
     """Lets the program decide about Ctrl-C (it gets it from the terminal) and hands SIGTERM and SIGHUP on to it."""
-    child: list[subprocess.Popen[bytes]] = []
 
-    def forward(number: int, _frame: FrameType | None) -> None:
-        if child and child[0].poll() is None and number != signal.SIGINT:
-            child[0].send_signal(number)
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.interrupted = False
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield child.append
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> "_Signals":
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._take) for number in numbers}
+        return self
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            self.interrupted = True
+        elif self.child is not None and self.child.poll() is None:
+            self.child.send_signal(number)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
 
 def _children_read_bytes() -> int:
-    import resource
-
     # ru_inblock counts blocks of 512 bytes, whatever the file system's block size.
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock * 512

@@ -2,11 +2,21 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -72,14 +82,31 @@ def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[s
     return grid
 
 
-def progress() -> Progress:
-    """A progress bar on stderr: nothing is drawn where stderr is no terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+@contextmanager
+def moving() -> Iterator[Callable[[str, int, int], bool]]:
+    """A progress bar for files that are moved, as the callback that the mover takes."""
+    columns = (TextColumn("moving {task.description}"), BarColumn(bar_width=30), DownloadColumn(binary_units=True))
+    with _progress(*columns) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def update(name: str, done: int, total: int) -> bool:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name)
+            bar.update(tasks[name], completed=done, total=total)
+            return True
+
+        yield update
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for steps that are counted, as a callback with steps done and steps in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
+    with _progress(*columns) as bar:
+        task = bar.add_task(what)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    # Where stderr is no terminal there is nobody to watch: a log would only get the last state.
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

@@ -1,0 +1,106 @@
+"""`stripewise optimize`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise.cli import console
+from stripewise.cli.run import Command, PoolOption
+from stripewise.optimize import cycle, report
+from stripewise.optimize.cycle import InvalidRunError, Outcome, ProgramFailedError
+from stripewise.pool import Pool
+from stripewise.units import about_bytes
+
+
+def optimize(
+    command: Command,
+    pool_file: PoolOption,
+    runs: Annotated[int, typer.Option("--runs", min=2, metavar="N", help="Measured runs of each layout.")] = 2,
+    max_runs: Annotated[
+        int, typer.Option("--max-runs", min=2, metavar="N", help="Most runs of the new layout until it is clear.")
+    ] = 5,
+    prepare: Annotated[
+        str | None,
+        typer.Option("--prepare", metavar="CMDLINE", help="Shell command before each run, not measured: `rm -f out`."),
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="Where traces, layouts and the way back are kept.")
+    ] = Path("stripewise-optimize"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    r"""Find, place and verify a better layout for a program's files: trace, plan, apply, run again, compare.
+
+    CMD is run on the present layout (traced, at least twice), its files get the planned layout, and it is run again. The
+    new layout is kept only if its I/O is faster beyond noise: the 95 % interval (Welch, on logarithms) of the ratio of
+    throughputs must lie above 1, and the whole program must not be slower. While the interval holds 1 the new layout is
+    run again, up to --max-runs; then, or when it is slower, every file is moved back and the rules are as before.
+
+    On real devices the page cache is emptied before each run, and what was still served from it is said. Emulated
+    servers charge every request; a run with an emulation error above 10 % (median) gives no figure. A program that
+    checks its own data may print `verified N bytes`.
+
+    \b
+    Examples:
+      stripewise optimize --pool p/pool.toml -- mpiexec -n 16 ./simulate p/mount/out.h5
+      stripewise optimize --pool p/pool.toml --prepare 'rm -f p/mount/out.h5' --json -- ./simulate
+
+    \b
+    Exit codes: 0 kept, 3 taken back, 4 invalid (emulation error); a failing CMD's own.
+    """
+    pool = Pool.load(pool_file)
+    settings = cycle.Settings(runs=runs, max_runs=max_runs, prepare=prepare)
+    kept_in = cycle.new_directory(directory.absolute())
+    try:
+        with console.moving() as progress:
+            outcome = cycle.optimize(pool, command, kept_in, settings, console.say, progress)
+    except ProgramFailedError as error:
+        console.fail(str(error), error.exit_code)
+    except InvalidRunError as error:
+        console.fail(str(error), console.EXIT_INVALID)
+    except KeyboardInterrupt:
+        _say_way_back(pool, kept_in)
+        console.fail("interrupted", console.EXIT_INTERRUPTED)
+    document = report.document(outcome)
+    (kept_in / "report.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        console.result(json.dumps(document, indent=2))
+    else:
+        _print(outcome)
+    raise SystemExit(0 if outcome.kept else console.EXIT_TAKEN_BACK)
+
+
+def _say_way_back(pool: Pool, kept_in: Path) -> None:
+    previous = kept_in / "previous.layout"
+    if previous.is_file():
+        console.warn("the new layout may be in place; every file is whole, in its old or its new layout")
+        console.hint(f"`stripewise apply {previous} --pool {pool.file}` brings the previous layout back")
+
+
+def _print(outcome: Outcome) -> None:
+    if outcome.plan is not None and outcome.plan["changes"]:
+        console.out.print(report.table(outcome))
+        console.out.print()
+    console.say(outcome.cache)
+    if not all(tier.emulated for tier in outcome.pool.tiers):
+        for name, run in zip(_names(outcome), outcome.before + outcome.after, strict=True):
+            cached = about_bytes(run.from_cache_bytes)
+            console.say(f"{name}: {cached} of {about_bytes(run.io.read.bytes)} read came from the page cache")
+    walls = ", ".join(
+        f"{name} {run.wall_s:.1f} s" for name, run in zip(_names(outcome), outcome.before + outcome.after, strict=True)
+    )
+    console.say(f"wall clock: {walls}")
+    console.say(f"traces, layouts and report: {outcome.directory}")
+    if outcome.kept and outcome.placement is not None:
+        console.say(
+            f"kept: {outcome.why}; back with `stripewise apply {outcome.placement.previous_file} "
+            f"--pool {outcome.pool.file}`"
+        )
+    console.result(report.last_line(outcome))
+
+
+def _names(outcome: Outcome) -> list[str]:
+    return [f"before-{i + 1}" for i in range(len(outcome.before))] + [
+        f"after-{i + 1}" for i in range(len(outcome.after))
+    ]

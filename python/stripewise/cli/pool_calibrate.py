@@ -1,0 +1,70 @@
+"""`stripewise pool calibrate`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.cli import console
+from stripewise.pool import Pool
+from stripewise.units import seconds
+
+
+def pool_calibrate(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file; the profiles are written into it.")],
+    tiers: Annotated[
+        list[str] | None, typer.Option("--tier", metavar="TIER", help="Only this tier; again for more.")
+    ] = None,
+    requests: Annotated[
+        int, typer.Option("--requests", metavar="N", min=16, help="Requests per server, operation and size.")
+    ] = 400,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print, write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    r"""Measure what reads and writes cost on each server, and write it into the pool file.
+
+    Requests of several sizes go to a scratch file on each server with direct I/O, at random places, one at a time. The
+    fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
+    A tier gets the median of its servers. Comments and everything else in the pool file stay.
+
+    \b
+    Examples:
+      stripewise pool calibrate p/pool.toml
+      stripewise pool calibrate p/pool.toml --tier ssd --requests 2000
+    """
+    pool = Pool.load(pool_file)
+    names = [tier.name for tier in pool.tiers]
+    for name in tiers or []:
+        if name not in names:
+            raise StripewiseError(f"--tier {name}: pool '{pool.name}' has no such tier, it has {', '.join(names)}")
+    chosen = tiers or names
+    with console.counting("calibrating") as progress:
+        measured: Any = _native.calibrate(str(pool.file), chosen, requests, progress)
+    if not dry_run:
+        for tier in measured:
+            _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
+    if as_json:
+        console.result(json.dumps(measured, indent=2))
+        return
+    columns = ["server", "op", "startup min", "startup max", "MB/s", "residual", "requests", "method"]
+    grid = console.table(columns, right=columns[2:7], title=f"pool '{pool.name}', {pool.label}")
+    for tier in measured:
+        for server in tier["servers"]:
+            for op in ("read", "write"):
+                fit = server[op]
+                grid.add_row(
+                    server["name"] if op == "read" else "",
+                    op,
+                    seconds(fit["startup_min_s"]),
+                    seconds(fit["startup_max_s"]),
+                    f"{1e-6 / fit['transfer_s_per_byte']:.4g}",
+                    f"{fit['residual']:.1%}",
+                    str(fit["requests"]),
+                    fit["method"],
+                )
+    console.out.print(grid)
+    if not dry_run:
+        console.say(f"wrote the profiles of {', '.join(chosen)} into {pool_file}")

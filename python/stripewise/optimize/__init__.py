@@ -1,0 +1,1 @@
+"""Trace, plan, place, verify: one cycle, kept only if it measured faster."""

@@ -1,0 +1,48 @@
+"""A new layout in place of the present one, and the way back."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stripewise import _native, layouts
+from stripewise.pool import Pool
+
+Progress = Callable[[str, int, int], bool]
+"""Called with a file's name, bytes done and bytes in all; returning `False` stops the move."""
+
+
+class Placement:
+    """One layout file applied to a pool, which can be taken back exactly: layouts of files and rules."""
+
+    def __init__(self, pool: Pool, directory: Path, layout_file: Path, progress: Progress) -> None:
+        """Notes the present layouts in `directory` before anything is changed."""
+        self.pool = pool
+        self.progress = progress
+        self.layout_file = layout_file
+        self.previous_file = directory / "previous.layout"
+        self.moved: list[_native.Applied] = []
+        document = layouts.check(layout_file, pool.file)
+        self._rules = _native.rules_read(str(pool.file))
+        paths = [file["path"] for file in document["files"]]
+        self.previous_file.write_text(_native.layout_present(str(pool.file), paths), encoding="utf-8")
+
+    @property
+    def checked_bytes(self) -> int:
+        """Copied and compared by check sum on the way to the new layout."""
+        return sum(applied["copied_bytes"] for applied in self.moved)
+
+    def apply(self) -> None:
+        """Moves the files and sets the rules for files to come."""
+        self.moved = apply(self.layout_file, self.pool, rules=True, progress=self.progress)
+
+    def take_back(self) -> None:
+        """Moves the files back and restores the rules."""
+        apply(self.previous_file, self.pool, rules=False, progress=self.progress)
+        _native.rules_restore(str(self.pool.file), self._rules)
+
+
+def apply(layout_file: Path, pool: Pool, *, rules: bool, progress: Progress) -> list[_native.Applied]:
+    """Gives the files of a layout file their layouts; with `rules` also files to come.
+
+    Everything is checked before the first byte moves. Each file is switched atomically once its copy is checked.
+    """
+    return _native.layout_apply(str(layout_file), str(pool.file), rules, progress)
