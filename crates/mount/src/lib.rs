@@ -1,1 +1,71 @@
 //! The FUSE file system: the way in that serves everything.
+//!
+//! Names, permissions, links and directories are those of the pool's namespace, an ordinary directory tree: every
+//! request about them goes to the same call on an `O_PATH` descriptor. Bytes of *placed* files (those with a handle) go
+//! through the store; *plain* files are the inode's own bytes, and the kernel serves them without us where it can.
+//!
+//! ```text
+//! main.rs       command line: mount, unmount, private run
+//! session.rs    mount(2) or fusermount3, threads, unmount
+//! private.rs    a program with a mount of its own (namespaces)
+//! fs.rs         FUSE requests → the operations below; no panic gets out of it
+//! inode.rs      the inodes the kernel knows
+//! names.rs      lookup, create, link, rename, unlink
+//! attr.rs       attributes, and how long the kernel may believe them
+//! file.rs       open files
+//! dir.rs        directories
+//! xattr.rs      extended attributes, ours hidden
+//! control.rs    the ioctls of the preload
+//! ```
+
+mod attr;
+mod control;
+mod dir;
+mod error;
+mod file;
+mod fs;
+mod inode;
+pub mod log;
+mod mounts;
+mod names;
+mod options;
+mod private;
+mod session;
+mod xattr;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+pub use error::MountError;
+pub use mounts::{FS_TYPE, MountEntry, mounted_at};
+pub use options::MountOptions;
+pub use private::run_private;
+pub use session::{Serving, unmount};
+
+/// Locks though another thread has panicked with the lock held: every change under our locks is a single step, and a
+/// mount that goes on is worth more than one that stops.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+enum Failure {
+    /// The kernel's answer, passed on.
+    Errno(Errno),
+    /// The store's, which says more than its errno.
+    Store(stripewise_store::Error),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Errno(errno)
+    }
+}
+
+impl From<stripewise_store::Error> for Failure {
+    fn from(error: stripewise_store::Error) -> Failure {
+        Failure::Store(error)
+    }
+}

@@ -1,0 +1,280 @@
+//! Attributes, and how long the kernel may believe them.
+//!
+//! | what | attributes | name |
+//! |---|---|---|
+//! | placed file, open for writing on this mount | 0 | 1 s |
+//! | placed file otherwise | 0.1 s | 1 s |
+//! | plain file, directory, symbolic link, special file | 1 s | 1 s |
+//! | a name that does not exist | – | 0 |
+//!
+//! A placed file that is open for writing may grow past the mount (preload), so its size is asked for each time, and an
+//! open for writing makes the kernel forget what it has. Somebody else (another mount of the pool, on this machine or not) is
+//! noticed after 0.1 s (size, times) or 1 s (names).
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+use stripewise_store::Inode;
+
+use crate::fs::Core;
+use crate::inode::Node;
+use crate::{Failure, lock};
+
+/// How long names and the attributes of all but placed files hold.
+pub const LONG: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_millis(100);
+
+/// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
+/// request costs a way through the kernel and back.
+const BLOCK_BYTES: u32 = 64 << 10;
+
+/// Attributes of a node and how long they hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// As the kernel takes them.
+    pub attr: FileAttr,
+    /// For how long.
+    pub ttl: Duration,
+}
+
+/// What a program asked to change; `None` leaves a thing as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes.
+    pub size_bytes: Option<u64>,
+    /// Time of last access.
+    pub atime: Option<TimeOrNow>,
+    /// Time of last change of content.
+    pub mtime: Option<TimeOrNow>,
+    /// Who asks; another than root loses set-user-id bits by changing the size.
+    pub caller_uid: u32,
+}
+
+impl Core {
+    /// The placed file of `node`: the open one, or one made for this question.
+    ///
+    /// # Errors
+    /// The handle is damaged.
+    pub fn placed(&self, node: &Node) -> Result<Option<Arc<Inode>>, Failure> {
+        if !node.is_file() {
+            return Ok(None);
+        }
+        let open = lock(&node.shared).clone();
+        match open {
+            Some(shared) => Ok(shared.placed.clone()),
+            None => Ok(self.store.inode(node.fd.as_fd())?),
+        }
+    }
+
+    /// Attributes of `node`; `stat` if they are just known.
+    ///
+    /// # Errors
+    /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
+    /// with the attributes of its inode.
+    pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<Attributes, Errno> {
+        let stat = stat.map_or_else(|| node.stat(), Ok)?;
+        let mut attr = file_attr(node.ino, &stat);
+        let mut ttl = LONG;
+        if node.is_file() {
+            let placed = self.placed(node).and_then(|placed| {
+                Ok(match placed {
+                    Some(inode) => Some(inode.attributes()?),
+                    None => None,
+                })
+            });
+            match placed {
+                Ok(Some(known)) => {
+                    attr.size = known.size_bytes;
+                    attr.blocks = known.blocks;
+                    attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
+                    attr.blksize = BLOCK_BYTES;
+                    ttl = SHORT;
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    ttl = Duration::ZERO;
+                    self.report(node, "asking for the size", &failure);
+                }
+            }
+            // Only now: whoever opened it for writing meanwhile has made the kernel forget, and must not be undone.
+            if lock(&node.shared).as_ref().is_some_and(|shared| shared.writers.load(Ordering::Acquire) > 0) {
+                ttl = Duration::ZERO;
+            }
+        }
+        Ok(Attributes { attr, ttl })
+    }
+
+    /// Changes attributes, in the order in which a failure leaves the least behind.
+    ///
+    /// # Errors
+    /// Those of the calls; what was changed before stays changed.
+    pub fn change(&self, node: &Node, change: &Change) -> Result<(), Failure> {
+        let placed = self.placed(node)?;
+        if let Some(mode) = change.mode {
+            if node.kind == rustix::fs::FileType::Symlink {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+            self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        if change.uid.is_some() || change.gid.is_some() {
+            let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
+            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            if let Some(inode) = &placed {
+                inode.follow_owner()?;
+            }
+        }
+        if let Some(size) = change.size_bytes {
+            match &placed {
+                Some(inode) => inode.truncate(size)?,
+                None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
+            }
+            if change.caller_uid != 0 {
+                self.drop_set_id(node)?;
+            }
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            let times = Timestamps { last_access: timespec(change.atime), last_modification: timespec(change.mtime) };
+            match &placed {
+                Some(inode) => inode.set_times(&times)?,
+                None => rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the set-user-id bit, and the set-group-id bit of a program, as the kernel does after a write by another
+    /// than root. One system call when there are none.
+    ///
+    /// # Errors
+    /// Those of `fstat` and `chmod`.
+    pub fn drop_set_id(&self, node: &Node) -> Result<(), Errno> {
+        let mode = node.stat()?.st_mode;
+        let mut kept = mode & 0o7777 & !libc::S_ISUID;
+        if mode & libc::S_IXGRP != 0 {
+            kept &= !libc::S_ISGID;
+        }
+        if kept == mode & 0o7777 { Ok(()) } else { self.table.chmod(node, Mode::from_raw_mode(kept)) }
+    }
+
+    /// Space of the pool: of every file system that holds servers (once each), and of the namespace if there are none.
+    /// Inodes are the namespace's.
+    ///
+    /// # Errors
+    /// The namespace cannot be asked; a missing server counts as nothing.
+    pub fn space(&self) -> Result<StatVfs, Errno> {
+        let mut total = rustix::fs::fstatvfs(self.store.tree())?;
+        let mut seen = Vec::new();
+        let (mut blocks, mut free, mut available) = (0, 0, 0);
+        for server in &self.store.pool().servers {
+            let Ok(stat) = rustix::fs::stat(&server.root) else { continue };
+            if seen.contains(&stat.st_dev) {
+                continue;
+            }
+            let Ok(space) = rustix::fs::statvfs(&server.root) else { continue };
+            seen.push(stat.st_dev);
+            // In 512-byte units a block count of any file system is whole.
+            let unit = space.f_frsize / 512;
+            blocks += space.f_blocks * unit;
+            free += space.f_bfree * unit;
+            available += space.f_bavail * unit;
+        }
+        if !seen.is_empty() {
+            let unit = (total.f_frsize / 512).max(1);
+            (total.f_blocks, total.f_bfree, total.f_bavail) = (blocks / unit, free / unit, available / unit);
+        }
+        Ok(total)
+    }
+}
+
+/// Attributes of an inode of the namespace, under the number the kernel knows it by.
+pub fn file_attr(ino: u64, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(ino),
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+        atime: system_time(stat.st_atime, stat.st_atime_nsec as i64),
+        mtime: system_time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        ctime: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
+        crtime: UNIX_EPOCH,
+        kind: kind(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: stat.st_rdev as u32,
+        blksize: stat.st_blksize as u32,
+        flags: 0,
+    }
+}
+
+/// The kind of a file in FUSE's words.
+pub fn kind(kind: rustix::fs::FileType) -> FileType {
+    match kind {
+        rustix::fs::FileType::Directory => FileType::Directory,
+        rustix::fs::FileType::Symlink => FileType::Symlink,
+        rustix::fs::FileType::Fifo => FileType::NamedPipe,
+        rustix::fs::FileType::Socket => FileType::Socket,
+        rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
+        rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
+        _ => FileType::RegularFile,
+    }
+}
+
+fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let whole = if seconds >= 0 {
+        UNIX_EPOCH.checked_add(Duration::from_secs(seconds as u64))
+    } else {
+        UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs()))
+    };
+    let rest = Duration::from_nanos(nanoseconds.clamp(0, 999_999_999) as u64);
+    whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(UNIX_EPOCH)
+}
+
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() },
+            Err(before) => {
+                let before = before.duration();
+                let (seconds, nanoseconds) = (-(before.as_secs() as i64), before.subsec_nanos());
+                match nanoseconds {
+                    0 => Timespec { tv_sec: seconds, tv_nsec: 0 },
+                    _ => Timespec { tv_sec: seconds - 1, tv_nsec: i64::from(1_000_000_000 - nanoseconds) },
+                }
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_keep_their_nanoseconds_both_ways_also_before_1970() {
+        for (seconds, nanoseconds) in [(0, 0), (1_700_000_000, 123_456_789), (-1, 0), (-2, 999_999_999), (-1, 1)] {
+            let time = system_time(seconds, nanoseconds);
+            let back = timespec(Some(TimeOrNow::SpecificTime(time)));
+            assert_eq!((back.tv_sec, back.tv_nsec), (seconds, nanoseconds));
+        }
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_is_the_epoch() {
+        assert_eq!(system_time(i64::MAX, 0), UNIX_EPOCH);
+        assert_eq!(system_time(i64::MIN, 0), system_time(i64::MIN, -5));
+    }
+}

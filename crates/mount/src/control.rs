@@ -1,0 +1,40 @@
+//! The ioctls by which the preload learns where a file's bytes are ([`stripewise_store::ioctl`]).
+
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
+
+use crate::Failure;
+use crate::file::OpenFile;
+
+/// Answers one ioctl on an open file; the bytes that go back.
+///
+/// # Errors
+/// `ENOTTY` for a plain file and for commands that are not ours, `EINVAL` for payloads that are too short, `EBADF` for
+/// making datafiles through a descriptor that may not write, and the store's.
+pub fn answer(file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, Failure> {
+    let inode = file.shared.placed.as_ref().ok_or(Errno::NOTTY)?;
+    match command {
+        PLACEMENT => {
+            let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;
+            let mut placement = inode.placement()?;
+            placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
+            Ok(PlacementPage::reply(&placement.to_bytes(), offset).as_bytes().to_vec())
+        }
+        ENSURE_DATAFILES => {
+            let wanted = EnsureDatafiles::from_bytes(payload).ok_or(Errno::INVAL)?;
+            if !file.writes {
+                return Err(Errno::BADF.into());
+            }
+            inode.ensure_datafiles(wanted.version, wanted.wanted())?;
+            Ok(Vec::new())
+        }
+        SIZE => Ok(inode.attributes()?.size_bytes.to_ne_bytes().to_vec()),
+        MAPPED => {
+            file.shared.set_mapped();
+            Ok(Vec::new())
+        }
+        _ => Err(Errno::NOTTY.into()),
+    }
+}

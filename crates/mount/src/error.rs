@@ -1,0 +1,110 @@
+//! Why a pool could not be mounted, in words for the person who tried.
+
+use std::path::PathBuf;
+
+/// A mount, an unmount or a private run that could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The pool file or one of its directories is not usable.
+    #[error("{0}")]
+    Store(#[from] stripewise_store::Error),
+    /// There is no FUSE on this machine.
+    #[error("/dev/fuse does not exist: this kernel or container has no FUSE (try `modprobe fuse`, or start the container with `--device /dev/fuse`)")]
+    NoFuse,
+    /// FUSE is there, but not for this user.
+    #[error("/dev/fuse cannot be opened: {source} (a container needs `--device /dev/fuse`; on a host, the device should have mode 0666)")]
+    FuseDenied {
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// mount(2) refused.
+    #[error("cannot mount on {dir}: {source}{remedy}")]
+    Mount {
+        /// The mount point.
+        dir: PathBuf,
+        /// What the kernel or fusermount3 said.
+        source: std::io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The mount point is no directory, or not to be reached.
+    #[error("mount point {dir}: {source} (make it with `mkdir -p {dir}`, or name another directory)")]
+    MountPoint {
+        /// The mount point.
+        dir: PathBuf,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
+    /// The mount point has files in it, which the mount would hide.
+    #[error("mount point {dir} is not empty: its files would be hidden (name another directory, or use `-o nonempty`)")]
+    NotEmpty {
+        /// The mount point.
+        dir: PathBuf,
+    },
+    /// Something of ours is mounted there.
+    #[error("a pool named `{pool}` is mounted on {dir} already (`stripewise-mount --unmount {dir}` ends it)")]
+    Mounted {
+        /// The mount point.
+        dir: PathBuf,
+        /// Name of the pool mounted there.
+        pool: String,
+    },
+    /// The server of the mount has died and the mount was left.
+    #[error("{dir} is a mount whose server has died (`stripewise-mount --unmount {dir}` clears it)")]
+    Dead {
+        /// The mount point.
+        dir: PathBuf,
+    },
+    /// Nothing is mounted where something should be unmounted.
+    #[error("nothing is mounted on {dir} (see `grep stripewise /proc/mounts`)")]
+    NotMounted {
+        /// The directory named.
+        dir: PathBuf,
+    },
+    /// Unmounting was refused.
+    #[error("cannot unmount {dir}: {source} (programs still use it: `fuser -vm {dir}` lists them; `--lazy` detaches it now and ends it when they do)")]
+    Unmount {
+        /// The mount point.
+        dir: PathBuf,
+        /// What the kernel or fusermount3 said.
+        source: std::io::Error,
+    },
+    /// No mount namespace can be had.
+    #[error("a private mount needs a mount namespace, and this machine does not allow one: {source} (allow user namespaces: sysctl user.max_user_namespaces and, where present, kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0; or mount the pool once with `stripewise-mount POOL`, then no namespace is needed)")]
+    NoNamespace {
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// An option nobody knows.
+    #[error("mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, max_read=BYTES, threads=N are)")]
+    UnknownOption {
+        /// As given.
+        option: String,
+    },
+    /// An option whose value is out of bounds.
+    #[error("mount option `{option}`: its value must be a number from {min} to {max}")]
+    BadOption {
+        /// As given.
+        option: String,
+        /// Smallest value allowed.
+        min: u32,
+        /// Largest value allowed.
+        max: u32,
+    },
+    /// A system call that should not fail.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+impl MountError {
+    /// Names what was being done when a system call failed.
+    pub(crate) fn system<E: Into<std::io::Error>>(what: &'static str) -> impl FnOnce(E) -> MountError {
+        move |source| MountError::System { what, source: source.into() }
+    }
+}

@@ -1,0 +1,339 @@
+//! Open files: what they share, reads and writes.
+
+use std::cell::RefCell;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use fuser::{BackingId, FopenFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+use stripewise_store::Inode;
+
+use crate::fs::Core;
+use crate::inode::Node;
+use crate::{Failure, lock};
+
+/// Most bytes one `copy_file_range` moves before it answers.
+const COPY_BYTES: u64 = 8 << 20;
+/// Bytes in one of its steps.
+const COPY_STEP_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// Where a thread reads what it answers with: one buffer per thread, as large as the largest read so far.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What all opens of one inode share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The placed file; `None` for a plain one, whose bytes are the inode's own.
+    pub placed: Option<Arc<Inode>>,
+    /// By which the kernel reads and writes a plain file without asking us. All opens of one inode have to use the
+    /// same one.
+    pub backing: Option<BackingId>,
+    /// Opens on this mount; changed only under the node's lock.
+    pub opens: AtomicUsize,
+    /// Those of them that may write.
+    pub writers: AtomicUsize,
+    /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
+    /// mount until the last close.
+    pub mapped: AtomicBool,
+}
+
+impl Shared {
+    /// Notes that the kernel has pages of this file. One load when that is known already.
+    pub fn set_mapped(&self) {
+        if !self.mapped.load(Ordering::Acquire)
+            && !self.mapped.swap(true, Ordering::AcqRel)
+            && let Some(inode) = &self.placed
+        {
+            inode.bump_epoch();
+        }
+    }
+}
+
+/// One open of a regular file: what the kernel's file handle stands for.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// The inode.
+    pub node: Arc<Node>,
+    /// What it shares with other opens.
+    pub shared: Arc<Shared>,
+    /// Own descriptor of a plain file.
+    plain: Option<OwnedFd>,
+    /// Opened for writing.
+    pub writes: bool,
+}
+
+impl OpenFile {
+    fn plain(&self) -> Result<&OwnedFd, Failure> {
+        self.plain.as_ref().ok_or(Failure::Errno(Errno::BADF))
+    }
+
+    /// Reads at `offset`; short only at the end of the file.
+    ///
+    /// # Errors
+    /// The store's, or those of `pread`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        let Some(inode) = &self.shared.placed else {
+            return Ok(rustix::io::pread(self.plain()?, buf, offset)?);
+        };
+        Ok(inode.read_at(buf, offset)?)
+    }
+
+    /// Reads `size` bytes at `offset` into this thread's buffer and gives them to `answer`. `syscall`: a program asked
+    /// for them by a system call, not the kernel for its pages. No allocation but for the first read of a size.
+    ///
+    /// # Errors
+    /// As [`OpenFile::read_at`]; `answer` is not called then.
+    pub fn read(&self, offset: u64, size: usize, syscall: bool, answer: impl FnOnce(&[u8])) -> Result<(), Failure> {
+        if !syscall {
+            self.shared.set_mapped();
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            let count = self.read_at(&mut buffer[..size], offset)?;
+            answer(&buffer[..count]);
+            Ok(())
+        })
+    }
+
+    /// Writes at `offset`, or at the end if `append`.
+    ///
+    /// # Errors
+    /// The store's, or those of `pwrite`.
+    pub fn write(&self, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
+        if !self.writes {
+            return Err(Errno::BADF.into());
+        }
+        match (&self.shared.placed, append) {
+            (Some(inode), false) => Ok(inode.write_at(data, offset)?),
+            (Some(inode), true) => Ok(inode.append(data)?.1),
+            (None, false) => Ok(rustix::io::pwrite(self.plain()?, data, offset)?),
+            (None, true) => {
+                let end = u64::MAX; // -1: at the descriptor's offset, which RWF_APPEND moves to the end.
+                Ok(rustix::io::pwritev2(self.plain()?, &[IoSlice::new(data)], end, ReadWriteFlags::APPEND)?)
+            }
+        }
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// The store's, or those of `fsync`.
+    pub fn sync(&self, data_only: bool) -> Result<(), Failure> {
+        match (&self.shared.placed, data_only) {
+            (Some(inode), _) => Ok(inode.sync(data_only)?),
+            (None, true) => Ok(rustix::fs::fdatasync(self.plain()?)?),
+            (None, false) => Ok(rustix::fs::fsync(self.plain()?)?),
+        }
+    }
+
+    /// `fallocate`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for modes the store does not have; the store's, or those of `fallocate`.
+    pub fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<(), Failure> {
+        if !self.writes {
+            return Err(Errno::BADF.into());
+        }
+        let mode = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
+        match &self.shared.placed {
+            Some(inode) => Ok(inode.allocate(mode, offset, len)?),
+            None => Ok(rustix::fs::fallocate(self.plain()?, mode, offset, len)?),
+        }
+    }
+
+    /// `lseek` to data or to a hole; the kernel does the other kinds itself.
+    ///
+    /// # Errors
+    /// `ENXIO` when there is none, `EINVAL` for another kind.
+    pub fn seek(&self, offset: i64, whence: i32) -> Result<i64, Failure> {
+        let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let found = match (&self.shared.placed, whence) {
+            (Some(inode), libc::SEEK_DATA) => inode.seek_data(from)?,
+            (Some(inode), libc::SEEK_HOLE) => inode.seek_hole(from)?,
+            (None, libc::SEEK_DATA) => rustix::fs::seek(self.plain()?, SeekFrom::Data(from))?,
+            (None, libc::SEEK_HOLE) => rustix::fs::seek(self.plain()?, SeekFrom::Hole(from))?,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        Ok(i64::try_from(found).map_err(|_| Errno::OVERFLOW)?)
+    }
+
+    /// Copies up to `len` bytes to `to` without the kernel carrying them; how many, 0 at the end of this file.
+    ///
+    /// # Errors
+    /// Those of reading, and of writing when nothing was copied yet.
+    pub fn copy_to(&self, from_offset: u64, to: &OpenFile, to_offset: u64, len: u64) -> Result<u64, Failure> {
+        let len = len.min(COPY_BYTES);
+        let mut buffer = vec![0; COPY_STEP_BYTES.min(len as usize)];
+        let mut done = 0;
+        while done < len {
+            let step = buffer.len().min((len - done) as usize);
+            let got = match self.read_at(&mut buffer[..step], from_offset + done) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            match to.write(&buffer[..got], to_offset + done, false) {
+                Ok(put) => done += put as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Flags a placed file is opened with in the kernel: no page is kept but for maps, and writes of several threads that
+/// stay within the file run side by side.
+pub const PLACED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+
+impl Core {
+    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself.
+    ///
+    /// # Errors
+    /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone.
+    pub fn open(
+        &self,
+        node: Arc<Node>,
+        flags: i32,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+    ) -> Result<Arc<OpenFile>, Failure> {
+        let flags = OFlags::from_bits_retain(flags as u32);
+        let access = flags & OFlags::ACCMODE;
+        let writes = access == OFlags::WRONLY || access == OFlags::RDWR;
+        let truncates = flags.contains(OFlags::TRUNC);
+        let shared = self.share(&node, open_backing)?;
+        // From here on every way out gives the share back.
+        let opened = (|| match &shared.placed {
+            Some(inode) => {
+                if writes {
+                    inode.register_writer()?;
+                }
+                if truncates && let Err(error) = inode.truncate(0) {
+                    if writes {
+                        self.note(&node, "closing", inode.release_writer());
+                    }
+                    return Err(error.into());
+                }
+                Ok(None)
+            }
+            None => {
+                let own = access | (flags & (OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME));
+                Ok(Some(self.table.reopen(&node, own)?))
+            }
+        })();
+        match opened {
+            Ok(plain) => {
+                if writes {
+                    shared.writers.fetch_add(1, Ordering::AcqRel);
+                    if shared.placed.is_some() {
+                        self.forget_attributes(&node);
+                    }
+                }
+                Ok(Arc::new(OpenFile { node, shared, plain, writes }))
+            }
+            Err(error) => {
+                self.unshare(&node, &shared);
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
+    pub fn close(&self, file: &OpenFile) {
+        if file.writes {
+            if let Some(inode) = &file.shared.placed {
+                self.note(&file.node, "closing", inode.release_writer());
+            }
+            file.shared.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.unshare(&file.node, &file.shared);
+    }
+
+    fn share(
+        &self,
+        node: &Arc<Node>,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+    ) -> Result<Arc<Shared>, Failure> {
+        let mut slot = lock(&node.shared);
+        if slot.is_none() {
+            if node.stat()?.st_nlink == 0 {
+                // Nobody holds it open, so its datafiles go or have gone; the kernel looks the name up again.
+                return Err(Errno::STALE.into());
+            }
+            let placed = self.store.inode(node.fd.as_fd())?;
+            let backing = if placed.is_none() { self.backing(node, open_backing) } else { None };
+            *slot = Some(Arc::new(Shared {
+                placed,
+                backing,
+                opens: AtomicUsize::new(0),
+                writers: AtomicUsize::new(0),
+                mapped: AtomicBool::new(false),
+            }));
+        }
+        let shared = slot.as_ref().ok_or(Errno::STALE)?.clone();
+        shared.opens.fetch_add(1, Ordering::AcqRel);
+        self.opened.fetch_add(1, Ordering::AcqRel);
+        Ok(shared)
+    }
+
+    fn backing(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>) -> Option<BackingId> {
+        if !self.passthrough.load(Ordering::Relaxed) {
+            return None;
+        }
+        // The kernel opens it again for each open, with that open's own flags; only the path of this one counts.
+        let fd = rustix::fs::openat(
+            self.table.fds(),
+            self.table.proc_name(node).number(),
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
+        let backing = open_backing(&fd);
+        if backing.is_none() {
+            // No privilege, or the namespace's file system cannot: not asked again.
+            self.passthrough.store(false, Ordering::Relaxed);
+        }
+        backing
+    }
+
+    fn unshare(&self, node: &Node, shared: &Shared) {
+        let mut slot = lock(&node.shared);
+        if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
+            *slot = None;
+            self.collect_locked(node, shared.placed.as_ref());
+        }
+        drop(slot);
+        self.opened.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Removes the datafiles of a file whose last name has gone, unless it is open here.
+    pub fn collect(&self, node: &Node) {
+        if !node.is_file() {
+            return;
+        }
+        let slot = lock(&node.shared);
+        if slot.is_none() && node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
+            match self.store.inode(node.fd.as_fd()) {
+                Ok(placed) => self.collect_locked(node, placed.as_ref()),
+                Err(error) => self.note::<()>(node, "removing", Err(error)),
+            }
+        }
+    }
+
+    /// The caller holds the node's lock, so nobody opens the file meanwhile.
+    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>) {
+        if let Some(inode) = placed
+            && node.stat().is_ok_and(|stat| stat.st_nlink == 0)
+        {
+            self.note(node, "removing", self.store.collect(inode));
+        }
+    }
+}

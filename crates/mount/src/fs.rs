@@ -1,0 +1,714 @@
+//! FUSE requests: each goes to one operation, and no panic gets out of it.
+
+use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::io::Errno;
+use stripewise_store::Store;
+
+use crate::attr::{Change, LONG};
+use crate::dir::OpenDir;
+use crate::error::MountError;
+use crate::file::{OpenFile, PLACED};
+use crate::inode::{Node, Table};
+use crate::names::Maker;
+use crate::{Failure, control, log};
+
+/// The state of one mount.
+#[derive(Debug)]
+pub struct Core {
+    /// The pool.
+    pub store: Arc<Store>,
+    /// The inodes the kernel knows.
+    pub table: Table,
+    /// Opens of regular files.
+    pub opened: AtomicUsize,
+    /// The kernel may be asked to serve plain files itself.
+    pub passthrough: AtomicBool,
+    /// We may give files to others.
+    pub is_root: bool,
+    notifier: OnceLock<Notifier>,
+}
+
+impl Core {
+    /// Prepares to serve a pool.
+    ///
+    /// # Errors
+    /// The pool's tree of names cannot be opened.
+    pub fn new(store: Arc<Store>) -> Result<Core, MountError> {
+        let table = Table::new(store.tree()).map_err(MountError::system("opening the pool's names"))?;
+        Ok(Core {
+            store,
+            table,
+            opened: AtomicUsize::new(0),
+            passthrough: AtomicBool::new(false),
+            is_root: rustix::process::geteuid().is_root(),
+            notifier: OnceLock::new(),
+        })
+    }
+
+    /// How to tell the kernel something on our own account.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        // Set once, when the mount starts.
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Makes the kernel forget the attributes it has of `node`.
+    pub fn forget_attributes(&self, node: &Node) {
+        if let Some(notifier) = self.notifier.get() {
+            // A kernel that does not know the node any more has nothing to forget.
+            let _ = notifier.inval_inode(INodeNo(node.ino), -1, 0);
+        }
+    }
+
+    /// Opens of regular files.
+    pub fn open_files(&self) -> usize {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// Closes for good what is still open when the mount has ended: the kernel does not tell any more.
+    pub fn finish(&self) {
+        for node in self.table.all() {
+            let Some(shared) = crate::lock(&node.shared).take() else { continue };
+            let Some(inode) = &shared.placed else { continue };
+            for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
+                self.note(&node, "closing", inode.release_writer());
+            }
+            if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
+                self.note(&node, "removing", self.store.collect(inode));
+            }
+        }
+    }
+
+    /// Says what went wrong when a program gets an error that says nothing (EIO).
+    pub fn report(&self, node: &Node, what: &str, failure: &Failure) {
+        if let Failure::Store(error) = failure
+            && error.errno() == Errno::IO
+        {
+            log::error(&format!("{} ({what}): {error}", self.table.describe(node)));
+        }
+    }
+
+    /// Says what went wrong where no program is told.
+    pub fn note<T>(&self, node: &Node, what: &str, result: Result<T, stripewise_store::Error>) {
+        if let Err(error) = result {
+            log::error(&format!("{} ({what}): {error}", self.table.describe(node)));
+        }
+    }
+
+    fn errno(&self, node: Option<&Node>, what: &str, failure: Failure) -> fuser::Errno {
+        match &failure {
+            Failure::Errno(errno) => fuse_errno(*errno),
+            Failure::Store(error) => {
+                match node {
+                    Some(node) => self.report(node, what, &failure),
+                    None if error.errno() == Errno::IO => log::error(&format!("{what}: {error}")),
+                    None => {}
+                }
+                fuse_errno(error.errno())
+            }
+        }
+    }
+}
+
+fn fuse_errno(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.raw_os_error())
+}
+
+/// A panic must not end the mount: the request is answered with EIO (its reply is dropped) and we go on.
+fn guarded(what: &str, operation: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(operation)).is_err() {
+        log::error(&format!("{what} failed by a defect of this program (see the message above); it goes on"));
+    }
+}
+
+/// The handle of an open file or directory for the kernel: the reference itself.
+fn into_handle<T>(open: Arc<T>) -> FileHandle {
+    FileHandle(Arc::into_raw(open) as u64)
+}
+
+/// # Safety
+/// `handle` comes from [`into_handle`] of the same type, and has not been released.
+unsafe fn borrow_handle<'a, T>(handle: FileHandle) -> &'a T {
+    // SAFETY: by the caller's promise it is a live reference.
+    unsafe { &*(handle.0 as *const T) }
+}
+
+/// # Safety
+/// As [`borrow_handle`]; nobody uses the handle afterwards.
+unsafe fn take_handle<T>(handle: FileHandle) -> Arc<T> {
+    // SAFETY: by the caller's promise this is the reference that `into_handle` gave away.
+    unsafe { Arc::from_raw(handle.0 as *const T) }
+}
+
+fn file<'a>(handle: FileHandle) -> &'a OpenFile {
+    // SAFETY: the kernel gives handles of regular files back as `open` and `create` made them, and never after their
+    // release, which it sends when nothing uses them any more. The reference does not outlive the request.
+    unsafe { borrow_handle(handle) }
+}
+
+fn directory<'a>(handle: FileHandle) -> &'a OpenDir {
+    // SAFETY: as in `file`, for the handles that `opendir` made.
+    unsafe { borrow_handle(handle) }
+}
+
+/// The file system as fuser drives it.
+#[derive(Debug)]
+pub struct PoolFs {
+    core: Arc<Core>,
+}
+
+impl PoolFs {
+    /// Serves `core`.
+    pub fn new(core: Arc<Core>) -> PoolFs {
+        PoolFs { core }
+    }
+
+    fn node(&self, ino: INodeNo) -> Result<Arc<Node>, fuser::Errno> {
+        self.core.table.get(ino.0).map_err(fuse_errno)
+    }
+
+    fn reply_entry(&self, made: Result<(Arc<Node>, crate::attr::Attributes), Failure>, what: &str, reply: ReplyEntry) {
+        match made {
+            Ok((_, found)) => reply.entry_with_ttls(&found.ttl, &LONG, &found.attr, Generation(0)),
+            Err(failure) => reply.error(self.core.errno(None, what, failure)),
+        }
+    }
+}
+
+fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(fuse_errno(errno)),
+    }
+}
+
+fn reply_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match value {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(errno) => reply.error(fuse_errno(errno)),
+    }
+}
+
+impl Filesystem for PoolFs {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // What a kernel does not have it works without: slower, or without shared maps of placed files.
+        for wanted in [
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            // Otherwise each write asks for an attribute first.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+        ] {
+            let _ = config.add_capabilities(wanted);
+        }
+        if self.core.is_root && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+            // One level: the namespace itself is no stacked file system.
+            self.core.passthrough.store(config.set_max_stack_depth(1).is_ok(), Ordering::Relaxed);
+        }
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        guarded("lookup", || self.reply_entry(self.core.lookup(parent.0, name).map_err(Failure::Errno), "lookup", reply));
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
+        guarded("forget", || self.core.table.forget(ino.0, lookups));
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        guarded("getattr", || {
+            match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
+                Ok(found) => reply.attr(&found.ttl, &found.attr),
+                Err(errno) => reply.error(fuse_errno(errno)),
+            }
+        });
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        guarded("setattr", || {
+            let node = match self.node(ino) {
+                Ok(node) => node,
+                Err(errno) => return reply.error(errno),
+            };
+            let change = Change { mode, uid, gid, size_bytes: size, atime, mtime, caller_uid: request.uid() };
+            let changed = self.core.change(&node, &change);
+            match changed.and_then(|()| Ok(self.core.attributes(&node, None)?)) {
+                Ok(found) => reply.attr(&found.ttl, &found.attr),
+                Err(failure) => reply.error(self.core.errno(Some(&node), "changing attributes", failure)),
+            }
+        });
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        guarded("readlink", || match self.core.read_link(ino.0) {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(fuse_errno(errno)),
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        guarded("mknod", || {
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
+            self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
+        });
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        guarded("mkdir", || {
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
+            let made = self.core.make_other(parent.0, name, maker, |dir| {
+                rustix::fs::mkdirat(dir, name, rustix::fs::Mode::from_raw_mode(mode & 0o7777))
+            });
+            self.reply_entry(made.map_err(Failure::Errno), "mkdir", reply);
+        });
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        guarded("symlink", || {
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0 };
+            let made = self.core.make_other(parent.0, name, maker, |dir| rustix::fs::symlinkat(target, dir, name));
+            self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
+        });
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        guarded("unlink", || reply_empty(self.core.unlink(parent.0, name), reply));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        guarded("rmdir", || reply_empty(self.core.rmdir(parent.0, name), reply));
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to_parent: INodeNo,
+        to_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        guarded("rename", || {
+            let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+            reply_empty(self.core.rename((parent.0, name), (to_parent.0, to_name), flags), reply);
+        });
+    }
+
+    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        guarded("link", || {
+            self.reply_entry(self.core.link(ino.0, parent.0, name).map_err(Failure::Errno), "link", reply)
+        });
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        guarded("open", || {
+            let node = match self.node(ino) {
+                Ok(node) => node,
+                Err(errno) => return reply.error(errno),
+            };
+            match self.core.open(node.clone(), flags.0, |fd| reply.open_backing(fd).ok()) {
+                Ok(open) => {
+                    if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
+                        // The file is open and truncated by now; a bit that stays set is worth no failure.
+                        let _ = self.core.drop_set_id(&node);
+                    }
+                    let shared = open.shared.clone();
+                    let handle = into_handle(open);
+                    match (&shared.placed, &shared.backing) {
+                        (Some(_), _) => reply.opened(handle, PLACED),
+                        (None, Some(backing)) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
+                        (None, None) => reply.opened(handle, FopenFlags::empty()),
+                    }
+                }
+                Err(failure) => reply.error(self.core.errno(Some(&node), "opening", failure)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        guarded("create", || {
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
+            match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
+                Ok((open, found)) => {
+                    let shared = open.shared.clone();
+                    let handle = into_handle(open);
+                    // One time for name and attributes: that of the attributes, which are the shorter.
+                    match (&shared.placed, &shared.backing) {
+                        (Some(_), _) => reply.created(&found.ttl, &found.attr, Generation(0), handle, PLACED),
+                        (None, Some(backing)) => {
+                            let none = FopenFlags::empty();
+                            reply.created_passthrough(&found.ttl, &found.attr, Generation(0), handle, none, backing);
+                        }
+                        (None, None) => {
+                            reply.created(&found.ttl, &found.attr, Generation(0), handle, FopenFlags::empty());
+                        }
+                    }
+                }
+                Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),
+            }
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        guarded("read", || {
+            let file = file(handle);
+            // The kernel names the program's lock owner when a system call reads past its pages, and only then.
+            let mut reply = Some(reply);
+            let read = file.read(offset, size as usize, owner.is_some(), |data| {
+                if let Some(reply) = reply.take() {
+                    reply.data(data);
+                }
+            });
+            if let (Err(failure), Some(reply)) = (read, reply) {
+                reply.error(self.core.errno(Some(&file.node), "reading", failure));
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        guarded("write", || {
+            let file = file(handle);
+            let from_pages = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+            if from_pages {
+                file.shared.set_mapped();
+            }
+            // The kernel's idea of the end may be old; a page, though, belongs where it is.
+            let append = flags.0 & libc::O_APPEND != 0 && !from_pages;
+            match file.write(data, offset, append) {
+                Ok(count) => {
+                    if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                        // The bytes are written; a bit that stays set is worth no failure.
+                        let _ = self.core.drop_set_id(&file.node);
+                    }
+                    reply.written(count as u32);
+                }
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "writing", failure)),
+            }
+        });
+    }
+
+    /// The kernel writes its pages back before a close by itself; it does not ask again after this answer.
+    fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        guarded("release", || {
+            // SAFETY: the last request for a handle that `open` or `create` made.
+            let file: Arc<OpenFile> = unsafe { take_handle(handle) };
+            self.core.close(&file);
+            reply.ok();
+        });
+    }
+
+    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        guarded("fsync", || {
+            let file = file(handle);
+            match file.sync(data_only) {
+                Ok(()) => reply.ok(),
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "syncing", failure)),
+            }
+        });
+    }
+
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        guarded("opendir", || match OpenDir::open(&self.core, ino.0) {
+            Ok(open) => reply.opened(into_handle(open), FopenFlags::empty()),
+            Err(errno) => reply.error(fuse_errno(errno)),
+        });
+    }
+
+    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        guarded("readdir", || match directory(handle).read(&self.core, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(fuse_errno(errno)),
+        });
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        guarded("readdirplus", || match directory(handle).read_plus(&self.core, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(fuse_errno(errno)),
+        });
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        guarded("releasedir", || {
+            // SAFETY: the last request for a handle that `opendir` made.
+            drop(unsafe { take_handle::<OpenDir>(handle) });
+            reply.ok();
+        });
+    }
+
+    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        guarded("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        guarded("statfs", || match self.core.space() {
+            Ok(space) => reply.statfs(
+                space.f_blocks,
+                space.f_bfree,
+                space.f_bavail,
+                space.f_files,
+                space.f_ffree,
+                space.f_bsize as u32,
+                space.f_namemax as u32,
+                space.f_frsize as u32,
+            ),
+            Err(errno) => reply.error(fuse_errno(errno)),
+        });
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        guarded("setxattr", || {
+            let set = self.core.table.get(ino.0).and_then(|node| self.core.set_xattr(&node, name, value, flags));
+            reply_empty(set, reply);
+        });
+    }
+
+    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        guarded("getxattr", || {
+            let value = self.core.table.get(ino.0).and_then(|node| self.core.get_xattr(&node, name));
+            reply_xattr(value, size, reply);
+        });
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        guarded("listxattr", || {
+            let names = self.core.table.get(ino.0).and_then(|node| self.core.list_xattr(&node));
+            reply_xattr(names, size, reply);
+        });
+    }
+
+    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        guarded("removexattr", || {
+            let removed = self.core.table.get(ino.0).and_then(|node| self.core.remove_xattr(&node, name));
+            reply_empty(removed, reply);
+        });
+    }
+
+    /// The kernel checks permissions itself (`default_permissions`).
+    fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        flags: IoctlFlags,
+        command: u32,
+        payload: &[u8],
+        _out_bytes: u32,
+        reply: ReplyIoctl,
+    ) {
+        guarded("ioctl", || {
+            if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
+                return reply.error(fuser::Errno::ENOTTY);
+            }
+            let file = file(handle);
+            match control::answer(file, command, payload) {
+                Ok(answer) => reply.ioctl(0, &answer),
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "ioctl", failure)),
+            }
+        });
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        guarded("fallocate", || {
+            let file = file(handle);
+            match file.allocate(mode, offset, length) {
+                Ok(()) => reply.ok(),
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "allocating", failure)),
+            }
+        });
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        guarded("lseek", || {
+            let file = file(handle);
+            match file.seek(offset, whence) {
+                Ok(found) => reply.offset(found),
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "seeking", failure)),
+            }
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        _from_ino: INodeNo,
+        from_handle: FileHandle,
+        from_offset: u64,
+        _to_ino: INodeNo,
+        to_handle: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        guarded("copy_file_range", || {
+            let (from, to) = (file(from_handle), file(to_handle));
+            match from.copy_to(from_offset, to, to_offset, length) {
+                Ok(count) => reply.written(count as u32),
+                Err(failure) => reply.error(self.core.errno(Some(&to.node), "copying", failure)),
+            }
+        });
+    }
+}
+
+impl PoolFs {
+    /// Creates a file and opens it; or opens it, when somebody else has made it meanwhile and that is all right.
+    fn create_and_open(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        maker: Maker,
+        flags: i32,
+        open_backing: impl FnOnce(&std::os::fd::OwnedFd) -> Option<fuser::BackingId>,
+    ) -> Result<(Arc<OpenFile>, crate::attr::Attributes), Failure> {
+        let core = &self.core;
+        let dir = core.table.get(parent)?;
+        let node = match core.make_file(&dir, name, maker) {
+            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => core.table.lookup(&dir, name)?.0,
+            made => made?,
+        };
+        let opened = core.open(node.clone(), flags, open_backing);
+        let opened = opened.and_then(|open| match core.attributes(&node, None) {
+            Ok(found) => Ok((open, found)),
+            Err(errno) => {
+                core.close(&open);
+                Err(errno.into())
+            }
+        });
+        opened.inspect_err(|_| core.table.forget(node.ino, 1))
+    }
+}

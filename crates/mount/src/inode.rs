@@ -1,0 +1,377 @@
+//! The inode table: one `O_PATH` descriptor for every inode the kernel knows.
+//!
+//! The number the kernel uses for a node is the inode's own number in the namespace, so `st_ino` stays the same over
+//! forget and lookup (git and tar compare it). The descriptor keeps the inode allocated, so its number cannot be
+//! used again while the kernel still knows it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::file::Shared;
+use crate::lock;
+
+/// The kernel's number of the root.
+pub const ROOT_INO: u64 = 1;
+
+const SHARDS: usize = 64;
+
+/// One inode of the namespace that the kernel holds references to.
+#[derive(Debug)]
+pub struct Node {
+    /// The number the kernel and programs see.
+    pub ino: u64,
+    /// `O_PATH | O_NOFOLLOW` descriptor of the inode.
+    pub fd: OwnedFd,
+    /// Kind of file; an inode never changes it.
+    pub kind: FileType,
+    /// What all opens of this inode share; present while it is open.
+    pub shared: Mutex<Option<Arc<Shared>>>,
+}
+
+impl Node {
+    /// Attributes as the namespace has them. One system call.
+    pub fn stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::fstat(&self.fd)
+    }
+
+    /// True for a regular file: the only kind that can be placed.
+    pub fn is_file(&self) -> bool {
+        self.kind == FileType::RegularFile
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    node: Arc<Node>,
+    /// References the kernel holds; it gives them back by forget.
+    lookups: u64,
+}
+
+/// All the nodes the kernel knows, by number.
+#[derive(Debug)]
+pub struct Table {
+    root: Arc<Node>,
+    root_dev: u64,
+    root_real_ino: u64,
+    root_path: PathBuf,
+    proc_fds: OwnedFd,
+    shards: Vec<Mutex<HashMap<u64, Known>>>,
+}
+
+impl Table {
+    /// A table whose root is the directory `tree`.
+    ///
+    /// # Errors
+    /// `tree` cannot be opened, or `/proc` is not mounted.
+    pub fn new(tree: BorrowedFd<'_>) -> Result<Table, Errno> {
+        let fd = rustix::fs::openat(tree, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        let proc_fds = rustix::fs::openat(
+            CWD,
+            c"/proc/self/fd",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let root_path = link_target(&proc_fds, &fd)?;
+        let root = Node { ino: ROOT_INO, fd, kind: FileType::Directory, shared: Mutex::new(None) };
+        Ok(Table {
+            root: Arc::new(root),
+            root_dev: stat.st_dev,
+            root_real_ino: stat.st_ino,
+            root_path,
+            proc_fds,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    fn shard(&self, ino: u64) -> &Mutex<HashMap<u64, Known>> {
+        &self.shards[ino as usize % SHARDS]
+    }
+
+    /// The number the kernel sees for an inode of the namespace: its own, but 1 always is the root.
+    pub fn number(&self, real_ino: u64) -> u64 {
+        if real_ino == self.root_real_ino {
+            ROOT_INO
+        } else if real_ino == ROOT_INO {
+            self.root_real_ino
+        } else {
+            real_ino
+        }
+    }
+
+    /// The node the kernel calls `ino`. One short lock.
+    ///
+    /// # Errors
+    /// `ESTALE` for a number the kernel was not given.
+    pub fn get(&self, ino: u64) -> Result<Arc<Node>, Errno> {
+        if ino == ROOT_INO {
+            return Ok(self.root.clone());
+        }
+        lock(self.shard(ino)).get(&ino).map(|known| known.node.clone()).ok_or(Errno::STALE)
+    }
+
+    /// The node `name` of the directory `parent`, without giving the kernel a reference: one it knows, or one that
+    /// lives as long as the caller holds it.
+    ///
+    /// # Errors
+    /// Those of `openat`; `EXDEV` where another file system is mounted inside the namespace (inode numbers of two
+    /// file systems can be the same).
+    pub fn peek(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
+        let (fd, stat) = self.open_path(parent, name)?;
+        let ino = self.number(stat.st_ino);
+        if ino == ROOT_INO {
+            return Ok((self.root.clone(), stat));
+        }
+        let known = lock(self.shard(ino)).get(&ino).map(|known| known.node.clone());
+        Ok((known.unwrap_or_else(|| Arc::new(new_node(ino, fd, &stat))), stat))
+    }
+
+    /// Looks `name` up in `parent` and counts one reference of the kernel. Two system calls and one short lock.
+    ///
+    /// # Errors
+    /// As [`Table::peek`].
+    pub fn lookup(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
+        let (fd, stat) = self.open_path(parent, name)?;
+        Ok((self.adopt(fd, &stat), stat))
+    }
+
+    /// Takes an `O_PATH` descriptor of the inode `stat` describes into the table and counts one reference of the
+    /// kernel.
+    pub fn adopt(&self, fd: OwnedFd, stat: &Stat) -> Arc<Node> {
+        let ino = self.number(stat.st_ino);
+        if ino == ROOT_INO {
+            return self.root.clone();
+        }
+        match lock(self.shard(ino)).entry(ino) {
+            Entry::Occupied(mut known) => {
+                known.get_mut().lookups += 1;
+                known.get().node.clone()
+            }
+            Entry::Vacant(free) => {
+                let node = Arc::new(new_node(ino, fd, stat));
+                free.insert(Known { node: node.clone(), lookups: 1 });
+                node
+            }
+        }
+    }
+
+    fn open_path(&self, parent: &Node, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
+        let fd = rustix::fs::openat(
+            &parent.fd,
+            name,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if stat.st_dev != self.root_dev {
+            return Err(Errno::XDEV);
+        }
+        Ok((fd, stat))
+    }
+
+    /// The kernel gives back `lookups` references.
+    pub fn forget(&self, ino: u64, lookups: u64) {
+        if ino == ROOT_INO {
+            return;
+        }
+        let mut shard = lock(self.shard(ino));
+        if let Entry::Occupied(mut known) = shard.entry(ino) {
+            let left = known.get().lookups.saturating_sub(lookups);
+            if left == 0 {
+                let gone = known.remove();
+                // Closing a descriptor can be slow; do it without the lock.
+                drop(shard);
+                drop(gone);
+            } else {
+                known.get_mut().lookups = left;
+            }
+        }
+    }
+
+    /// Every node in the table: for the end of the mount.
+    pub fn all(&self) -> Vec<Arc<Node>> {
+        self.shards
+            .iter()
+            .flat_map(|shard| lock(shard).values().map(|known| known.node.clone()).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Opens a node with real flags through `/proc`, which works whatever its present name is.
+    ///
+    /// # Errors
+    /// Those of `openat`.
+    pub fn reopen(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = (flags - OFlags::NOFOLLOW - OFlags::CREATE - OFlags::EXCL) | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.proc_fds, ProcName::new(node.fd.as_fd()).number(), flags, Mode::empty())
+    }
+
+    /// The name by which `node` can be given to calls that take a path and follow links.
+    pub fn proc_name(&self, node: &Node) -> ProcName {
+        ProcName::new(node.fd.as_fd())
+    }
+
+    /// The directory `/proc/self/fd`.
+    pub fn fds(&self) -> BorrowedFd<'_> {
+        self.proc_fds.as_fd()
+    }
+
+    /// Changes the mode of a node.
+    ///
+    /// # Errors
+    /// Those of `fchmodat`.
+    pub fn chmod(&self, node: &Node, mode: Mode) -> Result<(), Errno> {
+        rustix::fs::chmodat(&self.proc_fds, self.proc_name(node).number(), mode, AtFlags::empty())
+    }
+
+    /// The path of `name` in `parent` relative to the root of the tree, from the kernel's own knowledge of where the
+    /// directory is now.
+    ///
+    /// # Errors
+    /// `ENOENT` when the directory has been removed.
+    pub fn relative_path(&self, parent: &Node, name: &OsStr) -> Result<PathBuf, Errno> {
+        let parent = link_target(&self.proc_fds, &parent.fd)?;
+        let parent = parent.strip_prefix(&self.root_path).map_err(|_| Errno::NOENT)?;
+        Ok(parent.join(name))
+    }
+
+    /// The present path of a node as the namespace has it, for messages.
+    pub fn describe(&self, node: &Node) -> String {
+        link_target(&self.proc_fds, &node.fd)
+            .map(|path| path.display().to_string())
+            .unwrap_or_else(|_| format!("inode {}", node.ino))
+    }
+}
+
+fn new_node(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
+    Node { ino, fd, kind: FileType::from_raw_mode(stat.st_mode), shared: Mutex::new(None) }
+}
+
+fn link_target(proc_fds: &OwnedFd, fd: &OwnedFd) -> Result<PathBuf, Errno> {
+    let target = rustix::fs::readlinkat(proc_fds, ProcName::new(fd.as_fd()).number(), Vec::new())?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+}
+
+const FDS: &[u8] = b"/proc/self/fd/";
+
+/// The name of a descriptor in `/proc/self/fd`, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcName {
+    path: [u8; FDS.len() + 11],
+}
+
+impl ProcName {
+    /// The name of `fd`.
+    pub fn new(fd: BorrowedFd<'_>) -> ProcName {
+        let mut digits = [0; 10];
+        let mut start = digits.len();
+        let mut number = fd.as_raw_fd() as u32;
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        let digits = &digits[start..];
+        let mut name = ProcName { path: [0; FDS.len() + 11] };
+        name.path[..FDS.len()].copy_from_slice(FDS);
+        name.path[FDS.len()..FDS.len() + digits.len()].copy_from_slice(digits);
+        name
+    }
+
+    /// The number alone: the name below `/proc/self/fd`.
+    pub fn number(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path[FDS.len()..]).expect("a number has at most 10 of the 11 bytes")
+    }
+
+    /// The whole path.
+    pub fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).expect("a number has at most 10 of the 11 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn tree() -> (tempfile::TempDir, Table) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::fs::write(dir.path().join("sub/file"), b"x").unwrap();
+        let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd()).unwrap();
+        (dir, table)
+    }
+
+    #[test]
+    fn names_of_descriptors_are_decimal() {
+        // SAFETY: the descriptors are only numbers here; nothing is done with them.
+        let name = |fd| unsafe { ProcName::new(BorrowedFd::borrow_raw(fd)) };
+        assert_eq!(name(0).number(), c"0");
+        assert_eq!(name(1048576).number(), c"1048576");
+        assert_eq!(name(i32::MAX).path(), c"/proc/self/fd/2147483647");
+    }
+
+    #[test]
+    fn a_node_lives_until_every_reference_is_given_back() {
+        let (_dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
+        let (again, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
+        assert!(Arc::ptr_eq(&sub, &again));
+        table.forget(sub.ino, 1);
+        assert!(table.get(sub.ino).is_ok());
+        table.forget(sub.ino, 1);
+        assert_eq!(table.get(sub.ino).unwrap_err(), Errno::STALE);
+    }
+
+    #[test]
+    fn forgetting_too_much_or_the_root_harms_nothing() {
+        let (_dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
+        table.forget(sub.ino, u64::MAX);
+        table.forget(sub.ino, 1);
+        table.forget(ROOT_INO, 100);
+        assert!(table.get(ROOT_INO).is_ok());
+    }
+
+    #[test]
+    fn the_path_follows_a_renamed_directory() {
+        let (dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
+        assert_eq!(table.relative_path(&sub, OsStr::new("file")).unwrap(), Path::new("sub/file"));
+        std::fs::rename(dir.path().join("sub"), dir.path().join("moved")).unwrap();
+        assert_eq!(table.relative_path(&sub, OsStr::new("file")).unwrap(), Path::new("moved/file"));
+        assert_eq!(table.relative_path(&root, OsStr::new("top")).unwrap(), Path::new("top"));
+    }
+
+    #[test]
+    fn dot_dot_of_the_tree_does_not_leave_a_node_behind() {
+        let (_dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
+        let (up, _) = table.peek(&sub, OsStr::new("..")).unwrap();
+        assert_eq!(up.ino, ROOT_INO);
+    }
+
+    #[test]
+    fn numbers_are_the_namespaces_own_but_one_is_the_root() {
+        let (dir, table) = tree();
+        use std::os::unix::fs::MetadataExt;
+        let real = std::fs::metadata(dir.path()).unwrap().ino();
+        assert_eq!(table.number(real), ROOT_INO);
+        assert_eq!(table.number(ROOT_INO), real);
+        assert_eq!(table.number(real + 12345), real + 12345);
+    }
+}

@@ -1,0 +1,230 @@
+//! Names: lookup, create, link, rename, remove.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+
+use crate::Failure;
+use crate::attr::Attributes;
+use crate::fs::Core;
+use crate::inode::{Node, Table};
+
+/// Who makes a file, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// Owner of what is made.
+    pub uid: u32,
+    /// Its group, unless the directory hands down its own.
+    pub gid: u32,
+    /// Type and permission bits, the program's umask applied.
+    pub mode: u32,
+}
+
+impl Maker {
+    fn permissions(&self) -> Mode {
+        Mode::from_raw_mode(self.mode & 0o7777)
+    }
+}
+
+impl Core {
+    /// Looks `name` up; the kernel gets a reference.
+    ///
+    /// # Errors
+    /// Those of `openat`.
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
+        let parent = self.table.get(parent)?;
+        let (node, stat) = self.table.lookup(&parent, name)?;
+        match self.attributes(&node, Some(stat)) {
+            Ok(attributes) => Ok((node, attributes)),
+            Err(errno) => {
+                self.table.forget(node.ino, 1);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
+    /// complete, so nobody sees it without its handle, and a crash leaves nothing.
+    ///
+    /// # Errors
+    /// `EEXIST`, the store's, or those of the calls.
+    pub fn make_file(&self, parent: &Node, name: &OsStr, maker: Maker) -> Result<Arc<Node>, Failure> {
+        let path = self.table.relative_path(parent, name)?;
+        let private = Mode::RUSR | Mode::WUSR;
+        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let created = match rustix::fs::openat(self.table.fds(), number(parent).number(), unnamed, private) {
+            Ok(fd) => {
+                self.prepare_file(&fd, parent, &path, maker)?;
+                let fds = self.table.fds();
+                let own = crate::inode::ProcName::new(fd.as_fd());
+                rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+                fd
+            }
+            // File systems without unnamed files.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let fd = rustix::fs::openat(&parent.fd, name, named, private)?;
+                if let Err(error) = self.prepare_file(&fd, parent, &path, maker) {
+                    // The caller is told why it was not made; that its empty remains could not go adds nothing.
+                    let _ = rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty());
+                    return Err(error);
+                }
+                fd
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(adopt(&self.table, &created)?)
+    }
+
+    /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
+    /// read-only file.
+    fn prepare_file(&self, fd: &OwnedFd, parent: &Node, path: &Path, maker: Maker) -> Result<(), Failure> {
+        if let Some((uid, gid)) = self.owner(parent, maker)? {
+            rustix::fs::fchown(fd, uid, gid)?;
+        }
+        self.store.create(fd.as_fd(), path)?;
+        rustix::fs::fchmod(fd, maker.permissions())?;
+        Ok(())
+    }
+
+    /// The owner to give to what `maker` makes in `parent`; `None` when it has it already.
+    fn owner(&self, parent: &Node, maker: Maker) -> Result<Option<(Option<Uid>, Option<Gid>)>, Errno> {
+        if !self.is_root || (maker.uid == 0 && maker.gid == 0) {
+            return Ok(None);
+        }
+        let hands_down_group = parent.stat()?.st_mode & libc::S_ISGID != 0;
+        let gid = (!hands_down_group).then(|| Gid::from_raw(maker.gid));
+        Ok(Some((Some(Uid::from_raw(maker.uid)), gid)))
+    }
+
+    /// Makes anything but a regular file: `make` makes it, then it gets its owner; the kernel gets a reference.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn make_other(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        maker: Maker,
+        make: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let parent = self.table.get(parent)?;
+        make(&parent.fd)?;
+        let (node, _) = self.table.lookup(&parent, name)?;
+        let owned = self.owner(&parent, maker).and_then(|owner| {
+            let Some((uid, gid)) = owner else { return Ok(()) };
+            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            let set_id = maker.mode & 0o6000 != 0;
+            if set_id && node.kind != FileType::Symlink { self.table.chmod(&node, maker.permissions()) } else { Ok(()) }
+        });
+        match owned.and_then(|()| self.attributes(&node, None)) {
+            Ok(attributes) => Ok((node, attributes)),
+            Err(errno) => {
+                self.table.forget(node.ino, 1);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Makes a special file (or a regular one, by [`Core::make_file`]).
+    ///
+    /// # Errors
+    /// Those of `mknod`.
+    pub fn make_node(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        maker: Maker,
+        rdev: u32,
+    ) -> Result<(Arc<Node>, Attributes), Failure> {
+        let kind = FileType::from_raw_mode(maker.mode);
+        if kind == FileType::RegularFile {
+            let node = self.make_file(&*self.table.get(parent)?, name, maker)?;
+            let attributes = self.attributes(&node, None)?;
+            return Ok((node, attributes));
+        }
+        // The kernel encodes a device number in 32 bits as 12 of the major, 20 of the minor, in this interleaving.
+        let device = rustix::fs::makedev((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00));
+        let made = self.make_other(parent, name, maker, |dir| {
+            rustix::fs::mknodat(dir, name, kind, maker.permissions(), device)
+        });
+        Ok(made?)
+    }
+
+    /// Another name for `node`; the kernel gets a reference.
+    ///
+    /// # Errors
+    /// Those of `linkat`.
+    pub fn link(&self, ino: u64, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
+        let (node, parent) = (self.table.get(ino)?, self.table.get(parent)?);
+        let own = self.table.proc_name(&node);
+        rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+        let (node, stat) = self.table.lookup(&parent, name)?;
+        let attributes = self.attributes(&node, Some(stat)).inspect_err(|_| self.table.forget(node.ino, 1))?;
+        Ok((node, attributes))
+    }
+
+    /// Removes a name, and the datafiles if it was the last of a file that is not open.
+    ///
+    /// # Errors
+    /// Those of `unlinkat`.
+    pub fn unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+        let parent = self.table.get(parent)?;
+        let (node, _) = self.table.peek(&parent, name)?;
+        rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?;
+        self.collect(&node);
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of `unlinkat`.
+    pub fn rmdir(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+        let parent = self.table.get(parent)?;
+        rustix::fs::unlinkat(&parent.fd, name, AtFlags::REMOVEDIR)
+    }
+
+    /// Renames, and removes the datafiles of a file whose last name was replaced.
+    ///
+    /// # Errors
+    /// Those of `renameat2`.
+    pub fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: RenameFlags) -> Result<(), Errno> {
+        let (from_dir, to_dir) = (self.table.get(from.0)?, self.table.get(to.0)?);
+        let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
+        let replaced = if replaces { self.table.peek(&to_dir, to.1).ok() } else { None };
+        if flags.is_empty() {
+            rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1)?;
+        } else {
+            rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags)?;
+        }
+        if let Some((node, _)) = replaced {
+            self.collect(&node);
+        }
+        Ok(())
+    }
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// Those of `readlinkat`.
+    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        let node = self.table.get(ino)?;
+        Ok(rustix::fs::readlinkat(&node.fd, c"", Vec::new())?.into_bytes())
+    }
+}
+
+fn number(node: &Node) -> crate::inode::ProcName {
+    crate::inode::ProcName::new(node.fd.as_fd())
+}
+
+fn adopt(table: &Table, file: &OwnedFd) -> Result<Arc<Node>, Errno> {
+    let own = crate::inode::ProcName::new(file.as_fd());
+    let fd = rustix::fs::openat(table.fds(), own.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&fd)?;
+    Ok(table.adopt(fd, &stat))
+}

@@ -1,0 +1,111 @@
+//! Mount options (`-o a,b=c`): which go to the kernel, which to us.
+
+use rustix::mount::MountFlags;
+
+use crate::error::MountError;
+
+/// What `-o` and the defaults ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Flags of mount(2).
+    pub flags: MountFlags,
+    /// Users other than the one who mounts may use the mount (the kernel checks permissions of every file).
+    pub allow_other: bool,
+    /// A directory that is not empty may be mounted over.
+    pub nonempty: bool,
+    /// Threads that serve requests; `None` lets the pool decide.
+    pub threads: Option<usize>,
+    /// Largest read request in bytes, for the kernel.
+    pub max_read_bytes: Option<u32>,
+}
+
+impl MountOptions {
+    /// The defaults: no devices, no set-user-id; other users may use what root mounts.
+    pub fn defaults(is_root: bool) -> MountOptions {
+        MountOptions {
+            flags: MountFlags::NODEV | MountFlags::NOSUID,
+            allow_other: is_root,
+            nonempty: false,
+            threads: None,
+            max_read_bytes: None,
+        }
+    }
+
+    /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds.
+    ///
+    /// # Errors
+    /// An option nobody knows, or a number that is none.
+    pub fn add(&mut self, list: &str) -> Result<(), MountError> {
+        for option in list.split(',').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            if let Some((flag, set)) = kernel_flag(name) {
+                self.flags.set(flag, set);
+                continue;
+            }
+            match name {
+                "allow_other" => self.allow_other = true,
+                "noallow_other" => self.allow_other = false,
+                "nonempty" => self.nonempty = true,
+                "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),
+                "max_read" => self.max_read_bytes = Some(number(option, value, 4096, 1 << 24)?),
+                // Always on; and what mount(8) and /etc/fstab put in for themselves.
+                "default_permissions" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nofail"
+                | "_netdev" | "rw" => {}
+                name if name.starts_with("x-") => {}
+                _ => return Err(MountError::UnknownOption { option: option.to_owned() }),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kernel_flag(name: &str) -> Option<(MountFlags, bool)> {
+    Some(match name {
+        "ro" => (MountFlags::RDONLY, true),
+        "rw" => (MountFlags::RDONLY, false),
+        "nosuid" => (MountFlags::NOSUID, true),
+        "suid" => (MountFlags::NOSUID, false),
+        "nodev" => (MountFlags::NODEV, true),
+        "dev" => (MountFlags::NODEV, false),
+        "noexec" => (MountFlags::NOEXEC, true),
+        "exec" => (MountFlags::NOEXEC, false),
+        "noatime" => (MountFlags::NOATIME, true),
+        "atime" => (MountFlags::NOATIME, false),
+        "nodiratime" => (MountFlags::NODIRATIME, true),
+        "relatime" => (MountFlags::RELATIME, true),
+        "sync" => (MountFlags::SYNCHRONOUS, true),
+        "async" => (MountFlags::SYNCHRONOUS, false),
+        "dirsync" => (MountFlags::DIRSYNC, true),
+        _ => return None,
+    })
+}
+
+fn number(option: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, MountError> {
+    value
+        .and_then(|value| value.parse().ok())
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| MountError::BadOption { option: option.to_owned(), min, max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_two_that_contradict_holds() {
+        let mut options = MountOptions::defaults(true);
+        options.add("suid,ro,noexec").unwrap();
+        options.add("rw,nosuid,threads=7,x-systemd.automount").unwrap();
+        assert_eq!(options.flags, MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC);
+        assert_eq!(options.threads, Some(7));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_named() {
+        let mut options = MountOptions::defaults(false);
+        let text = options.add("ro,nosiud").unwrap_err().to_string();
+        assert!(text.contains("`nosiud`"), "{text}");
+        let text = options.add("threads=many").unwrap_err().to_string();
+        assert!(text.contains("`threads=many`") && text.contains("1024"), "{text}");
+    }
+}

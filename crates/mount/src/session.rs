@@ -1,0 +1,259 @@
+//! Mounting, serving and unmounting.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use stripewise_store::{Pool, Store};
+
+use crate::error::MountError;
+use crate::fs::{Core, PoolFs};
+use crate::mounts::{FS_TYPE, mounted_at};
+use crate::options::MountOptions;
+
+/// A pool being served on a mount point.
+#[derive(Debug)]
+pub struct Serving {
+    core: Arc<Core>,
+    dir: PathBuf,
+    threads: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Serving {
+    /// Mounts `pool` on `dir` and starts the threads that serve it; returns when the mount is there.
+    ///
+    /// # Errors
+    /// Those of [`MountError`] that concern the pool, FUSE and the mount point.
+    pub fn start(pool: Pool, dir: &Path, options: &MountOptions) -> Result<Serving, MountError> {
+        let dir = check_mount_point(dir, options.nonempty)?;
+        raise_open_files();
+        // The kernel has applied the program's umask; ours must not be applied again.
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let name = pool.name.clone();
+        let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
+        let core = Arc::new(Core::new(Store::open(pool)?)?);
+        let mut config = Config::default();
+        // The kernel itself keeps out users without allow_other, and checks permissions of every file.
+        config.acl = SessionACL::All;
+        config.n_threads = Some(threads);
+        let fs = PoolFs::new(core.clone());
+        let started = if rustix::process::geteuid().is_root() {
+            let device = open_fuse()?;
+            mount_direct(&device, &dir, &name, options)?;
+            Session::from_fd(fs, device, SessionACL::All, config).map_err(MountError::system("starting FUSE"))
+        } else {
+            open_fuse()?;
+            config.mount_options = helper_options(&name, options);
+            config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+            Session::new(fs, &dir, &config).map_err(|source| MountError::Mount {
+                dir: dir.clone(),
+                source,
+                remedy: " (without root this needs fusermount3, of the package fuse3, set-user-id root)",
+            })
+        };
+        let session = started.inspect_err(|_| detach(&dir))?;
+        core.set_notifier(session.notifier());
+        let threads = std::thread::Builder::new()
+            .name("serve".to_owned())
+            .spawn(move || session.run())
+            .map_err(MountError::system("starting a thread"))?;
+        Ok(Serving { core, dir, threads: Some(threads) })
+    }
+
+    /// Files that programs hold open on this mount.
+    pub fn open_files(&self) -> usize {
+        self.core.open_files()
+    }
+
+    /// True when the mount has ended: somebody unmounted it.
+    pub fn ended(&self) -> bool {
+        self.threads.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Takes the mount out of the tree of names. Programs that hold files open go on being served.
+    pub fn detach(&self) {
+        detach(&self.dir);
+    }
+
+    /// Waits until the mount has ended and puts sizes and times of what was still open.
+    ///
+    /// # Errors
+    /// What made the threads end other than an unmount.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        let Some(threads) = self.threads.take() else { return Ok(()) };
+        let result = threads.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")));
+        self.core.finish();
+        result.map_err(MountError::system("serving the mount"))
+    }
+
+    /// Ends the mount now: puts sizes and times of what is still open and detaches.
+    pub fn stop(self) {
+        self.core.finish();
+        detach(&self.dir);
+    }
+}
+
+/// Requests of emulated servers sleep in the thread that serves them, so there are more threads than processors; for
+/// real servers more threads only spread over more caches.
+fn default_threads(pool: &Pool) -> usize {
+    if pool.has_emulated_servers() { 64 } else { 8 }
+}
+
+/// Checks that `dir` is a directory on which this pool can be mounted; its path without links.
+fn check_mount_point(dir: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
+    let wrong = |source| MountError::MountPoint { dir: dir.to_owned(), source };
+    let real = match dir.canonicalize() {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            return Err(MountError::Dead { dir: dir.to_owned() });
+        }
+        real => real.map_err(wrong)?,
+    };
+    if let Some(entry) = mounted_at(&real).map_err(wrong)?
+        && entry.fs_type == FS_TYPE
+    {
+        if std::fs::metadata(&real).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
+            return Err(MountError::Dead { dir: real });
+        }
+        return Err(MountError::Mounted { dir: real, pool: entry.source.to_string_lossy().into_owned() });
+    }
+    let mut entries = std::fs::read_dir(&real).map_err(wrong)?;
+    if !nonempty && entries.next().is_some() {
+        return Err(MountError::NotEmpty { dir: real });
+    }
+    Ok(real)
+}
+
+fn open_fuse() -> Result<OwnedFd, MountError> {
+    match File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(device) => Ok(device.into()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO)) => {
+            Err(MountError::NoFuse)
+        }
+        Err(source) => Err(MountError::FuseDenied { source }),
+    }
+}
+
+fn mount_direct(device: &OwnedFd, dir: &Path, name: &str, options: &MountOptions) -> Result<(), MountError> {
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    if let Some(bytes) = options.max_read_bytes {
+        data.push_str(&format!(",max_read={bytes}"));
+    }
+    let data = CString::new(data).expect("made of numbers and names");
+    rustix::mount::mount(name, dir, FS_TYPE, options.flags, data.as_c_str()).map_err(|errno| {
+        let remedy = match errno {
+            Errno::PERM => " (mounting needs CAP_SYS_ADMIN: in a container, `--cap-add SYS_ADMIN`)",
+            Errno::NODEV => " (this kernel has no FUSE: try `modprobe fuse`)",
+            Errno::BUSY => " (something else is mounted there)",
+            _ => "",
+        };
+        MountError::Mount { dir: dir.to_owned(), source: errno.into(), remedy }
+    })
+}
+
+/// The same options in the words of fusermount3.
+fn helper_options(name: &str, options: &MountOptions) -> Vec<MountOption> {
+    let mut list = vec![
+        MountOption::FSName(name.to_owned()),
+        MountOption::Subtype("stripewise".to_owned()),
+        MountOption::DefaultPermissions,
+    ];
+    for (flag, option) in [
+        (MountFlags::RDONLY, MountOption::RO),
+        (MountFlags::NOEXEC, MountOption::NoExec),
+        (MountFlags::NOATIME, MountOption::NoAtime),
+        (MountFlags::SYNCHRONOUS, MountOption::Sync),
+        (MountFlags::DIRSYNC, MountOption::DirSync),
+    ] {
+        if options.flags.contains(flag) {
+            list.push(option);
+        }
+    }
+    if let Some(bytes) = options.max_read_bytes {
+        list.push(MountOption::CUSTOM(format!("max_read={bytes}")));
+    }
+    list
+}
+
+/// Takes a mount out of the tree of names, as root or by fusermount3; nothing to say if it is gone already.
+fn detach(dir: &Path) {
+    if rustix::mount::unmount(dir, UnmountFlags::DETACH) == Err(Errno::PERM) {
+        // Best effort at the end of a mount: nobody is left to tell.
+        let _ = Command::new("fusermount3").args(["-u", "-z", "-q", "--"]).arg(dir).status();
+    }
+}
+
+/// Unmounts the pool mounted on `dir`; `lazy` detaches it though programs use it.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or programs use it.
+pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
+    // A dead mount cannot be resolved any more, so only its parent is.
+    let real = resolve_parent(dir);
+    let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
+    if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
+        return Err(MountError::NotMounted { dir: dir.to_owned() });
+    }
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(&real, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => unmount_by_helper(&real, lazy),
+        Err(errno) => Err(MountError::Unmount { dir: real, source: errno.into() }),
+    }
+}
+
+fn resolve_parent(dir: &Path) -> PathBuf {
+    if let Ok(real) = dir.canonicalize() {
+        return real;
+    }
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => absolute,
+    }
+}
+
+fn unmount_by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
+    let failed = |source| MountError::Unmount { dir: dir.to_owned(), source };
+    let mut helper = Command::new("fusermount3");
+    helper.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
+    let output = helper.output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())))
+}
+
+/// Every inode the kernel knows costs a descriptor, so the limit goes as high as it may.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: most, maximum: most };
+    if most.is_some() && setrlimit(Resource::Nofile, raised).is_ok() {
+        return;
+    }
+    // Without privilege up to the hard limit; should that fail too, the mount works for fewer files.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// The path as bytes, for messages that must not fail on names that are no text.
+pub(crate) fn printable(path: &Path) -> String {
+    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+}
