@@ -12,7 +12,7 @@ def kind_of(directory: Path, sys: Path = SYS) -> str | None:
     A partition has no queue of its own, its disk has; a stack of devices (LVM, dm-crypt, md) is as slow as the
     slowest below it. Network and memory file systems have no block device.
     """
-    number = os.stat(directory).st_dev
+    number = directory.stat().st_dev
     device = (sys / f"{os.major(number)}:{os.minor(number)}").resolve()
     return _kind_of_device(device) if device.is_dir() else None
 

@@ -96,7 +96,7 @@ def recording_dir(target: Path) -> Iterator[Path]:
 def is_mounted(mount: Path) -> bool:
     """Whether a FUSE file system is at `mount` in this process's mount namespace."""
     wanted = os.path.realpath(mount)
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+    with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as table:
         for line in table:
             fields, _, rest = line.partition(" - ")
             # The kernel writes space, tab, newline and backslash of a path as octal escapes.

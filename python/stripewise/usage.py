@@ -29,9 +29,7 @@ class Usage:
 
 def of_pool(pool: Pool) -> dict[str, Usage]:
     """Usage by name of server. Looks at every datafile: O(files of the pool)."""
-    return {
-        server.name: of_server(server, tier.capacity_bytes) for tier in pool.tiers for server in tier.servers
-    }
+    return {server.name: of_server(server, tier.capacity_bytes) for tier in pool.tiers for server in tier.servers}
 
 
 def of_server(server: Server, capacity_bytes: int | None) -> Usage:

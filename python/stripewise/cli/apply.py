@@ -17,9 +17,9 @@ def apply(
 ) -> None:
     r"""Set layouts: files that exist are moved, files to come get theirs when they are made.
 
-    The whole layout file is checked first: an unknown server or a broken line changes nothing. A file is copied, the copy
-    is read back and compared by check sum, then one atomic switch makes it the file. A file that is open for writing is
-    refused.
+    The whole layout file is checked first: an unknown server or a broken line changes nothing. A file is copied, the
+    copy is read back and compared by check sum, then one atomic switch makes it the file. A file that is open for
+    writing is refused.
 
     \b
     Examples:

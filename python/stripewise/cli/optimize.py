@@ -32,10 +32,10 @@ def optimize(
 ) -> None:
     r"""Find, place and verify a better layout for a program's files: trace, plan, apply, run again, compare.
 
-    CMD is run on the present layout (traced, at least twice), its files get the planned layout, and it is run again. The
-    new layout is kept only if its I/O is faster beyond noise: the 95 % interval (Welch, on logarithms) of the ratio of
-    throughputs must lie above 1, and the whole program must not be slower. While the interval holds 1 the new layout is
-    run again, up to --max-runs; then, or when it is slower, every file is moved back and the rules are as before.
+    CMD is run on the present layout (traced, at least twice), its files get the planned layout, and it is run again.
+    The new layout is kept only if its I/O is faster beyond noise: the 95 % interval (Welch, on logarithms) of the ratio
+    of throughputs must lie above 1, and the whole program must not be slower. While the interval holds 1 the new layout
+    is run again, up to --max-runs; then, or when it is slower, every file is moved back and the rules are as before.
 
     On real devices the page cache is emptied before each run, and what was still served from it is said. Emulated
     servers charge every request; a run with an emulation error above 10 % (median) gives no figure. A program that

@@ -22,22 +22,27 @@ def plan(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write.")],
     root: Annotated[
         Path | None,
-        typer.Option("--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."),
+        typer.Option(
+            "--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."
+        ),
     ] = None,
     planner: Annotated[
         str, typer.Option("--planner", metavar="NAME", help="ours, or harl: the paper's own, without space limits.")
     ] = "ours",
     processes: Annotated[
         float | None,
-        typer.Option("--processes", metavar="P", min=1, help="Requests in flight to plan for; from the trace if left out."),
+        typer.Option(
+            "--processes", metavar="P", min=1, help="Requests in flight to plan for; from the trace if left out."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     r"""Plan which part of which file goes to which servers, in stripes how wide.
 
-    A plan splits each file into regions that are used alike, and gives each region its round of servers and widths. Cost
-    is the predicted time in which the region's requests are in flight, under the pool's default layout, under HARL's plan
-    and under this one. Space limits of tiers hold over all regions and files. Nothing is changed: see `apply`.
+    A plan splits each file into regions that are used alike, and gives each region its round of servers and widths.
+    Cost is the predicted time in which the region's requests are in flight, under the pool's default layout, under
+    HARL's plan and under this one. Space limits of tiers hold over all regions and files. Nothing is changed: see
+    `apply`.
 
     \b
     Examples:
@@ -85,12 +90,15 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
                 f"{moved / size:.2f}" if size else "-",
                 " ".join(region["round_before"]),
                 " ".join(region["round"]),
-                *(seconds(region["cost_s"][name]) for name in ("default", "harl", "plan")),
+                seconds(region["cost_s"]["default"]),
+                seconds(region["cost_s"]["harl"]),
+                seconds(region["cost_s"]["plan"]),
             )
         console.out.print(grid)
     totals = console.table(["layout", "predicted", "MiB/s"], right=["predicted", "MiB/s"])
-    for name, label in (("default", "default"), ("before", "present"), ("harl", "HARL"), ("plan", "plan")):
-        cost_s = document["cost_s"][name]
+    costs = document["cost_s"]
+    named = {"default": costs["default"], "present": costs["before"], "HARL": costs["harl"], "plan": costs["plan"]}
+    for label, cost_s in named.items():
         totals.add_row(label, seconds(cost_s), mib_per_s(document["bytes"] / cost_s) if cost_s else "-")
     console.out.print()
     console.out.print(totals)

@@ -32,9 +32,7 @@ def pool_init(
         list[str] | None,
         typer.Option(metavar="DIR|N", help="A directory on a hard disk, again for each; with --emulate: how many."),
     ] = None,
-    ssd: Annotated[
-        list[str] | None, typer.Option(metavar="DIR|N", help="The same for SATA solid-state disks.")
-    ] = None,
+    ssd: Annotated[list[str] | None, typer.Option(metavar="DIR|N", help="The same for SATA solid-state disks.")] = None,
     nvme: Annotated[list[str] | None, typer.Option(metavar="DIR|N", help="The same for NVMe disks.")] = None,
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Emulate the disks on this machine: real bytes, charged times.")
@@ -120,7 +118,9 @@ def _emulated_tiers(base: Path, asked: dict[str, list[str]]) -> list[_Tier]:
         if not values:
             continue
         if len(values) > 1 or not values[0].isdecimal() or not 1 <= int(values[0]) <= 1000:
-            raise StripewiseError(f"--{tier} {' '.join(values)}: with --emulate it takes a number of disks from 1 to 1000")
+            raise StripewiseError(
+                f"--{tier} {' '.join(values)}: with --emulate it takes a number of disks from 1 to 1000"
+            )
         servers = [base / "servers" / f"{tier}.{index}" for index in range(int(values[0]))]
         tiers.append(_Tier(tier, servers, emulate=PRESET_OF_TIER[tier]))
     if not tiers:
@@ -144,7 +144,9 @@ def _real_tiers(directories: list[Path], asked: dict[str, list[str]], name: str)
             tiers[tier].directories.append(Path(value))
     used = [tier for tier in tiers.values() if tier.directories]
     if not used:
-        raise StripewiseError("a pool needs servers; name a directory on each disk: pool init /disk1 /disk2 --ssd /nvme")
+        raise StripewiseError(
+            "a pool needs servers; name a directory on each disk: pool init /disk1 /disk2 --ssd /nvme"
+        )
     for tier_ in used:
         for directory in tier_.directories:
             if not directory.is_dir():

@@ -30,11 +30,8 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     """Prints `pool` to stdout."""
     states = usage.of_pool(pool)
     if as_json:
-        document = _native.pool_load(str(pool.file))
-        for tier in document["tiers"]:
-            for described in tier["servers"]:
-                described.update(states[described["name"]].as_dict())
-        console.result(json.dumps(document, indent=2))
+        usages = {name: state.as_dict() for name, state in states.items()}
+        console.result(json.dumps({**_native.pool_load(str(pool.file)), "usage": usages}, indent=2))
         return
     console.result(f"pool '{pool.name}' on {pool.label}")
     console.result(f"  mount      {pool.mount}")
@@ -72,9 +69,7 @@ def describe_op(op: OpProfile | None) -> str:
     """A profile in a few words: `4.00 ms..12.00 ms + 80 MB/s`."""
     if op is None:
         return "-"
-    return (
-        f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {op.bandwidth_bytes_per_s / 1e6:.4g} MB/s"
-    )
+    return f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {op.bandwidth_bytes_per_s / 1e6:.4g} MB/s"
 
 
 def describe_source(tier: Tier) -> str:

@@ -85,7 +85,7 @@ def _kind_of(path: Path) -> _Kind:
     return _Kind.POOL if "tier" in document else _Kind.LAYOUT
 
 
-def _show_trace(summary: Any, *, as_json: bool, all_files: bool) -> None:
+def _show_trace(summary: dict[str, Any], *, as_json: bool, all_files: bool) -> None:
     if as_json:
         console.result(json.dumps(summary, indent=2))
         return

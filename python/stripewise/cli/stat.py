@@ -15,7 +15,9 @@ from stripewise.units import about_bytes, exact_bytes
 
 
 def stat(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the pool: below its mount, or relative to it.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of the pool: below its mount, or relative to it.")
+    ],
     pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -42,7 +44,9 @@ def stat(
     console.result(f"  handle    {found['handle']}, version {found['version']}")
     console.result(f"  layout    {found['layout_hash']}")
     console.out.print()
-    regions = console.table(["region", "from", "to", "generation", "round"], right=["region", "from", "to", "generation"])
+    regions = console.table(
+        ["region", "from", "to", "generation", "round"], right=["region", "from", "to", "generation"]
+    )
     rows = found["regions"]
     for number, region in enumerate(rows):
         end = exact_bytes(rows[number + 1]["offset"]) if number + 1 < len(rows) else "end"

@@ -19,7 +19,9 @@ from stripewise.units import about_bytes, mib_per_s, seconds
 
 def top(
     pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
-    interval_s: Annotated[float, typer.Option("--interval", "-i", min=0.1, metavar="S", help="Seconds between updates.")] = 1.0,
+    interval_s: Annotated[
+        float, typer.Option("--interval", "-i", min=0.1, metavar="S", help="Seconds between updates.")
+    ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print the totals since each queue was made, and exit.")] = False,
 ) -> None:
     r"""Watch what each emulated server of a pool does: requests, bytes, busy and waiting time.

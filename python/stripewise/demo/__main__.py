@@ -1,6 +1,6 @@
 """`make demo`: makes an emulated pool, and optimizes a real MPI program on it.
 
-    python -m stripewise.demo DIR
+python -m stripewise.demo DIR
 """
 
 import os
@@ -33,14 +33,13 @@ def main() -> None:
     stripewise = [sys.executable, "-m", "stripewise"]
 
     per_ssd = int(FILE_MIB * SSD_SHARE / 2)
-    subprocess.run(
-        [*stripewise, "pool", "init", str(base / "pool"), "--emulate", "--hdd", "6", "--ssd", "2"]
-        + ["--capacity", f"ssd={per_ssd}MiB", "--name", "demo"],
-        check=True,
-    )
+    servers = ["--emulate", "--hdd", "6", "--ssd", "2", "--capacity", f"ssd={per_ssd}MiB"]
+    subprocess.run([*stripewise, "pool", "init", str(base / "pool"), "--name", "demo", *servers], check=True)
     pool_file = base / "pool" / "pool.toml"
     subprocess.run([*stripewise, "pool", "show", str(pool_file)], check=True)
-    print(f"\n{RANKS} MPI processes write and read one file of {FILE_MIB} MiB in {len(program.PARTS)} ways.", flush=True)
+    print(
+        f"\n{RANKS} MPI processes write and read one file of {FILE_MIB} MiB in {len(program.PARTS)} ways.", flush=True
+    )
     command = ["mpiexec", "-n", str(RANKS), sys.executable, str(Path(program.__file__)), str(mount / "shared.dat")]
     optimize = [*stripewise, "optimize", "--pool", str(pool_file), "--directory", str(base / "optimize")]
     raise SystemExit(subprocess.call([*optimize, "--", *command, str(FILE_MIB)]))

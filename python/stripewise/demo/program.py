@@ -12,7 +12,6 @@ SCALE is the file's size in MiB, 256 when it is left out; a multiple of 64.
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +49,7 @@ def pattern(offset: int, length: int) -> npt.NDArray[np.uint64]:
     return words * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(0x5DEECE66D)
 
 
-def wait_for_all(comm: Any) -> None:
+def wait_for_all(comm: MPI.Comm) -> None:
     """A barrier that leaves the cores to ranks that still work: there are more ranks here than cores."""
     arrived = comm.Ibarrier()
     while not arrived.Test():
@@ -90,7 +89,9 @@ def main() -> None:
                 offset = start + int(number) * part.request_bytes
                 file.Read_at(offset, buffer)
                 if not np.array_equal(buffer, pattern(offset, part.request_bytes)):
-                    print(f"rank {rank}: wrong bytes in [{offset}, {offset + part.request_bytes}) of {path}", flush=True)
+                    print(
+                        f"rank {rank}: wrong bytes in [{offset}, {offset + part.request_bytes}) of {path}", flush=True
+                    )
                     comm.Abort(1)
                 verified += part.request_bytes
         wait_for_all(comm)

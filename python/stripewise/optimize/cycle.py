@@ -143,7 +143,9 @@ class _Cycle:
     def run(self, when: str, number: int) -> Run:
         name = f"{when}-{number}"
         if self.settings.prepare:
-            self._checked(launch.run(["sh", "-c", self.settings.prepare], pool_file=self.pool.file, mount=self.pool.mount))
+            self._checked(
+                launch.run(["sh", "-c", self.settings.prepare], pool_file=self.pool.file, mount=self.pool.mount)
+            )
         self.outcome.cache = cache.drop(self.pool)
         trace, output = self.directory / f"{name}.trace", self.directory / f"{name}.out"
         counters = emulation.snapshot(self.pool)
@@ -169,8 +171,8 @@ class _Cycle:
         )
         if run.io.both.requests == 0:
             raise StripewiseError(
-                f"'{self.command[0]}' read and wrote nothing below {self.pool.mount}, where pool '{self.pool.name}' is; "
-                "give it paths there"
+                f"'{self.command[0]}' read and wrote nothing below {self.pool.mount}, where pool '{self.pool.name}' "
+                "is; give it paths there"
             )
         rate = run.io.both.bytes_per_s / (1 << 20)
         self.say(f"{name}: {run.io.both.busy_s:.2f} s of I/O at {rate:.1f} MiB/s, {run.wall_s:.2f} s in all")
@@ -188,7 +190,9 @@ class _Cycle:
         )
         self.outcome.plan = plan
         self.layout_file.write_text(plan["layout"], encoding="utf-8")
-        self.outcome.predicted = _native.predict(trace, str(self.pool.file), str(self.pool.mount), str(self.layout_file))
+        self.outcome.predicted = _native.predict(
+            trace, str(self.pool.file), str(self.pool.mount), str(self.layout_file)
+        )
 
     def measure_after(self) -> None:
         outcome, settings = self.outcome, self.settings
@@ -199,7 +203,9 @@ class _Cycle:
             outcome.io_gain = gain(
                 [run.io.both.bytes_per_s for run in outcome.before], [run.io.both.bytes_per_s for run in outcome.after]
             )
-            outcome.wall_gain = gain([1 / run.wall_s for run in outcome.before], [1 / run.wall_s for run in outcome.after])
+            outcome.wall_gain = gain(
+                [1 / run.wall_s for run in outcome.before], [1 / run.wall_s for run in outcome.after]
+            )
             if outcome.io_gain.verdict is not Verdict.UNDECIDED:
                 break
         self._decide()

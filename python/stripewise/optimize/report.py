@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -14,7 +14,8 @@ from stripewise.optimize.decide import Interval, gain
 from stripewise.optimize.measure import Requests, Split
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
 
-OPS = ("read", "write")
+Op = Literal["read", "write"]
+OPS: tuple[Op, ...] = ("read", "write")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Row:
     """`None` for the last region, which is open-ended."""
     layout_before: list[str]
     layout_after: list[str]
-    op: str
+    op: Op
     requests: int
     bytes: int
     predicted_before: float
@@ -113,7 +114,7 @@ def table(outcome: Outcome) -> Table:
     return grid
 
 
-def op_gain(outcome: Outcome, op: str) -> Interval | None:
+def op_gain(outcome: Outcome, op: Op) -> Interval | None:
     """Gain in throughput of one operation over all regions; `None` without such requests or without new runs."""
 
     def rates(runs: list[Run]) -> list[float]:
@@ -125,7 +126,7 @@ def op_gain(outcome: Outcome, op: str) -> Interval | None:
     return gain(before, after)
 
 
-def predicted_gain(predicted: _native.Prediction, op: str) -> float | None:
+def predicted_gain(predicted: _native.Prediction, op: Literal["read", "write", "both"]) -> float | None:
     """Gain in throughput that the model promised for `read`, `write` or `both`."""
     before, after = predicted["total"]["before"][op], predicted["total"]["after"][op]
     return after / before if before > 0 else None
@@ -162,7 +163,13 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "read_gain": interval(op_gain(outcome, "read")),
         "write_gain": interval(op_gain(outcome, "write")),
         "wall_gain": interval(outcome.wall_gain),
-        "predicted_gain": {op: predicted_gain(predicted, op) for op in (*OPS, "both")} if predicted else None,
+        "predicted_gain": {
+            "read": predicted_gain(predicted, "read"),
+            "write": predicted_gain(predicted, "write"),
+            "both": predicted_gain(predicted, "both"),
+        }
+        if predicted
+        else None,
         "verified_bytes": outcome.verified_bytes,
         "cache": outcome.cache,
         "regions": [{**asdict(row), "measured_ratio": row.measured_ratio} for row in rows(outcome)],

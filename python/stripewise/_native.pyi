@@ -1,0 +1,224 @@
+"""The compiled part of the package (crates/python). Paths are text; sizes are bytes, times seconds."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+class StripewiseError(Exception): ...
+
+def parse_bytes(text: str) -> int: ...
+
+# Pools
+
+class OpProfile(TypedDict):
+    startup_min_s: float
+    startup_max_s: float
+    bandwidth_bytes_per_s: float
+
+class ServerInfo(TypedDict):
+    id: int
+    name: str
+    path: str
+
+class TierInfo(TypedDict):
+    name: str
+    servers: list[ServerInfo]
+    capacity_bytes: int | None
+    emulated: bool
+    dilation: float
+    read: OpProfile | None
+    write: OpProfile | None
+    network_s_per_byte: float
+    profile_source: Literal["pool file", "emulation", "none"]
+
+class PoolInfo(TypedDict):
+    file: str
+    name: str
+    mount: str
+    namespace: str
+    default_width_bytes: int
+    tiers: list[TierInfo]
+
+class NewTier(TypedDict):
+    name: str
+    servers: list[str]
+    capacity_bytes: int | None
+    emulate: str | None
+    dilation: float | None
+
+def pool_load(path: str) -> PoolInfo: ...
+def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewTier]) -> None: ...
+def pool_write_profile(
+    path: str, tier: str, read: tuple[float, float, float], write: tuple[float, float, float]
+) -> None: ...
+
+class FittedOp(TypedDict):
+    startup_min_s: float
+    startup_max_s: float
+    transfer_s_per_byte: float
+    residual: float
+    requests: int
+    method: str
+
+class CalibratedServer(TypedDict):
+    name: str
+    read: FittedOp
+    write: FittedOp
+
+class CalibratedTier(TypedDict):
+    name: str
+    read: tuple[float, float, float]
+    write: tuple[float, float, float]
+    servers: list[CalibratedServer]
+
+def calibrate(
+    pool_file: str, tiers: list[str], requests: int, progress: Callable[[int, int], None]
+) -> list[CalibratedTier]: ...
+
+# Emulated servers
+
+class ServerOpStatistics(TypedDict):
+    requests: int
+    bytes: int
+    busy_s: float
+    waiting_s: float
+
+class ServerStatistics(TypedDict):
+    name: str
+    read: ServerOpStatistics
+    write: ServerOpStatistics
+    median_error: float | None
+
+class EmulationVerdict(TypedDict):
+    valid: bool
+    text: str
+    median: float | None
+    p99: float | None
+    median_overshoot_s: float | None
+    requests: int
+
+class EmulationDifference(TypedDict):
+    servers: list[ServerStatistics]
+    verdict: EmulationVerdict
+
+class EmulationSnapshot:
+    def since(self, earlier: EmulationSnapshot) -> EmulationDifference: ...
+    def total(self) -> list[ServerStatistics]: ...
+
+def emulation_snapshot(pool_file: str) -> EmulationSnapshot: ...
+
+# Traces
+
+class Names(TypedDict):
+    api: dict[int, str]
+    op: dict[int, str]
+
+class Trace:
+    def __init__(self, path: str) -> None: ...
+    def summary(self) -> dict[str, Any]: ...
+    def files(self) -> list[str]: ...
+    def programs(self) -> list[str]: ...
+    @staticmethod
+    def names() -> Names: ...
+    def columns(self, *, requests_only: bool = False) -> dict[str, npt.NDArray[np.unsignedinteger[Any]]]: ...
+
+def trace_merge(directory: str, out: str) -> None: ...
+
+# Layouts
+
+class StripeInfo(TypedDict):
+    server: str
+    width_bytes: int
+
+class RegionInfo(TypedDict):
+    offset: int
+    round: list[str]
+    stripes: list[StripeInfo]
+
+class FileLayout(TypedDict):
+    path: str
+    regions: list[RegionInfo]
+
+class LayoutDocument(TypedDict):
+    pool: str
+    files: list[FileLayout]
+
+class Applied(TypedDict):
+    path: str
+    kind: Literal["moved", "rule"]
+    copied_bytes: int
+    kept_bytes: int
+    checksum: str | None
+
+def layout_read(path: str) -> LayoutDocument: ...
+def layout_check(path: str, pool_file: str) -> LayoutDocument: ...
+def layout_present(pool_file: str, paths: list[str]) -> str: ...
+def layout_apply(
+    path: str, pool_file: str, rules: bool, progress: Callable[[str, int, int], bool]
+) -> list[Applied]: ...
+def rules_read(pool_file: str) -> bytes | None: ...
+def rules_restore(pool_file: str, rules: bytes | None) -> None: ...
+def file_stat(pool_file: str, path: str) -> dict[str, Any]: ...
+
+# Planning
+
+class RegionCosts(TypedDict):
+    default: float
+    before: float
+    harl: float
+    plan: float
+
+class PlannedRegion(TypedDict):
+    offset: int
+    end: int
+    round_before: list[str]
+    round: list[str]
+    cost_s: RegionCosts
+    read_bytes: int
+    write_bytes: int
+
+class PlannedFile(TypedDict):
+    path: str
+    regions: list[PlannedRegion]
+
+class PlannedSpace(TypedDict):
+    server: str
+    planned_bytes: int
+    capacity_bytes: int | None
+
+class PlanDocument(TypedDict):
+    layout: str
+    changes: bool
+    processes: float
+    phases_s: list[float]
+    bytes: int
+    sampled: str | None
+    cost_s: RegionCosts
+    files: list[PlannedFile]
+    space: list[PlannedSpace]
+
+class Rates(TypedDict):
+    read: float
+    write: float
+    both: float
+
+class BeforeAfter(TypedDict):
+    before: Rates
+    after: Rates
+
+class PredictedFile(TypedDict):
+    path: str
+    regions: list[BeforeAfter]
+
+class Prediction(TypedDict):
+    total: BeforeAfter
+    files: list[PredictedFile]
+
+def plan(
+    trace: Trace, pool_file: str, root: str, *, planner: str = "ours", processes: float | None = None
+) -> PlanDocument: ...
+def predict(trace: Trace, pool_file: str, root: str, layout: str) -> Prediction: ...
