@@ -1,0 +1,321 @@
+//! The requests of a plan in the form that its inner loops price: grouped, cut into chunks, sampled when too many.
+
+use crate::concurrency::processes_in_flight;
+use crate::phases::{self, Moment};
+use crate::plan::{FileTrace, PlanError, PlanOptions};
+use std::ops::Range;
+use stripewise_layout::MAX_OFFSET;
+use stripewise_model::Op;
+
+/// Requests of one phase with the same operation, offset and size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Entry {
+    pub offset: u64,
+    pub size: u64,
+    pub op: Op,
+    pub phase: u16,
+    /// How many they are; more than there are in the sample when the trace was sampled.
+    pub count: f64,
+}
+
+/// The part of an entry that a chunk pays for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Part {
+    /// Index into [`FileDemand::entries`].
+    pub entry: u32,
+    /// Count times the share of the entry's bytes that lie in the chunk.
+    pub weight: f64,
+}
+
+/// One file.
+#[derive(Debug, Clone)]
+pub(crate) struct FileDemand {
+    /// Bytes that the file has: what space limits are held against.
+    pub extent: u64,
+    /// In order of offset.
+    pub entries: Vec<Entry>,
+    /// First byte of each chunk, and the end of the last one.
+    pub edges: Vec<u64>,
+    parts: Vec<Part>,
+    /// Parts of chunk `c`: `parts[part_ends[c]..part_ends[c + 1]]`.
+    part_ends: Vec<usize>,
+}
+
+impl FileDemand {
+    pub(crate) fn chunks(&self) -> usize {
+        self.edges.len() - 1
+    }
+
+    /// What falls on consecutive chunks. O(1).
+    pub(crate) fn parts(&self, chunks: Range<usize>) -> &[Part] {
+        &self.parts[self.part_ends[chunks.start]..self.part_ends[chunks.end]]
+    }
+
+    /// Bytes of the file in `[from, to)`, as a range.
+    pub(crate) fn present(&self, from: u64, to: u64) -> Range<u64> {
+        from.min(self.extent)..to.min(self.extent)
+    }
+}
+
+/// One phase of the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct PhaseDemand {
+    /// Processes with a request in flight (`p`).
+    pub processes: f64,
+    pub requests: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// A sample in place of all requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sample {
+    pub kept: usize,
+    pub of: usize,
+}
+
+/// Everything that is to be served.
+#[derive(Debug, Clone)]
+pub(crate) struct Demand {
+    pub files: Vec<FileDemand>,
+    pub phases: Vec<PhaseDemand>,
+    /// Where phases meet, in seconds.
+    pub cuts_s: Vec<f64>,
+    pub sample: Option<Sample>,
+}
+
+impl Demand {
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u128 {
+        self.files.iter().map(|file| u128::from(file.extent)).sum()
+    }
+
+    /// Checks and groups the requests. O(n log n); memory O(n) while it runs, O(limits of the options) after.
+    pub(crate) fn new(files: &[FileTrace], options: &PlanOptions) -> Result<Self, PlanError> {
+        let mut moments = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            for r in file.requests {
+                if r.offset.checked_add(r.size).is_none_or(|end| end > MAX_OFFSET + 1) {
+                    return Err(PlanError::BeyondEnd { file: file.name.clone(), offset: r.offset, size: r.size });
+                }
+                if r.size > 0 {
+                    moments.push(Moment { start_s: time(r.start_s), place: (index as u32, r.offset), op: r.op });
+                }
+            }
+        }
+        let found = phases::find(&moments, options.max_phases.max(1));
+        drop(moments);
+        let (mut entries, phases) = group(files, &found, options);
+        let total: usize = entries.iter().map(Vec::len).sum();
+        let kept = options.max_entries.max(1);
+        let sample = (total > kept).then(|| {
+            let kept = sample(&mut entries, kept);
+            Sample { kept, of: total }
+        });
+        let budgets = chunk_budgets(&entries, options.max_chunks.max(1));
+        let files = files.iter().zip(entries).zip(budgets);
+        let files = files.map(|((file, entries), budget)| cut(extent(file), entries, budget)).collect();
+        Ok(Self { files, phases, cuts_s: found.cuts_s, sample })
+    }
+}
+
+/// A time that can be ordered and subtracted: what is no number counts as 0.
+fn time(seconds: f64) -> f64 {
+    if seconds.is_finite() { seconds } else { 0.0 }
+}
+
+/// Bytes that the file has: its size, or what was written beyond it; without a size, the last byte of any request.
+fn extent(file: &FileTrace) -> u64 {
+    let end = |any: bool| {
+        let counts = file.requests.iter().filter(|r| r.size > 0 && (any || r.op == Op::Write));
+        counts.map(|r| r.offset + r.size).max().unwrap_or(0)
+    };
+    file.size_bytes.map_or_else(|| end(true), |size| size.max(end(false)))
+}
+
+/// Entries per file in order of (offset, size, operation, phase), and the phases.
+fn group(files: &[FileTrace], found: &phases::Phases, options: &PlanOptions) -> (Vec<Vec<Entry>>, Vec<PhaseDemand>) {
+    let mut phases = vec![PhaseDemand::default(); found.count];
+    let mut spans = vec![Vec::new(); found.count];
+    let mut at = 0;
+    let entries = files.iter().map(|file| {
+        let mut entries: Vec<Entry> = Vec::with_capacity(file.requests.len());
+        for r in file.requests.iter().filter(|r| r.size > 0) {
+            let phase = found.of[at];
+            at += 1;
+            let of = &mut phases[usize::from(phase)];
+            of.requests += 1;
+            match r.op {
+                Op::Read => of.read_bytes = of.read_bytes.saturating_add(r.size),
+                Op::Write => of.written_bytes = of.written_bytes.saturating_add(r.size),
+            }
+            spans[usize::from(phase)].push((r.process, time(r.start_s), time(r.end_s)));
+            entries.push(Entry { offset: r.offset, size: r.size, op: r.op, phase, count: 1.0 });
+        }
+        entries.sort_unstable_by_key(|e| (e.offset, e.size, e.op, e.phase));
+        entries.dedup_by(|next, kept| {
+            let same = (next.offset, next.size, next.op, next.phase) == (kept.offset, kept.size, kept.op, kept.phase);
+            if same {
+                kept.count += next.count;
+            }
+            same
+        });
+        entries
+    });
+    let entries = entries.collect();
+    for (phase, spans) in phases.iter_mut().zip(&mut spans) {
+        phase.processes = options.processes.unwrap_or_else(|| processes_in_flight(spans)).max(1.0);
+    }
+    (entries, phases)
+}
+
+/// Systematic sample with probability proportional to count, in the order (file, offset): places keep their share of
+/// the requests, and the counts add up to what they were. Gives the number of entries kept.
+fn sample(entries: &mut [Vec<Entry>], most: usize) -> usize {
+    let total: f64 = entries.iter().flatten().map(|e| e.count).sum();
+    let step = total / most as f64;
+    let (mut seen, mut next, mut kept) = (0.0, step * 0.5, 0);
+    for file in entries {
+        file.retain_mut(|entry| {
+            seen += entry.count;
+            let hits = if seen > next { ((seen - next) / step).ceil() } else { 0.0 };
+            next += hits * step;
+            entry.count = hits * step;
+            kept += usize::from(hits > 0.0);
+            hits > 0.0
+        });
+    }
+    kept
+}
+
+/// Chunks that each file may have: in proportion to its entries, at least one.
+fn chunk_budgets(entries: &[Vec<Entry>], most: usize) -> Vec<usize> {
+    let total = entries.iter().map(Vec::len).sum::<usize>().max(1);
+    entries.iter().map(|file| (most * file.len()).div_ceil(total).max(1)).collect()
+}
+
+/// Smallest chunk.
+const LEAST_GRANULE: u64 = 64 << 10;
+
+/// Cuts a file at multiples of a granule, a power of two: each granule that a request touches is a chunk, the
+/// untouched ones between them are one together. The granule is the smallest that keeps to the budget and above the
+/// median request.
+fn cut(extent: u64, entries: Vec<Entry>, budget: usize) -> FileDemand {
+    let mut sizes: Vec<u64> = entries.iter().map(|e| e.size).collect();
+    sizes.sort_unstable();
+    let median = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+    let mut granule = median.max(LEAST_GRANULE).next_power_of_two();
+    let mut edges = edges(extent, &entries, granule, budget);
+    while edges.len() > budget.max(1) + 1 && granule < 1 << 62 {
+        granule *= 2;
+        edges = self::edges(extent, &entries, granule, budget);
+    }
+    let mut parts: Vec<(usize, Part)> = Vec::with_capacity(entries.len());
+    for (index, e) in entries.iter().enumerate() {
+        let end = e.offset + e.size;
+        let mut chunk = edges.partition_point(|&edge| edge <= e.offset) - 1;
+        while chunk + 1 < edges.len() && edges[chunk] < end {
+            let inside = end.min(edges[chunk + 1]) - e.offset.max(edges[chunk]);
+            let weight = e.count * inside as f64 / e.size as f64;
+            parts.push((chunk, Part { entry: index as u32, weight }));
+            chunk += 1;
+        }
+    }
+    parts.sort_by_key(|&(chunk, _)| chunk);
+    let part_ends = (0..edges.len()).map(|chunk| parts.partition_point(|&(of, _)| of < chunk)).collect();
+    FileDemand { extent, entries, edges, parts: parts.into_iter().map(|(_, part)| part).collect(), part_ends }
+}
+
+/// The edges for one granule; stops soon after `budget`.
+fn edges(extent: u64, entries: &[Entry], granule: u64, budget: usize) -> Vec<u64> {
+    let touched = entries.iter().map(|e| e.offset + e.size).max().unwrap_or(0);
+    let end = extent.max(touched).max(1);
+    let mut edges = vec![0];
+    let mut until = 0;
+    for e in entries {
+        let first = e.offset / granule * granule;
+        if first > until {
+            // What nobody touches is one chunk.
+            edges.push(first);
+            until = first;
+        }
+        while until < e.offset + e.size && edges.len() <= budget + 2 {
+            until = until.saturating_add(granule).min(end);
+            edges.push(until);
+        }
+    }
+    if until < end {
+        edges.push(end);
+    }
+    edges.dedup();
+    edges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_model::Request;
+
+    fn request(offset: u64, size: u64, op: Op) -> Request {
+        Request { offset, size, op, process: 0, start_s: 0.0, end_s: 0.0 }
+    }
+
+    fn demand(requests: &[Request], size_bytes: Option<u64>, options: &PlanOptions) -> Demand {
+        Demand::new(&[FileTrace { name: "f".into(), requests, size_bytes }], options).unwrap()
+    }
+
+    #[test]
+    fn equal_requests_are_one_entry_and_chunks_hold_all_of_them() {
+        let mut requests = vec![request(0, 1 << 16, Op::Read); 10];
+        requests.extend([request(1 << 20, 3 << 16, Op::Write), request(5, 0, Op::Read)]);
+        let demand = demand(&requests, None, &PlanOptions::default());
+        let file = &demand.files[0];
+        assert_eq!(file.entries.len(), 2);
+        assert_eq!(file.entries[0].count, 10.0);
+        assert_eq!(file.extent, (1 << 20) + (3 << 16));
+        // Granule 256 KiB: the first, the untouched ones, the last.
+        assert_eq!(file.edges, vec![0, 1 << 18, 1 << 20, (1 << 20) + (3 << 16)]);
+        let weights: f64 = file.parts(0..file.chunks()).iter().map(|part| part.weight).sum();
+        assert!((weights - 11.0).abs() < 1e-12);
+        assert!(file.parts(1..2).is_empty());
+    }
+
+    #[test]
+    fn a_request_is_shared_by_the_chunks_that_it_covers() {
+        let requests = [request(0, 1 << 16, Op::Read), request(1 << 16, 1 << 16, Op::Read), request(1 << 15, 1 << 16, Op::Read)];
+        let demand = demand(&requests, None, &PlanOptions::default());
+        let file = &demand.files[0];
+        let weight = |chunk: usize| file.parts(chunk..chunk + 1).iter().map(|part| part.weight).sum::<f64>();
+        assert_eq!((file.chunks(), weight(0), weight(1)), (2, 1.5, 1.5));
+    }
+
+    #[test]
+    fn extents_follow_sizes_and_writes_and_not_reads_beyond_the_end() {
+        let requests = [request(1 << 40, 8, Op::Read), request(100, 50, Op::Write)];
+        assert_eq!(demand(&requests, Some(120), &PlanOptions::default()).files[0].extent, 150);
+        assert_eq!(demand(&requests, Some(1000), &PlanOptions::default()).files[0].extent, 1000);
+        assert_eq!(demand(&requests, None, &PlanOptions::default()).files[0].extent, (1 << 40) + 8);
+    }
+
+    #[test]
+    fn budgets_bound_chunks_and_entries_wherever_the_requests_are() {
+        let options = PlanOptions { max_chunks: 64, max_entries: 500, ..PlanOptions::default() };
+        let requests: Vec<Request> =
+            (0..5000_u64).map(|i| request(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2, 4096, Op::Read)).collect();
+        let demand = demand(&requests, None, &options);
+        let file = &demand.files[0];
+        assert!(file.chunks() <= 66, "{}", file.chunks());
+        assert_eq!(demand.sample.map(|s| s.of), Some(5000));
+        assert!((450..=500).contains(&demand.sample.unwrap().kept));
+        let count: f64 = file.entries.iter().map(|e| e.count).sum();
+        assert!((count - 5000.0).abs() < 5000.0 / 500.0 + 1e-6);
+    }
+
+    #[test]
+    fn requests_beyond_the_largest_offset_are_refused() {
+        let requests = [request(u64::MAX, 2, Op::Read)];
+        let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes: None }];
+        let error = Demand::new(&files, &PlanOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("f: "), "{error}");
+    }
+}

@@ -1,0 +1,106 @@
+//! HARL's plan kept within space limits, which HARL itself does not know: regions fall back to one tier, the one with
+//! the least extra cost per byte freed first (math A.10).
+
+use crate::capacity::{Choice, Limits, fall_back};
+use crate::demand::FileDemand;
+use crate::harl::{self, HarlOptions};
+use crate::demand::Demand;
+use crate::plan::{FileTrace, PlanError, PlanOptions, check};
+use crate::pricing::Pricer;
+use std::ops::Range;
+use stripewise_layout::Layout;
+use stripewise_model::{Cluster, Request, Round, TierWidths};
+
+/// Most requests of a file that HARL's search is given.
+const MOST_REQUESTS: usize = 50_000;
+
+/// HARL's layouts for `files`, one each, or `None` when its regions cannot be brought within the space limits. For
+/// comparison with [`plan`](crate::plan()), which has HARL's costs in its figures.
+///
+/// # Errors
+/// Those of [`plan`](crate::plan()), [`PlanError::NoFit`] apart.
+pub fn plan_harl(
+    files: &[FileTrace],
+    cluster: &Cluster,
+    options: &PlanOptions,
+) -> Result<Option<Vec<Layout>>, PlanError> {
+    check(cluster, options)?;
+    let demand = Demand::new(files, options)?;
+    let limits = Limits::new(cluster, demand.bytes())?;
+    // HARL has a network term of its own: the cluster as it is.
+    let pricer = Pricer::new(cluster, &demand);
+    let rows = rows(files, &demand.files, &pricer, &limits, options.default_width_bytes);
+    let layout = |rows: Vec<(u64, TierWidths)>| {
+        TierWidths::layout(&rows, cluster).expect("HARL's rows are ascending rounds of the cluster")
+    };
+    Ok(rows.map(|files| files.into_iter().map(layout).collect()))
+}
+
+/// `(offset, widths)` of every file, or `None` when HARL's regions cannot be brought within the limits.
+pub(crate) fn rows(
+    files: &[FileTrace],
+    demands: &[FileDemand],
+    pricer: &Pricer,
+    limits: &Limits,
+    default_width_bytes: u64,
+) -> Option<Vec<Vec<(u64, TierWidths)>>> {
+    let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
+    let mut rows: Vec<Vec<(u64, TierWidths)>> = files
+        .iter()
+        .map(|file| {
+            let requests: Vec<Request> = file.requests.iter().filter(|r| r.size > 0).copied().collect();
+            let every = requests.len().div_ceil(MOST_REQUESTS).max(1);
+            let some: Vec<Request> = requests.into_iter().step_by(every).collect();
+            harl::plan(&some, pricer.cluster, &options).rows
+        })
+        .collect();
+    if !limits.any() {
+        return Some(rows);
+    }
+    let mut choices = Vec::new();
+    let mut widths = Vec::new();
+    for (rows, demand) in rows.iter().zip(demands) {
+        for (index, &(offset, own)) in rows.iter().enumerate() {
+            let end = rows.get(index + 1).map_or(u64::MAX, |next| next.0);
+            let ways = ways(own, pricer);
+            let choice = |widths: &TierWidths| Choice {
+                cost_s: paper_cost_s(demand, offset..end, widths, pricer),
+                bytes: pricer.bytes(widths, demand.present(offset, end)),
+            };
+            choices.push(ways.iter().map(choice).collect::<Vec<_>>());
+            widths.push(ways);
+        }
+    }
+    let mut chosen = vec![0; choices.len()];
+    if !fall_back(limits, &choices, &mut chosen) {
+        return None;
+    }
+    let mut found = widths.iter().zip(&chosen).map(|(ways, &way)| ways[way]);
+    rows.iter_mut().flatten().for_each(|row| row.1 = found.next().expect("a way for every row"));
+    Some(rows)
+}
+
+/// A region's own widths, then each tier alone with the widths of HARL's search range.
+fn ways(own: TierWidths, pricer: &Pricer) -> Vec<TierWidths> {
+    let widest = own.as_slice().iter().copied().max().unwrap_or(0).max(64 << 10);
+    let mut ways = vec![own];
+    for tier in 0..pricer.cluster.tiers.len() {
+        if pricer.cluster.tiers[tier].servers.is_empty() {
+            continue;
+        }
+        for halvings in 0..5 {
+            let mut widths = vec![0; pricer.cluster.tiers.len()];
+            widths[tier] = ((2 * widest) >> halvings).max(4096);
+            ways.push(TierWidths::new(&widths));
+        }
+    }
+    ways
+}
+
+/// HARL's cost of the requests that start in a range.
+fn paper_cost_s(demand: &FileDemand, range: Range<u64>, widths: &TierWidths, pricer: &Pricer) -> f64 {
+    let round = Round::new(widths, pricer.cluster);
+    let first = demand.entries.partition_point(|e| e.offset < range.start);
+    let inside = demand.entries[first..].iter().take_while(|e| e.offset < range.end);
+    inside.map(|e| e.count * pricer.model.paper_cost_s(&round, e.op, e.offset, e.size)).sum()
+}

@@ -1,0 +1,338 @@
+//! The planner: from requests to one layout per file.
+
+use crate::candidates::candidates;
+use crate::capacity::Limits;
+use crate::demand::Demand;
+use crate::duals::{Iteration, Segmentation, Span, segmentations};
+use crate::harl_limits;
+use crate::outcome::{self, Plan, Priced};
+use crate::price_table::PriceTable;
+use crate::pricing::Pricer;
+use crate::refine::{Rank, Search, State};
+use crate::rehearse;
+use stripewise_layout::Layout;
+use stripewise_model::{Cluster, MAX_TIERS, Op, Request, TierWidths};
+use stripewise_simulate::Network;
+
+/// What one file was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileTrace<'a> {
+    /// Its name, for messages and results.
+    pub name: String,
+    /// Its requests, in any order, on one clock with those of the other files.
+    pub requests: &'a [Request],
+    /// Its size in bytes, which counts against space limits; `None` when unknown: then the end of its last request.
+    /// Writes beyond the size extend it.
+    pub size_bytes: Option<u64>,
+}
+
+/// How to plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlanOptions {
+    /// Width in bytes of the default layout: one region over all servers. Also for files without requests.
+    pub default_width_bytes: u64,
+    /// Most regions of a file.
+    pub max_regions: usize,
+    /// A region must save this share of the default's predicted time.
+    pub region_share: f64,
+    /// Processes with requests in flight; `None` estimates them from the trace, phase by phase.
+    pub processes: Option<f64>,
+    /// Most phases that are told apart.
+    pub max_phases: usize,
+    /// Most chunks that segmentation works on, over all files.
+    pub max_chunks: usize,
+    /// Most distinct requests that are priced; beyond it a sample is, and the plan says so with its error bound.
+    pub max_entries: usize,
+    /// Where the network time of the profiles is spent.
+    pub network: Network,
+    /// Simulations that may be spent on choosing among the best plans; 0 trusts the model alone.
+    pub simulations: usize,
+    /// Seed of those simulations.
+    pub seed: u64,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            default_width_bytes: 64 << 10,
+            max_regions: 64,
+            region_share: 5e-4,
+            processes: None,
+            max_phases: 8,
+            max_chunks: 1024,
+            max_entries: 20_000,
+            network: Network::InBeta,
+            simulations: 200,
+            seed: 1,
+        }
+    }
+}
+
+/// What cannot be planned.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// No server at all.
+    #[error("the pool has no server: add a tier with at least one")]
+    NoServer,
+    /// Too many tiers.
+    #[error("the pool has {0} tiers, at most {MAX_TIERS} can be planned for: join tiers of one profile")]
+    TooManyTiers(usize),
+    /// A profile that is not one.
+    #[error("tier {tier}: its {op} profile has {what} {value}: give times that are finite and not negative")]
+    Profile {
+        /// Name of the tier.
+        tier: String,
+        /// `read` or `write`.
+        op: &'static str,
+        /// Which figure.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// An option out of range.
+    #[error("{name} is {value}: {remedy}")]
+    Option {
+        /// Which one.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        remedy: &'static str,
+    },
+    /// A request ends beyond the largest file offset.
+    #[error("{file}: the request of {size} bytes at {offset} ends beyond 2^63 bytes")]
+    BeyondEnd {
+        /// The file.
+        file: String,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// The files do not fit.
+    #[error("the files have {bytes} bytes, the servers may hold {room}: raise a tier's capacity or add servers")]
+    TooLarge {
+        /// Bytes of all files.
+        bytes: u128,
+        /// Sum of the limits of all servers in bytes.
+        room: u128,
+    },
+    /// The files would fit, but no plan was found that keeps every limit.
+    #[error("no layout keeps every server's limit: the best one found is {excess_bytes} bytes over")]
+    NoFit {
+        /// Bytes beyond limits.
+        excess_bytes: u64,
+    },
+}
+
+/// Plans layouts for `files` on `cluster`: the least predicted time over all files and phases within the servers'
+/// limits. Never predicted (or, with simulations, simulated) to be slower than the default layout where that one keeps
+/// the limits itself.
+///
+/// Time: about `max_entries` x a few hundred candidates x 0.3 us, some seconds at the defaults, on all cores. Memory
+/// beside the requests: bounded by the options, about 100 MB at the defaults.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Result<Plan, PlanError> {
+    check(cluster, options)?;
+    let priced_as = as_priced(cluster, options.network);
+    let demand = Demand::new(files, options)?;
+    let pricer = Pricer::new(&priced_as, &demand);
+    let limits = Limits::new(cluster, demand.bytes())?;
+    let default = TierWidths::uniform(cluster, options.default_width_bytes);
+    let default_rows: Vec<Vec<(u64, TierWidths)>> = vec![vec![(0, default)]; files.len()];
+    // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
+    let as_given = Pricer::new(cluster, &demand);
+    let harl_rows = harl_limits::rows(files, &demand.files, &as_given, &limits, options.default_width_bytes);
+
+    let found = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
+    let price = |rows: Vec<Vec<(u64, TierWidths)>>| Priced::new(rows, &demand, &pricer, &limits);
+    let by_default = price(default_rows);
+    let by_harl = harl_rows.map(&price);
+    let mut plans: Vec<Priced> = found.into_iter().map(|rows| price(rows)).collect();
+    // Requests across borders were priced as if each region went on: only now are all prices those of real layouts.
+    plans.push(by_default.clone());
+    plans.extend(by_harl.clone());
+    plans.retain(|plan| plan.rank.excess_bytes == 0);
+    plans.sort_by(|a, b| a.rank.time_s.total_cmp(&b.rank.time_s));
+    if plans.is_empty() {
+        return Err(PlanError::NoFit { excess_bytes: by_default.rank.excess_bytes });
+    }
+    let mut rehearsal = None;
+    let best = if options.simulations > 0 && !demand.files.iter().all(|file| file.entries.is_empty()) {
+        let stage = rehearse::Stage::new(files, &demand, &priced_as, options);
+        let (best, outcome) = rehearse::choose(&stage, plans, &by_default, &limits, &demand, &pricer);
+        rehearsal = Some(outcome);
+        best
+    } else {
+        plans.swap_remove(0)
+    };
+    Ok(outcome::describe(files, cluster, &demand, &pricer, best, by_default, by_harl, rehearsal))
+}
+
+/// Candidates for the plan, as rows per file: several starts, each improved by local search.
+fn search(
+    demand: &Demand,
+    pricer: &Pricer,
+    limits: &Limits,
+    default: TierWidths,
+    harl_rows: Option<&[Vec<(u64, TierWidths)>]>,
+    options: &PlanOptions,
+) -> Vec<Vec<Vec<(u64, TierWidths)>>> {
+    let mut lists = Vec::with_capacity(demand.files.len());
+    for (index, file) in demand.files.iter().enumerate() {
+        let mut always = vec![default];
+        if let Some(rows) = harl_rows {
+            always.extend(rows[index].iter().map(|row| row.1));
+            always.truncate(options.max_regions.max(2));
+        }
+        lists.push(candidates(file, pricer.cluster, &always));
+    }
+    let tables: Vec<PriceTable> =
+        demand.files.iter().zip(&lists).map(|(file, list)| PriceTable::new(file, list.clone(), pricer)).collect();
+    let whole = |file: usize| Span { chunks: 0..demand.files[file].chunks(), widths: default };
+    let undivided: Segmentation = (0..demand.files.len()).map(|file| vec![whole(file)]).collect();
+    let search = |widest| Search { demand, pricer, limits, candidates: &lists, default, short_list: 48, widest };
+    let free = search(u64::MAX);
+    let default_s = free.rank(&free.state(&undivided)).time_s;
+    let settings = Iteration {
+        region_s: options.region_share.max(0.0) * default_s,
+        max_regions: options.max_regions,
+        rounds: 48,
+        keep: 3,
+    };
+    let mut starts = segmentations(&tables, pricer, limits, &settings);
+    drop(tables);
+    let divided = starts.first().cloned();
+    starts.push(undivided);
+    if let Some(rows) = harl_rows {
+        let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
+        starts.push(rows.iter().enumerate().map(spans).collect());
+    }
+    let mut states: Vec<State> = starts.iter().map(|start| free.improve(free.state(start))).collect();
+    // Requests that follow each other in the file meet on one server when stripes are wide; the model, which takes
+    // requests as independent, cannot see it, but a simulation can choose a plan with stripes as narrow as requests.
+    if options.simulations > 0
+        && let Some(start) = divided
+    {
+        let largest = demand.files.iter().flat_map(|file| &file.entries).map(|e| e.size).max().unwrap_or(0);
+        for bound in [largest, largest / 4] {
+            let narrow = search(bound.max(options.default_width_bytes));
+            states.push(narrow.improve(narrow.state(&start)));
+        }
+    }
+    states.iter().map(|state| rows_of(state, demand)).collect()
+}
+
+/// Rows as spans of chunks: each border at the nearest edge.
+fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let last = edges.len() - 1;
+    for &(offset, widths) in rows {
+        let above = edges.partition_point(|&edge| edge < offset).min(last);
+        let nearest = if above > 0 && offset - edges[above - 1] < edges[above].saturating_sub(offset) {
+            above - 1
+        } else {
+            above
+        };
+        if let Some(before) = spans.last_mut() {
+            before.chunks.end = nearest;
+            if before.chunks.is_empty() {
+                spans.pop();
+            }
+        }
+        let start = if spans.is_empty() { 0 } else { nearest };
+        if start < last {
+            spans.push(Span { chunks: start..last, widths });
+        }
+    }
+    if let Some(end) = spans.last_mut() {
+        end.chunks.end = last;
+    }
+    spans
+}
+
+fn rows_of(state: &State, demand: &Demand) -> Vec<Vec<(u64, TierWidths)>> {
+    let mut rows = vec![Vec::new(); demand.files.len()];
+    for place in &state.places {
+        rows[place.file].push((demand.files[place.file].edges[place.chunks.start], place.way.widths));
+    }
+    rows
+}
+
+/// The cluster as its requests are priced: with the network in beta, a byte costs its device both.
+fn as_priced(cluster: &Cluster, network: Network) -> Cluster {
+    let mut priced = cluster.clone();
+    if network == Network::InBeta {
+        for tier in &mut priced.tiers {
+            let network = std::mem::take(&mut tier.profile.network_s_per_byte);
+            tier.profile.read.transfer_s_per_byte += network;
+            tier.profile.write.transfer_s_per_byte += network;
+        }
+    }
+    priced
+}
+
+pub(crate) fn check(cluster: &Cluster, options: &PlanOptions) -> Result<(), PlanError> {
+    if cluster.tiers.iter().all(|tier| tier.servers.is_empty()) {
+        return Err(PlanError::NoServer);
+    }
+    if cluster.tiers.len() > MAX_TIERS {
+        return Err(PlanError::TooManyTiers(cluster.tiers.len()));
+    }
+    for tier in &cluster.tiers {
+        for (op, name) in [(Op::Read, "read"), (Op::Write, "write")] {
+            let costs = tier.profile.of(op);
+            let figures = [
+                ("a least startup of", costs.startup_min_s),
+                ("a greatest startup of", costs.startup_max_s),
+                ("a transfer time per byte of", costs.transfer_s_per_byte),
+                ("a network time per byte of", tier.profile.network_s_per_byte),
+                ("a startup interval of", costs.startup_max_s - costs.startup_min_s),
+            ];
+            for (what, value) in figures {
+                if !(value.is_finite() && value >= 0.0) {
+                    return Err(PlanError::Profile { tier: tier.name.clone(), op: name, what, value });
+                }
+            }
+        }
+    }
+    // A round of the default must be shorter than the largest file.
+    if !(1..=1 << 40).contains(&options.default_width_bytes) {
+        let value = options.default_width_bytes as f64;
+        return Err(PlanError::Option { name: "the default width", value, remedy: "give 1 byte to 1 TiB" });
+    }
+    if let Some(value) = options.processes.filter(|p| !(p.is_finite() && *p >= 1.0)) {
+        return Err(PlanError::Option { name: "the number of processes", value, remedy: "give 1 or more" });
+    }
+    Ok(())
+}
+
+impl Priced {
+    /// Prices rows as the layouts that they are.
+    pub(crate) fn new(
+        rows: Vec<Vec<(u64, TierWidths)>>,
+        demand: &Demand,
+        pricer: &Pricer,
+        limits: &Limits,
+    ) -> Self {
+        let layouts: Vec<Layout> = rows
+            .iter()
+            .map(|rows| TierWidths::layout(rows, pricer.cluster).expect("rows are ascending rounds of the cluster"))
+            .collect();
+        let mut load = pricer.no_load();
+        let mut bytes = vec![0_u64; pricer.servers()];
+        for ((file, layout), rows) in demand.files.iter().zip(&layouts).zip(&rows) {
+            let of = pricer.layout_load(&file.entries, layout).expect("the layout is of the pricer's cluster");
+            crate::pricing::add(&mut load, &of);
+            for (index, &(offset, widths)) in rows.iter().enumerate() {
+                let end = rows.get(index + 1).map_or(u64::MAX, |next| next.0);
+                let region = pricer.bytes(&widths, file.present(offset, end));
+                bytes.iter_mut().zip(region).for_each(|(sum, b)| *sum = sum.saturating_add(b));
+            }
+        }
+        let rank = Rank { excess_bytes: limits.excess(&bytes), time_s: pricer.time_s(&load) };
+        Self { rows, layouts, load, bytes, rank }
+    }
+}

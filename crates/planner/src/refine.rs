@@ -1,0 +1,408 @@
+//! Local search with the true objective: the busiest server of every phase over all files, and space limits to the
+//! byte for what the files really have.
+//!
+//! Regions and their borders are given. First every region picks from a short list of candidates, alone and in pairs
+//! (two regions must often trade places on the fast servers at once); then widths move in ever smaller steps.
+
+use crate::candidates::{STEP, is_round, round, widest};
+use crate::capacity::{Choice, Limits, fall_back};
+use crate::demand::Demand;
+use crate::duals::{Segmentation, Span};
+use crate::pricing::{Load, Pricer, add};
+use rayon::prelude::*;
+use std::cmp::Ordering;
+use std::ops::Range;
+use stripewise_model::TierWidths;
+
+/// One way to serve a region.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub widths: TierWidths,
+    pub load: Load,
+    pub bytes: Vec<u64>,
+}
+
+/// A region in the search.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub file: usize,
+    pub chunks: Range<usize>,
+    pub way: Way,
+}
+
+/// A whole plan in the search.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub places: Vec<Place>,
+    load: Load,
+    bytes: Vec<u64>,
+}
+
+/// What is compared: bytes beyond limits first, then seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rank {
+    pub excess_bytes: u64,
+    pub time_s: f64,
+}
+
+impl Rank {
+    /// Whether this is better by more than rounding.
+    pub(crate) fn beats(&self, other: &Rank) -> bool {
+        match self.excess_bytes.cmp(&other.excess_bytes) {
+            Ordering::Less => true,
+            Ordering::Equal => self.time_s < other.time_s * (1.0 - 1e-9),
+            Ordering::Greater => false,
+        }
+    }
+}
+
+/// The search's fixed surroundings.
+pub(crate) struct Search<'a> {
+    pub demand: &'a Demand,
+    pub pricer: &'a Pricer<'a>,
+    pub limits: &'a Limits,
+    /// Candidates of each file.
+    pub candidates: &'a [Vec<TierWidths>],
+    /// The default: always a candidate.
+    pub default: TierWidths,
+    /// Candidates of a region that enter the search in pairs.
+    pub short_list: usize,
+    /// Widths are at most this many bytes; `u64::MAX` for no bound but that of the region.
+    pub widest: u64,
+}
+
+/// More regions than this trade places with their neighbours in cost only.
+const PAIRS_OF_ALL: usize = 24;
+
+impl Search<'_> {
+    pub(crate) fn way(&self, file: usize, chunks: Range<usize>, widths: TierWidths) -> Way {
+        let of = &self.demand.files[file];
+        let present = of.present(of.edges[chunks.start], of.edges[chunks.end]);
+        Way { load: self.pricer.load(of, chunks, &widths), bytes: self.pricer.bytes(&widths, present), widths }
+    }
+
+    /// A state as given, without search.
+    pub(crate) fn state(&self, segmentation: &Segmentation) -> State {
+        let places: Vec<Place> = segmentation
+            .iter()
+            .enumerate()
+            .flat_map(|(file, spans)| spans.iter().map(move |span| (file, span)))
+            .map(|(file, Span { chunks, widths })| Place {
+                file,
+                chunks: chunks.clone(),
+                way: self.way(file, chunks.clone(), *widths),
+            })
+            .collect();
+        self.summed(places)
+    }
+
+    fn summed(&self, places: Vec<Place>) -> State {
+        let mut load = self.pricer.no_load();
+        let mut bytes = vec![0_u64; self.pricer.servers()];
+        for place in &places {
+            add(&mut load, &place.way.load);
+            bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
+        }
+        State { places, load, bytes }
+    }
+
+    pub(crate) fn rank(&self, state: &State) -> Rank {
+        Rank { excess_bytes: self.limits.excess(&state.bytes), time_s: self.pricer.time_s(&state.load) }
+    }
+
+    /// Widest stripe for a region.
+    fn widest_in(&self, file: usize, chunks: &Range<usize>) -> u64 {
+        let edges = &self.demand.files[file].edges;
+        widest(edges[chunks.end] - edges[chunks.start]).min(self.widest)
+    }
+
+    /// Search over candidates, then over widths. The result is never worse than `state` by [`Rank`].
+    pub(crate) fn improve(&self, mut state: State) -> State {
+        let ways: Vec<Vec<Way>> = state.places.iter().map(|place| self.ways(place)).collect();
+        self.descend(&mut state, &ways);
+        self.polish(&mut state);
+        self.merge(state)
+    }
+
+    /// The ways worth trying for a region: those that are cheapest at some prices of servers and bytes. The present
+    /// way is the first.
+    fn ways(&self, place: &Place) -> Vec<Way> {
+        let bound = self.widest_in(place.file, &place.chunks);
+        let allowed = |widths: &&TierWidths| {
+            **widths == self.default || widths.as_slice().iter().all(|&width| width <= bound)
+        };
+        let list: Vec<TierWidths> = self.candidates[place.file].iter().filter(allowed).copied().collect();
+        let ways: Vec<Way> =
+            list.into_par_iter().map(|widths| self.way(place.file, place.chunks.clone(), widths)).collect();
+        let keep = short_list(self.pricer, &ways, self.short_list);
+        let mut kept = vec![place.way.clone()];
+        kept.extend(ways.into_iter().zip(keep).filter(|(way, keep)| {
+            (*keep || way.widths == self.default) && way.widths != place.way.widths
+        }).map(|(way, _)| way));
+        kept
+    }
+
+    /// Coordinate descent over regions, then over pairs of regions, until neither helps.
+    fn descend(&self, state: &mut State, ways: &[Vec<Way>]) {
+        let mut chosen = vec![0; ways.len()];
+        if self.limits.excess(&state.bytes) > 0 {
+            self.fall_back(state, ways, &mut chosen);
+        }
+        let mut rank = self.rank(state);
+        // Each pass lowers the rank; the bound is for safety against very flat ends.
+        for _ in 0..64 {
+            let mut order: Vec<usize> = (0..ways.len()).collect();
+            let cost = |place: &Place| self.pricer.share_s(&place.way.load, &state.load);
+            let costs: Vec<f64> = state.places.iter().map(cost).collect();
+            order.sort_by(|&a, &b| costs[b].total_cmp(&costs[a]));
+            let mut improved = false;
+            for &region in &order {
+                improved |= self.best_of(state, ways, &mut chosen, &mut rank, &[region]);
+            }
+            if improved {
+                continue;
+            }
+            for (i, &a) in order.iter().enumerate() {
+                let reach = if order.len() <= PAIRS_OF_ALL { order.len() } else { i + 1 + PAIRS_OF_ALL / 4 };
+                for &b in order.iter().take(reach).skip(i + 1) {
+                    improved |= self.best_of(state, ways, &mut chosen, &mut rank, &[a, b]);
+                }
+            }
+            if !improved {
+                break;
+            }
+        }
+        self.settle(state, ways, &chosen);
+    }
+
+    /// Moves the regions of `which` (one or two) to the ways that are best together. Gives whether that helped.
+    fn best_of(
+        &self,
+        state: &mut State,
+        ways: &[Vec<Way>],
+        chosen: &mut [usize],
+        rank: &mut Rank,
+        which: &[usize],
+    ) -> bool {
+        let mut rest = state.load.clone();
+        let mut rest_bytes = state.bytes.clone();
+        for &region in which {
+            let now = &ways[region][chosen[region]];
+            rest.iter_mut().zip(&now.load).for_each(|(sum, part)| *sum -= part);
+            rest_bytes.iter_mut().zip(&now.bytes).for_each(|(sum, part)| *sum -= part);
+        }
+        let rank_with = |rest: &[f64], rest_bytes: &[u64], way: &Way, load: &mut Load, bytes: &mut Vec<u64>| {
+            load.clear();
+            load.extend(rest.iter().zip(&way.load).map(|(a, b)| a + b));
+            bytes.clear();
+            bytes.extend(rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)));
+            Rank { excess_bytes: self.limits.excess(bytes), time_s: self.pricer.time_s(load) }
+        };
+        let found = match *which {
+            [region] => {
+                let (mut load, mut bytes) = (Vec::new(), Vec::new());
+                let ranks = ways[region].iter().enumerate();
+                let ranks = ranks.map(|(i, way)| (rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes), [i, 0]));
+                best(ranks)
+            }
+            [a, b] => {
+                let rows = ways[a].par_iter().enumerate().map(|(i, way)| {
+                    let (mut load, mut bytes) = (Vec::new(), Vec::new());
+                    rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes);
+                    let (mut both, mut both_bytes) = (Vec::new(), Vec::new());
+                    let row = ways[b].iter().enumerate();
+                    best(row.map(|(j, way)| (rank_with(&load, &bytes, way, &mut both, &mut both_bytes), [i, j])))
+                });
+                let rows: Vec<_> = rows.collect();
+                best(rows.into_iter().flatten())
+            }
+            _ => unreachable!("one region or two"),
+        };
+        let Some((better, indices)) = found.filter(|(found, _)| found.beats(rank)) else { return false };
+        for (&region, index) in which.iter().zip(indices) {
+            chosen[region] = index;
+            add(&mut rest, &ways[region][index].load);
+            rest_bytes.iter_mut().zip(&ways[region][index].bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
+        }
+        (state.load, state.bytes) = (rest, rest_bytes);
+        *rank = better;
+        true
+    }
+
+    fn fall_back(&self, state: &mut State, ways: &[Vec<Way>], chosen: &mut [usize]) {
+        let whole = state.load.clone();
+        let choice = |way: &Way| Choice { cost_s: self.pricer.share_s(&way.load, &whole), bytes: way.bytes.clone() };
+        let choices: Vec<Vec<Choice>> = ways.iter().map(|ways| ways.iter().map(choice).collect()).collect();
+        fall_back(self.limits, &choices, chosen);
+        self.settle(state, ways, chosen);
+    }
+
+    /// Puts the chosen ways into the state and sums up anew, so that rounding does not build up.
+    fn settle(&self, state: &mut State, ways: &[Vec<Way>], chosen: &[usize]) {
+        for (place, (ways, &index)) in state.places.iter_mut().zip(ways.iter().zip(chosen)) {
+            place.way = ways[index].clone();
+        }
+        *state = self.summed(std::mem::take(&mut state.places));
+    }
+
+    /// Widths of single tiers in ever smaller steps, down to [`STEP`], dearest regions first.
+    fn polish(&self, state: &mut State) {
+        const FACTORS: [f64; 8] = [0.5, 2.0, 0.71, 1.41, 0.84, 1.19, 0.93, 1.08];
+        let mut rank = self.rank(state);
+        for _ in 0..4 {
+            let mut improved = false;
+            let mut order: Vec<usize> = (0..state.places.len()).collect();
+            let costs: Vec<f64> =
+                state.places.iter().map(|place| self.pricer.share_s(&place.way.load, &state.load)).collect();
+            order.sort_by(|&a, &b| costs[b].total_cmp(&costs[a]));
+            order.truncate(PAIRS_OF_ALL);
+            for region in order {
+                for tier in 0..self.pricer.cluster.tiers.len() {
+                    let place = &state.places[region];
+                    let bound = self.widest_in(place.file, &place.chunks);
+                    let now = place.way.widths;
+                    let width = now.width_bytes(tier) as f64;
+                    let scaled = FACTORS.iter().map(|factor| width * factor);
+                    let steps = [1.0, 2.0, 4.0].map(|k| k * STEP as f64);
+                    let moved = steps.iter().flat_map(|step| [width - step, width + step]);
+                    let mut tried: Vec<TierWidths> = scaled
+                        .chain(moved)
+                        .map(|width| {
+                            let mut widths = now.as_slice().to_vec();
+                            widths[tier] = round(width, bound);
+                            TierWidths::new(&widths)
+                        })
+                        .filter(|widths| *widths != now && is_round(widths, self.pricer.cluster))
+                        .collect();
+                    tried.sort_unstable();
+                    tried.dedup();
+                    improved |= self.try_widths(state, &mut rank, region, tried);
+                }
+            }
+            if !improved {
+                break;
+            }
+        }
+    }
+
+    /// Takes the best of `tried` for a region if it helps.
+    fn try_widths(&self, state: &mut State, rank: &mut Rank, region: usize, tried: Vec<TierWidths>) -> bool {
+        let place = &state.places[region];
+        let rest: Load = state.load.iter().zip(&place.way.load).map(|(sum, part)| sum - part).collect();
+        let rest_bytes: Vec<u64> = state.bytes.iter().zip(&place.way.bytes).map(|(sum, part)| sum - part).collect();
+        let ways = tried.into_par_iter().map(|widths| {
+            let way = self.way(place.file, place.chunks.clone(), widths);
+            let load: Load = rest.iter().zip(&way.load).map(|(a, b)| a + b).collect();
+            let bytes: Vec<u64> = rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)).collect();
+            (Rank { excess_bytes: self.limits.excess(&bytes), time_s: self.pricer.time_s(&load) }, way)
+        });
+        let ways: Vec<(Rank, Way)> = ways.collect();
+        let Some((better, way)) = best(ways).filter(|(found, _)| found.beats(rank)) else { return false };
+        *rank = better;
+        state.places[region].way = way;
+        *state = self.summed(std::mem::take(&mut state.places));
+        true
+    }
+
+    /// Equal neighbours are one region: nothing moves, since the phase of a byte is absolute.
+    fn merge(&self, state: State) -> State {
+        let mut places: Vec<Place> = Vec::with_capacity(state.places.len());
+        for place in state.places {
+            match places.last_mut() {
+                Some(last) if last.file == place.file && last.way.widths == place.way.widths => {
+                    last.chunks.end = place.chunks.end;
+                    add(&mut last.way.load, &place.way.load);
+                    last.way.bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum += b);
+                }
+                _ => places.push(place),
+            }
+        }
+        self.summed(places)
+    }
+}
+
+/// The first of the best.
+fn best<T>(ranked: impl IntoIterator<Item = (Rank, T)>) -> Option<(Rank, T)> {
+    ranked.into_iter().reduce(|best, next| if next.0.beats(&best.0) { next } else { best })
+}
+
+/// Marks the ways that are among the cheapest at some prices: a fixed set of prices from single tiers to even ones,
+/// with bytes free to dear. O(ways x prices).
+fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
+    let mut kept = vec![false; ways.len()];
+    if ways.len() <= keep {
+        kept.fill(true);
+        return kept;
+    }
+    let tiers = &pricer.cluster.tiers;
+    let (servers, stride) = (pricer.servers(), pricer.stride());
+    // Per way and tier: mean busy time weighted by (p - 1) / p, bytes; and the latency.
+    let summary: Vec<(f64, Vec<(f64, f64)>)> = ways
+        .iter()
+        .map(|way| {
+            let mut latency = 0.0;
+            let mut of = vec![(0.0, 0.0); tiers.len()];
+            for (phase, demand) in pricer.phases().iter().enumerate() {
+                let load = &way.load[phase * stride..][..stride];
+                latency += load[0] / demand.processes;
+                let weight = (demand.processes - 1.0) / demand.processes;
+                let mut slot = 0;
+                for (tier, of) in tiers.iter().zip(&mut of) {
+                    let range = slot..slot + tier.servers.len();
+                    let busiest = |range: Range<usize>| load[1..][range].iter().fold(0.0_f64, |m, &b| m.max(b));
+                    let link = if pricer.resources_per_server() > 1 {
+                        busiest(servers + range.start..servers + range.end)
+                    } else {
+                        0.0
+                    };
+                    of.0 += weight * busiest(range.clone()).max(link);
+                    slot = range.end;
+                }
+            }
+            let mut slot = 0;
+            for (tier, of) in tiers.iter().zip(&mut of) {
+                of.1 = way.bytes[slot..slot + tier.servers.len()].iter().map(|&b| b as f64).sum();
+                slot += tier.servers.len();
+            }
+            (latency, of)
+        })
+        .collect();
+    let bytes: f64 = summary[0].1.iter().map(|of| of.1).sum::<f64>().max(1.0);
+    let typical = summary.iter().map(|(latency, of)| latency + of.iter().map(|x| x.0).sum::<f64>()).sum::<f64>()
+        / summary.len() as f64
+        / bytes;
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    for dear in 0..tiers.len() {
+        for share in [0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.0] {
+            for byte in [0.0, 0.1, 0.5, 2.0] {
+                // `dear` carries `share` of the bottleneck and the price of bytes; the other tiers share the rest.
+                let price = |tier: usize| {
+                    if tier == dear { share } else { (1.0 - share) / (tiers.len() - 1).max(1) as f64 }
+                };
+                let cost: Vec<f64> = summary
+                    .iter()
+                    .map(|(latency, of)| {
+                        latency
+                            + of.iter().enumerate().map(|(tier, x)| price(tier) * x.0).sum::<f64>()
+                            + byte * typical * of[dear].1
+                    })
+                    .collect();
+                let mut order: Vec<usize> = (0..ways.len()).collect();
+                order.sort_by(|&a, &b| cost[a].total_cmp(&cost[b]));
+                orders.push(order);
+            }
+        }
+    }
+    let mut count = 0;
+    for place in 0..ways.len() {
+        for order in &orders {
+            if count >= keep {
+                return kept;
+            }
+            if !std::mem::replace(&mut kept[order[place]], true) {
+                count += 1;
+            }
+        }
+    }
+    kept
+}

@@ -1,0 +1,166 @@
+//! The last step: the best plans are simulated, the fastest is varied and simulated again while that helps.
+//!
+//! The model adds up independent requests; a simulation sees processes queue, and catches what the model cannot (such
+//! as requests that follow each other meeting on one server). All simulations replay the same requests with the same
+//! startup times, so they differ by the layouts alone.
+
+use crate::candidates::{STEP, is_round, round, widest};
+use crate::capacity::Limits;
+use crate::demand::Demand;
+use crate::outcome::{Priced, Rehearsal};
+use crate::plan::{FileTrace, PlanOptions};
+use crate::pricing::Pricer;
+use rayon::prelude::*;
+use stripewise_layout::MAX_OFFSET;
+use stripewise_model::{Cluster, Request, TierWidths};
+use stripewise_simulate::{Options, Workload, simulate};
+
+/// Most requests that are replayed; more are thinned out evenly.
+const MOST_REQUESTS: usize = 40_000;
+
+/// Plans that are simulated before the best is varied.
+const FIRST: usize = 12;
+
+/// A variation must be this much faster to be taken.
+const LEAST_GAIN: f64 = 5e-4;
+
+/// What is replayed, and on what.
+pub(crate) struct Stage<'a> {
+    workload: Workload,
+    cluster: &'a Cluster,
+    options: Options,
+    budget: usize,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(files: &[FileTrace], demand: &Demand, cluster: &'a Cluster, options: &PlanOptions) -> Self {
+        let total: usize = files.iter().map(|file| file.requests.len()).sum();
+        let every = total.div_ceil(MOST_REQUESTS).max(1);
+        // A prime stride does not fall in step with loops of the program.
+        let every = if every == 1 { 1 } else { next_prime(every) };
+        let thinned: Vec<Vec<Request>> =
+            files.iter().map(|file| file.requests.iter().step_by(every).copied().collect()).collect();
+        let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
+        let workload = Workload::replay(&slices, &demand.cuts_s, false);
+        let options_of = Options { seed: options.seed, network: options.network };
+        Self { workload, cluster, options: options_of, budget: options.simulations }
+    }
+
+    fn makespan_s(&self, plan: &Priced) -> f64 {
+        let outcome = simulate(self.cluster, &plan.layouts, &self.workload, &self.options);
+        // Layouts of this cluster and requests that were checked cannot fail; a failure must not win.
+        outcome.map_or(f64::INFINITY, |outcome| outcome.makespan_s)
+    }
+}
+
+fn next_prime(from: usize) -> usize {
+    (from..).find(|n| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d))).expect("primes are endless")
+}
+
+/// The plan that simulates fastest: of `plans` (valid, cheapest first), then of variations of the best of them. One
+/// that the model prices above the default is taken only when the default does not keep the limits itself.
+pub(crate) fn choose(
+    stage: &Stage,
+    mut plans: Vec<Priced>,
+    by_default: &Priced,
+    limits: &Limits,
+    demand: &Demand,
+    pricer: &Pricer,
+) -> (Priced, Rehearsal) {
+    let bound_s = if by_default.rank.excess_bytes == 0 { by_default.rank.time_s } else { f64::INFINITY };
+    plans.retain(|plan| plan.rank.time_s <= bound_s);
+    plans.dedup_by(|a, b| a.rows == b.rows);
+    plans.truncate(FIRST.min(stage.budget.max(1)));
+    let times: Vec<f64> = plans.par_iter().map(|plan| stage.makespan_s(plan)).collect();
+    let default_s = stage.makespan_s(by_default);
+    let mut spent = plans.len() + 1;
+    let first = (0..plans.len()).min_by(|&a, &b| times[a].total_cmp(&times[b])).expect("one plan at least");
+    let (mut best, mut best_s) = (plans.swap_remove(first), times[first]);
+    let mut factor = 2.0_f64;
+    while spent < stage.budget && factor > 1.05 {
+        let mut improved = false;
+        // Dearest regions first: they have most to give.
+        for (file, row) in dearest(&best, demand, pricer) {
+            let varied = variations(&best, file, row, factor, demand, pricer);
+            let varied: Vec<Priced> = varied
+                .into_par_iter()
+                .map(|rows| Priced::new(rows, demand, pricer, limits))
+                .filter(|plan| plan.rank.excess_bytes == 0 && plan.rank.time_s <= bound_s.min(best.rank.time_s * 1.15))
+                .collect();
+            if varied.is_empty() {
+                continue;
+            }
+            let times: Vec<f64> = varied.par_iter().map(|plan| stage.makespan_s(plan)).collect();
+            spent += varied.len();
+            for (plan, time_s) in varied.into_iter().zip(times) {
+                if time_s < best_s * (1.0 - LEAST_GAIN) {
+                    (best, best_s) = (plan, time_s);
+                    improved = true;
+                }
+            }
+            if spent >= stage.budget {
+                break;
+            }
+        }
+        if !improved {
+            factor = factor.sqrt();
+        }
+    }
+    let requests = stage.workload.requests();
+    (best, Rehearsal { requests, simulations: spent, default_s, planned_s: best_s })
+}
+
+/// Regions by their share of the time, most first.
+fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(usize, usize)> {
+    let mut regions = Vec::new();
+    for (file, rows) in plan.rows.iter().enumerate() {
+        let entries = &demand.files[file].entries;
+        for row in 0..rows.len() {
+            let end = rows.get(row + 1).map_or(u64::MAX, |next| next.0);
+            let first = entries.partition_point(|e| e.offset < rows[row].0);
+            let inside = entries[first..].iter().take_while(|e| e.offset < end);
+            let Ok(load) = pricer.layout_load(inside, &plan.layouts[file]) else { continue };
+            regions.push((pricer.share_s(&load, &plan.load), (file, row)));
+        }
+    }
+    regions.sort_by(|a, b| b.0.total_cmp(&a.0));
+    regions.into_iter().map(|(_, region)| region).collect()
+}
+
+/// The plan with one region's width on one tier (or on all) made wider or narrower by `factor`.
+fn variations(
+    plan: &Priced,
+    file: usize,
+    row: usize,
+    factor: f64,
+    demand: &Demand,
+    pricer: &Pricer,
+) -> Vec<Vec<Vec<(u64, TierWidths)>>> {
+    let rows = &plan.rows[file];
+    let (offset, widths) = rows[row];
+    let file_end = *demand.files[file].edges.last().expect("a file has edges");
+    let end = rows.get(row + 1).map_or(file_end.max(offset), |next| next.0).min(MAX_OFFSET);
+    let bound = widest(end - offset);
+    let tiers = widths.as_slice().len();
+    let mut found = Vec::new();
+    for factor in [factor, 1.0 / factor] {
+        let scaled = |tier: usize| round(widths.width_bytes(tier) as f64 * factor, bound.max(STEP));
+        let mut all = Vec::with_capacity(tiers);
+        for tier in 0..tiers {
+            let mut one = widths.as_slice().to_vec();
+            one[tier] = scaled(tier);
+            found.push(TierWidths::new(&one));
+            all.push(one[tier]);
+        }
+        found.push(TierWidths::new(&all));
+    }
+    found.retain(|other| *other != widths && is_round(other, pricer.cluster));
+    found.sort_unstable();
+    found.dedup();
+    let with = |widths| {
+        let mut rows = plan.rows.clone();
+        rows[file][row].1 = widths;
+        rows
+    };
+    found.into_iter().map(with).collect()
+}
