@@ -122,7 +122,8 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
 /// Serves from a process of its own; returns when the pool is mounted, or with the reason why not.
 fn daemon(pool: Pool, dir: &Path, options: &MountOptions) -> Result<i32, MountError> {
     let failed = |source: Errno| MountError::System { what: "starting the daemon", source: source.into() };
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
+    let (mut reader, writer) =
+        std::io::pipe().map_err(|source| MountError::System { what: "starting the daemon", source })?;
     // SAFETY: this process has one thread, so the child may go on as if nothing had happened.
     match unsafe { libc::fork() } {
         -1 => Err(MountError::System { what: "starting the daemon", source: std::io::Error::last_os_error() }),
@@ -130,12 +131,12 @@ fn daemon(pool: Pool, dir: &Path, options: &MountOptions) -> Result<i32, MountEr
             drop(reader);
             // A group leader cannot become a session leader, and a new child is none.
             rustix::process::setsid().map_err(failed)?;
-            serve(pool, dir, options, Some(writer))
+            serve(pool, dir, options, Some(writer.into()))
         }
         child => {
             drop(writer);
             let mut ready = [0];
-            if std::fs::File::from(reader).read(&mut ready).is_ok_and(|count| count == 1) {
+            if reader.read(&mut ready).is_ok_and(|count| count == 1) {
                 return Ok(0);
             }
             // The child has said why on its (and our) standard error; its exit code is passed on.

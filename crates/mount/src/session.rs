@@ -4,7 +4,6 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -105,7 +104,7 @@ impl Serving {
 /// Requests of emulated servers sleep in the thread that serves them, so there are more threads than processors; for
 /// real servers more threads only spread over more caches.
 fn default_threads(pool: &Pool) -> usize {
-    if pool.has_emulated_servers() { 64 } else { 8 }
+    if pool.servers.iter().any(|server| server.emulate.is_some()) { 64 } else { 8 }
 }
 
 /// Checks that `dir` is a directory on which this pool can be mounted; its path without links.
@@ -251,9 +250,4 @@ fn raise_open_files() {
     }
     // Without privilege up to the hard limit; should that fail too, the mount works for fewer files.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-/// The path as bytes, for messages that must not fail on names that are no text.
-pub(crate) fn printable(path: &Path) -> String {
-    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
 }

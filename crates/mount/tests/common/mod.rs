@@ -1,0 +1,107 @@
+//! A pool in a temporary directory, and programs run on it through a mount of their own.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use stripewise_store::Pool;
+
+/// The program under test.
+pub const BIN: &str = env!("CARGO_BIN_EXE_stripewise-mount");
+
+/// A pool of three plain directories, 4 KiB wide, so that small files already lie on all of them.
+pub struct TestPool {
+    dir: tempfile::TempDir,
+}
+
+impl TestPool {
+    pub fn new() -> TestPool {
+        TestPool::with_width("4KiB")
+    }
+
+    pub fn with_width(width: &str) -> TestPool {
+        // Not a skip: where FUSE is missing nothing below has been shown to work.
+        assert!(
+            Path::new("/dev/fuse").exists(),
+            "/dev/fuse does not exist: these tests mount real file systems (modprobe fuse, or --device /dev/fuse)"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["mnt", "ns", "s0", "s1", "s2", "out"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let text = format!(
+            "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"{width}\"\n[[tier]]\nname = \
+             \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n"
+        );
+        fs::write(dir.path().join("pool.toml"), text).unwrap();
+        let pool = TestPool { dir };
+        Pool::load(&pool.file()).unwrap().prepare().unwrap();
+        pool
+    }
+
+    /// A path beside the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.path("pool.toml")
+    }
+
+    /// Datafiles on all servers.
+    pub fn datafiles(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for server in ["s0", "s1", "s2"] {
+            for dir in fs::read_dir(self.path(server)).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+                found.extend(fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.path()));
+            }
+        }
+        found
+    }
+
+    /// `stripewise-mount --private POOL -- PROGRAM…`, not yet started; `$M` is the mount, `$OUT` a directory beside it.
+    pub fn private(&self, command: &[&str]) -> Command {
+        let mut program = Command::new(BIN);
+        program.arg("--private").arg(self.file()).arg("--").args(command);
+        program.env("M", self.mnt()).env("OUT", self.path("out"));
+        // Git and others must not depend on who runs the tests.
+        program.env("HOME", self.path("out")).env("GIT_CONFIG_NOSYSTEM", "1").stdin(Stdio::null());
+        program
+    }
+
+    /// Runs a shell script in the mount; fails the test with all it printed if any command fails.
+    pub fn sh(&self, script: &str) -> String {
+        succeeded(script, &self.private(&["sh", "-euc", &format!("cd \"$M\"\n{script}")]).output().unwrap())
+    }
+
+    /// The same for Python.
+    pub fn python(&self, script: &str) -> String {
+        let script = format!("import os, sys, errno\nos.chdir(os.environ['M'])\n{script}");
+        succeeded(&script, &self.private(&["python3", "-c", &script]).output().unwrap())
+    }
+}
+
+impl Drop for TestPool {
+    /// A test that failed half-way must not leave a mount behind.
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", "-q"]).arg(self.mnt()).stderr(Stdio::null()).status();
+    }
+}
+
+pub fn succeeded(what: &str, output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n--- script\n{what}\n--- stdout\n{out}\n--- stderr\n{err}", output.status);
+    out.into_owned()
+}
+
+/// Whether the machine has a program; a test that needs one fails with its name.
+pub fn need(program: &str) {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    assert!(found.is_ok_and(|status| status.success()), "this test needs `{program}`: install it");
+}
