@@ -115,16 +115,33 @@ impl Region {
     /// (`F_i(x)`, math A.2). O(1).
     #[inline]
     pub fn bytes_before(&self, slot: usize, x: u64) -> u64 {
+        self.bytes_before_phase(slot, self.phase(x))
+    }
+
+    /// Whole rounds before `x`, and the position of `x` in its round: the divisions that all slots share.
+    #[inline]
+    pub(crate) fn phase(&self, x: u64) -> (u64, u64) {
+        (x / self.round_bytes, x % self.round_bytes)
+    }
+
+    /// [`Region::bytes_before`] of the `x` with that phase.
+    #[inline]
+    pub(crate) fn bytes_before_phase(&self, slot: usize, (rounds, phase): (u64, u64)) -> u64 {
         let width = self.stripes[slot].width_bytes;
-        // No overflow: rounds * width <= x.
-        x / self.round_bytes * width + (x % self.round_bytes).saturating_sub(self.starts[slot]).min(width)
+        // No overflow: the result is at most x.
+        rounds * width + phase.saturating_sub(self.starts[slot]).min(width)
+    }
+
+    /// The stripe that holds a position in the round.
+    #[inline]
+    pub(crate) fn slot_at_phase(&self, phase: u64) -> usize {
+        self.starts.partition_point(|&start| start <= phase) - 1
     }
 
     /// The stripe that holds file offset `x`. O(log stripes).
     #[inline]
     pub fn slot_at(&self, x: u64) -> usize {
-        let phase = x % self.round_bytes;
-        self.starts.partition_point(|&start| start <= phase) - 1
+        self.slot_at_phase(x % self.round_bytes)
     }
 
     /// Offset of stripe `slot` within the round.
@@ -137,6 +154,7 @@ impl Region {
     /// that server. For an `x` on another server: where the server's next byte at or after `x` stands. O(1).
     #[inline]
     pub fn datafile_offset(&self, slot: usize, x: u64) -> u64 {
+        // Neither overflow (both terms are below 2^63) nor underflow (the last term is at most the offset).
         self.offset + self.bytes_before(slot, x) - self.bytes_before(slot, self.offset)
     }
 
@@ -254,12 +272,8 @@ impl Layout {
 
     /// All servers that stand anywhere in the layout, each once, in order of first appearance.
     pub fn servers(&self) -> Vec<ServerId> {
-        let mut seen = Vec::new();
-        for stripe in self.regions.iter().flat_map(|region| &region.stripes) {
-            if !seen.contains(&stripe.server) {
-                seen.push(stripe.server);
-            }
-        }
-        seen
+        let mut seen = std::collections::HashSet::new();
+        let stripes = self.regions.iter().flat_map(|region| &region.stripes);
+        stripes.map(|stripe| stripe.server).filter(|&server| seen.insert(server)).collect()
     }
 }

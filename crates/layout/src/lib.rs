@@ -7,9 +7,17 @@
 //!
 //! The crate knows nothing of disks, costs or file names: planners produce layouts, the store serves them.
 
+mod binary;
 mod layout;
+mod names;
+mod pattern;
+mod rst;
 mod split;
 pub mod units;
 
+pub use binary::{DecodeError, MAX_STRIPES};
 pub use layout::{Layout, LayoutError, Location, MAX_OFFSET, Region, ServerId, Stripe};
+pub use names::{META_NAME, ServerNames};
+pub use pattern::{Pattern, PatternError};
+pub use rst::{FileLayout, LAYOUT_FILE_VERSION, LayoutFile, RstError, RstProblem, round_entries};
 pub use split::{Pieces, SubRequest, SubRequests};

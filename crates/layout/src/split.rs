@@ -1,6 +1,6 @@
 //! Splitting a request into one sub-request per region and server.
 
-use crate::layout::{Layout, Region, ServerId};
+use crate::layout::{Layout, MAX_OFFSET, Region, ServerId};
 use smallvec::SmallVec;
 
 /// The part of a request that one server serves in one region: contiguous in the datafile, scattered over the
@@ -28,28 +28,36 @@ pub type SubRequests = SmallVec<[SubRequest; 16]>;
 
 impl Layout {
     /// Splits the request `[offset, offset + len)`. Servers that hold none of its bytes do not appear; `len` 0 gives
-    /// none. The end must not exceed `MAX_OFFSET + 1`. O(log regions + regions touched x their stripes), no
-    /// allocation for up to 16 sub-requests.
+    /// none; what lies beyond the largest file offset is left out. O(log regions + regions touched x their stripes),
+    /// and O(log stripes + sub-requests) for a request within one round; no allocation for up to 16 sub-requests.
     pub fn split(&self, offset: u64, len: u64) -> SubRequests {
         let mut out = SubRequests::new();
-        if len == 0 {
+        let end = offset.saturating_add(len).min(MAX_OFFSET + 1);
+        if offset >= end {
             return out;
         }
-        let end = offset + len;
         let mut region = self.region_at(offset);
         let mut from = offset;
         while from < end {
             let to = end.min(self.region_end(region));
             let row = &self.regions()[region];
-            for slot in 0..row.stripes().len() {
-                let first = row.bytes_before(slot, from);
-                let bytes = row.bytes_before(slot, to) - first;
+            let (first, last, origin) = (row.phase(from), row.phase(to - 1), row.phase(row.offset()));
+            let slots = if first.0 == last.0 {
+                row.slot_at_phase(first.1)..row.slot_at_phase(last.1) + 1
+            } else {
+                0..row.stripes().len()
+            };
+            // Not the phase of `to` itself: the end may be the first byte of the next round.
+            let end_phase = (last.0, last.1 + 1);
+            for slot in slots {
+                let before = row.bytes_before_phase(slot, first);
+                let bytes = row.bytes_before_phase(slot, end_phase) - before;
                 if bytes > 0 {
                     out.push(SubRequest {
                         region,
                         slot,
                         server: row.stripes()[slot].server,
-                        datafile_offset: row.offset() + first - row.bytes_before(slot, row.offset()),
+                        datafile_offset: row.offset() + before - row.bytes_before_phase(slot, origin),
                         len: bytes,
                         from,
                         to,
@@ -92,6 +100,7 @@ impl Iterator for Pieces<'_> {
         // The stripe of this round, or of the next one if this round's is behind us.
         let stripe_start =
             if phase < start + width { round_start + start } else { round_start.checked_add(round + start)? };
+        // The sums above are below 2^64: a round start is at most 2^63, a start and a width in a round are less.
         let from = stripe_start.max(self.next);
         if from >= self.to {
             return None;

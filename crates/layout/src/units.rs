@@ -39,12 +39,15 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError { text: text.to_owned(), expected: "a number of bytes such as 4096, 64KiB or 1.5GB" };
     let (number, unit) = number_and_unit(text);
     let factor = BYTES.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(error);
+    // In integers: 1.005 KB is 1005 bytes, which no binary fraction knows.
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() > 20 || fraction.len() > 15 || (whole.is_empty() && fraction.is_empty()) {
+        return Err(error());
     }
-    let value = number.parse::<f64>().map_err(|_| error())? * factor as f64;
-    // Above 2^63 no file offset is valid; fractions of a byte are a mistake.
-    if value.fract() == 0.0 && (0.0..9.3e18).contains(&value) { Ok(value as u64) } else { Err(error()) }
+    let digits: u128 = format!("0{whole}{fraction}").parse().map_err(|_| error())?;
+    let (scaled, parts) = (digits * u128::from(factor), 10_u128.pow(fraction.len() as u32));
+    // Fractions of a byte are a mistake.
+    if scaled.is_multiple_of(parts) { u64::try_from(scaled / parts).map_err(|_| error()) } else { Err(error()) }
 }
 
 /// Reads a time in seconds: `1.9ms`, `80us`, `0.1s`, `250ns`.
@@ -59,8 +62,8 @@ pub fn parse_seconds(text: &str) -> Result<f64, UnitError> {
         "" if number == "0" => 1.0,
         _ => return Err(error()),
     };
-    let value: f64 = number.parse().map_err(|_| error())?;
-    Ok(value * factor)
+    let value = number.parse::<f64>().map_err(|_| error())? * factor;
+    if value.is_finite() { Ok(value) } else { Err(error()) }
 }
 
 /// Reads a bandwidth in bytes per second: `140MB/s`, `1GiB/s`.
@@ -70,7 +73,7 @@ pub fn parse_bandwidth(text: &str) -> Result<f64, UnitError> {
     let (number, unit) = number_and_unit(bytes);
     let factor = BYTES.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1;
     let value = number.parse::<f64>().map_err(|_| error())? * factor as f64;
-    if value > 0.0 { Ok(value) } else { Err(error()) }
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(error()) }
 }
 
 /// Writes a number of bytes so that [`parse_bytes`] reads the same number back: the largest binary unit that divides
@@ -113,6 +116,9 @@ mod tests {
         assert_eq!(parse_bytes("64KiB"), Ok(65536));
         assert_eq!(parse_bytes(" 1.5 GB "), Ok(1_500_000_000));
         assert_eq!(parse_bytes("2M"), Ok(2 << 20));
+        assert_eq!(parse_bytes("1.005KB"), Ok(1005));
+        assert_eq!(parse_bytes(".5KiB"), Ok(512));
+        assert_eq!(parse_bytes("18446744073709551615"), Ok(u64::MAX));
         assert_eq!(parse_bytes("9223372036854775807"), Ok(i64::MAX as u64));
         assert_eq!(parse_seconds("1.9ms"), Ok(0.0019));
         assert_eq!(parse_bandwidth("140MB/s"), Ok(140e6));
@@ -120,10 +126,12 @@ mod tests {
 
     #[test]
     fn refuses_the_rest_by_name() {
-        for text in ["", "KiB", "1.5B", "-1", "64 kb", "1e3", "18446744073709551616", "9999999TiB"] {
+        for text in ["", "KiB", "1.5B", "-1", "64 kb", "1e3", ".", "1.2.3", "18446744073709551616", "99999999TiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
         assert!(parse_seconds("5").is_err());
+        assert!(parse_seconds(&format!("{}s", "9".repeat(400))).is_err());
+        assert!(parse_bandwidth(&format!("{}MB/s", "9".repeat(400))).is_err());
         assert!(parse_bandwidth("0MB/s").is_err());
         assert_eq!(
             parse_bytes("64 kb").unwrap_err().to_string(),
