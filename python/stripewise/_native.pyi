@@ -160,16 +160,18 @@ def layout_present(pool_file: str, paths: list[str]) -> str: ...
 def layout_apply(
     path: str, pool_file: str, rules: bool, progress: Callable[[str, int, int], bool]
 ) -> list[Applied]: ...
-def rules_read(pool_file: str) -> bytes | None: ...
-def rules_restore(pool_file: str, rules: bytes | None) -> None: ...
+
+class RulesSnapshot:
+    def restore(self) -> None: ...
+
+def rules_snapshot(pool_file: str, path: str) -> RulesSnapshot: ...
 def file_stat(pool_file: str, path: str) -> dict[str, Any]: ...
 
 # Planning
 
 class RegionCosts(TypedDict):
     default: float
-    before: float
-    harl: float
+    harl: float | None
     plan: float
 
 class PlannedRegion(TypedDict):
@@ -178,15 +180,18 @@ class PlannedRegion(TypedDict):
     round_before: list[str]
     round: list[str]
     cost_s: RegionCosts
-    read_bytes: int
-    write_bytes: int
+    requests: float
+    read_bytes: float
+    write_bytes: float
 
 class PlannedFile(TypedDict):
     path: str
     regions: list[PlannedRegion]
 
 class PlannedSpace(TypedDict):
-    server: str
+    tier: str
+    servers: int
+    default_bytes: int
     planned_bytes: int
     capacity_bytes: int | None
 
@@ -194,7 +199,8 @@ class PlanDocument(TypedDict):
     layout: str
     changes: bool
     processes: float
-    phases_s: list[float]
+    phases: int
+    cuts_s: list[float]
     bytes: int
     sampled: str | None
     cost_s: RegionCosts
@@ -221,4 +227,4 @@ class Prediction(TypedDict):
 def plan(
     trace: Trace, pool_file: str, root: str, *, planner: str = "ours", processes: float | None = None
 ) -> PlanDocument: ...
-def predict(trace: Trace, pool_file: str, root: str, layout: str) -> Prediction: ...
+def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...

@@ -1,7 +1,14 @@
 //! `stripewise._native`: what the Python package calls. One file an area, each a thin layer over one crate.
 
+mod cluster;
 mod convert;
+mod emulation;
 mod error;
+mod files;
+mod layout_file;
+mod plan;
+mod pool;
+mod requests;
 mod trace;
 mod units;
 
@@ -15,5 +22,19 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(units::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_merge, module)?)?;
     module.add_class::<trace::Trace>()?;
+    module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
+    module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
+    module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
+    module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
+    module.add_class::<emulation::EmulationSnapshot>()?;
+    module.add_function(wrap_pyfunction!(layout_file::layout_read, module)?)?;
+    module.add_function(wrap_pyfunction!(layout_file::layout_check, module)?)?;
+    module.add_function(wrap_pyfunction!(layout_file::layout_present, module)?)?;
+    module.add_function(wrap_pyfunction!(files::layout_apply, module)?)?;
+    module.add_function(wrap_pyfunction!(files::rules_snapshot, module)?)?;
+    module.add_class::<files::RulesSnapshot>()?;
+    module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
     Ok(())
 }

@@ -91,22 +91,32 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
                 " ".join(region["round_before"]),
                 " ".join(region["round"]),
                 seconds(region["cost_s"]["default"]),
-                seconds(region["cost_s"]["harl"]),
+                _cost(region["cost_s"]["harl"]),
                 seconds(region["cost_s"]["plan"]),
             )
         console.out.print(grid)
     totals = console.table(["layout", "predicted", "MiB/s"], right=["predicted", "MiB/s"])
     costs = document["cost_s"]
-    named = {"default": costs["default"], "present": costs["before"], "HARL": costs["harl"], "plan": costs["plan"]}
-    for label, cost_s in named.items():
-        totals.add_row(label, seconds(cost_s), mib_per_s(document["bytes"] / cost_s) if cost_s else "-")
+    for label, cost_s in {"default": costs["default"], "HARL": costs["harl"], "plan": costs["plan"]}.items():
+        totals.add_row(label, _cost(cost_s), mib_per_s(document["bytes"] / cost_s) if cost_s else "-")
     console.out.print()
     console.out.print(totals)
-    space = console.table(["server", "planned", "capacity"], right=["planned", "capacity"])
-    for server in document["space"]:
-        limit = server["capacity_bytes"]
+    space = console.table(
+        ["tier", "servers", "default", "planned", "capacity"], right=["servers", "default", "planned"]
+    )
+    for tier in document["space"]:
+        limit = tier["capacity_bytes"]
         space.add_row(
-            server["server"], about_bytes(server["planned_bytes"]), about_bytes(limit) if limit is not None else "-"
+            tier["tier"],
+            str(tier["servers"]),
+            about_bytes(tier["default_bytes"]),
+            about_bytes(tier["planned_bytes"]),
+            about_bytes(limit) if limit is not None else "-",
         )
     console.out.print()
     console.out.print(space)
+
+
+def _cost(cost_s: float | None) -> str:
+    """A predicted time; HARL has none where its plan does not fit."""
+    return "does not fit" if cost_s is None else seconds(cost_s)

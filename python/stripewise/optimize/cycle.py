@@ -191,7 +191,7 @@ class _Cycle:
         self.outcome.plan = plan
         self.layout_file.write_text(plan["layout"], encoding="utf-8")
         self.outcome.predicted = _native.predict(
-            trace, str(self.pool.file), str(self.pool.mount), str(self.layout_file)
+            trace, str(self.pool.file), str(self.pool.mount), str(self.layout_file), plan["cuts_s"]
         )
 
     def measure_after(self) -> None:

@@ -21,7 +21,7 @@ class Placement:
         self.previous_file = directory / "previous.layout"
         self.moved: list[_native.Applied] = []
         document = layouts.check(layout_file, pool.file)
-        self._rules = _native.rules_read(str(pool.file))
+        self._rules = _native.rules_snapshot(str(pool.file), str(layout_file))
         paths = [file["path"] for file in document["files"]]
         self.previous_file.write_text(_native.layout_present(str(pool.file), paths), encoding="utf-8")
 
@@ -37,7 +37,7 @@ class Placement:
     def take_back(self) -> None:
         """Moves the files back and restores the rules."""
         apply(self.previous_file, self.pool, rules=False, progress=self.progress)
-        _native.rules_restore(str(self.pool.file), self._rules)
+        self._rules.restore()
 
 
 def apply(layout_file: Path, pool: Pool, *, rules: bool, progress: Progress) -> list[_native.Applied]:

@@ -1,0 +1,252 @@
+//! Files of a pool: where they are, and giving them other layouts.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use crate::layout_file;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stripewise_layout::{FileLayout, Layout, Pattern};
+use stripewise_store::{Inode, Pool, Store};
+
+/// How often a progress callback is called at most.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+/// Opens the pool of the pool file `file`.
+pub(crate) fn open(file: &Path) -> PyResult<Arc<Store>> {
+    Pool::load(file).and_then(Store::open).map_err(raise)
+}
+
+/// Where the bytes of the file `path` (relative to the mount) are.
+#[pyfunction]
+pub(crate) fn file_stat<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+    let store = open(&pool_file)?;
+    let value = match store.lookup(&path).map_err(raise)? {
+        Some(inode) => describe(&store, &inode).map_err(raise)?,
+        None => {
+            let file = store.pool().namespace.join("tree").join(&path);
+            let metadata = std::fs::symlink_metadata(&file).map_err(|error| raise(format!("{}: {error}", path.display())))?;
+            json!({ "placed": false, "size_bytes": metadata.len() })
+        }
+    };
+    to_python(py, &value)
+}
+
+fn describe(store: &Arc<Store>, inode: &Arc<Inode>) -> stripewise_store::Result<Value> {
+    let placement = inode.placement()?;
+    let pool = store.pool();
+    let regions = placement.layout.regions().iter().map(|region| {
+        json!({
+            "offset": region.offset(),
+            "generation": placement.generations.at(region.offset()),
+            "round": layout_file::round(region.stripes(), pool),
+        })
+    });
+    let table = placement.datafiles()?.table;
+    let datafiles = table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = datafile.path(placement.handle);
+        let root = pool.server(datafile.server).map_or_else(PathBuf::new, |server| server.root.clone());
+        let metadata = std::fs::metadata(root.join(path.as_str()));
+        json!({
+            "server": pool.server_name(datafile.server),
+            "generation": datafile.generation,
+            "path": root.join(path.as_str()).to_string_lossy(),
+            "size_bytes": metadata.as_ref().map_or(0, |metadata| metadata.len()),
+            "allocated_bytes": metadata.as_ref().map_or(0, |metadata| metadata.blocks() * 512),
+            "error": metadata.err().map(|error| error.to_string()),
+        })
+    });
+    Ok(json!({
+        "placed": true,
+        "size_bytes": inode.attributes()?.size_bytes,
+        "handle": format!("{:016x}", placement.handle),
+        "version": placement.version,
+        "layout_hash": hex(&placement.layout.hash()),
+        "regions": regions.collect::<Vec<_>>(),
+        "datafiles": datafiles.collect::<Vec<_>>(),
+    }))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The layout that `path` has, or would get if it were made now.
+pub(crate) fn present_layout(store: &Arc<Store>, path: &Path) -> stripewise_store::Result<Arc<Layout>> {
+    match existing_inode(store, path)? {
+        Some(inode) => inode.layout(),
+        None => store.layout_for(path),
+    }
+}
+
+/// The placed file at `path`; `None` where there is no file, or a plain one.
+pub(crate) fn existing_inode(store: &Arc<Store>, path: &Path) -> stripewise_store::Result<Option<Arc<Inode>>> {
+    if exists(store, path) { store.lookup(path) } else { Ok(None) }
+}
+
+fn exists(store: &Store, path: &Path) -> bool {
+    std::fs::symlink_metadata(store.pool().namespace.join("tree").join(path)).is_ok()
+}
+
+/// Gives the files of the layout file `path` their layouts: existing ones are moved, and with `rules` files to come get
+/// theirs. Everything is checked first; when a move fails, those before it are undone. `progress(name, done, total)`
+/// stops the moves by returning `False`.
+#[pyfunction]
+pub(crate) fn layout_apply<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    pool_file: PathBuf,
+    rules: bool,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let store = open(&pool_file)?;
+    let entries = layout_file::load(&path, store.pool())?.files;
+    let mut moves = Vec::new();
+    for entry in &entries {
+        store.check_layout(&entry.layout).map_err(raise)?;
+        for name in existing(&store, entry) {
+            if let Some(inode) = store.lookup(Path::new(&name)).map_err(raise)? {
+                moves.push((name, inode, entry.layout.clone()));
+            }
+        }
+    }
+    let mut applied = Vec::new();
+    let mut undo: Vec<(String, Arc<Inode>, Arc<Layout>)> = Vec::new();
+    for (name, inode, layout) in moves {
+        let before = inode.layout().map_err(raise)?;
+        let mut watch = Watch { name: &name, progress: &progress, last: None, stopped: None };
+        let moved = py.detach(|| inode.move_to(&layout, &name, &mut |done, total| watch.at(done, total)));
+        match moved {
+            Ok(moved) => applied.push(json!({
+                "path": name,
+                "kind": "moved",
+                "copied_bytes": moved.copied_bytes,
+                "kept_bytes": moved.kept_bytes,
+                "checksum": hex(&moved.checksum),
+            })),
+            Err(error) => {
+                if let Some(stopped) = watch.stopped {
+                    return Err(stopped);
+                }
+                let mut message = error.to_string();
+                for (name, inode, layout) in undo.into_iter().rev() {
+                    let undone = py.detach(|| inode.move_to(&layout, &name, &mut |_, _| true));
+                    if let Err(error) = undone {
+                        message += &format!("; {name} stays in its new layout, it cannot be moved back: {error}");
+                    }
+                }
+                return Err(raise(message));
+            }
+        }
+        undo.push((name, inode, before));
+    }
+    if rules {
+        for entry in &entries {
+            store.set_rule(&entry.path, &entry.layout).map_err(raise)?;
+            applied.push(json!({
+                "path": entry.path.as_str(), "kind": "rule", "copied_bytes": 0, "kept_bytes": 0, "checksum": null,
+            }));
+        }
+    }
+    to_python(py, &Value::Array(applied))
+}
+
+/// Hands a move's progress to Python, not too often, and Ctrl-C to the move.
+struct Watch<'a> {
+    name: &'a str,
+    progress: &'a Py<PyAny>,
+    last: Option<Instant>,
+    stopped: Option<PyErr>,
+}
+
+impl Watch<'_> {
+    fn at(&mut self, done: u64, total: u64) -> bool {
+        if done < total && self.last.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
+            return true;
+        }
+        self.last = Some(Instant::now());
+        let told = Python::attach(|py| {
+            py.check_signals()?;
+            self.progress.call1(py, (self.name, done, total))?.is_truthy(py)
+        });
+        match told {
+            Ok(true) => true,
+            Ok(false) => {
+                self.stopped = Some(PyKeyboardInterrupt::new_err(()));
+                false
+            }
+            Err(error) => {
+                self.stopped = Some(error);
+                false
+            }
+        }
+    }
+}
+
+/// Paths of the existing regular files that `entry` is for.
+fn existing(store: &Store, entry: &FileLayout) -> Vec<String> {
+    if let Some(path) = entry.path.exact_path() {
+        return if exists(store, Path::new(&path)) { vec![path] } else { Vec::new() };
+    }
+    let tree = store.pool().namespace.join("tree");
+    let mut found = Vec::new();
+    let mut directories = vec![tree.clone()];
+    while let Some(directory) = directories.pop() {
+        for item in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let Ok(kind) = item.file_type() else { continue };
+            if kind.is_dir() {
+                directories.push(item.path());
+            } else if kind.is_file()
+                && let Ok(relative) = item.path().strip_prefix(&tree)
+                && let Some(name) = relative.to_str()
+                && entry.path.matches(name.as_bytes())
+            {
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The rules of some paths as they were at one moment.
+#[pyclass(frozen, module = "stripewise._native")]
+pub(crate) struct RulesSnapshot {
+    pool_file: PathBuf,
+    rules: Vec<(Pattern, Option<Arc<Layout>>)>,
+}
+
+/// The rules for exactly the patterns of the layout file `path`, to be put back later.
+#[pyfunction]
+pub(crate) fn rules_snapshot(pool_file: PathBuf, path: PathBuf) -> PyResult<RulesSnapshot> {
+    let store = open(&pool_file)?;
+    let known = store.rules().map_err(raise)?;
+    let mut rules = Vec::new();
+    for entry in layout_file::load(&path, store.pool())?.files {
+        let rule = known.iter().find(|rule| rule.pattern == entry.path);
+        let layout = rule.map(|rule| store.rule_layout(rule)).transpose().map_err(raise)?;
+        rules.push((entry.path, layout));
+    }
+    Ok(RulesSnapshot { pool_file, rules })
+}
+
+#[pymethods]
+impl RulesSnapshot {
+    /// Puts the rules back: those that were there get their layouts, the others go.
+    fn restore(&self) -> PyResult<()> {
+        let store = open(&self.pool_file)?;
+        for (pattern, layout) in &self.rules {
+            match layout {
+                Some(layout) => store.set_rule(pattern, layout).map_err(raise)?,
+                None => {
+                    store.remove_rule(pattern).map_err(raise)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! Planning from a trace, and predicting what layouts give.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use crate::requests::{self, FileRequests};
+use crate::trace::Trace;
+use crate::{cluster, files, layout_file};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::units::{format_bytes, format_seconds};
+use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern};
+use stripewise_model::{Cluster, Op, Request};
+use stripewise_planner::harl::{self, HarlOptions};
+use stripewise_planner::{FileTrace, Plan, PlanOptions, RegionPlan, Sampled, Times};
+use stripewise_simulate::{Options, Workload, simulate};
+use stripewise_store::Store;
+
+/// Plans the files of `trace` below `root` on a pool; `planner` is `ours` or `harl`.
+#[pyfunction]
+#[pyo3(signature = (trace, pool_file, root, *, planner = "ours", processes = None))]
+pub(crate) fn plan<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    pool_file: PathBuf,
+    root: PathBuf,
+    planner: &str,
+    processes: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let document = py.detach(|| -> Result<Value, String> {
+        let job = Job::new(trace, &pool_file, &root)?;
+        job.document(planner, processes)
+    });
+    to_python(py, &document.map_err(raise)?)
+}
+
+/// What is planned, and on what.
+struct Job {
+    store: Arc<Store>,
+    cluster: Cluster,
+    files: Vec<FileRequests>,
+    /// The layout that each file has now, or would get.
+    present: Vec<Arc<Layout>>,
+    sizes: Vec<Option<u64>>,
+}
+
+impl Job {
+    fn new(trace: &Trace, pool_file: &Path, root: &Path) -> Result<Self, String> {
+        let store = files::open(pool_file).map_err(|error| error.to_string())?;
+        let files = requests::below(&trace.inner, root);
+        if files.is_empty() {
+            let root = root.display();
+            return Err(format!("the trace has no read or write of a file below {root}; name the directory with --root"));
+        }
+        let (mut present, mut sizes, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        for file in &files {
+            let path = Path::new(&file.path);
+            present.push(files::present_layout(&store, path).map_err(|error| error.to_string())?);
+            let inode = files::existing_inode(&store, path).map_err(|error| error.to_string())?;
+            handles.extend(inode.as_ref().map(|inode| inode.handle()));
+            let attributes = inode.map(|inode| inode.attributes()).transpose().map_err(|error| error.to_string())?;
+            sizes.push(attributes.map(|attributes| attributes.size_bytes));
+        }
+        let others = cluster::used_by_others(store.pool(), &handles);
+        let cluster = cluster::of_pool(store.pool(), &others)?;
+        Ok(Self { store, cluster, files, present, sizes })
+    }
+
+    fn document(&self, planner: &str, processes: Option<f64>) -> Result<Value, String> {
+        let traces: Vec<FileTrace> = self
+            .files
+            .iter()
+            .zip(&self.sizes)
+            .map(|(file, &size_bytes)| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes })
+            .collect();
+        let default_width_bytes = self.store.pool().default_width_bytes;
+        let options = PlanOptions { default_width_bytes, processes, ..PlanOptions::default() };
+        let plan = stripewise_planner::plan(&traces, &self.cluster, &options).map_err(|error| error.to_string())?;
+        let layouts = match planner {
+            "harl" => self.harl(default_width_bytes)?,
+            _ => plan.files.iter().map(|file| file.layout.clone()).collect(),
+        };
+        self.describe(&plan, &layouts, planner)
+    }
+
+    /// HARL's own layouts, as in the paper: each file for itself, without space limits.
+    fn harl(&self, default_width_bytes: u64) -> Result<Vec<Layout>, String> {
+        let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
+        let plans = self.files.iter().map(|file| {
+            let plan = harl::plan(&file.requests, &self.cluster, &options);
+            plan.layout(&self.cluster).map_err(|error| error.to_string())
+        });
+        plans.collect()
+    }
+
+    fn describe(&self, plan: &Plan, layouts: &[Layout], planner: &str) -> Result<Value, String> {
+        let pool = self.store.pool();
+        let mut written = LayoutFile { pool: pool.name.clone(), files: Vec::new() };
+        let mut described = Vec::new();
+        for (index, (planned, layout)) in plan.files.iter().zip(layouts).enumerate() {
+            let own = planner != "harl";
+            written.files.push(FileLayout {
+                path: Pattern::exact(&planned.name).map_err(|error| error.to_string())?,
+                layout: layout.clone(),
+                note: None,
+                region_notes: if own { planned.regions.iter().map(|r| Some(note(r))).collect() } else { Vec::new() },
+            });
+            let before = &self.present[index];
+            let regions = planned.regions.iter().map(|region| {
+                let now = &before.regions()[before.region_at(region.offset)];
+                let then = &layout.regions()[layout.region_at(region.offset)];
+                json!({
+                    "offset": region.offset,
+                    "end": region.end.min(planned.extent_bytes.max(region.offset)),
+                    "round_before": layout_file::round(now.stripes(), pool),
+                    "round": layout_file::round(then.stripes(), pool),
+                    "cost_s": times(&region.times),
+                    "requests": region.requests,
+                    "read_bytes": region.read_bytes,
+                    "write_bytes": region.written_bytes,
+                })
+            });
+            described.push(json!({
+                "path": planned.name,
+                "extent_bytes": planned.extent_bytes,
+                "regions": regions.collect::<Vec<_>>(),
+            }));
+        }
+        let bytes: u64 = plan.phases.iter().map(|phase| phase.read_bytes + phase.written_bytes).sum();
+        let requests: u64 = plan.phases.iter().map(|phase| phase.requests).sum();
+        let busy: f64 = plan.phases.iter().map(|phase| phase.processes * phase.requests as f64).sum();
+        Ok(json!({
+            "layout": written.to_toml(&layout_file::names(pool)),
+            "changes": layouts.iter().zip(&self.present).any(|(new, old)| *new != **old),
+            "processes": busy / requests.max(1) as f64,
+            "phases": plan.phases.len(),
+            "cuts_s": plan.cuts_s,
+            "bytes": bytes,
+            "sampled": plan.sampled.as_ref().map(sampled),
+            "cost_s": times(&plan.total),
+            "simulated_s": plan.rehearsal.map(|r| json!({ "default": r.default_s, "plan": r.planned_s })),
+            "files": described,
+            "space": plan.tiers.iter().map(|tier| json!({
+                "tier": tier.name,
+                "servers": tier.servers,
+                "default_bytes": tier.default_bytes,
+                "planned_bytes": tier.planned_bytes,
+                "capacity_bytes": tier.limit_bytes,
+            })).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn times(times: &Times) -> Value {
+    json!({ "default": times.default_s, "harl": times.harl_s, "plan": times.planned_s })
+}
+
+fn sampled(sampled: &Sampled) -> String {
+    format!(
+        "priced a sample of {} of {} distinct requests: mean latency within {:.1} % (95 %)",
+        sampled.kept,
+        sampled.of,
+        sampled.error_bound * 100.0
+    )
+}
+
+fn note(region: &RegionPlan) -> String {
+    format!(
+        "{:.0} requests, {} read, {} written; predicted {} instead of {}",
+        region.requests,
+        about(region.read_bytes),
+        about(region.written_bytes),
+        format_seconds(round_to(region.times.planned_s)),
+        format_seconds(round_to(region.times.default_s)),
+    )
+}
+
+/// Three decimals of milliseconds are enough for people.
+fn round_to(seconds: f64) -> f64 {
+    (seconds * 1e6).round() * 1e-6
+}
+
+fn about(bytes: f64) -> String {
+    format_bytes(((bytes / 1024.0).round() * 1024.0) as u64)
+}
+
+/// What the present layouts and those of the layout file `layout` give, simulated with the requests of `trace`: bytes
+/// per second while requests are in flight, by region of the new layout and operation, and in all.
+#[pyfunction]
+pub(crate) fn predict<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    pool_file: PathBuf,
+    root: PathBuf,
+    layout: PathBuf,
+    cuts_s: Vec<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let store = files::open(&pool_file)?;
+    let written = layout_file::load(&layout, store.pool())?;
+    let document = py.detach(|| -> Result<Value, String> {
+        let job = Job::new(trace, &pool_file, &root)?;
+        let new = job.files.iter().map(|file| {
+            let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
+            entry.map(|entry| entry.layout.clone()).ok_or_else(|| format!("{} is not in {}", file.path, layout.display()))
+        });
+        let new: Vec<Layout> = new.collect::<Result<_, String>>()?;
+        let old: Vec<Layout> = job.present.iter().map(|layout| (**layout).clone()).collect();
+        Prediction { cluster: &job.cluster, old: &old, new: &new, cuts_s: &cuts_s }.of(&job.files)
+    });
+    to_python(py, &document.map_err(raise)?)
+}
+
+struct Prediction<'a> {
+    cluster: &'a Cluster,
+    old: &'a [Layout],
+    new: &'a [Layout],
+    /// Where the program's phases meet: no request of the next begins before those of the last have ended.
+    cuts_s: &'a [f64],
+}
+
+impl Prediction<'_> {
+    fn of(&self, files: &[FileRequests]) -> Result<Value, String> {
+        let all: Vec<Vec<Request>> = files.iter().map(|file| file.requests.clone()).collect();
+        let mut described = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            let regions = self.new[index].regions();
+            let mut rates = Vec::with_capacity(regions.len());
+            for region in 0..regions.len() {
+                let inside = |request: &&Request| self.new[index].region_at(request.offset) == region;
+                let mut alone = vec![Vec::new(); files.len()];
+                alone[index] = file.requests.iter().filter(inside).copied().collect();
+                rates.push(self.before_and_after(&alone)?);
+            }
+            described.push(json!({ "path": file.path, "regions": rates }));
+        }
+        Ok(json!({ "total": self.before_and_after(&all)?, "files": described }))
+    }
+
+    fn before_and_after(&self, files: &[Vec<Request>]) -> Result<Value, String> {
+        Ok(json!({ "before": self.rates(files, self.old)?, "after": self.rates(files, self.new)? }))
+    }
+
+    fn rates(&self, files: &[Vec<Request>], layouts: &[Layout]) -> Result<Value, String> {
+        let only = |op: Op| -> Vec<Vec<Request>> {
+            files.iter().map(|requests| requests.iter().filter(|r| r.op == op).copied().collect()).collect()
+        };
+        Ok(json!({
+            "read": self.rate(&only(Op::Read), layouts)?,
+            "write": self.rate(&only(Op::Write), layouts)?,
+            "both": self.rate(files, layouts)?,
+        }))
+    }
+
+    fn rate(&self, files: &[Vec<Request>], layouts: &[Layout]) -> Result<f64, String> {
+        let slices: Vec<&[Request]> = files.iter().map(Vec::as_slice).collect();
+        let workload = Workload::replay(&slices, self.cuts_s, false);
+        let outcome = simulate(self.cluster, layouts, &workload, &Options { seed: 1, ..Options::default() });
+        Ok(outcome.map_err(|error| error.to_string())?.throughput())
+    }
+}

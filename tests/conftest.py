@@ -1,0 +1,93 @@
+"""Fixtures: the installed `stripewise` command, as a person runs it, on pools below the test's own directory."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Stripewise:
+    """Runs the command line in `cwd`; output is captured, colours and widths are fixed."""
+
+    cwd: Path
+
+    def __call__(self, *arguments, check=True, env=None, timeout=120, prefix=(), input=None):
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("STRIPEWISE", "LD_PRELOAD"))},
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            **(env or {}),
+        }
+        done = subprocess.run(
+            [*prefix, str(BIN / "stripewise"), *map(str, arguments)],
+            cwd=self.cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            input=input,
+        )
+        if check:
+            assert done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+
+@dataclass(frozen=True)
+class TestPool:
+    """A pool with the command that knows it."""
+
+    __test__ = False
+
+    base: Path
+    file: Path
+    mount: Path
+    stripewise: Stripewise
+
+    def run(self, *command, check=True, preload=True, **options):
+        arguments = ["run", "--quiet", "--pool", self.file] + ([] if preload else ["--no-preload"])
+        return self.stripewise(*arguments, "--", *command, check=check, **options)
+
+    def python(self, script, *arguments, **options):
+        """Runs a Python script on the pool, the mount as its first argument."""
+        return self.run(sys.executable, "-c", script, self.mount, *arguments, **options)
+
+    def servers(self):
+        return sorted(path for path in (self.base / "disks").iterdir())
+
+    def apply(self, text):
+        layout = self.base / "test.layout"
+        layout.write_text(text)
+        return self.stripewise("apply", layout, "--pool", self.file)
+
+
+@pytest.fixture
+def stripewise(tmp_path):
+    return Stripewise(tmp_path)
+
+
+@pytest.fixture
+def pool(tmp_path, stripewise):
+    """Real directories, no emulation: for everything that is about bytes and not about time."""
+    disks = [tmp_path / "disks" / f"d{number}" for number in range(4)]
+    for disk in disks:
+        disk.mkdir(parents=True)
+    options = [f"--hdd={disk}" for disk in disks[:3]] + [f"--ssd={disks[3]}"]
+    file = tmp_path / "pool.toml"
+    stripewise("pool", "init", "--name", "test", "-o", file, "--mount", tmp_path / "mount", *options)
+    return TestPool(tmp_path, file, tmp_path / "mount", stripewise)
+
+
+@pytest.fixture
+def emulated(tmp_path, stripewise):
+    """Two emulated HDDs and an SSD, in real time."""
+    base = tmp_path / "emulated"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1")
+    return TestPool(base, base / "pool.toml", base / "mount", stripewise)

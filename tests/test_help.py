@@ -1,0 +1,58 @@
+"""The words of the command line: every help text is a file in `snapshots`.
+
+STRIPEWISE_UPDATE_SNAPSHOTS=1 writes them anew; the change is then read in the diff.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+COMMANDS = [
+    "",
+    "pool",
+    "pool init",
+    "pool show",
+    "pool calibrate",
+    "trace",
+    "show",
+    "plan",
+    "apply",
+    "mount",
+    "umount",
+    "run",
+    "stat",
+    "optimize",
+    "top",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_what_it_said(stripewise, command):
+    printed = stripewise(*command.split(), "--help").stdout
+    snapshot = SNAPSHOTS / f"help-{command.replace(' ', '-') or 'stripewise'}.txt"
+    if os.environ.get("STRIPEWISE_UPDATE_SNAPSHOTS"):
+        snapshot.parent.mkdir(exist_ok=True)
+        snapshot.write_text(printed)
+    assert printed == snapshot.read_text()
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("pool",)])
+def test_every_help_has_an_example(stripewise, command):
+    assert "Examples:" in stripewise(*command.split(), "--help").stdout
+
+
+def test_bench_help_is_the_workload_generators_own(stripewise):
+    assert "Usage: stripewise-bench" in stripewise("bench", "--help").stdout
+
+
+def test_version(stripewise):
+    assert stripewise("--version").stdout == "stripewise 0.1.0\n"
+
+
+def test_an_unknown_command_is_a_usage_error_with_the_likely_one(stripewise):
+    done = stripewise("polo", check=False)
+    assert done.returncode == 2
+    assert "pool" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,99 @@
+"""Making, showing and breaking pools."""
+
+import json
+
+import pytest
+
+from stripewise import devices
+
+
+def test_an_emulated_pool_says_so_everywhere(stripewise, tmp_path):
+    done = stripewise("pool", "init", "p", "--hdd", "6", "--ssd", "2", "--emulate", "--capacity", "ssd=1GiB")
+    assert "8 emulated servers" in done.stderr
+    shown = stripewise("pool", "show", "p").stdout
+    assert "emulated servers" in shown
+    assert shown.count("emulated") >= 10
+    document = json.loads(stripewise("pool", "show", "p/pool.toml", "--json").stdout)
+    assert [(tier["name"], len(tier["servers"])) for tier in document["tiers"]] == [("hdd", 6), ("ssd", 2)]
+    assert document["tiers"][1]["capacity_bytes"] == 1 << 30
+    assert document["tiers"][0]["read"] == {
+        "startup_min_s": pytest.approx(0.004),
+        "startup_max_s": pytest.approx(0.012),
+        "bandwidth_bytes_per_s": pytest.approx(80e6),
+    }
+    assert stripewise("show", "p/pool.toml").stdout == shown
+
+
+def test_a_real_pool_keeps_to_hidden_directories(pool):
+    assert all([entry.name for entry in disk.iterdir()][0].startswith(".test") for disk in pool.servers())
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert "real servers" in shown
+    assert "not calibrated" in shown
+    assert "emulated" not in shown
+
+
+def test_a_pool_file_is_not_overwritten(stripewise):
+    stripewise("pool", "init", "p", "--hdd", "1", "--emulate")
+    done = stripewise("pool", "init", "p", "--hdd", "2", "--emulate", check=False)
+    assert done.returncode == 1
+    assert "pool.toml exists" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["p", "--emulate"], "how many"),
+        (["p", "--emulate", "--hdd", "many"], "number of disks"),
+        (["p", "q", "--emulate", "--hdd", "1"], "one directory"),
+        (["--hdd", "3"], "needs --emulate"),
+        (["--hdd", "/nowhere/at/all"], "is not a directory"),
+        ([], "needs servers"),
+        (["p", "--emulate", "--hdd", "1", "--capacity", "ssd=1GiB"], "no tier 'ssd'"),
+        (["p", "--emulate", "--hdd", "1", "--capacity", "lots"], "'lots' is not a number of bytes"),
+    ],
+)
+def test_a_wrong_init_names_the_value_and_makes_nothing(stripewise, tmp_path, arguments, said):
+    done = stripewise("pool", "init", *arguments, check=False)
+    assert done.returncode == 1
+    assert said in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_typo_in_the_pool_file_is_named_with_its_line(stripewise, tmp_path):
+    stripewise("pool", "init", "p", "--hdd", "2", "--emulate")
+    file = tmp_path / "p" / "pool.toml"
+    text = file.read_text()
+    file.write_text(text.replace("[default]\nwidth", "[default]\nwitdh"))
+    done = stripewise("pool", "show", "p", check=False)
+    line = 1 + file.read_text().split("witdh")[0].count("\n")
+    assert done.returncode == 1
+    assert f"pool.toml:{line}:" in done.stderr
+    assert "witdh" in done.stderr
+
+
+def test_a_missing_pool_file_is_named(stripewise):
+    done = stripewise("pool", "show", "nowhere.toml", check=False)
+    assert done.returncode == 1
+    assert "nowhere.toml" in done.stderr
+
+
+def test_show_names_a_missing_server(pool):
+    gone = next(pool.servers()[0].iterdir())
+    gone.rename(gone.with_name("elsewhere"))
+    assert "directory missing" in pool.stripewise("pool", "show", pool.file).stdout
+
+
+@pytest.mark.parametrize(("name", "rotational", "kind"), [("sda", "1", "hdd"), ("sda", "0", "ssd"), ("nvme0n1", "0", "nvme")])
+def test_disks_are_told_apart_by_what_the_kernel_says(tmp_path, name, rotational, kind):
+    disk = tmp_path / "devices" / name
+    (disk / "queue").mkdir(parents=True)
+    (disk / "queue" / "rotational").write_text(rotational + "\n")
+    partition = disk / f"{name}1"
+    partition.mkdir()
+    stack = tmp_path / "devices" / "dm-0"
+    (stack / "queue").mkdir(parents=True)
+    (stack / "slaves").mkdir()
+    (stack / "slaves" / f"{name}1").symlink_to(partition)
+    assert devices._kind_of_device(disk) == kind
+    assert devices._kind_of_device(partition) == kind
+    assert devices._kind_of_device(stack) == kind
