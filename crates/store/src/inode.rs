@@ -1,134 +1,354 @@
-//! One placed file of a pool.
+//! One placed file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
+//! [`crate::writers`] and [`crate::resize`].
 
-use crate::error::Result;
-use crate::placement::Placement;
-use rustix::fs::{FallocateFlags, Timespec, Timestamps};
+use crate::error::{Error, Result};
+use crate::handle::{ATTRIBUTE, Handle};
+use crate::lockfile::{LockFile, Purpose};
+use crate::placed_file::{Outcome, PlacedFile};
+use crate::placement::{Datafile, Placement};
+use crate::plane::ServerRoot;
+use crate::store::{Store, proc_path, read_handle};
+use crate::sys::retry;
+use crate::writers::Writers;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
-use stripewise_layout::Layout;
-
-/// Size and times of a placed file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attributes {
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// Time of the last change of content.
-    pub mtime: Timespec,
-    /// Blocks of 512 bytes that the size takes, holes included.
-    pub blocks: u64,
-}
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use stripewise_layout::{Layout, ServerId};
 
 /// One placed file, shared by all who have it open in this process. All methods may be called from any thread.
 #[derive(Debug)]
-pub struct Inode {}
+pub struct Inode {
+    pub(crate) store: Arc<Store>,
+    handle: u64,
+    real: u64,
+    fd: OwnedFd,
+    /// A descriptor that can write; `fd` itself may be for reading only.
+    writable: OnceLock<OwnedFd>,
+    file: RwLock<Arc<PlacedFile>>,
+    pub(crate) writers: Mutex<Writers>,
+    /// One append at a time in this process; the lock file's append lock does the same between processes.
+    pub(crate) appending: Mutex<()>,
+    /// The same for changes of the handle.
+    changing: Mutex<()>,
+    /// Datafiles whose names are not known to be durable.
+    pub(crate) unsynced: Mutex<Vec<Datafile>>,
+}
+
+/// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
+pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to change a file's handle, until it is dropped.
+pub(crate) struct HandleGuard<'a> {
+    _local: MutexGuard<'a, ()>,
+    lock: Arc<LockFile>,
+}
+
+impl Drop for HandleGuard<'_> {
+    fn drop(&mut self) {
+        // If it fails, closing the lock file will do.
+        let _ = self.lock.unlock(Purpose::Handle);
+    }
+}
 
 impl Inode {
+    pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, writable: bool) -> Result<Self> {
+        let file = load(&store, handle, real, &fd)?;
+        let inode = Self {
+            store,
+            handle,
+            real,
+            fd,
+            writable: OnceLock::new(),
+            file: RwLock::new(Arc::new(file)),
+            writers: Mutex::default(),
+            appending: Mutex::default(),
+            changing: Mutex::default(),
+            unsynced: Mutex::default(),
+        };
+        if writable {
+            let twin = inode.fd.try_clone().map_err(|_| inode.failed("duplicate a descriptor of")(Errno::MFILE))?;
+            let _ = inode.writable.set(twin);
+        }
+        if inode.read_handle()?.truncating_to.is_some() {
+            inode.with_registration(|| Ok(()))?;
+        }
+        Ok(inode)
+    }
+
+    /// Takes a descriptor that can write if there is none yet.
+    pub(crate) fn offer_descriptor(&self, fd: OwnedFd, writable: bool) {
+        if writable {
+            let _ = self.writable.set(fd);
+        }
+    }
+
     /// Logical handle.
     pub fn handle(&self) -> u64 {
-        todo!()
+        self.handle
     }
 
-    /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
-    pub fn placement(&self) -> Result<Placement> {
-        todo!()
+    /// What errors call the file.
+    fn label(&self) -> PathBuf {
+        std::fs::read_link(proc_path(self.fd.as_fd())).unwrap_or_else(|_| format!("handle {:016x}", self.handle).into())
     }
 
-    /// The layout now.
-    pub fn layout(&self) -> Result<Arc<Layout>> {
-        todo!()
+    pub(crate) fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
+        move |errno| Error::Io { action, path: self.label(), errno }
     }
 
-    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        todo!()
+    /// The best descriptor of the namespace inode.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.writable.get().unwrap_or(&self.fd).as_fd()
     }
 
-    /// [`Inode::read_at`] into several buffers.
-    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        todo!()
+    pub(crate) fn stat(&self) -> Result<rustix::fs::Stat> {
+        rustix::fs::fstat(&self.fd).map_err(self.failed("read the attributes of"))
     }
 
-    /// Writes at `offset`, which may lie beyond the end. The caller must be registered as a writer.
-    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        todo!()
+    /// Reads and checks the handle.
+    pub(crate) fn read_handle(&self) -> Result<Handle> {
+        let path = proc_path(self.fd.as_fd());
+        match read_handle(&path, self.real)? {
+            Some(handle) if handle.logical == self.handle => Ok(handle),
+            _ => Err(Error::Invalid(format!(
+                "{}: its handle was exchanged; run `stripewise fsck`",
+                self.label().display()
+            ))),
+        }
     }
 
-    /// [`Inode::write_at`] from several buffers.
-    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
-        todo!()
-    }
-
-    /// Writes at the end of the file, whoever else appends; the offset where the bytes went, and how many. The caller must be
-    /// registered as a writer.
-    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
-        todo!()
-    }
-
-    /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer is registered
-    /// anywhere, the datafiles are asked.
-    pub fn attributes(&self) -> Result<Attributes> {
-        todo!()
-    }
-
-    /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
-    pub fn set_times(&self, times: &Timestamps) -> Result<()> {
-        todo!()
-    }
-
-    /// Gives the datafiles to the owner that the inode has now; call it after `fchown` of the inode.
-    pub fn follow_owner(&self) -> Result<()> {
-        todo!()
-    }
-
-    /// Sets the size. Needs no registration: it registers itself meanwhile.
-    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        todo!()
-    }
-
-    /// Makes everything written so far durable (`data_only`: as fdatasync).
-    pub fn sync(&self, data_only: bool) -> Result<()> {
-        todo!()
-    }
-
-    /// `fallocate`: mode 0, `KEEP_SIZE`, `PUNCH_HOLE | KEEP_SIZE`; other modes give EOPNOTSUPP. Needs registration.
-    pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
-        todo!()
-    }
-
-    /// First offset at or after `offset` that may hold data (SEEK_DATA); ENXIO when there is none.
-    pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        todo!()
-    }
-
-    /// First offset at or after `offset` that is a hole, at latest the size (SEEK_HOLE); ENXIO beyond the end.
-    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
-        todo!()
-    }
-
-    /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while
-    /// the file's layout is being changed.
-    pub fn register_writer(&self) -> Result<()> {
-        todo!()
-    }
-
-    /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.
-    pub fn release_writer(&self) -> Result<()> {
-        todo!()
-    }
-
-    /// Whether any process is registered as a writer.
-    pub fn has_writers(&self) -> Result<bool> {
-        todo!()
-    }
-
-    /// Creates the datafiles with these indexes (of the handle's `version`) and sets their present bits. `Ok` as well when they exist
-    /// or the version has moved on: fetch the placement again afterwards.
-    pub fn ensure_datafiles(&self, version: u32, indexes: &[u16]) -> Result<()> {
-        todo!()
+    /// Writes the handle and tells all holders of a placement. Only under a [`HandleGuard`] or the structural lock.
+    pub(crate) fn write_handle(&self, handle: &Handle) -> Result<()> {
+        rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &handle.encode()?, XattrFlags::REPLACE)
+            .map_err(self.failed("change the handle of"))?;
+        self.bump_epoch();
+        Ok(())
     }
 
     /// Tells all holders of a placement of this file to fetch it again.
     pub fn bump_epoch(&self) {
-        todo!()
+        self.store.plane().bump_epoch(self.handle);
     }
+
+    /// The file as the data plane knows it now.
+    pub(crate) fn file(&self) -> Result<Arc<PlacedFile>> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if file.is_stale() { self.reload() } else { Ok(file) }
+    }
+
+    /// Reads the placement again after it changed.
+    #[cold]
+    fn reload(&self) -> Result<Arc<PlacedFile>> {
+        let newer = load(&self.store, self.handle, self.real, &self.fd)?;
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        if !file.refresh(newer.placement()) {
+            *file = Arc::new(newer);
+        }
+        Ok(file.clone())
+    }
+
+    /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
+    pub fn placement(&self) -> Result<Placement> {
+        loop {
+            let epoch = self.store.plane().epoch(self.handle);
+            let placement = self.file()?.current_placement();
+            if placement.epoch == epoch {
+                return Ok(placement);
+            }
+        }
+    }
+
+    /// The layout now.
+    pub fn layout(&self) -> Result<Arc<Layout>> {
+        Ok(self.file()?.placement().layout.clone())
+    }
+
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
+    }
+
+    /// [`Inode::read_at`] into several buffers.
+    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        loop {
+            let outcome = self.file()?.read_at(bufs, offset, &mut || self.size_bytes());
+            match outcome {
+                Ok(Outcome::Done(count)) => return Ok(count),
+                Ok(Outcome::Stale) => {}
+                Ok(Outcome::Absent(_) | Outcome::Inode) => {
+                    return Err(self.failed("read the metadata tier of")(Errno::IO));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes at `offset`, which may lie beyond the end. The caller must be registered as a writer.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        self.write_vectored_at(&[IoSlice::new(buf)], offset)
+    }
+
+    /// [`Inode::write_at`] from several buffers.
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        loop {
+            let file = self.file()?;
+            match file.write_at(bufs, offset)? {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Stale => {}
+                Outcome::Absent(indexes) => self.ensure_datafiles(file.placement().version, &indexes)?,
+                Outcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
+            }
+        }
+    }
+
+    /// Takes the right to change the handle. The file must be registered for writing.
+    pub(crate) fn change_handle(&self) -> Result<HandleGuard<'_>> {
+        let local = guard(&self.changing);
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Handle, true)?;
+        Ok(HandleGuard { _local: local, lock })
+    }
+
+    /// Creates the datafiles with these indexes (of the handle's `version`) and sets their present bits. `Ok` as well
+    /// when they exist or the version has moved on: fetch the placement again afterwards. The caller must be
+    /// registered as a writer.
+    pub fn ensure_datafiles(&self, version: u32, indexes: &[u16]) -> Result<()> {
+        let guard_of_handle = self.change_handle()?;
+        let mut handle = self.read_handle()?;
+        if handle.version != version {
+            return Ok(());
+        }
+        let layout = self.store.layouts.get(&handle.layout)?;
+        let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
+        let stat = self.stat()?;
+        let owner = (stat.st_uid, stat.st_gid);
+        for &index in indexes {
+            let datafile = datafiles.table.get(usize::from(index)).ok_or_else(|| {
+                Error::Invalid(format!("datafile {index} of a file that has {}", datafiles.table.len()))
+            })?;
+            if !handle.present.contains(usize::from(index)) {
+                drop(create_datafile(&self.store, self.handle, *datafile, owner)?);
+                guard(&self.unsynced).push(*datafile);
+                handle.present.insert(usize::from(index));
+            }
+        }
+        self.write_handle(&handle)?;
+        drop(guard_of_handle);
+        Ok(())
+    }
+
+    /// Makes everything written so far durable (`data_only`: as fdatasync).
+    pub fn sync(&self, data_only: bool) -> Result<()> {
+        let file = self.file()?;
+        file.for_each_present(|_, fd| {
+            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+        })?;
+        let unsynced = std::mem::take(&mut *guard(&self.unsynced));
+        for (done, datafile) in unsynced.iter().enumerate() {
+            if let Err(error) = sync_names(&self.store, self.handle, *datafile) {
+                guard(&self.unsynced).extend_from_slice(&unsynced[done..]);
+                return Err(error);
+            }
+        }
+        // The size must not depend on the lock file's surviving a power failure.
+        self.store_size()?;
+        retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
+    }
+
+    /// Gives the datafiles to the owner that the inode has now; call it after `fchown` of the inode.
+    pub fn follow_owner(&self) -> Result<()> {
+        let stat = self.stat()?;
+        let file = self.file()?;
+        let placement = file.current_placement();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if placement.present.contains(index) {
+                let (root, directory) = server(&self.store, *datafile)?;
+                let path = datafile.path(self.handle);
+                let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+                rustix::fs::chownat(directory, path.as_c_str(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(root.error("change the owner of a datafile"))?;
+            }
+        }
+        self.bump_epoch();
+        Ok(())
+    }
+}
+
+/// Reads a file's placement and prepares to serve it.
+fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<PlacedFile> {
+    // Before the handle is read: a change after this moment is seen as one.
+    let epoch = store.plane().epoch(logical);
+    let path = proc_path(fd.as_fd());
+    let owner = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_uid;
+    let handle = match read_handle(&path, real)? {
+        Some(handle) if handle.logical == logical => handle,
+        _ => return Err(Error::Invalid(format!("handle {logical:016x} was exchanged; run `stripewise fsck`"))),
+    };
+    let layout = store.layouts.get(&handle.layout)?;
+    let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
+    store.check_layout(&layout)?;
+    let inode = if needs_inode {
+        // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
+        let open = |access| retry(|| rustix::fs::open(&path, access | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()));
+        let inode = open(OFlags::RDWR).or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE));
+        Some(inode.map_err(Error::io("open", &path))?)
+    } else {
+        None
+    };
+    let placement = Placement {
+        handle: logical,
+        version: handle.version,
+        epoch,
+        owner,
+        bypass: true,
+        generations: handle.generations,
+        present: handle.present,
+        layout,
+    };
+    PlacedFile::new(store.plane().clone(), placement, inode)
+}
+
+/// The server of a datafile and its open directory.
+pub(crate) fn server(store: &Store, datafile: Datafile) -> Result<(&ServerRoot, BorrowedFd<'_>)> {
+    let root = store.plane().server(datafile.server)?;
+    Ok((root, store.plane().directory(root)?))
+}
+
+/// Makes an empty datafile for `owner` (user, group). One that a crash left there is emptied: its present bit was not
+/// set, so it holds nothing of the file.
+pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, owner: (u32, u32)) -> Result<OwnedFd> {
+    let (root, directory) = server(store, datafile)?;
+    let path = datafile.path(handle);
+    let error = root.error("create a datafile");
+    match rustix::fs::mkdirat(directory, path.directory(), Mode::from_raw_mode(0o711)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(error(errno)),
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let fd =
+        retry(|| rustix::fs::openat(directory, path.as_c_str(), flags, Mode::from_raw_mode(0o600))).map_err(error)?;
+    let stat = rustix::fs::fstat(&fd).map_err(error)?;
+    if (stat.st_uid, stat.st_gid) != owner {
+        let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+        let changed = rustix::fs::fchown(&fd, Some(uid), Some(gid));
+        // Of user and group only the user is checked when a datafile is opened, and a group may not be ours to give.
+        if stat.st_uid != owner.0 {
+            changed.map_err(error)?;
+        }
+    }
+    Ok(fd)
+}
+
+/// Makes the name of a datafile durable.
+pub(crate) fn sync_names(store: &Store, handle: u64, datafile: Datafile) -> Result<()> {
+    let (root, directory) = server(store, datafile)?;
+    let path = datafile.path(handle);
+    crate::sys::sync_directory(directory, path.directory())
+        .and_then(|()| crate::sys::sync_directory(directory, "."))
+        .map_err(root.error("sync a directory"))
 }

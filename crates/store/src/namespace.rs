@@ -1,9 +1,160 @@
-//! The namespace: the directory that holds names, layouts, locks and rules; and the markers by which a server's
-//! directory is known.
+//! The namespace directory, and the markers by which a server's directory is known.
+//!
+//! ```text
+//! <namespace>/.stripewise   marker with the pool's uuid
+//!             tree/         the names: directories, inodes with handles, symlinks
+//!             layouts/      each layout once, under its hash
+//!             locks/        a lock file per handle that is being written
+//!             rules.toml    layouts of files to come
+//!             epoch         the epoch page
+//! ```
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use serde::Deserialize;
+use std::path::Path;
 
+/// Name of the marker file in each server's directory and in the namespace.
+pub const MARKER_FILE: &str = ".stripewise";
+/// Directory of the names, in the namespace.
+pub const TREE: &str = "tree";
+/// Directory of the layouts, in the namespace.
+pub const LAYOUTS: &str = "layouts";
+/// Directory of the lock files, in the namespace.
+pub const LOCKS: &str = "locks";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Marker {
+    pool: String,
+    uuid: String,
+    server: String,
+}
+
+fn marker_text(pool: &str, uuid: &str, server: &str) -> String {
+    format!(
+        "# A directory of a Stripewise pool. Do not remove: without this file it counts as missing.\n\
+         pool = \"{pool}\"\nuuid = \"{uuid}\"\nserver = \"{server}\"\n"
+    )
+}
+
+fn read_marker(text: &[u8]) -> Result<Marker, String> {
+    let text = std::str::from_utf8(text).map_err(|_| format!("its {MARKER_FILE} is not text"))?;
+    toml::from_str(text).map_err(|error| format!("its {MARKER_FILE} is damaged: {}", error.message()))
+}
+
+/// What a marker calls a server: name and id, because layouts name servers by id, and adding one in the middle of the
+/// pool file would shift the ids of those behind it.
+pub(crate) fn marker_server(name: &str, id: stripewise_layout::ServerId) -> String {
+    format!("{name} #{}", id.0)
+}
+
+/// Checks that the marker `text` is that of `server` in the pool of `uuid`; says what is wrong otherwise.
+pub(crate) fn check_marker(text: &[u8], uuid: &str, server: &str) -> Result<(), String> {
+    let marker = read_marker(text)?;
+    if marker.uuid != uuid {
+        return Err(format!("it belongs to another pool, '{}' ({})", marker.pool, marker.uuid));
+    }
+    if marker.server != server {
+        return Err(format!(
+            "it is server {}, the pool file makes it {server}; keep the order of servers, add new ones in a tier at the end",
+            marker.server
+        ));
+    }
+    Ok(())
+}
+
+/// The pool's uuid, from the marker in its namespace.
+pub(crate) fn namespace_uuid(pool: &Pool) -> Result<String> {
+    let path = pool.namespace.join(MARKER_FILE);
+    match crate::sys::read_file(&path, 4096) {
+        Ok(text) => read_marker(&text).map(|marker| marker.uuid).map_err(|reason| {
+            Error::Invalid(format!("namespace {}: {reason}; restore the file", pool.namespace.display()))
+        }),
+        Err(Error::Io { errno: Errno::NOENT, .. }) => Err(Error::Invalid(format!(
+            "namespace {} of pool '{}' does not exist or has no {MARKER_FILE}: mount it, or run `stripewise pool init`",
+            pool.namespace.display(),
+            pool.name
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes what is missing of the pool's directories.
 pub(crate) fn prepare(pool: &Pool) -> Result<()> {
-    todo!()
+    let private = Mode::from_raw_mode(0o700);
+    let make = |path: &Path, mode| crate::sys::make_directories(path, mode).map_err(Error::io("make directory", path));
+    make(&pool.namespace, private)?;
+    let uuid = match namespace_uuid(pool) {
+        Ok(uuid) => uuid,
+        Err(_) if !exists(&pool.namespace.join(MARKER_FILE))? => {
+            let uuid = format!("{:032x}", u128::from_ne_bytes(crate::sys::random()));
+            write_marker(&pool.namespace, &marker_text(&pool.name, &uuid, "namespace"))?;
+            uuid
+        }
+        Err(error) => return Err(error),
+    };
+    make(&pool.namespace.join(LAYOUTS), private)?;
+    make(&pool.namespace.join(LOCKS), private)?;
+    let tree = pool.namespace.join(TREE);
+    make(&tree, Mode::from_raw_mode(0o755))?;
+    probe_attributes(&tree)?;
+    make(&pool.mount, Mode::from_raw_mode(0o755))?;
+    let has_files = !is_empty(&tree)?;
+    for server in &pool.servers {
+        let marker = server.root.join(MARKER_FILE);
+        let missing = |reason| Error::MissingServer { server: server.name.clone(), root: server.root.clone(), reason };
+        let name = marker_server(&server.name, server.id);
+        if exists(&marker)? {
+            check_marker(&crate::sys::read_file(&marker, 4096)?, &uuid, &name).map_err(missing)?;
+        } else if has_files {
+            return Err(missing(format!(
+                "the pool has files and this directory has no {MARKER_FILE}. If it is a new server, copy that of {} into it \
+                 and write server = \"{name}\"",
+                pool.namespace.display()
+            )));
+        } else {
+            make(&server.root, private)?;
+            write_marker(&server.root, &marker_text(&pool.name, &uuid, &name))?;
+        }
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Result<bool> {
+    match rustix::fs::stat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(errno) => Err(Error::io("look for", path)(errno)),
+    }
+}
+
+fn write_marker(directory: &Path, text: &str) -> Result<()> {
+    let path = directory.join(MARKER_FILE);
+    let fd = crate::sys::open_directory(directory).map_err(Error::io("open", directory))?;
+    crate::sys::replace_file(fd, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
+        .map_err(Error::io("write", path))
+}
+
+/// Handles are user attributes: says so now if the file system of the namespace has none.
+fn probe_attributes(tree: &Path) -> Result<()> {
+    const PROBE: &str = "user.stripewise.probe";
+    let error = || Error::io("set user attributes in", tree);
+    rustix::fs::setxattr(tree, PROBE, b"1", XattrFlags::empty()).map_err(error())?;
+    rustix::fs::removexattr(tree, PROBE).map_err(error())
+}
+
+fn is_empty(directory: &Path) -> Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(directory, flags, Mode::empty()).map_err(Error::io("open", directory))?;
+    let entries = rustix::fs::Dir::new(fd).map_err(Error::io("read", directory))?;
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", directory))?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -167,7 +167,7 @@ impl Placement {
         }
         out.extend((self.present.as_bytes().len() as u16).to_be_bytes());
         out.extend(self.present.as_bytes());
-        out.extend(layout_bytes(&self.layout));
+        out.extend(self.layout.to_bytes());
         out
     }
 
@@ -192,7 +192,7 @@ impl Placement {
         let generations = GenerationMap::new(entries).ok_or(Damaged("generation map out of order"))?;
         let present_len = usize::from(reader.u16()?);
         let present = Present::from_bytes(reader.slice(present_len)?);
-        let layout = layout_from(reader.0)?;
+        let layout = Layout::from_bytes(reader.0).map_err(|_| Damaged("layout"))?;
         let placement = Self {
             handle,
             version,
@@ -206,11 +206,4 @@ impl Placement {
         placement.datafiles()?;
         Ok(placement)
     }
-}
-
-fn layout_bytes(_: &Layout) -> Vec<u8> {
-    todo!()
-}
-fn layout_from(_: &[u8]) -> Result<Layout, HandleError> {
-    todo!()
 }

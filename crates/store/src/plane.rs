@@ -1,19 +1,22 @@
-//! The data plane: reads and writes of placed files straight on the servers' datafiles.
+//! The servers of a pool, open in this process: the ground of the data plane.
 //!
-//! It is used by the mount and inside the preload library. So it makes system calls directly (never through a symbol
-//! of libc that the preload intercepts), and a request takes no lock and, up to 16 sub-requests, allocates nothing.
+//! The data plane is used by the mount and inside the preload library. So it makes system calls directly (never
+//! through a symbol of libc that the preload intercepts), and a request takes no lock and, up to 16 sub-requests,
+//! allocates nothing.
 
 use crate::emulate::Device;
 use crate::epoch::EpochPage;
 use crate::error::{Error, Result};
-use crate::placement::{Datafiles, Placement};
-use crate::pool::Pool;
-use rustix::fd::{BorrowedFd, OwnedFd};
-use smallvec::SmallVec;
-use std::io::{IoSlice, IoSliceMut};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use crate::namespace::{MARKER_FILE, check_marker, marker_server, namespace_uuid};
+use crate::placement::Datafile;
+use crate::pool::{Pool, Server};
+use crate::sys::retry;
+use rustix::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+use stripewise_layout::ServerId;
 
 /// How to open a data plane.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,84 +29,198 @@ pub struct PlaneOptions {
 /// The servers of a pool, open in this process.
 #[derive(Debug)]
 pub struct DataPlane {
-    servers: Vec<(PathBuf, Option<Device>)>,
+    servers: Vec<ServerRoot>,
     epochs: EpochPage,
     options: PlaneOptions,
+    pool_uuid: String,
 }
 
-/// What a read or a write came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// That many bytes were read or written; fewer than asked for at the end of the file, or as POSIX allows.
-    Done(usize),
-    /// The file's placement changed: fetch it again, [`PlacedFile::refresh`] or replace the `PlacedFile`, and retry.
-    Stale,
-    /// A write needs datafiles that do not exist yet (indexes in the placement's table): have them made
-    /// (`Inode::ensure_datafiles`, or the mount's ioctl), then go on as for `Stale`.
-    Absent(SmallVec<[u16; 16]>),
-    /// Some of the bytes live in the namespace inode, which this `PlacedFile` does not hold: use the mount.
-    Inode,
+/// One server's directory; opened when it is there, looked for again at each use as long as it is not.
+#[derive(Debug)]
+pub(crate) struct ServerRoot {
+    server: Server,
+    directory: AtomicI32,
+    device: OnceLock<Device>,
+}
+
+/// Moves a descriptor to `floor` or above.
+fn lift(fd: OwnedFd, floor: i32) -> rustix::io::Result<RawFd> {
+    let raw = fd.into_raw_fd();
+    if raw >= floor {
+        return Ok(raw);
+    }
+    // SAFETY: `raw` was owned just now and is not closed before the last use of this borrow.
+    let lifted = rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(raw) }, floor);
+    close(raw);
+    lifted.map(IntoRawFd::into_raw_fd)
+}
+
+/// Closes a descriptor by the system call itself (an `OwnedFd` would go through `close` of libc).
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: callers own `fd` and do not use it again.
+    unsafe { rustix::io::close(fd) };
 }
 
 impl DataPlane {
     /// Opens the servers' directories and the epoch page of `pool`. A server that is not there is noted, and gives
     /// [`Error::MissingServer`] when it is needed; it is looked for again at each use.
     pub fn open(pool: &Pool, options: PlaneOptions) -> Result<Arc<Self>> {
-        todo!()
+        let servers = pool.servers.iter().map(|server| ServerRoot {
+            server: server.clone(),
+            directory: AtomicI32::new(-1),
+            device: OnceLock::new(),
+        });
+        let plane = Self {
+            servers: servers.collect(),
+            epochs: EpochPage::open(&pool.namespace)?,
+            options,
+            pool_uuid: namespace_uuid(pool)?,
+        };
+        for root in &plane.servers {
+            // One that is missing is reported when it is used.
+            let _ = plane.directory(root);
+        }
+        Ok(Arc::new(plane))
     }
 
     /// The epoch counter of a file now. One atomic load.
+    #[inline]
     pub fn epoch(&self, handle: u64) -> u32 {
-        todo!()
-    }
-}
-
-/// One placed file, as far as its bytes go. Shared by all threads.
-#[derive(Debug)]
-pub struct PlacedFile {
-    plane: Arc<DataPlane>,
-}
-
-impl PlacedFile {
-    /// Prepares to serve `placement`. `inode` is the namespace inode for regions of the metadata tier; the preload has
-    /// none and gets [`Outcome::Inode`] for requests that touch them. Opens nothing yet. Fails when the layout names a
-    /// server that the pool does not have.
-    pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<OwnedFd>) -> Result<Self> {
-        todo!()
+        self.epochs.get(handle)
     }
 
-    /// The placement that is served.
-    pub fn placement(&self) -> &Placement {
-        todo!()
+    /// Tells all holders of a placement of this file to fetch it again.
+    pub fn bump_epoch(&self, handle: u64) {
+        self.epochs.bump(handle);
     }
 
-    /// Takes over a newer placement of the same version (datafiles that came to exist), keeping what is open. `false`
-    /// when the version differs: build a new `PlacedFile` then.
-    pub fn refresh(&self, newer: &Placement) -> bool {
-        todo!()
+    /// The server of that id; an error when the pool has none.
+    pub(crate) fn server(&self, id: ServerId) -> Result<&ServerRoot> {
+        self.servers.get(id.index()).ok_or_else(|| {
+            let last = self.servers.last().map_or("", |root| &root.server.name);
+            Error::Invalid(format!("the file's layout names server {id}, the pool's last one is {last}"))
+        })
     }
 
-    /// Whether the placement changed since it was fetched. One atomic load; `read_at` and `write_at` check it
-    /// themselves.
-    pub fn is_stale(&self) -> bool {
-        todo!()
+    /// All servers.
+    pub(crate) fn servers(&self) -> &[ServerRoot] {
+        &self.servers
     }
 
-    /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
-    /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole. Bytes of `bufs`
-    /// behind the count that is returned are left as they were, except that they may hold bytes of the file.
-    pub fn read_at(
+    /// The open directory of a server, with its marker checked when it was opened.
+    pub(crate) fn directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
+        let open = root.directory.load(Ordering::Acquire);
+        if open >= 0 {
+            // SAFETY: once set, the descriptor stays open until `root` is dropped.
+            return Ok(unsafe { BorrowedFd::borrow_raw(open) });
+        }
+        let missing = |reason: String| Error::MissingServer {
+            server: root.server.name.clone(),
+            root: root.server.root.clone(),
+            reason,
+        };
+        let fd = crate::sys::open_directory(&root.server.root).map_err(|errno| missing(errno.to_string()))?;
+        match crate::sys::read_file_at(&fd, MARKER_FILE, 4096) {
+            Ok(text) => check_marker(&text, &self.pool_uuid, &marker_server(&root.server.name, root.server.id))
+                .map_err(missing)?,
+            Err(errno) => return Err(missing(format!("no marker file {MARKER_FILE}: {errno}"))),
+        }
+        if let Some(config) = &root.server.emulate {
+            let device = Device::open(&fd, root.server.id, config).map_err(|error| missing(error.to_string()))?;
+            // Whoever was first has an equal one.
+            let _ = root.device.set(device);
+        }
+        let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open"))?;
+        let open = match root.directory.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fd,
+            Err(other) => {
+                close(fd);
+                other
+            }
+        };
+        // SAFETY: as above.
+        Ok(unsafe { BorrowedFd::borrow_raw(open) })
+    }
+
+    /// Opens a datafile of `handle`, which must belong to user `owner`, for reading and writing or, where that is not
+    /// allowed and `write` not needed, for reading only. Returns the descriptor and whether it can write.
+    pub(crate) fn open_datafile(
         &self,
-        bufs: &mut [IoSliceMut<'_>],
-        offset: u64,
-        size: &mut dyn FnMut() -> Result<u64>,
-    ) -> Result<Outcome> {
-        todo!()
+        handle: u64,
+        owner: u32,
+        datafile: Datafile,
+        write: bool,
+    ) -> Result<(RawFd, bool)> {
+        let root = self.server(datafile.server)?;
+        let directory = self.directory(root)?;
+        let path = datafile.path(handle);
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let open = |mode| retry(|| rustix::fs::openat(directory, path.as_c_str(), mode | flags, Mode::empty()));
+        let (fd, writable) = match open(OFlags::RDWR) {
+            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) if !write => (open(OFlags::RDONLY), false),
+            other => (other, true),
+        };
+        let fd = match fd {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => {
+                // A server that lost its mount shows an empty directory: say that instead.
+                let marker = rustix::fs::accessat(
+                    directory,
+                    MARKER_FILE,
+                    rustix::fs::Access::EXISTS,
+                    rustix::fs::AtFlags::empty(),
+                );
+                let server = root.server.name.clone();
+                return Err(match marker {
+                    Ok(()) => Error::MissingDatafile { server, datafile: path.as_str().to_owned() },
+                    Err(errno) => Error::MissingServer {
+                        server,
+                        root: root.server.root.clone(),
+                        reason: format!("its marker file is gone: {errno}"),
+                    },
+                });
+            }
+            Err(errno) => return Err(root.error("open a datafile")(errno)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(root.error("open a datafile"))?;
+        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+        if stat.st_uid != owner || !regular {
+            return Err(Error::ForeignDatafile {
+                server: root.server.name.clone(),
+                datafile: path.as_str().to_owned(),
+                found: stat.st_uid,
+                expected: owner,
+            });
+        }
+        let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open a datafile"))?;
+        Ok((fd, writable))
+    }
+}
+
+impl ServerRoot {
+
+    /// Its id.
+    pub(crate) fn id(&self) -> ServerId {
+        self.server.id
     }
 
-    /// Writes `bufs` at file offset `offset`. All of it, unless an error comes after the first bytes (then what was
-    /// written contiguously from `offset` is returned, if it is not 0). Offsets beyond 2^63-1 give EFBIG.
-    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
-        todo!()
+    /// The device that it stands for, if it is emulated. Known once its directory is open.
+    #[inline]
+    pub(crate) fn device(&self) -> Option<&Device> {
+        self.device.get()
+    }
+
+    /// An [`Error::Server`] of this server, for `map_err`.
+    pub(crate) fn error(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
+        move |errno| Error::Server { action, server: self.server.name.clone(), errno }
+    }
+}
+
+impl Drop for ServerRoot {
+    fn drop(&mut self) {
+        let fd = *self.directory.get_mut();
+        if fd >= 0 {
+            close(fd);
+        }
     }
 }

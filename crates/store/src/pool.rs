@@ -4,10 +4,11 @@ use crate::emulate::{EmulateConfig, PRESETS, preset};
 use crate::error::{Error, Result};
 use rustix::fs::{CWD, Mode};
 use serde::Deserialize;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::{Layout, ServerId, ServerNames};
 use stripewise_model::{OpProfile, Profile};
 use toml::Spanned;
 
@@ -103,6 +104,8 @@ pub struct TierSpec {
     pub capacity_bytes: Option<u64>,
     /// Preset to emulate (`hdd-7200`), if any.
     pub emulate: Option<String>,
+    /// Factor on all times of the emulated device; `None` for real time.
+    pub dilation: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -263,7 +266,6 @@ impl Pool {
             path.to_owned()
         } else {
             let here = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
-            use std::os::unix::ffi::OsStrExt as _;
             Path::new(std::ffi::OsStr::from_bytes(here.to_bytes())).join(path)
         };
         Self::parse(&text, &base)
@@ -389,6 +391,13 @@ impl Pool {
         self.servers.get(id.index())
     }
 
+    /// Names of the servers, for reading and writing layouts as text.
+    pub fn server_names(&self) -> ServerNames {
+        let tiers = self.tiers.iter().map(|tier| (tier.name.clone(), tier.servers.len() as u16));
+        // A pool has at most MAX_SERVERS servers, so there always are names.
+        ServerNames::new(tiers).unwrap_or_default()
+    }
+
     /// Name of a server as in `hdd.0`; `meta` for the metadata tier; `#7` when the pool has no such server.
     pub fn server_name(&self, id: ServerId) -> String {
         self.server(id).map_or_else(|| id.to_string(), |server| server.name.clone())
@@ -398,7 +407,6 @@ impl Pool {
     pub fn init(path: &Path, spec: &PoolSpec) -> Result<Self> {
         let text = spec.to_toml();
         let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
-        use std::os::unix::ffi::OsStrExt as _;
         let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
         let pool = Self::parse(&text, &file)?;
         let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE | rustix::fs::OFlags::EXCL;
@@ -474,8 +482,15 @@ impl PoolSpec {
             if let Some(capacity) = tier.capacity_bytes {
                 table["capacity"] = value(format_bytes(capacity));
             }
-            if let Some(preset) = &tier.emulate {
-                table["emulate"] = value(preset);
+            match (&tier.emulate, tier.dilation) {
+                (Some(preset), None) => table["emulate"] = value(preset),
+                (Some(preset), Some(dilation)) => {
+                    let mut emulate = toml_edit::InlineTable::new();
+                    emulate.insert("preset", preset.into());
+                    emulate.insert("dilation", dilation.into());
+                    table["emulate"] = value(emulate);
+                }
+                (None, _) => {}
             }
             tiers.push(table);
         }

@@ -1,58 +1,187 @@
 //! The store: the files of a pool, as the mount, the command line and the Python module use them.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
 use crate::inode::Inode;
-use crate::plane::DataPlane;
+use crate::layouts::Layouts;
+use crate::namespace::{LOCKS, TREE};
+use crate::placement::Datafiles;
+use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
-use rustix::fd::BorrowedFd;
-use std::path::Path;
-use std::sync::Arc;
+use crate::rules::Rules;
+use crate::sys::{open_directory, retry};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use stripewise_layout::{Layout, ServerId};
 
 /// An open pool.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    pool: Pool,
+    default_layout: Arc<Layout>,
+    plane: Arc<DataPlane>,
+    tree: OwnedFd,
+    locks: OwnedFd,
+    pub(crate) layouts: Layouts,
+    pub(crate) rules: Rules,
+    inodes: Mutex<HashMap<u64, Weak<Inode>>>,
+}
+
+/// The name under which an open descriptor can be opened again.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
 
 impl Store {
     /// Opens a pool: its namespace, servers and epoch page. A missing server is no error here.
     pub fn open(pool: Pool) -> Result<Arc<Self>> {
-        todo!()
+        let plane = DataPlane::open(&pool, PlaneOptions::default())?;
+        let directory = |name| {
+            let path = pool.namespace.join(name);
+            open_directory(&path).map_err(Error::io("open", path))
+        };
+        let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
+        let layouts = Layouts::open(&pool.namespace)?;
+        let rules = Rules::open(&pool.namespace)?;
+        let default_layout = Arc::new(pool.default_layout());
+        Ok(Arc::new(Self { pool, default_layout, plane, tree, locks, layouts, rules, inodes: Mutex::default() }))
     }
 
     /// The pool.
     pub fn pool(&self) -> &Pool {
-        todo!()
+        &self.pool
+    }
+
+    /// The layout of files that no rule names.
+    pub fn default_layout(&self) -> &Arc<Layout> {
+        &self.default_layout
     }
 
     /// The data plane.
     pub fn plane(&self) -> &Arc<DataPlane> {
-        todo!()
+        &self.plane
     }
 
     /// Descriptor (O_PATH|O_DIRECTORY) of the directory that holds the names (`<namespace>/tree`).
     pub fn tree(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.tree.as_fd()
     }
 
-    /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule that matches
-    /// `path` (relative to the tree), else the pool's default. Call it before the file gets its final mode: a user
-    /// attribute cannot be set on a read-only file. The inode's owner must be final too.
+    pub(crate) fn locks(&self) -> BorrowedFd<'_> {
+        self.locks.as_fd()
+    }
+
+    /// Checks that a layout can be served by this pool: its servers exist, and the metadata tier stands alone in its
+    /// region (its bytes are the inode's own, at their own offsets).
+    pub fn check_layout(&self, layout: &Layout) -> Result<()> {
+        for (index, region) in layout.regions().iter().enumerate() {
+            for stripe in region.stripes() {
+                if stripe.server == ServerId::META {
+                    if region.stripes().len() > 1 {
+                        return Err(Error::Invalid(format!(
+                            "region {index} (offset {}): meta must be the only server of its region",
+                            region.offset()
+                        )));
+                    }
+                } else {
+                    self.plane.server(stripe.server)?;
+                }
+            }
+        }
+        // The table of a single generation is the smallest that the file will ever have.
+        Datafiles::new(layout, &crate::generations::GenerationMap::whole(1))?;
+        Ok(())
+    }
+
+    /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
+    /// that matches `path` (relative to the tree), else the pool's default. Call it before the file gets its final
+    /// mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too.
     pub fn create(&self, fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
-        todo!()
+        let layout = self.layout_for(path)?;
+        let hash = self.layouts.put(&layout)?;
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", path))?;
+        let handle = Handle::new(stat.st_ino, hash);
+        rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode()?, XattrFlags::CREATE)
+            .map_err(Error::io("set the handle of", path))
     }
 
     /// The placed file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree. `None`: a
     /// plain file without a handle, its bytes are the inode's own. One `Inode` per file and process, shared.
     ///
-    /// Pass a descriptor that is open for reading and writing where there is one: it is duplicated and kept; otherwise the
-    /// inode is opened again through /proc with what its mode allows.
+    /// Pass a descriptor that is open for reading and writing where there is one: it is duplicated and kept; otherwise
+    /// the inode is opened again through /proc with what its mode allows.
     pub fn inode(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Arc<Inode>>> {
-        todo!()
+        let path = proc_path(fd);
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
+        let (own, writable) = reopen(fd, &path)?;
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inode) = inodes.get(&handle.logical).and_then(Weak::upgrade) {
+            inode.offer_descriptor(own, writable);
+            return Ok(Some(inode));
+        }
+        let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
+        if inodes.len() >= 64 && inodes.len().is_power_of_two() {
+            inodes.retain(|_, other| other.strong_count() > 0);
+        }
+        inodes.insert(handle.logical, Arc::downgrade(&inode));
+        Ok(Some(inode))
+    }
+
+    /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;
+    /// the mount has its own descriptors.
+    pub fn lookup(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd =
+            retry(|| rustix::fs::openat(self.tree(), path, flags, Mode::empty())).map_err(Error::io("open", path))?;
+        self.inode(fd.as_fd())
     }
 
     /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. `false`: it still
     /// has a name or a writer. Call it after unlink or rename-over, and after the last close, once nobody holds the
     /// file open any more.
     pub fn collect(&self, inode: &Inode) -> Result<bool> {
-        todo!()
+        inode.collect()
+    }
+}
+
+/// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
+pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
+    let mut bytes = [0; MAX_BYTES];
+    let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
+        Ok(len) => len,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+        Err(Errno::RANGE) => return Err(HandleError::Damaged("longer than 4096 bytes").into()),
+        Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
+    };
+    let handle = Handle::decode(&bytes[..len])?;
+    if handle.real != real {
+        return Err(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }.into());
+    }
+    Ok(Some(handle))
+}
+
+/// A descriptor of our own for the inode behind `fd`, and whether it can write.
+fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
+    let flags = rustix::fs::fcntl_getfl(fd).map_err(Error::io("read", path))?;
+    let access = flags & OFlags::ACCMODE;
+    // An appending descriptor would write the metadata tier's bytes at the end, whatever the offset.
+    if !flags.contains(OFlags::PATH) && !flags.contains(OFlags::APPEND) && access == OFlags::RDWR {
+        let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
+        return Ok((own, true));
+    }
+    let open = |access| retry(|| rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()));
+    match open(OFlags::RDWR) {
+        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => {
+            open(OFlags::RDONLY).map(|fd| (fd, false)).map_err(Error::io("open", path))
+        }
+        other => other.map(|fd| (fd, true)).map_err(Error::io("open", path)),
     }
 }

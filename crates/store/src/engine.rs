@@ -1,0 +1,125 @@
+//! The engine: carries out the sub-requests of one request.
+
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+
+/// The kernel takes at most so many buffers in one call.
+const MAX_BUFFERS: usize = 1024;
+
+/// One buffer of a request, as the kernel takes it.
+pub(crate) type Buffer = libc::iovec;
+
+/// The buffers of a request's sub-requests, one after the other.
+pub(crate) type Buffers = SmallVec<[Buffer; 64]>;
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// One sub-request on its way.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// Descriptor of the datafile; -1 when it does not exist: nothing is done then.
+    pub(crate) fd: i32,
+    /// First byte in the datafile.
+    pub(crate) offset: u64,
+    /// Bytes wanted.
+    pub(crate) len: u64,
+    /// Bytes done.
+    pub(crate) done: u64,
+    /// First of its buffers that is not full yet.
+    pub(crate) first: usize,
+    /// End of its buffers.
+    pub(crate) end: usize,
+    /// Why it stopped, if it failed.
+    pub(crate) error: Option<Errno>,
+}
+
+pub(crate) type Tasks = SmallVec<[Task; 16]>;
+
+/// One call for the buffers `[first, end)`.
+///
+/// # Safety
+/// `fd` is an open descriptor, and the buffers are valid for the direction.
+unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer]) -> rustix::io::Result<usize> {
+    // SAFETY: `fd` is open as the caller says.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let count = buffers.len().min(MAX_BUFFERS);
+    match direction {
+        Direction::Read => {
+            // SAFETY: the standard library guarantees that IoSliceMut is an iovec; the caller, that the buffers are valid.
+            let slices =
+                unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr().cast::<IoSliceMut<'_>>(), count) };
+            match slices {
+                [one] => rustix::io::pread(fd, &mut one[..], offset),
+                many => rustix::io::preadv(fd, many, offset),
+            }
+        }
+        Direction::Write => {
+            // SAFETY: as above, for IoSlice.
+            let slices = unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), count) };
+            match slices {
+                [one] => rustix::io::pwrite(fd, one, offset),
+                many => rustix::io::pwritev(fd, many, offset),
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Notes that `count` more bytes are done.
+    fn advance(&mut self, buffers: &mut [Buffer], mut count: usize) {
+        self.done += count as u64;
+        while count > 0 && self.first < self.end {
+            let buffer = &mut buffers[self.first];
+            if count < buffer.iov_len {
+                buffer.iov_base = buffer.iov_base.wrapping_byte_add(count);
+                buffer.iov_len -= count;
+                return;
+            }
+            count -= buffer.iov_len;
+            buffer.iov_base = buffer.iov_base.wrapping_byte_add(buffer.iov_len);
+            buffer.iov_len = 0;
+            self.first += 1;
+        }
+    }
+
+    /// Goes on until all is done, the datafile ends, or an error comes.
+    ///
+    /// # Safety
+    /// As for [`call`].
+    pub(crate) unsafe fn run(&mut self, direction: Direction, buffers: &mut [Buffer]) {
+        while self.done < self.len {
+            // SAFETY: passed on.
+            let result =
+                unsafe { call(direction, self.fd, self.offset + self.done, &mut buffers[self.first..self.end]) };
+            match result {
+                Ok(0) if direction == Direction::Write => self.error = Some(Errno::NOSPC),
+                Ok(0) => return,
+                Ok(count) => {
+                    self.advance(buffers, count);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(errno) => self.error = Some(errno),
+            }
+            return;
+        }
+    }
+}
+
+/// Carries out all tasks.
+///
+/// # Safety
+/// The tasks' descriptors are open, and their buffers valid for the direction.
+pub(crate) unsafe fn run(direction: Direction, tasks: &mut [Task], buffers: &mut [Buffer]) {
+    for task in tasks.iter_mut().filter(|task| task.fd >= 0) {
+        // SAFETY: passed on.
+        unsafe { task.run(direction, buffers) };
+    }
+}

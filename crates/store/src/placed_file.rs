@@ -1,0 +1,541 @@
+//! Reading and writing one placed file, straight on its datafiles.
+
+use crate::emulate::{Op, Ticket, now_ns, sleep_until};
+use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
+use crate::error::{Error, Result};
+use crate::placement::{Datafiles, Placement};
+use crate::plane::{DataPlane, close};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
+
+/// What a read or a write came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// That many bytes were read or written; fewer than asked for at the end of the file, or as POSIX allows.
+    Done(usize),
+    /// The file's placement changed: fetch it again, [`PlacedFile::refresh`] or replace the `PlacedFile`, and retry.
+    Stale,
+    /// A write needs datafiles that do not exist yet (indexes in the placement's table): have them made
+    /// (`Inode::ensure_datafiles`, or the mount's ioctl), then go on as for `Stale`.
+    Absent(SmallVec<[u16; 16]>),
+    /// Some of the bytes live in the namespace inode, which this `PlacedFile` does not hold: use the mount.
+    Inode,
+}
+
+/// One datafile as far as this process knows it.
+#[derive(Debug)]
+struct Slot {
+    /// Whether the datafile exists.
+    present: AtomicBool,
+    /// -1: not open. Else the descriptor times two, plus one if it can write.
+    descriptor: AtomicI32,
+}
+
+/// One placed file, as far as its bytes go. Shared by all threads; it survives `fork`.
+#[derive(Debug)]
+pub struct PlacedFile {
+    plane: Arc<DataPlane>,
+    placement: Placement,
+    datafiles: Datafiles,
+    slots: Vec<Slot>,
+    /// Value of the file's epoch counter that `placement` and `slots` are of.
+    epoch: AtomicU32,
+    inode: Option<OwnedFd>,
+}
+
+impl PlacedFile {
+    /// Prepares to serve `placement`. `inode` is the namespace inode for regions of the metadata tier; the preload has
+    /// none and gets [`Outcome::Inode`] for requests that touch them. Opens nothing yet. Fails when the layout names a
+    /// server that the pool does not have.
+    pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<OwnedFd>) -> Result<Self> {
+        let datafiles = placement.datafiles()?;
+        let mut slots = Vec::with_capacity(datafiles.table.len());
+        for (index, datafile) in datafiles.table.iter().enumerate() {
+            plane.server(datafile.server)?;
+            let present = AtomicBool::new(placement.present.contains(index));
+            slots.push(Slot { present, descriptor: AtomicI32::new(-1) });
+        }
+        let epoch = AtomicU32::new(placement.epoch);
+        Ok(Self { plane, placement, datafiles, slots, epoch, inode })
+    }
+
+    /// The placement as it was when this was built ([`PlacedFile::refresh`] does not change it).
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Takes over a newer placement of the same handle and version (datafiles that came to exist), keeping what is
+    /// open. `false` when the version or the right to bypass differs: build a new `PlacedFile` then.
+    pub fn refresh(&self, newer: &Placement) -> bool {
+        let old = &self.placement;
+        if (old.handle, old.version, old.owner, old.bypass) != (newer.handle, newer.version, newer.owner, newer.bypass)
+        {
+            return false;
+        }
+        for (index, slot) in self.slots.iter().enumerate() {
+            if newer.present.contains(index) {
+                slot.present.store(true, Ordering::Release);
+            }
+        }
+        self.epoch.store(newer.epoch, Ordering::Release);
+        true
+    }
+
+    /// Whether the placement changed since it was fetched. One atomic load; `read_at` and `write_at` check it
+    /// themselves.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.plane.epoch(self.placement.handle) != self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
+    /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole. Bytes of `bufs`
+    /// behind the count that is returned may hold anything.
+    ///
+    /// Cost besides the reads themselves: two atomic loads, and per sub-request one of O(log regions + log stripes)
+    /// divisions; no lock, no allocation up to 16 sub-requests in 64 pieces.
+    pub fn read_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+        size: &mut dyn FnMut() -> Result<u64>,
+    ) -> Result<Outcome> {
+        let wanted = total(bufs.iter().map(|buf| buf.len()));
+        if offset > MAX_OFFSET {
+            return Err(Error::Invalid(format!("offset {offset} is beyond 2^63-1")));
+        }
+        let len = (wanted as u64).min(MAX_OFFSET - offset);
+        // SAFETY: the standard library guarantees that IoSliceMut is an iovec.
+        let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
+        if len == 0 {
+            return Ok(Outcome::Done(0));
+        }
+        if self.is_stale() {
+            return Ok(Outcome::Stale);
+        }
+        let result = self.read_checked(bufs, offset, len, size);
+        // What was read while the placement changed may come from places that are no longer the file's.
+        if self.is_stale() { Ok(Outcome::Stale) } else { result }
+    }
+
+    fn read_checked(
+        &self,
+        bufs: &[Buffer],
+        offset: u64,
+        len: u64,
+        size: &mut dyn FnMut() -> Result<u64>,
+    ) -> Result<Outcome> {
+        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First)? else {
+            return Ok(Outcome::Inode);
+        };
+        if got == len {
+            return Ok(Outcome::Done(len as usize));
+        }
+        let size = size()?;
+        let within = size.saturating_sub(offset).min(len);
+        if got >= within {
+            return Ok(Outcome::Done(within as usize));
+        }
+        // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
+        // a second look is a hole.
+        match self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles)? {
+            Some(count) => Ok(Outcome::Done(count as usize)),
+            None => Ok(Outcome::Inode),
+        }
+    }
+
+    /// Writes `bufs` at file offset `offset`. All of it, unless an error comes after the first bytes (then what was
+    /// written contiguously from `offset` is returned, if it is not 0). Offsets beyond 2^63-1 give EFBIG.
+    ///
+    /// Cost: as for [`PlacedFile::read_at`].
+    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+        let len = total(bufs.iter().map(|buf| buf.len())) as u64;
+        if len == 0 {
+            return Ok(Outcome::Done(0));
+        }
+        if offset > MAX_OFFSET || len > MAX_OFFSET - offset {
+            return Err(Error::Io {
+                action: "write beyond offset 2^63-1 of",
+                path: "a file".into(),
+                errno: Errno::FBIG,
+            });
+        }
+        if self.is_stale() {
+            return Ok(Outcome::Stale);
+        }
+        let absent = self.absent(offset, len);
+        if !absent.is_empty() {
+            return Ok(Outcome::Absent(absent));
+        }
+        // SAFETY: the standard library guarantees that IoSlice is an iovec.
+        let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
+        match self.transfer(Direction::Write, bufs, offset, len, Pass::First) {
+            Ok(Some(count)) => Ok(Outcome::Done(count as usize)),
+            Ok(None) => Ok(Outcome::Inode),
+            // A writer is registered, so the layout cannot change; but a placement of before that may be old.
+            Err(_) if self.is_stale() => Ok(Outcome::Stale),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How [`PlacedFile::transfer`] treats emulated servers and missing bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Charge the service; stop at what is missing.
+    First,
+    /// A second look at what the first charged: no charge, and what is missing is zeros.
+    ZeroHoles,
+}
+
+/// Greatest sum that one call can transfer.
+fn total(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(0, usize::saturating_add)
+}
+
+/// Walks the program's buffers to cut out the parts that a sub-request fills.
+struct Cursor<'a> {
+    bufs: &'a [Buffer],
+    index: usize,
+    /// Position in the request of the first byte of `bufs[index]`.
+    start: u64,
+}
+
+impl Cursor<'_> {
+    /// Adds the bytes `[at, at + len)` of the request to `out`; `at` must not be below an earlier call's. `first` is
+    /// where the sub-request's buffers begin: neighbours in memory are joined from there on.
+    fn cut(&mut self, mut at: u64, mut len: u64, out: &mut Buffers, first: usize) {
+        while len > 0 {
+            let buf = &self.bufs[self.index];
+            let skip = at - self.start;
+            let here = (buf.iov_len as u64).saturating_sub(skip).min(len);
+            if here > 0 {
+                let base = buf.iov_base.wrapping_byte_add(skip as usize);
+                match out[first..].last_mut() {
+                    Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == base => {
+                        last.iov_len += here as usize
+                    }
+                    _ => out.push(Buffer { iov_base: base, iov_len: here as usize }),
+                }
+                at += here;
+                len -= here;
+            }
+            if len > 0 {
+                self.start += buf.iov_len as u64;
+                self.index += 1;
+            }
+        }
+    }
+}
+
+impl PlacedFile {
+    /// Calls `f` with the index of each datafile that `[offset, offset + len)` touches, perhaps more than once.
+    fn for_each_datafile(&self, offset: u64, len: u64, mut f: impl FnMut(u16)) {
+        let layout = &self.placement.layout;
+        let end = offset + len;
+        let mut region = layout.region_at(offset);
+        while region < layout.regions().len() && layout.regions()[region].offset() < end {
+            let row = &layout.regions()[region];
+            let (from, to) = (offset.max(row.offset()), end.min(layout.region_end(region)));
+            let first = row.slot_at(from);
+            let mut position = from - from % row.round_bytes() + row.start_of(first);
+            for step in 0..row.stripes().len() {
+                let slot = (first + step) % row.stripes().len();
+                f(self.datafiles.index(region, slot));
+                position = position.saturating_add(row.stripes()[slot].width_bytes);
+                if position >= to {
+                    break;
+                }
+            }
+            region += 1;
+        }
+    }
+
+    /// The datafiles that `[offset, offset + len)` needs and that do not exist.
+    pub(crate) fn absent(&self, offset: u64, len: u64) -> SmallVec<[u16; 16]> {
+        let mut absent = SmallVec::new();
+        self.for_each_datafile(offset, len, |index| {
+            let exists = index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire);
+            if !exists && !absent.contains(&index) {
+                absent.push(index);
+            }
+        });
+        absent
+    }
+
+    /// The file's datafiles.
+    pub(crate) fn datafiles(&self) -> &Datafiles {
+        &self.datafiles
+    }
+
+    /// The placement with the datafiles and the epoch that are known by now.
+    pub fn current_placement(&self) -> Placement {
+        let mut placement = self.placement.clone();
+        // The epoch first: what comes to exist after that is seen as a change.
+        placement.epoch = self.epoch.load(Ordering::Acquire);
+        for (index, slot) in self.slots.iter().enumerate() {
+            if slot.present.load(Ordering::Acquire) {
+                placement.present.insert(index);
+            }
+        }
+        placement
+    }
+
+    /// Calls `f` with index and descriptor of each datafile that exists, for writing where that is allowed.
+    pub(crate) fn for_each_present(
+        &self,
+        mut f: impl FnMut(u16, BorrowedFd<'_>) -> rustix::io::Result<()>,
+    ) -> Result<()> {
+        for index in 0..self.slots.len() as u16 {
+            if let Some(fd) = self.descriptor(index, Direction::Read)? {
+                let server = self.datafiles.table[usize::from(index)].server;
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                f(index, fd).map_err(self.plane.server(server)?.error("change a datafile"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `f` with the attributes of each datafile that exists and can be reached, and the least size of the file
+    /// that has it.
+    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(&rustix::fs::Stat, u64)) {
+        for index in 0..self.slots.len() as u16 {
+            let Ok(Some(fd)) = self.descriptor(index, Direction::Read) else { continue };
+            // SAFETY: a slot's descriptor stays open as long as `self` lives.
+            if let Ok(stat) = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }) {
+                let layout = &self.placement.layout;
+                f(&stat, crate::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64));
+            }
+        }
+    }
+
+    /// The descriptor of a sub-request's datafile, if it exists.
+    pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
+        let fd = self.descriptor(self.datafiles.index(sub.region, sub.slot), Direction::Write)?;
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+
+    /// The open descriptor of datafile `index`; `None` when it does not exist, so that its bytes are a hole.
+    #[inline]
+    fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
+        let slot = &self.slots[usize::from(index)];
+        let state = slot.descriptor.load(Ordering::Acquire);
+        if state >= 0 && (state & 1 == 1 || direction == Direction::Read) {
+            return Ok(Some(state >> 1));
+        }
+        if !slot.present.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        self.open_slot(index, direction, state).map(Some)
+    }
+
+    #[cold]
+    fn open_slot(&self, index: u16, direction: Direction, state: i32) -> Result<RawFd> {
+        let datafile = self.datafiles.table[usize::from(index)];
+        let write = direction == Direction::Write;
+        let (fd, writable) = self.plane.open_datafile(self.placement.handle, self.placement.owner, datafile, write)?;
+        let slot = &self.slots[usize::from(index)];
+        if state >= 0 {
+            // Open for reading only so far: put the new descriptor in the old one's place, other threads go on with it.
+            // SAFETY: the old descriptor is `slot`'s own and stays open; `ManuallyDrop` keeps it so.
+            let mut old =
+                std::mem::ManuallyDrop::new(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(state >> 1) });
+            // SAFETY: `fd` was opened just now.
+            let new = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+            let replaced = rustix::io::dup3(new, &mut old, rustix::io::DupFlags::CLOEXEC);
+            close(fd);
+            replaced.map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
+            slot.descriptor.store(state | 1, Ordering::Release);
+            return Ok(state >> 1);
+        }
+        match slot.descriptor.compare_exchange(-1, fd << 1 | i32::from(writable), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(fd),
+            Err(other) => {
+                close(fd);
+                Ok(other >> 1)
+            }
+        }
+    }
+
+    /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
+    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0.
+    fn transfer(
+        &self,
+        direction: Direction,
+        bufs: &[Buffer],
+        offset: u64,
+        len: u64,
+        pass: Pass,
+    ) -> Result<Option<u64>> {
+        let layout = &*self.placement.layout;
+        let region = layout.region_at(offset);
+        let row = &layout.regions()[region];
+        let mut subs = SubRequests::new();
+        let one = if offset + len > layout.region_end(region) {
+            None
+        } else if row.stripes().len() == 1 {
+            Some(0)
+        } else {
+            let slot = row.slot_at(offset);
+            let behind = offset % row.round_bytes() - row.start_of(slot);
+            (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
+        };
+        match one {
+            Some(slot) => subs.push(SubRequest {
+                region,
+                slot,
+                server: row.stripes()[slot].server,
+                datafile_offset: row.datafile_offset(slot, offset),
+                len,
+                from: offset,
+                to: offset + len,
+            }),
+            None => subs = layout.split(offset, len),
+        }
+        let mut request = InFlight::default();
+        for sub in &subs {
+            let index = self.datafiles.index(sub.region, sub.slot);
+            let fd = if index == Datafiles::INODE {
+                match &self.inode {
+                    Some(inode) => Some(inode.as_raw_fd()),
+                    None => return Ok(None),
+                }
+            } else {
+                match self.descriptor(index, direction) {
+                    Ok(fd) => fd,
+                    Err(error) if direction == Direction::Write => return Err(error),
+                    Err(error) => {
+                        InFlight::fail(&mut request.failure, self.first_byte(sub, 0), error);
+                        None
+                    }
+                }
+            };
+            let first = request.buffers.len();
+            let mut cursor = Cursor { bufs, index: 0, start: 0 };
+            if one.is_some() {
+                cursor.cut(0, len, &mut request.buffers, first);
+            } else {
+                for (at, bytes) in layout.pieces(sub) {
+                    cursor.cut(at - offset, bytes, &mut request.buffers, first);
+                }
+            }
+            let end = request.buffers.len();
+            request.tasks.push(Task {
+                fd: fd.unwrap_or(-1),
+                offset: sub.datafile_offset,
+                len: sub.len,
+                done: 0,
+                first,
+                end,
+                error: None,
+            });
+        }
+        self.carry_out(direction, &subs, &mut request, pass);
+        let InFlight { tasks, buffers, mut failure } = request;
+        let mut upto = offset + len;
+        for (sub, task) in subs.iter().zip(&tasks) {
+            if task.done == task.len {
+                continue;
+            }
+            let missing = self.first_byte(sub, task.done);
+            if let Some(errno) = task.error {
+                let error = match self.plane.server(sub.server) {
+                    Ok(root) => root.error(if direction == Direction::Read { "read" } else { "write" })(errno),
+                    // Bytes of the inode.
+                    Err(_) => Error::Io { action: "use", path: "the namespace inode".into(), errno },
+                };
+                InFlight::fail(&mut failure, missing, error);
+            } else if pass == Pass::ZeroHoles {
+                for buffer in &buffers[task.first..task.end] {
+                    // SAFETY: the buffers lie in the program's, which are writable, and no slice of them is in use.
+                    unsafe { std::ptr::write_bytes(buffer.iov_base.cast::<u8>(), 0, buffer.iov_len) };
+                }
+                continue;
+            }
+            upto = upto.min(missing);
+        }
+        match failure {
+            // Everything before the failure is good.
+            Some((at, error)) if at == offset => Err(error),
+            Some((at, _)) if direction == Direction::Read => self.transfer(direction, bufs, offset, at - offset, pass),
+            _ => Ok(Some(upto - offset)),
+        }
+    }
+
+    /// The file offset of byte `done` of a sub-request.
+    fn first_byte(&self, sub: &SubRequest, done: u64) -> u64 {
+        let region = &self.placement.layout.regions()[sub.region];
+        region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
+    }
+
+    /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
+    fn carry_out(&self, direction: Direction, subs: &[SubRequest], request: &mut InFlight, pass: Pass) {
+        let op = if direction == Direction::Read { Op::Read } else { Op::Write };
+        let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(|root| root.device());
+        let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
+        let arrival_ns = if emulated { now_ns() } else { 0 };
+        let mut tickets: SmallVec<[(usize, Ticket); 16]> = SmallVec::new();
+        if emulated && direction == Direction::Write {
+            tickets.extend(subs.iter().enumerate().filter_map(|(index, sub)| {
+                device(sub).map(|device| (index, device.reserve_at(op, sub.len, arrival_ns)))
+            }));
+        }
+        // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, for this direction.
+        unsafe { engine::run(direction, &mut request.tasks, &mut request.buffers) };
+        if !emulated {
+            return;
+        }
+        if direction == Direction::Read {
+            // Only what was really read is charged, as of its arrival: the end of a file costs nothing.
+            let done = subs.iter().zip(&request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
+            tickets.extend(done.filter_map(|(index, (sub, task))| {
+                device(sub).map(|device| (index, device.reserve_at(op, task.done, arrival_ns)))
+            }));
+        }
+        let Some(deadline_ns) = tickets.iter().map(|(_, ticket)| ticket.deadline_ns).max() else {
+            return;
+        };
+        let now_ns = sleep_until(deadline_ns);
+        for (index, ticket) in &tickets {
+            if let Some(device) = device(&subs[*index]) {
+                device.complete(ticket, deadline_ns, now_ns);
+            }
+        }
+    }
+}
+
+/// The sub-requests of one request on their way.
+#[derive(Default)]
+struct InFlight {
+    tasks: Tasks,
+    buffers: Buffers,
+    /// First byte that failed, and why.
+    failure: Option<(u64, Error)>,
+}
+
+impl InFlight {
+    /// Keeps the failure of the lowest byte.
+    fn fail(failure: &mut Option<(u64, Error)>, at: u64, error: Error) {
+        if failure.as_ref().is_none_or(|(before, _)| at < *before) {
+            *failure = Some((at, error));
+        }
+    }
+}
+
+impl Drop for PlacedFile {
+    fn drop(&mut self) {
+        for slot in &mut self.slots {
+            let state = *slot.descriptor.get_mut();
+            if state >= 0 {
+                close(state >> 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Changes of a file's size and space, and what finishes one that a crash interrupted.
+
+use crate::error::{Error, Result};
+use crate::extent::{datafile_bytes, gaps};
+use crate::handle::Handle;
+use crate::inode::{Inode, server};
+use crate::placed_file::PlacedFile;
+use crate::placement::Datafile;
+use crate::sys::retry;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use stripewise_layout::{MAX_OFFSET, ServerId};
+
+impl Inode {
+    fn too_large(&self) -> Error {
+        self.failed("go beyond offset 2^63-1 of")(Errno::FBIG)
+    }
+
+    /// Sets the size. Needs no registration: it registers itself meanwhile.
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes > MAX_OFFSET {
+            return Err(self.too_large());
+        }
+        self.with_registration(|| self.truncate_registered(size_bytes))
+    }
+
+    fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
+        let _change = self.change_handle()?;
+        let file = self.file()?;
+        let mut shrinks = false;
+        file.for_each_present(|index, fd| {
+            let length = rustix::fs::fstat(fd)?.st_size as u64;
+            shrinks |= length > datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+            Ok(())
+        })?;
+        if !shrinks {
+            return self.truncate_inode(size_bytes);
+        }
+        let mut handle = self.read_handle()?;
+        handle.truncating_to = Some(size_bytes);
+        self.write_handle(&handle)?;
+        self.truncate_inode(size_bytes)?;
+        trim(&file, size_bytes)?;
+        handle.truncating_to = None;
+        self.write_handle(&handle)
+    }
+
+    fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
+        retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))
+    }
+
+    /// Finishes a truncation or a move that a crash interrupted, and removes datafiles that the handle does not name.
+    /// Under the exclusive lock of the writers.
+    pub(crate) fn finish_change(&self) -> Result<()> {
+        let mut handle = self.read_handle()?;
+        if let Some(size_bytes) = handle.truncating_to {
+            if self.stat()?.st_size as u64 > size_bytes {
+                self.truncate_inode(size_bytes)?;
+            }
+            let file = self.file()?;
+            trim(&file, size_bytes)?;
+            self.free_gaps(&file)?;
+            handle.truncating_to = None;
+            self.write_handle(&handle)?;
+        }
+        self.remove_strangers(&handle)
+    }
+
+    /// Frees what regions that have moved left behind: in datafiles that are still used, and in the inode.
+    fn free_gaps(&self, file: &PlacedFile) -> Result<()> {
+        let layout = &file.placement().layout;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let free = |fd: BorrowedFd<'_>, from: u64, to: u64| match rustix::fs::fallocate(fd, punch, from, to - from) {
+            // A file system without holes keeps the space; nothing reads it.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => other,
+        };
+        file.for_each_present(|index, fd| {
+            gaps(layout, file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to))
+        })?;
+        let stat = self.stat()?;
+        if stat.st_blocks > 0 {
+            for (index, region) in layout.regions().iter().enumerate() {
+                let to = layout.region_end(index).min(stat.st_size as u64);
+                if region.stripes()[0].server != ServerId::META && region.offset() < to {
+                    free(self.descriptor(), region.offset(), to).map_err(self.failed("free space of"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that
+    /// was interrupted. Reads the directories that hold the file's datafiles. Servers that are missing are left out.
+    pub(crate) fn remove_strangers(&self, handle: &Handle) -> Result<()> {
+        let layout = self.store.layouts.get(&handle.layout)?;
+        let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
+        let prefix = format!("{:016x}.", self.handle());
+        for root in self.store.plane().servers() {
+            let Ok(directory) = self.store.plane().directory(root) else { continue };
+            let inner = format!("{:02x}", self.handle() & 0xff);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let error = root.error("look for leftovers");
+            let fd = match rustix::fs::openat(directory, inner.as_str(), flags, Mode::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(error(errno)),
+            };
+            for entry in rustix::fs::Dir::read_from(&fd).map_err(error)? {
+                let entry = entry.map_err(error)?;
+                let generation = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(&prefix));
+                let Some(generation) = generation.and_then(|digits| u32::from_str_radix(digits, 16).ok()) else {
+                    continue;
+                };
+                if !datafiles.table.contains(&Datafile { server: root.id(), generation }) {
+                    match rustix::fs::unlinkat(&fd, entry.file_name(), AtFlags::empty()) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(error(errno)),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the datafiles of a file that has no name any more. What is on a missing server stays there for fsck.
+    pub(crate) fn remove_datafiles(&self) -> Result<()> {
+        let file = self.file()?;
+        let placement = file.current_placement();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if placement.present.contains(index) {
+                let Ok((root, directory)) = server(&self.store, *datafile) else { continue };
+                match rustix::fs::unlinkat(directory, datafile.path(self.handle()).as_c_str(), AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(root.error("remove a datafile")(errno)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `fallocate`: mode 0, `KEEP_SIZE`, `PUNCH_HOLE | KEEP_SIZE`; other modes give EOPNOTSUPP. The caller must be
+    /// registered as a writer.
+    pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        let punch = mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if !punch && mode != FallocateFlags::KEEP_SIZE && !mode.is_empty() {
+            return Err(self.failed("fallocate, in this mode,")(Errno::OPNOTSUPP));
+        }
+        let end = offset.checked_add(len).filter(|&end| end <= MAX_OFFSET).ok_or_else(|| self.too_large())?;
+        if len == 0 {
+            return Err(self.failed("fallocate no bytes of")(Errno::INVAL));
+        }
+        let file = loop {
+            let file = self.file()?;
+            let absent = file.absent(offset, len);
+            if punch || absent.is_empty() {
+                break file;
+            }
+            self.ensure_datafiles(file.placement().version, &absent)?;
+        };
+        let grows = mode.is_empty();
+        // Of the datafiles the size stays: it would count for the file's.
+        let mode = mode | FallocateFlags::KEEP_SIZE;
+        for sub in file.placement().layout.split(offset, len) {
+            if sub.server == ServerId::META {
+                retry(|| rustix::fs::fallocate(self.descriptor(), mode, sub.from, sub.to - sub.from))
+                    .map_err(self.failed("fallocate"))?;
+            } else if let Some(fd) = file.writable_descriptor(&sub)? {
+                let root = self.store.plane().server(sub.server)?;
+                retry(|| rustix::fs::fallocate(fd, mode, sub.datafile_offset, sub.len))
+                    .map_err(root.error("allocate space"))?;
+            }
+        }
+        if grows && end > self.size_bytes()? { self.truncate(end) } else { Ok(()) }
+    }
+
+    /// First offset at or after `offset` that may hold data (SEEK_DATA); ENXIO when there is none. Holes inside the
+    /// file count as data.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        if offset < self.size_bytes()? { Ok(offset) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
+    }
+
+    /// First offset at or after `offset` that is a hole: the size (SEEK_HOLE); ENXIO beyond the end.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        let size = self.size_bytes()?;
+        if offset < size { Ok(size) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
+    }
+}
+
+/// Shortens the datafiles to what a file of `size_bytes` has in them.
+fn trim(file: &PlacedFile, size_bytes: u64) -> Result<()> {
+    file.for_each_present(|index, fd| {
+        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+        if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
+            retry(|| rustix::fs::ftruncate(fd, wanted))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,245 @@
+//! Who writes a file: registration, appends, the size while a file is being written, what a crash left.
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, guard};
+use crate::lockfile::{LockFile, Purpose};
+use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Writers of a file in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    count: usize,
+    lock: Option<Arc<LockFile>>,
+}
+
+/// Size and times of a placed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Time of the last change of content.
+    pub mtime: Timespec,
+    /// Blocks of 512 bytes that the size takes, holes included.
+    pub blocks: u64,
+}
+
+fn newer(a: Timespec, b: Timespec) -> Timespec {
+    if (a.tv_sec, a.tv_nsec) >= (b.tv_sec, b.tv_nsec) { a } else { b }
+}
+
+impl Inode {
+    /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while the
+    /// file's layout is being changed. If the last one to write it crashed, puts the file in order first.
+    pub fn register_writer(&self) -> Result<()> {
+        let mut writers = guard(&self.writers);
+        if writers.count == 0 {
+            writers.lock = Some(Arc::new(self.take_registration()?));
+        }
+        writers.count += 1;
+        Ok(())
+    }
+
+    fn take_registration(&self) -> Result<LockFile> {
+        let locks = self.store.locks();
+        loop {
+            let (lock, created) = LockFile::open(locks, self.handle())?;
+            if !created && lock.try_exclusive(Purpose::Writers)? {
+                if !lock.is_current(locks) {
+                    continue;
+                }
+                // The file exists and nobody holds it: somebody crashed.
+                self.recover()?;
+            }
+            lock.lock(Purpose::Writers, false)?;
+            if lock.is_current(locks) {
+                return Ok(lock);
+            }
+        }
+    }
+
+    /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.
+    pub fn release_writer(&self) -> Result<()> {
+        let mut writers = guard(&self.writers);
+        match (writers.count, &writers.lock) {
+            (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),
+            (1, Some(lock)) => {
+                let done = self.leave(lock);
+                // Closing the lock file ends the registration in any case.
+                *writers = Writers::default();
+                return done;
+            }
+            _ => writers.count -= 1,
+        }
+        Ok(())
+    }
+
+    fn leave(&self, lock: &LockFile) -> Result<()> {
+        // Two that leave at once would each see the other's registration: one after the other.
+        lock.lock(Purpose::Handle, true)?;
+        if lock.try_exclusive(Purpose::Writers)? {
+            self.settle()?;
+            return lock.remove(self.store.locks());
+        }
+        lock.unlock(Purpose::Writers)?;
+        lock.unlock(Purpose::Handle)
+    }
+
+    /// Runs `work` registered as a writer.
+    pub(crate) fn with_registration<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.register_writer()?;
+        let done = work();
+        let released = self.release_writer();
+        done.and_then(|value| released.map(|()| value))
+    }
+
+    /// The lock file under which this process is registered.
+    pub(crate) fn registered_lock(&self) -> Result<Arc<LockFile>> {
+        let lock = guard(&self.writers).lock.clone();
+        lock.ok_or_else(|| self.failed("write, without being registered as a writer of,")(Errno::BADF))
+    }
+
+    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. The `Writers` of this
+    /// process must be locked by the caller.
+    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<LockFile>> {
+        let locks = self.store.locks();
+        if writers.count > 0 {
+            return Ok(None);
+        }
+        loop {
+            let (lock, created) = LockFile::open(locks, self.handle())?;
+            if !lock.try_exclusive(Purpose::Writers)? {
+                return Ok(None);
+            }
+            if lock.is_current(locks) {
+                if !created {
+                    self.recover()?;
+                }
+                return Ok(Some(lock));
+            }
+        }
+    }
+
+    /// Whether any process is registered as a writer.
+    pub fn has_writers(&self) -> Result<bool> {
+        let writers = guard(&self.writers);
+        if writers.count > 0 {
+            return Ok(true);
+        }
+        if !LockFile::exists(self.store.locks(), self.handle())? {
+            return Ok(false);
+        }
+        let (lock, _) = LockFile::open(self.store.locks(), self.handle())?;
+        let free = lock.try_exclusive(Purpose::Writers)?;
+        if free && lock.is_current(self.store.locks()) {
+            self.recover()?;
+            lock.remove(self.store.locks())?;
+        }
+        Ok(!free)
+    }
+
+    /// Puts the file in order after a crash. Under the exclusive lock of the writers.
+    fn recover(&self) -> Result<()> {
+        self.finish_change()?;
+        self.settle()
+    }
+
+    /// Writes size and mtime into the inode, as the last writer does.
+    fn settle(&self) -> Result<()> {
+        let attributes = self.open_attributes()?;
+        let stat = self.stat()?;
+        let longer = attributes.size_bytes > stat.st_size as u64;
+        if longer {
+            rustix::fs::ftruncate(self.descriptor(), attributes.size_bytes).map_err(self.failed("set the size of"))?;
+        }
+        let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        if longer || inode != attributes.mtime {
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access: omit, last_modification: attributes.mtime };
+            rustix::fs::futimens(self.descriptor(), &times).map_err(self.failed("set the time of"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a size that has grown into the inode.
+    pub(crate) fn store_size(&self) -> Result<()> {
+        let size = self.size_bytes()?;
+        if size > self.stat()?.st_size as u64 {
+            let mtime = self.open_attributes()?.mtime;
+            rustix::fs::ftruncate(self.descriptor(), size).map_err(self.failed("set the size of"))?;
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access: omit, last_modification: mtime };
+            rustix::fs::futimens(self.descriptor(), &times).map_err(self.failed("set the time of"))?;
+        }
+        Ok(())
+    }
+
+    /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
+    /// cannot say anything.
+    fn open_attributes(&self) -> Result<Attributes> {
+        let stat = self.stat()?;
+        let mut size_bytes = stat.st_size as u64;
+        let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        self.file()?.for_each_stat(|stat, end| {
+            size_bytes = size_bytes.max(end);
+            mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });
+        });
+        Ok(Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) })
+    }
+
+    /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
+    /// is registered anywhere, the datafiles are asked.
+    pub fn attributes(&self) -> Result<Attributes> {
+        if LockFile::exists(self.store.locks(), self.handle())? {
+            return self.open_attributes();
+        }
+        let stat = self.stat()?;
+        let size_bytes = stat.st_size as u64;
+        let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        Ok(Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) })
+    }
+
+    /// Size now, in bytes; see [`Inode::attributes`].
+    pub fn size_bytes(&self) -> Result<u64> {
+        Ok(self.attributes()?.size_bytes)
+    }
+
+    /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
+    pub fn set_times(&self, times: &Timestamps) -> Result<()> {
+        let file = self.file()?;
+        let placement = file.current_placement();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if placement.present.contains(index) {
+                let (root, directory) = crate::inode::server(&self.store, *datafile)?;
+                let path = datafile.path(self.handle());
+                rustix::fs::utimensat(directory, path.as_c_str(), times, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(root.error("set the times of a datafile"))?;
+            }
+        }
+        rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))
+    }
+
+    /// Writes at the end of the file, whoever else appends; the offset where the bytes went, and how many. The caller
+    /// must be registered as a writer.
+    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let _local = guard(&self.appending);
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Append, true)?;
+        let done = self.size_bytes().and_then(|end| self.write_at(buf, end).map(|count| (end, count)));
+        let unlocked = lock.unlock(Purpose::Append);
+        done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// Removes the datafiles and the lock file of a file without a name and without writers; `false` if it has either.
+    pub(crate) fn collect(&self) -> Result<bool> {
+        let writers = guard(&self.writers);
+        if self.stat()?.st_nlink > 0 {
+            return Ok(false);
+        }
+        let Some(lock) = self.structural_lock(&writers)? else { return Ok(false) };
+        self.remove_datafiles()?;
+        lock.remove(self.store.locks())?;
+        Ok(true)
+    }
+}
