@@ -70,8 +70,8 @@ impl Layout {
         out
     }
 
-    /// The pieces of `sub` in ascending order, as `(file offset, bytes)`; they add up to `sub.len` and are consecutive
-    /// in the datafile.
+    /// The pieces of `sub` in ascending order, as `(file offset, bytes)`, each as long as it can be; they add up to
+    /// `sub.len` and are consecutive in the datafile.
     pub fn pieces(&self, sub: &SubRequest) -> Pieces<'_> {
         Pieces { region: &self.regions()[sub.region], slot: sub.slot, next: sub.from, to: sub.to }
     }
@@ -95,6 +95,11 @@ impl Iterator for Pieces<'_> {
         let round = self.region.round_bytes();
         let start = self.region.start_of(self.slot);
         let width = self.region.stripes()[self.slot].width_bytes;
+        if width == round {
+            // One server has it all: one piece, whatever the number of rounds.
+            let from = std::mem::replace(&mut self.next, self.to);
+            return (from < self.to).then(|| (from, self.to - from));
+        }
         let phase = self.next % round;
         let round_start = self.next - phase;
         // The stripe of this round, or of the next one if this round's is behind us.
