@@ -1,0 +1,114 @@
+"""Gets the bytes of a pool back with nothing but Python: the whole of docs/format.md in one short script.
+
+    python3 recover.py POOL.toml DESTINATION
+
+Stop everything that uses the pool first. Files are written to DESTINATION; the pool is only read.
+"""
+
+import os
+import struct
+import sys
+import tomllib
+from pathlib import Path
+
+META = 0xFFFF
+
+
+def varints(data):
+    """The LEB128 numbers of a layout after its version byte."""
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number = shift = 0
+
+
+def read_layout(data):
+    """Regions as (offset, [(server, width)])."""
+    if data[0] != 1:
+        sys.exit(f"layout of form {data[0]}, this script reads form 1")
+    numbers = varints(data[1:])
+    rounds = []
+    for _ in range(next(numbers)):
+        stripes = []
+        for _ in range(next(numbers)):
+            first, servers, width = next(numbers), next(numbers), next(numbers)
+            stripes += [(first + i, width) for i in range(servers)]
+        rounds.append(stripes)
+    regions, offset = [], 0
+    for _ in range(next(numbers)):
+        offset += next(numbers)
+        regions.append((offset, rounds[next(numbers)]))
+    return regions
+
+
+def read_handle(data):
+    """Logical handle, layout hash, and [(offset, generation)]: which generation holds the bytes from there on."""
+    if data[:4] != b"SWEH" or data[4] != 1:
+        sys.exit("not a handle of format 1")
+    logical, _inode, _version, types = struct.unpack_from(">QQII", data, 6)
+    at = 30 + 8 * types.bit_count()
+    layout = data[at : at + 32].hex()
+    (count,) = struct.unpack_from(">H", data, at + 32)
+    generations = [struct.unpack_from(">QI", data, at + 34 + 12 * i) for i in range(count)]
+    return logical, layout, generations
+
+
+def recover(inode, servers, layouts, out):
+    """Writes the bytes of the file at `inode` to the open file `out`."""
+    logical, layout, generations = read_handle(os.getxattr(inode, "user.stripewise"))
+    regions = read_layout((layouts / layout).read_bytes())
+    size = inode.stat().st_size
+    for index, (start, stripes) in enumerate(regions):
+        end = min(size, regions[index + 1][0] if index + 1 < len(regions) else size)
+        generation = [number for offset, number in generations if offset <= start][-1]
+        length = sum(width for _, width in stripes)
+        position = 0
+        for server, width in stripes:
+            if server == META:
+                datafile = inode
+            else:
+                datafile = servers[server] / f"{logical & 0xFF:02x}" / f"{logical:016x}.{generation:08x}"
+            first, position = position, position + width
+
+            def before(offset, first=first, width=width, length=length):
+                return offset // length * width + min(max(offset % length - first, 0), width)
+
+            if not datafile.exists():
+                continue  # never written: a hole
+            with datafile.open("rb") as source:
+                for turn in range(start // length * length + first, end, length):
+                    a, b = max(turn, start), min(turn + width, end)
+                    if a < b:
+                        source.seek(start + before(a) - before(start))
+                        out.seek(a)
+                        out.write(source.read(b - a))
+    out.truncate(size)
+
+
+def main():
+    """Walks the names and recovers every file."""
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    pool_file, destination = Path(sys.argv[1]).absolute(), Path(sys.argv[2])
+    pool = tomllib.loads(pool_file.read_text())
+    namespace = pool_file.parent / pool["namespace"]
+    servers = [pool_file.parent / root for tier in pool["tier"] for root in tier["servers"]]
+    for directory, _, names in os.walk(namespace / "tree"):
+        target = destination / Path(directory).relative_to(namespace / "tree")
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            inode = Path(directory) / name
+            if inode.is_symlink() or not inode.is_file():
+                continue
+            with (target / name).open("wb") as out:
+                if "user.stripewise" in os.listxattr(inode):
+                    recover(inode, servers, namespace / "layouts", out)
+                else:
+                    out.write(inode.read_bytes())
+
+
+if __name__ == "__main__":
+    main()
