@@ -1,5 +1,6 @@
 //! Pool, namespace, handles, datafiles, emulated servers, mover.
 
+pub mod calibrate;
 pub mod emulate;
 mod engine;
 pub mod epoch;

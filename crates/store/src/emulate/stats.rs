@@ -275,3 +275,70 @@ impl fmt::Display for EmulationError {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_within_an_eighth() {
+        let mut last = 0;
+        for value in (0..2000).chain((11..34).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << (bit - 2))]))
+        {
+            let bucket = bucket(value);
+            assert!(bucket >= last, "{value}");
+            last = bucket;
+            let floor = bucket_floor(bucket);
+            assert!(floor <= value && value <= floor + floor / 8, "{value} in the bucket from {floor}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_within_a_bucket() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), None);
+        (1..=10_000).for_each(|value| histogram.add(value));
+        for q in [0.01, 0.25, 0.5, 0.9, 0.99] {
+            let found = histogram.quantile(q).unwrap();
+            assert!((found / (q * 10_000.0) - 1.0).abs() < 0.03, "{q}: {found}");
+        }
+        assert_eq!(histogram.total(), 10_000);
+    }
+
+    #[test]
+    fn a_difference_is_what_came_in_between() {
+        let mut before = ServerStatistics::default();
+        (0..5).for_each(|_| before.error_ppm.add(900_000));
+        before.read.requests = 5;
+        let mut after = before.clone();
+        (0..3).for_each(|_| after.error_ppm.add(1000));
+        after.read.requests = 8;
+        let between = after.since(&before);
+        assert_eq!(between.read.requests, 3);
+        assert!((between.median_error().unwrap() - 0.001).abs() < 0.0001);
+        // Pages can be replaced under a reader: no difference is below nothing.
+        assert_eq!(before.since(&after), ServerStatistics::default());
+    }
+
+    #[test]
+    fn a_run_above_ten_percent_calls_itself_invalid() {
+        let with_error = |ppm: u64, requests: usize| {
+            let mut server = ServerStatistics::default();
+            (0..requests).for_each(|_| {
+                server.error_ppm.add(ppm);
+                server.overshoot_ns.add(ppm);
+            });
+            server
+        };
+        assert_eq!(Verdict::of([]), Verdict::Idle);
+        assert_eq!(Verdict::of(&[ServerStatistics::default()]), Verdict::Idle);
+        let (good, bad) = (with_error(20_000, 100), with_error(300_000, 60));
+        let verdict = Verdict::of([&good, &bad]);
+        assert!(verdict.is_valid());
+        assert!(verdict.to_string().contains("160 requests"), "{verdict}");
+        let verdict = Verdict::of([&good, &bad, &bad]);
+        assert!(!verdict.is_valid());
+        assert!(verdict.to_string().starts_with("INVALID RUN"), "{verdict}");
+    }
+}

@@ -1,0 +1,153 @@
+//! A server's profile from the times of single requests.
+
+use stripewise_model::OpProfile;
+
+/// Requests of one size and how long each took, in seconds.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// Bytes of each request.
+    pub bytes: u64,
+    /// Their times.
+    pub times_s: Vec<f64>,
+}
+
+/// Startup and transfer time fitted to measured requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OpFit {
+    /// The fit: `startup + bytes * transfer`.
+    pub profile: OpProfile,
+    /// Largest deviation of a size's mean time from the fit's, relative to the measured one (0.05 is 5 %).
+    pub residual: f64,
+    /// Requests measured.
+    pub requests: usize,
+}
+
+/// Requests up to this size tell the startup time: transfer is the lesser part of them.
+const STARTUP_BYTES: u64 = 64 << 10;
+
+/// A size's mean is not believed better than this (relative): no device is exactly linear.
+const MODEL_ERROR: f64 = 0.01;
+
+/// The value that the share `q` of `sorted` does not exceed, interpolated.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + (sorted[high] - sorted[low]) * part
+}
+
+/// Mean and variance of the mean, without values outside Tukey's fences (1.5 quartile distances from the quartiles).
+fn trimmed_mean(sorted: &[f64]) -> (f64, f64) {
+    let (q1, q3) = (quantile(sorted, 0.25), quantile(sorted, 0.75));
+    let fence = 1.5 * (q3 - q1);
+    let kept: Vec<f64> = sorted.iter().copied().filter(|t| (q1 - fence..=q3 + fence).contains(t)).collect();
+    let count = kept.len() as f64;
+    let mean = kept.iter().sum::<f64>() / count;
+    let variance = kept.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    (mean, variance / count)
+}
+
+/// Fits startup and transfer time to samples of at least two sizes; `None` when there are fewer.
+///
+/// The transfer time is the slope of a weighted least-squares line through the trimmed means of the sizes. The startup's
+/// least and greatest value are the 1st and 99th percentile of what the small requests (up to 64 KiB) took beyond it, so
+/// that a hiccup of the machine does not become a property of the server.
+pub fn fit(samples: &[Sample]) -> Option<OpFit> {
+    let mut sums = [0.0; 5];
+    let mut means = Vec::new();
+    for sample in samples.iter().filter(|sample| !sample.times_s.is_empty()) {
+        let mut sorted = sample.times_s.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (mean, variance) = trimmed_mean(&sorted);
+        means.push((sample.bytes as f64, mean));
+        let weight = 1.0 / (variance + (MODEL_ERROR * mean).powi(2)).max(f64::MIN_POSITIVE);
+        let (x, y) = (sample.bytes as f64, mean);
+        for (sum, term) in sums.iter_mut().zip([1.0, x, y, x * x, x * y]) {
+            *sum += weight * term;
+        }
+    }
+    if means.len() < 2 {
+        return None;
+    }
+    let [w, x, y, xx, xy] = sums;
+    // Memory can be so fast that noise makes the slope negative: then the transfer is free as far as can be seen.
+    let transfer = ((w * xy - x * y) / (w * xx - x * x)).max(0.0);
+    let smallest = samples.iter().filter(|s| !s.times_s.is_empty()).map(|s| s.bytes).min()?;
+    let mut startups: Vec<f64> = samples
+        .iter()
+        .filter(|sample| sample.bytes <= STARTUP_BYTES.max(smallest))
+        .flat_map(|sample| sample.times_s.iter().map(|t| (t - sample.bytes as f64 * transfer).max(0.0)))
+        .collect();
+    startups.sort_unstable_by(f64::total_cmp);
+    let profile = OpProfile {
+        startup_min_s: quantile(&startups, 0.01),
+        startup_max_s: quantile(&startups, 0.99),
+        transfer_s_per_byte: transfer,
+    };
+    let startup = (profile.startup_min_s + profile.startup_max_s) / 2.0;
+    let residual = means.iter().map(|(x, mean)| (startup + x * transfer - mean).abs() / mean).fold(0.0, f64::max);
+    Some(OpFit { profile, residual, requests: samples.iter().map(|sample| sample.times_s.len()).sum() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+    /// Requests with startups evenly over [min, max], in an order that has nothing to do with the size.
+    fn synthetic(count: usize, min: f64, max: f64, bandwidth: f64) -> Vec<Sample> {
+        let sample = |(s, bytes): (usize, u64)| {
+            let startup = |i: usize| min + (max - min) * (((i * 37 + s * 11) % count) as f64 + 0.5) / count as f64;
+            Sample { bytes, times_s: (0..count).map(|i| startup(i) + bytes as f64 / bandwidth).collect() }
+        };
+        SIZES.into_iter().enumerate().map(sample).collect()
+    }
+
+    fn near(value: f64, expected: f64, tolerance: f64) -> bool {
+        (value / expected - 1.0).abs() < tolerance
+    }
+
+    #[test]
+    fn a_hard_disk_is_found() {
+        let found = fit(&synthetic(101, 4e-3, 12e-3, 80e6)).unwrap();
+        assert!(near(found.profile.startup_min_s, 4e-3, 0.03), "{found:?}");
+        assert!(near(found.profile.startup_max_s, 12e-3, 0.03), "{found:?}");
+        assert!(near(found.profile.transfer_s_per_byte, 1.0 / 80e6, 0.01), "{found:?}");
+        assert!(found.residual < 0.01);
+        assert_eq!(found.requests, 606);
+    }
+
+    #[test]
+    fn hiccups_of_the_machine_do_not_move_it() {
+        let mut samples = synthetic(202, 80e-6, 120e-6, 400e6);
+        for sample in &mut samples {
+            sample.times_s[7] = 0.5;
+        }
+        let found = fit(&samples).unwrap();
+        assert!(near(found.profile.startup_min_s, 80e-6, 0.03), "{found:?}");
+        assert!(near(found.profile.startup_max_s, 120e-6, 0.03), "{found:?}");
+        assert!(near(found.profile.transfer_s_per_byte, 1.0 / 400e6, 0.01), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_not_linear_shows_in_the_residual() {
+        let mut samples = synthetic(50, 1e-3, 2e-3, 100e6);
+        samples[3].times_s.iter_mut().for_each(|t| *t *= 2.0);
+        assert!(fit(&samples).unwrap().residual > 0.3);
+    }
+
+    #[test]
+    fn one_size_says_nothing_of_the_transfer() {
+        assert_eq!(fit(&synthetic(50, 1e-3, 2e-3, 100e6)[..1]), None);
+        assert_eq!(fit(&[]), None);
+    }
+
+    #[test]
+    fn equal_times_are_a_transfer_of_nothing() {
+        let samples = SIZES.map(|bytes| Sample { bytes, times_s: vec![1e-5; 20] });
+        let found = fit(&samples).unwrap();
+        assert!(found.profile.transfer_s_per_byte.abs() < 1e-18, "{found:?}");
+        assert!(near(found.profile.startup_min_s, 1e-5, 1e-6));
+    }
+}

@@ -1,0 +1,93 @@
+//! Calibration finds the numbers that an emulated server stands for, and leaves nothing behind.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use stripewise_layout::ServerId;
+use stripewise_store::calibrate::{CalibrateError, CalibrateOptions, IoPath, Target, calibrate, tiers};
+use stripewise_store::emulate::{EmulateConfig, QUEUE_FILE, preset};
+
+fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -> Target {
+    Target { id: ServerId(index), name: format!("{tier}.{index}"), tier: tier.into(), root: root.into(), emulate }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+const QUICK: CalibrateOptions = CalibrateOptions { budget_s: 2.0, scratch_bytes: 8 << 20, max_requests: 120 };
+
+#[test]
+fn an_emulated_server_costs_what_it_stands_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = EmulateConfig { dilation: 0.5, ..preset("hdd-7200").unwrap() };
+    let mut shares = Vec::new();
+    let servers = calibrate(&[target(0, "hdd", directory.path(), Some(config))], &QUICK, |progress| {
+        shares.push(progress[0]);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let server = &servers[0];
+    assert_eq!(server.path, IoPath::Emulated);
+    for fit in [&server.read, &server.write] {
+        // Never faster than the device; how much slower depends on the machine and is not this test's matter.
+        assert!(fit.profile.startup_min_s >= 0.0015, "{fit:?}");
+        assert!(fit.profile.startup_max_s >= fit.profile.startup_min_s, "{fit:?}");
+        assert!(fit.requests >= 30 && fit.requests <= 126, "{fit:?}");
+    }
+    assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
+    assert_eq!(names(directory.path()), [QUEUE_FILE]);
+}
+
+#[test]
+fn a_real_directory_is_measured() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let targets = [target(0, "disk", a.path(), None), target(1, "other", b.path(), None)];
+    let servers = calibrate(&targets, &QUICK, |_| ControlFlow::Continue(())).unwrap();
+    let tiers = tiers(&servers);
+    assert_eq!(tiers.iter().map(|tier| tier.tier.as_str()).collect::<Vec<_>>(), ["disk", "other"]);
+    for (tier, server) in tiers.iter().zip(&servers) {
+        assert_ne!(server.path, IoPath::Emulated);
+        assert_eq!(tier.profile, server.profile());
+        let cached = tier.warnings.iter().any(|warning| warning.contains("refuses direct I/O"));
+        assert_eq!(cached, server.path == IoPath::Cached);
+    }
+    assert!(names(a.path()).is_empty() && names(b.path()).is_empty());
+}
+
+#[test]
+fn one_server_that_fails_fails_the_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let targets =
+        [target(0, "disk", directory.path(), None), target(1, "disk", &directory.path().join("missing"), None)];
+    let error = calibrate(&targets, &QUICK, |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(error.to_string().contains("server disk.1: cannot open"), "{error}");
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn a_person_may_stop_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = CalibrateOptions { budget_s: 3600.0, max_requests: usize::MAX, ..QUICK };
+    let slow = Some(preset("hdd-7200").unwrap());
+    let error = calibrate(&[target(0, "hdd", directory.path(), slow)], &options, |_| ControlFlow::Break(()));
+    assert!(matches!(error, Err(CalibrateError::Stopped)));
+    assert_eq!(names(directory.path()), [QUEUE_FILE]);
+}
+
+#[test]
+fn a_server_unlike_its_tier_is_named() {
+    let directories: [_; 3] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let targets: Vec<Target> = (0..3_u16)
+        .map(|i| {
+            let dilation = if i == 2 { 0.8 } else { 0.1 };
+            let config = EmulateConfig { dilation, ..preset("hdd-7200").unwrap() };
+            target(i, "hdd", directories[usize::from(i)].path(), Some(config))
+        })
+        .collect();
+    let options = CalibrateOptions { budget_s: 1.0, ..QUICK };
+    let servers = calibrate(&targets, &options, |_| ControlFlow::Continue(())).unwrap();
+    let tiers = tiers(&servers);
+    let warned = |name: &str| tiers[0].warnings.iter().any(|w| w.starts_with(name) && w.contains("a tier of its own"));
+    assert!(warned("hdd.2"), "{:?}", tiers[0].warnings);
+}
