@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn pages_join_to_the_whole() {
         let whole: Vec<u8> = (0..20_000_u32).map(|i| i as u8).collect();
-        let mut out = Vec::new();
+        let mut out: Vec<u8> = Vec::new();
         while out.len() < whole.len() {
             let page = PlacementPage::reply(&whole, out.len() as u32);
             assert_eq!(page.total_bytes as usize, whole.len());

@@ -198,7 +198,6 @@ impl DataPlane {
 }
 
 impl ServerRoot {
-
     /// Its id.
     pub(crate) fn id(&self) -> ServerId {
         self.server.id

@@ -1,0 +1,103 @@
+//! A pool in a temporary directory.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_store::pool::{PoolSpec, TierSpec};
+use stripewise_store::{Inode, Pool, Store};
+
+pub struct TestPool {
+    pub directory: tempfile::TempDir,
+    pub pool: Pool,
+}
+
+impl TestPool {
+    /// A pool with that many servers in one tier, default width 4 KiB.
+    pub fn new(servers: usize) -> Self {
+        Self::with_roots(|directory| (0..servers).map(|i| directory.join(format!("s{i}"))).collect())
+    }
+
+    pub fn with_roots(roots: impl FnOnce(&Path) -> Vec<PathBuf>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
+        let tier = TierSpec { name: "disk".into(), servers: roots(base), ..TierSpec::default() };
+        let spec = PoolSpec {
+            name: "test".into(),
+            mount: base.join("mount"),
+            namespace: base.join("names"),
+            default_width_bytes: Some(4096),
+            tiers: vec![tier],
+        };
+        let pool = Pool::init(&base.join("pool.toml"), &spec).unwrap();
+        Self { directory, pool }
+    }
+
+    pub fn open(&self) -> Arc<Store> {
+        Store::open(self.pool.clone()).unwrap()
+    }
+
+    pub fn root(&self, server: usize) -> &Path {
+        &self.pool.servers[server].root
+    }
+}
+
+/// Creates `name` in the tree.
+pub fn create(store: &Arc<Store>, name: &str) -> (OwnedFd, Arc<Inode>) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).unwrap();
+    store.create(fd.as_fd(), Path::new(name)).unwrap();
+    let inode = store.inode(fd.as_fd()).unwrap().unwrap();
+    (fd, inode)
+}
+
+/// Writes all of `bytes`, registered.
+pub fn write(inode: &Inode, bytes: &[u8], offset: u64) {
+    inode.register_writer().unwrap();
+    write_all(inode, bytes, offset);
+    inode.release_writer().unwrap();
+}
+
+pub fn write_all(inode: &Inode, bytes: &[u8], offset: u64) {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += inode.write_at(&bytes[done..], offset + done as u64).unwrap();
+    }
+}
+
+/// Reads the whole file.
+pub fn content(inode: &Inode) -> Vec<u8> {
+    let size = inode.size_bytes().unwrap() as usize;
+    let mut out = vec![0xee; size + 10];
+    let mut done = 0;
+    loop {
+        match inode.read_at(&mut out[done..], done as u64).unwrap() {
+            0 => break,
+            count => done += count,
+        }
+    }
+    assert_eq!(done, size);
+    out.truncate(done);
+    out
+}
+
+/// Bytes that differ everywhere.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let step = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8 | 1
+    };
+    (0..len).map(step).collect()
+}
+
+/// A layout from `(offset, [(server, width)])`.
+pub fn layout(regions: &[(u64, &[(u16, u64)])]) -> Layout {
+    Layout::new(regions.iter().map(|(offset, round)| {
+        let stripe = |&(server, width_bytes): &(u16, u64)| Stripe { server: ServerId(server), width_bytes };
+        (*offset, round.iter().map(stripe).collect())
+    }))
+    .unwrap()
+}

@@ -1,0 +1,290 @@
+//! Servers that are missing, full or read-only; handles and pool files that somebody damaged.
+
+mod common;
+
+use common::{TestPool, content, create, layout, pattern, write};
+use rustix::fd::AsFd;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use std::path::Path;
+use std::process::Command;
+use stripewise_layout::Pattern;
+use stripewise_store::handle::ATTRIBUTE;
+use stripewise_store::{Error, Pool};
+
+#[test]
+fn a_missing_server_costs_only_its_bytes() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    let bytes = pattern(5 * 4096, 1);
+    write(&inode, &bytes, 0);
+    drop((inode, store));
+    let away = pool.directory.path().join("away");
+    std::fs::rename(pool.root(1), &away).unwrap();
+
+    let store = pool.open();
+    let inode = store.lookup(Path::new("file")).unwrap().unwrap();
+    assert_eq!(inode.size_bytes().unwrap(), 5 * 4096);
+    let mut buf = vec![0; 5 * 4096];
+    assert_eq!(inode.read_at(&mut buf, 0).unwrap(), 4096, "up to the first byte that is missing");
+    assert!(buf[..4096] == bytes[..4096]);
+    let error = inode.read_at(&mut buf[..10], 5000).unwrap_err();
+    assert_eq!(error.errno(), Errno::IO);
+    assert!(error.to_string().contains("disk.1") && error.to_string().contains("mount or restore"), "{error}");
+    assert_eq!(inode.read_at(&mut buf[..4096], 2 * 4096).unwrap(), 4096);
+
+    // An empty directory in its place, as an unmounted disk leaves one, is not written into.
+    std::fs::create_dir(pool.root(1)).unwrap();
+    inode.register_writer().unwrap();
+    assert_eq!(inode.write_at(b"new", 5000).unwrap_err().errno(), Errno::IO);
+    inode.release_writer().unwrap();
+    assert_eq!(std::fs::read_dir(pool.root(1)).unwrap().count(), 0);
+
+    // It comes back without anything being opened again.
+    std::fs::remove_dir(pool.root(1)).unwrap();
+    std::fs::rename(&away, pool.root(1)).unwrap();
+    assert!(content(&inode) == bytes);
+}
+
+#[test]
+fn a_lost_datafile_is_an_error_and_not_zeros() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    write(&inode, &pattern(3 * 4096, 1), 0);
+    let placement = inode.placement().unwrap();
+    let lost = placement.datafiles().unwrap().table[1].path(placement.handle);
+    drop((inode, store));
+    std::fs::remove_file(pool.root(1).join(lost.as_str())).unwrap();
+    let store = pool.open();
+    let inode = store.lookup(Path::new("file")).unwrap().unwrap();
+    let mut buf = [0; 10];
+    let error = inode.read_at(&mut buf, 4096).unwrap_err();
+    assert!(matches!(error, Error::MissingDatafile { .. }), "{error}");
+    assert_eq!(error.errno(), Errno::IO);
+    assert_eq!(inode.read_at(&mut buf, 0).unwrap(), 10);
+}
+
+#[test]
+fn hostile_handles_are_refused() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (fd, inode) = create(&store, "file");
+    write(&inode, b"secret", 0);
+    drop(inode);
+    let mut handle = [0; 4096];
+    let len = rustix::fs::fgetxattr(&fd, ATTRIBUTE, &mut handle[..]).unwrap();
+    // Another inode's handle.
+    let (other, _) = create(&store, "other");
+    rustix::fs::fsetxattr(&other, ATTRIBUTE, &handle[..len], XattrFlags::REPLACE).unwrap();
+    let error = store.inode(other.as_fd()).unwrap_err();
+    assert!(error.to_string().contains("copied or restored"), "{error}");
+    // Any damage.
+    for bytes in [&handle[..len - 1], b"", b"SWEH", &[0xff; 100]] {
+        rustix::fs::fsetxattr(&other, ATTRIBUTE, bytes, XattrFlags::REPLACE).unwrap();
+        assert_eq!(store.inode(other.as_fd()).unwrap_err().errno(), Errno::IO);
+    }
+    // The other file is as it was.
+    assert_eq!(content(&store.lookup(Path::new("file")).unwrap().unwrap()), b"secret");
+}
+
+#[test]
+fn a_file_that_is_written_cannot_move() {
+    let pool = TestPool::new(2);
+    let (store, elsewhere) = (pool.open(), pool.open());
+    let (_fd, inode) = create(&store, "file");
+    let other = elsewhere.lookup(Path::new("file")).unwrap().unwrap();
+    let target = layout(&[(0, &[(1, 100)])]);
+    for writer in [&inode, &other] {
+        writer.register_writer().unwrap();
+        assert!(writer.has_writers().unwrap() && inode.has_writers().unwrap());
+        let error = inode.move_to(&target, "file", &mut |_, _| true).unwrap_err();
+        assert!(error.to_string().starts_with("file is open for writing"), "{error}");
+        assert_eq!(error.errno(), Errno::BUSY);
+        writer.release_writer().unwrap();
+    }
+    inode.move_to(&target, "file", &mut |_, _| true).unwrap();
+    assert_eq!(*other.layout().unwrap(), target, "the other store sees the new layout");
+}
+
+#[test]
+fn a_stopped_move_leaves_nothing() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    let bytes = pattern(100_000, 2);
+    write(&inode, &bytes, 0);
+    let before = inode.placement().unwrap();
+    let target = layout(&[(0, &[(2, 100)])]);
+    let error = inode.move_to(&target, "file", &mut |_, _| false).unwrap_err();
+    assert!(error.to_string().contains("keeps its old layout"), "{error}");
+    assert_eq!(inode.placement().unwrap().layout, before.layout);
+    assert!(content(&inode) == bytes);
+    let new = stripewise_store::placement::Datafile { server: stripewise_layout::ServerId(2), generation: 2 };
+    assert!(!pool.root(2).join(new.path(before.handle).as_str()).exists());
+    // A layout that the pool cannot serve.
+    let unknown = layout(&[(0, &[(9, 100)])]);
+    let error = inode.move_to(&unknown, "file", &mut |_, _| true).unwrap_err();
+    assert!(error.to_string().contains("#9"), "{error}");
+    assert!(store.set_rule(&Pattern::new("x").unwrap(), &unknown).is_err());
+}
+
+#[test]
+fn pool_files_with_mistakes_are_refused_by_line() {
+    let good = "name = \"p\"\nmount = \"/m\"\nnamespace = \"n\"\n[[tier]]\nname = \"hdd\"\nservers = [\"a\", \"b\"]\n";
+    let parse = |text: &str| Pool::parse(text, Path::new("/base/pool.toml"));
+    let pool = parse(good).unwrap();
+    assert_eq!(pool.namespace, Path::new("/base/n"));
+    assert_eq!(pool.servers[1].name, "hdd.1");
+    for (text, line, words) in [
+        (good.replace("servers", "server"), 6, "server"),
+        (good.replace("\"b\"", "\"a\""), 6, "already the directory of hdd.0"),
+        (good.replace("hdd", "meta"), 5, "meta"),
+        (good.replace("[\"a\", \"b\"]", "[]"), 6, "at least one"),
+        (format!("{good}capacity = \"much\"\n"), 7, "'much'"),
+        (format!("{good}emulate = \"floppy\"\n"), 7, "hdd-7200"),
+        (format!("{good}[tier.read]\nstartup = [\"2ms\", \"1ms\"]\nbandwidth = \"1MB/s\"\n"), 7, "write"),
+        (
+            format!(
+                "{good}[tier.read]\nstartup = [\"2ms\", \"1ms\"]\nbandwidth = \"1MB/s\"\n[tier.write]\n\
+                 startup = [\"1ms\", \"1ms\"]\nbandwidth = \"1MB/s\"\n"
+            ),
+            8,
+            "least, greatest",
+        ),
+        ("name = ".to_owned(), 1, ""),
+    ] {
+        let error = parse(&text).unwrap_err();
+        let Error::Pool { line: found, .. } = &error else { panic!("{error}") };
+        assert_eq!(*found, line, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn calibration_keeps_comments() {
+    let pool = TestPool::new(2);
+    let file = &pool.pool.file;
+    let text = std::fs::read_to_string(file).unwrap();
+    std::fs::write(file, format!("# my pool\n{text}# the end\n")).unwrap();
+    let mut profile = stripewise_store::emulate::preset("ssd-sata").unwrap().profile;
+    profile.read.startup_max_s = 0.25;
+    Pool::write_profile(file, "disk", &profile).unwrap();
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.starts_with("# my pool\n") && text.contains("# the end"), "{text}");
+    let found = Pool::load(file).unwrap().tiers[0].profile.unwrap().0;
+    assert!((found.read.startup_max_s - 0.25).abs() < 1e-9, "{text}");
+    assert!(Pool::write_profile(file, "tape", &profile).unwrap_err().to_string().contains("tape"));
+}
+
+#[test]
+fn directories_of_other_pools_are_not_taken() {
+    let pool = TestPool::new(2);
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    // The second server in the first one's place.
+    let swapped = text.replace("s0", "sX").replace("s1", "s0").replace("sX", "s1");
+    let swapped = Pool::parse(&swapped, &pool.pool.file).unwrap();
+    assert!(swapped.prepare().unwrap_err().to_string().contains("keep the order"));
+    // Preparing again what is there changes nothing.
+    pool.pool.prepare().unwrap();
+    let other = text.replace("/names\"", "/names2\"");
+    let other = Pool::parse(&other, &pool.pool.file).unwrap();
+    assert!(other.prepare().unwrap_err().to_string().contains("belongs to another pool"));
+}
+
+/// Runs test `name` of this binary again where it may mount file systems; `None` when this already is that place.
+fn in_own_mounts(name: &str) -> Option<()> {
+    const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return None;
+    }
+    let root = rustix::process::getuid().is_root();
+    let output = Command::new("unshare")
+        .args(if root { "-m" } else { "-rm" }.split(' '))
+        .arg(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("the command unshare of util-linux");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "in a mount namespace of its own: {text}");
+    Some(())
+}
+
+fn mount_tmpfs(target: &Path, options: &str) {
+    let options = std::ffi::CString::new(options).unwrap();
+    rustix::mount::mount("none", target, "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str()).unwrap();
+}
+
+#[test]
+fn a_full_server_says_so_and_breaks_nothing() {
+    if in_own_mounts("a_full_server_says_so_and_breaks_nothing").is_some() {
+        return;
+    }
+    let pool = TestPool::with_roots(|base| {
+        let roots = vec![base.join("small"), base.join("large")];
+        std::fs::create_dir(&roots[0]).unwrap();
+        mount_tmpfs(&roots[0], "size=1m");
+        roots
+    });
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    let bytes = pattern(4 << 20, 1);
+    inode.register_writer().unwrap();
+    let mut done = 0;
+    let error = loop {
+        match inode.write_at(&bytes[done..(done + 50_000).min(bytes.len())], done as u64) {
+            Ok(count) => done += count,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.errno(), Errno::NOSPC);
+    assert!(error.to_string().contains("disk.0") && error.to_string().contains("free space"), "{error}");
+    assert!(done > 1 << 20, "{done}");
+    inode.truncate(done as u64).unwrap();
+    inode.release_writer().unwrap();
+    assert!(content(&inode) == bytes[..done]);
+
+    // To the large one; then back, where it does not fit.
+    let before = layout(&[(0, &[(1, 65536)])]);
+    inode.move_to(&before, "file", &mut |_, _| true).unwrap();
+    assert!(content(&inode) == bytes[..done]);
+    let error = inode.move_to(&layout(&[(0, &[(0, 65536)])]), "file", &mut |_, _| true).unwrap_err();
+    assert_eq!(error.errno(), Errno::NOSPC);
+    let text = error.to_string();
+    assert!(text.contains("file") && text.contains("disk.0") && text.contains("keeps its old layout"), "{text}");
+    assert_eq!(*inode.layout().unwrap(), before);
+    assert!(content(&inode) == bytes[..done]);
+    let used = rustix::fs::statvfs(pool.root(0)).unwrap();
+    assert!(used.f_bfree * used.f_frsize > 900_000, "the failed copy is gone");
+}
+
+#[test]
+fn a_read_only_server_can_be_read() {
+    if in_own_mounts("a_read_only_server_can_be_read").is_some() {
+        return;
+    }
+    let pool = TestPool::with_roots(|base| {
+        let roots = vec![base.join("a"), base.join("b")];
+        std::fs::create_dir(&roots[0]).unwrap();
+        mount_tmpfs(&roots[0], "size=1m");
+        roots
+    });
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    let bytes = pattern(20_000, 1);
+    write(&inode, &bytes, 0);
+    drop((inode, store));
+    let flags = rustix::mount::MountFlags::RDONLY;
+    rustix::mount::mount_remount(pool.root(0), flags, c"").unwrap();
+    let store = pool.open();
+    let inode = store.lookup(Path::new("file")).unwrap().unwrap();
+    assert!(content(&inode) == bytes);
+    inode.register_writer().unwrap();
+    let error = inode.write_at(b"x", 0).unwrap_err();
+    assert_eq!(error.errno(), Errno::ROFS);
+    assert!(error.to_string().contains("disk.0") && error.to_string().contains("remount"), "{error}");
+    assert_eq!(inode.write_at(b"x", 4096).unwrap(), 1, "the other server takes it");
+    inode.release_writer().unwrap();
+}
