@@ -1,0 +1,167 @@
+//! What a call costs through the preload library, against libc's own function: both are called in turns, in short blocks,
+//! in this one process, so whatever else the machine does meets both.
+//!
+//! `LD_PRELOAD=libstripewise_preload.so request_cost read|write|open BYTES OURS PLAIN [ROUNDS]`
+//!
+//! OURS is the file that the intercepted function works on, PLAIN that of libc's own; they may be the same. Both are made
+//! as long as needed. Each line printed is one round: nanoseconds per call through the preload, nanoseconds per call of
+//! libc's own, and the median over the round's pairs of blocks of the first over the second.
+
+use std::error::Error;
+use std::ffi::{CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+type Transfer = unsafe extern "C" fn(c_int, *mut c_void, usize, i64) -> isize;
+type Open = unsafe extern "C" fn(*const libc::c_char, c_int, ...) -> c_int;
+type Close = unsafe extern "C" fn(c_int) -> c_int;
+
+/// Bytes that requests go over, again and again: more than a processor's caches hold.
+const SPAN_BYTES: usize = 64 << 20;
+/// Pairs of blocks in a round.
+const PAIRS: usize = 100;
+/// Bytes of a block, and calls of one where none are moved.
+const BLOCK_BYTES: usize = 8 << 20;
+const BLOCK_CALLS: usize = 500;
+
+/// What a block does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Open,
+}
+
+/// The functions of one side and the file that they work on.
+struct Side {
+    pread: Transfer,
+    pwrite: Transfer,
+    open: Open,
+    close: Close,
+    path: CString,
+    fd: c_int,
+    at: usize,
+}
+
+impl Side {
+    /// Opens the file and fills it with requests of `bytes` through its own functions.
+    fn new(functions: (Transfer, Transfer, Open, Close), path: &str, buffer: &mut [u8]) -> Result<Self, Box<dyn Error>> {
+        let (pread, pwrite, open, close) = functions;
+        let path = CString::new(Path::new(path).as_os_str().as_bytes())?;
+        // SAFETY: the path ends with a zero; the mode is given as O_CREAT wants it.
+        let fd = unsafe { open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC, 0o644) };
+        if fd < 0 {
+            return Err(format!("{}: {}", path.to_string_lossy(), std::io::Error::last_os_error()).into());
+        }
+        let mut side = Self { pread, pwrite, open, close, path, fd, at: 0 };
+        for _ in 0..SPAN_BYTES / buffer.len() {
+            side.one(Call::Write, buffer)?;
+        }
+        Ok(side)
+    }
+
+    fn one(&mut self, call: Call, buffer: &mut [u8]) -> Result<(), Box<dyn Error>> {
+        let (pointer, length, offset) = (buffer.as_mut_ptr().cast(), buffer.len(), self.at as i64);
+        // SAFETY: the buffer is valid for reads and writes of `length` bytes, the path ends with a zero.
+        let done = unsafe {
+            match call {
+                Call::Read => (self.pread)(self.fd, pointer, length, offset),
+                Call::Write => (self.pwrite)(self.fd, pointer, length, offset),
+                Call::Open => match (self.open)(self.path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) {
+                    -1 => -1,
+                    fd => (self.close)(fd) as isize + length as isize,
+                },
+            }
+        };
+        if done != length as isize {
+            let path = self.path.to_string_lossy();
+            return Err(format!("{path}: {done} of {length} bytes: {}", std::io::Error::last_os_error()).into());
+        }
+        self.at = (self.at + length) % (SPAN_BYTES / length * length);
+        Ok(())
+    }
+
+    /// Nanoseconds per call of a block.
+    fn block(&mut self, call: Call, calls: usize, buffer: &mut [u8]) -> Result<f64, Box<dyn Error>> {
+        let begin = Instant::now();
+        for _ in 0..calls {
+            self.one(call, buffer)?;
+        }
+        Ok(begin.elapsed().as_nanos() as f64 / calls as f64)
+    }
+}
+
+/// What the program itself gets when it calls: the preload's functions, if it is loaded.
+fn intercepted() -> (Transfer, Transfer, Open, Close) {
+    unsafe extern "C" {
+        fn pread64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize;
+        fn pwrite64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize;
+        fn open64(path: *const libc::c_char, flags: c_int, ...) -> c_int;
+        fn close(fd: c_int) -> c_int;
+    }
+    (pread64, pwrite64, open64, close)
+}
+
+/// libc's own functions, whatever is loaded before it.
+fn of_libc() -> Result<(Transfer, Transfer, Open, Close), Box<dyn Error>> {
+    // SAFETY: libc is loaded already; this only gives its handle.
+    let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if libc.is_null() {
+        return Err("libc.so.6 is not loaded: this program measures on glibc only".into());
+    }
+    // SAFETY: the handle is libc's; the names are strings with a zero at their end.
+    let find = |name: &std::ffi::CStr| unsafe { libc::dlsym(libc, name.as_ptr()) };
+    let found = [find(c"pread64"), find(c"pwrite64"), find(c"open64"), find(c"close")];
+    if found.iter().any(|address| address.is_null()) {
+        return Err("libc.so.6 has no pread64".into());
+    }
+    // SAFETY: the addresses are of libc's functions of these names, which have these types.
+    Ok(unsafe {
+        (
+            std::mem::transmute::<*mut c_void, Transfer>(found[0]),
+            std::mem::transmute::<*mut c_void, Transfer>(found[1]),
+            std::mem::transmute::<*mut c_void, Open>(found[2]),
+            std::mem::transmute::<*mut c_void, Close>(found[3]),
+        )
+    })
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (call, bytes, ours, plain, rounds) = match &arguments[..] {
+        [call, bytes, ours, plain] => (call, bytes, ours, plain, 5),
+        [call, bytes, ours, plain, rounds] => (call, bytes, ours, plain, rounds.parse()?),
+        _ => return Err("usage: request_cost read|write|open BYTES OURS PLAIN [ROUNDS]".into()),
+    };
+    let call = match call.as_str() {
+        "read" => Call::Read,
+        "write" => Call::Write,
+        "open" => Call::Open,
+        other => return Err(format!("'{other}' is none of read, write, open").into()),
+    };
+    let bytes: usize = bytes.parse()?;
+    if bytes == 0 || bytes > SPAN_BYTES {
+        return Err(format!("requests of {bytes} bytes: it must be 1 to {SPAN_BYTES}").into());
+    }
+    let mut buffer = vec![7_u8; bytes];
+    let mut ours = Side::new(intercepted(), ours, &mut buffer)?;
+    let mut plain = Side::new(of_libc()?, plain, &mut buffer)?;
+    let calls = if call == Call::Open { BLOCK_CALLS } else { (BLOCK_BYTES / bytes).clamp(1, 2000) };
+    for _ in 0..rounds {
+        let (mut ours_ns, mut plain_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..PAIRS {
+            let pair = (ours.block(call, calls, &mut buffer)?, plain.block(call, calls, &mut buffer)?);
+            ours_ns.push(pair.0);
+            plain_ns.push(pair.1);
+            ratios.push(pair.0 / pair.1);
+        }
+        println!("{:.1} {:.1} {:.4}", median(&mut ours_ns), median(&mut plain_ns), median(&mut ratios));
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Reads and writes: of a placed file straight from its datafiles, of others by libc's own call; recorded if asked for.
+
+use crate::descriptors::borrow;
+use crate::placed;
+use crate::real::set_errno;
+use crate::runtime;
+use crate::table::{self, Entry};
+use rustix::fs::SeekFrom;
+use std::ffi::{c_int, c_void};
+use std::io::{IoSlice, IoSliceMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use stripewise_store::{Error, Outcome};
+
+use stripewise_trace::{Operation, flags, now_ns};
+
+/// Most bytes of one call in Linux; more are cut to it, which is left to the kernel.
+const MAX_BYTES: usize = 0x7fff_f000;
+/// Most buffers of one call.
+const MAX_BUFFERS: usize = 1024;
+/// How often a placement that changed is fetched again within one request.
+const MAX_REFRESHES: u32 = 16;
+
+/// Which way the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Where in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// At the descriptor's offset, which moves on.
+    Cursor,
+    /// At this offset.
+    At(i64),
+}
+
+/// The program's buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers {
+    one: libc::iovec,
+    many: *const libc::iovec,
+    count: usize,
+}
+
+impl Buffers {
+    #[inline]
+    pub(crate) fn one(base: *mut c_void, len: usize) -> Self {
+        Self { one: libc::iovec { iov_base: base, iov_len: len }, many: std::ptr::null(), count: 1 }
+    }
+
+    /// Counts that the kernel refuses, and null, give no buffers.
+    #[inline]
+    pub(crate) fn many(many: *const libc::iovec, count: c_int) -> Self {
+        let count = usize::try_from(count).ok().filter(|&count| count <= MAX_BUFFERS && !many.is_null()).unwrap_or(0);
+        Self { one: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, many, count }
+    }
+
+    fn slice(&self) -> &[libc::iovec] {
+        if self.many.is_null() {
+            return std::slice::from_ref(&self.one);
+        }
+        // SAFETY: the program passed `count` buffers at `many` to a call that reads them.
+        unsafe { std::slice::from_raw_parts(self.many, self.count) }
+    }
+
+    /// Bytes in all; `None` when the kernel should judge them.
+    #[inline]
+    fn total(&self) -> Option<usize> {
+        let mut total = 0_usize;
+        for buffer in self.slice() {
+            if buffer.iov_base.is_null() && buffer.iov_len > 0 {
+                return None;
+            }
+            total = total.checked_add(buffer.iov_len)?;
+        }
+        (total > 0 && total <= MAX_BYTES).then_some(total)
+    }
+}
+
+/// A read or write by the program. `call` is libc's own. For a descriptor that is nothing to us: one bound check, one
+/// load, one comparison.
+#[inline]
+pub(crate) fn transfer(
+    fd: c_int,
+    direction: Direction,
+    position: Position,
+    buffers: Buffers,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    let entry = table::get(fd);
+    if !entry.is_known() {
+        return call();
+    }
+    known(fd, entry, direction, position, buffers, call)
+}
+
+fn known(
+    fd: c_int,
+    mut entry: Entry,
+    direction: Direction,
+    position: Position,
+    buffers: Buffers,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    let recorder =
+        if entry.file() == 0 { None } else { runtime::recording().and_then(|recording| recording.recorder()) };
+    if recorder.is_some() {
+        // In a forked child, looking for the recorder has given the entries new ids.
+        entry = table::get(fd);
+    }
+    let start_ns = if recorder.is_some() { now_ns() } else { 0 };
+    let (result, offset, bypassed) = match attempt(fd, entry, direction, position, buffers) {
+        Some((result, offset)) => (result, Some(offset), flags::BYPASSED),
+        None => (call(), None, 0),
+    };
+    if let Some(recorder) = recorder.filter(|_| entry.file() != 0) {
+        let end_ns = now_ns();
+        let mut marks = bypassed | if entry.appends() && direction == Direction::Write { flags::APPEND } else { 0 };
+        let moved = result.max(0) as u64;
+        let offset = match (offset, position) {
+            (Some(offset), _) => offset,
+            (None, Position::At(offset)) if marks & flags::APPEND == 0 => offset.max(0) as u64,
+            // The descriptor's offset is behind what was moved.
+            _ => match rustix::fs::seek(borrow(fd), SeekFrom::Current(0)) {
+                Ok(end) => end.saturating_sub(moved),
+                Err(_) => {
+                    marks |= flags::OFFSET_UNKNOWN;
+                    0
+                }
+            },
+        };
+        let wanted = buffers.slice().iter().fold(0_u64, |sum, buffer| sum.saturating_add(buffer.iov_len as u64));
+        if result < 0 {
+            marks |= flags::FAILED;
+        } else if moved < wanted {
+            marks |= flags::SHORT;
+        }
+        recorder.record(&stripewise_trace::Entry {
+            file: entry.file(),
+            api: stripewise_trace::Api::Posix,
+            op: if direction == Direction::Read { Operation::Read } else { Operation::Write },
+            offset,
+            size: if result < 0 { wanted } else { moved },
+            start_ns,
+            end_ns,
+            flags: marks,
+        });
+    }
+    result
+}
+
+/// Serves the request from the datafiles: what the call returns and the offset it was at. `None`: nothing was done,
+/// the program's own call must be made.
+fn attempt(
+    fd: c_int,
+    entry: Entry,
+    direction: Direction,
+    position: Position,
+    buffers: Buffers,
+) -> Option<(isize, u64)> {
+    let slot = entry.slot()?;
+    let allowed = match direction {
+        Direction::Read => entry.can_read(),
+        Direction::Write => entry.can_write() && !entry.appends(),
+    };
+    if !allowed {
+        return None;
+    }
+    let total = buffers.total()?;
+    let pin = placed::pin(slot)?;
+    if table::get(fd) != entry {
+        return None;
+    }
+    let offset = match position {
+        Position::At(offset) => u64::try_from(offset).ok()?,
+        // Moves the descriptor's offset over the request's place, at once for all who share it.
+        Position::Cursor => {
+            rustix::fs::seek(borrow(fd), SeekFrom::Current(total as i64)).ok()?.checked_sub(total as u64)?
+        }
+    };
+    let served = catch_unwind(AssertUnwindSafe(|| serve(&pin, fd, direction, buffers, offset)));
+    let served = match served {
+        Ok(Some(count)) => Ok(count),
+        // Whatever it was, the mount knows; the request's place is ours, so it goes there.
+        _ if position == Position::Cursor => through_mount(fd, direction, buffers, offset),
+        _ => return None,
+    };
+    let done = *served.as_ref().unwrap_or(&0);
+    if position == Position::Cursor && done < total {
+        let _ = rustix::fs::seek(borrow(fd), SeekFrom::Current(done as i64 - total as i64));
+    }
+    match served {
+        Ok(count) => Some((count as isize, offset)),
+        Err(errno) => {
+            set_errno(errno.raw_os_error());
+            Some((-1, offset))
+        }
+    }
+}
+
+/// Moves the bytes past the mount; `None` when the mount must do it.
+fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Option<usize> {
+    let buffers = buffers.slice();
+    for _ in 0..MAX_REFRESHES {
+        let file = pin.file()?;
+        let outcome = match direction {
+            Direction::Read => {
+                // SAFETY: IoSliceMut is an iovec (guaranteed by the standard library), and the program passed buffers
+                // to be written to. They are not read.
+                let slices = unsafe {
+                    std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
+                };
+                let mut size = || placed::size(borrow(fd)).map_err(Error::io("size", "a placed file"));
+                file.read_at(slices, offset, &mut size)
+            }
+            Direction::Write => {
+                // SAFETY: IoSlice is an iovec, and the program passed buffers to be read.
+                let slices =
+                    unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
+                file.write_at(slices, offset)
+            }
+        };
+        let again = match outcome {
+            Ok(Outcome::Done(count)) => return Some(count),
+            Ok(Outcome::Inode) | Err(_) => return None,
+            Ok(Outcome::Stale) => pin.refresh(runtime::bypass()?, borrow(fd)),
+            Ok(Outcome::Absent(indexes)) => {
+                pin.ensure(runtime::bypass()?, borrow(fd), file.placement().version, &indexes)
+            }
+        };
+        if !again {
+            return None;
+        }
+    }
+    None
+}
+
+/// The mount's own read or write at `offset`, which leaves the descriptor's offset alone.
+fn through_mount(fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Result<usize, rustix::io::Errno> {
+    let buffers = buffers.slice();
+    match direction {
+        Direction::Read => {
+            // SAFETY: as in `serve`.
+            let slices = unsafe {
+                std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
+            };
+            rustix::io::preadv(borrow(fd), slices, offset)
+        }
+        Direction::Write => {
+            // SAFETY: as in `serve`.
+            let slices = unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
+            rustix::io::pwritev(borrow(fd), slices, offset)
+        }
+    }
+}

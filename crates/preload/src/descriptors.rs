@@ -1,0 +1,124 @@
+//! What happens when a descriptor comes, is copied, or goes.
+
+use crate::placed;
+use crate::runtime::{self, Bypass};
+use crate::table::{self, Entry};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A descriptor that the program holds.
+///
+/// Only for calls made while the program's own call on it runs: if the program closes it meanwhile, those calls fail
+/// or reach what the program put in its place, as its own would.
+#[inline]
+pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
+    debug_assert!(fd >= 0);
+    // SAFETY: callers pass numbers that are not -1; that it is open is the program's concern, and the kernel answers
+    // EBADF when it is not.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// `fd` came from an open of `path` with `flags`: enters it if it is a placed file, or one to be recorded. Outside the
+/// pool and without recording: one comparison of a prefix (for a relative path one `fstat`).
+pub(crate) fn opened(fd: c_int, path: *const c_char, flags: c_int) {
+    if fd < 0 {
+        return;
+    }
+    let candidate = runtime::bypass().filter(|bypass| match crate::paths::bytes(path) {
+        Some(path) if path.starts_with(b"/") => bypass.contains(path),
+        _ => rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device()),
+    });
+    enter(fd, candidate, flags);
+}
+
+fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
+    let recording = runtime::recording();
+    if (bypass.is_none() && recording.is_none()) || flags & libc::O_PATH != 0 {
+        return table::forget(fd);
+    }
+    let entry = catch_unwind(AssertUnwindSafe(|| {
+        let stat = rustix::fs::fstat(borrow(fd)).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        let slot = bypass.and_then(|bypass| {
+            let slot = placed::open(bypass, borrow(fd))?;
+            if stat.st_dev != bypass.device() {
+                bypass.learn_device(stat.st_dev);
+            }
+            Some(slot)
+        });
+        let file = recording.map_or(0, |recording| recording.file_of(fd));
+        (slot.is_some() || file != 0).then(|| Entry::new(flags, slot, file))
+    }));
+    match entry {
+        Ok(Some(entry)) => table::set(fd, entry),
+        _ => table::forget(fd),
+    }
+}
+
+/// Enters the descriptors that this process was started with.
+pub(crate) fn adopt() {
+    let Some(runtime) = runtime::peek() else { return };
+    if runtime.bypass.is_none() && runtime.recording.is_none() {
+        return;
+    }
+    for_each_open(|fd| {
+        let Ok(flags) = rustix::fs::fcntl_getfl(borrow(fd)) else { return };
+        let Ok(stat) = rustix::fs::fstat(borrow(fd)) else { return };
+        let bypass = runtime::bypass().filter(|bypass| stat.st_dev == bypass.device());
+        enter(fd, bypass, flags.bits() as c_int);
+    });
+}
+
+/// Calls `with` for each open descriptor.
+pub(crate) fn for_each_open(mut with: impl FnMut(c_int)) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else { return };
+    let own = rustix::fd::IntoRawFd::into_raw_fd(directory);
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut listing = RawDir::new(borrow(own), &mut buffer);
+    while let Some(Ok(entry)) = listing.next() {
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse::<c_int>().ok());
+        if let Some(fd) = number.filter(|&fd| fd != own) {
+            with(fd);
+        }
+    }
+    // SAFETY: opened above, not used any more. (An owned descriptor would be closed through our own `close`.)
+    unsafe { rustix::io::close(own) };
+}
+
+/// Whether `fd` is this library's own, which the program must neither close nor replace. For numbers below the floor
+/// one comparison.
+#[inline]
+pub(crate) fn is_own(fd: c_int) -> bool {
+    runtime::peek()
+        .and_then(|runtime| runtime.bypass.as_ref())
+        .is_some_and(|bypass| fd >= bypass.floor() && bypass.owns(fd))
+}
+
+/// First number at which descriptors of this library can stand, if it has any.
+pub(crate) fn floor() -> Option<c_int> {
+    runtime::peek()?.bypass.as_ref().map(Bypass::floor)
+}
+
+/// The program is about to map `fd`, or to let it append: the mount must serve its file alone from now on, in every
+/// process. For descriptors outside the pool one `fstat`.
+pub(crate) fn claim_for_mount(fd: c_int) {
+    let Some(bypass) = runtime::peek().and_then(|runtime| runtime.bypass.as_ref()) else { return };
+    if fd < 0 {
+        return;
+    }
+    let slot = table::get(fd).slot();
+    let in_pool = || rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device());
+    if slot.is_some() || in_pool() {
+        // ENOTTY: not a placed file.
+        let _ = placed::mapped(borrow(fd));
+        if let Some(pin) = slot.and_then(placed::pin) {
+            pin.turn_off();
+        }
+    }
+}

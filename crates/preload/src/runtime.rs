@@ -1,0 +1,175 @@
+//! What the environment asks for, read once.
+
+use crate::descriptors;
+use crate::paths;
+use crate::recording::Recording;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use stripewise_store::{DataPlane, PlaneOptions, Pool};
+
+/// The fast path to a pool's files.
+pub(crate) struct Bypass {
+    pool: Pool,
+    /// The mount point without a slash at its end.
+    mount: Vec<u8>,
+    /// Device number of the mount.
+    device: AtomicU64,
+    plane: AtomicPtr<Arc<DataPlane>>,
+    /// Descriptors of our own stand at this number or above.
+    floor: i32,
+}
+
+/// Both things that this library does, each if asked for.
+pub(crate) struct Runtime {
+    pub(crate) bypass: Option<Bypass>,
+    pub(crate) recording: Option<Recording>,
+}
+
+static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// Set when descriptors can no longer be told apart by their number (see [`give_up_bypass`]).
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// The runtime, started on first use. `None` while it is being started: calls of then are the mount's. One load.
+#[inline]
+pub(crate) fn get() -> Option<&'static Runtime> {
+    match peek() {
+        None => start(),
+        runtime => runtime,
+    }
+}
+
+/// The runtime if it is started.
+#[inline]
+pub(crate) fn peek() -> Option<&'static Runtime> {
+    // SAFETY: set once from a leaked box, never freed.
+    unsafe { RUNTIME.load(Ordering::Acquire).as_ref() }
+}
+
+/// The recording, if there is one.
+#[inline]
+pub(crate) fn recording() -> Option<&'static Recording> {
+    get()?.recording.as_ref()
+}
+
+/// The bypass, if there is one and it was not given up.
+#[inline]
+pub(crate) fn bypass() -> Option<&'static Bypass> {
+    get()?.bypass.as_ref().filter(|_| !GIVEN_UP.load(Ordering::Relaxed))
+}
+
+/// The mount serves everything from now on, in this process: parts of it have descriptor tables of their own, so a
+/// number no longer says which file is meant.
+pub(crate) fn give_up_bypass() {
+    GIVEN_UP.store(true, Ordering::SeqCst);
+    crate::table::forget_all();
+}
+
+#[cold]
+fn start() -> Option<&'static Runtime> {
+    if STARTED.swap(true, Ordering::AcqRel) {
+        return None;
+    }
+    // A panic in here is caught where it could reach the program; it should not be seen on its terminal either.
+    std::panic::set_hook(Box::new(|_| {}));
+    let errno = crate::real::errno();
+    let runtime = std::panic::catch_unwind(|| {
+        let bypass = variable(c"STRIPEWISE_POOL").and_then(Bypass::load);
+        let recording = variable(c"STRIPEWISE_TRACE")
+            .map(|dir| Recording::new(dir, bypass.as_ref().map(|bypass| bypass.mount.as_slice())));
+        Runtime { bypass, recording }
+    })
+    .unwrap_or(Runtime { bypass: None, recording: None });
+    RUNTIME.store(Box::into_raw(Box::new(runtime)), Ordering::Release);
+    descriptors::adopt();
+    crate::real::set_errno(errno);
+    peek()
+}
+
+/// A variable of the environment that is set and not empty.
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the name ends with a zero. The value is copied by all callers before the program can change it: they run
+    // before its own code, or are the start of one of its threads at worst.
+    let value = unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() {
+            return None;
+        }
+        CStr::from_ptr(value)
+    };
+    Some(value.to_bytes()).filter(|value| !value.is_empty())
+}
+
+impl Bypass {
+    /// Nothing when the pool file cannot be used: the mount serves all. (`stripewise run` has checked it before.)
+    fn load(file: &[u8]) -> Option<Self> {
+        let pool = Pool::load(Path::new(OsStr::from_bytes(file))).ok()?;
+        let mut mount = pool.mount.as_os_str().as_bytes().to_vec();
+        while mount.len() > 1 && mount.ends_with(b"/") {
+            mount.pop();
+        }
+        let device = rustix::fs::stat(&pool.mount).map_or(0, |stat| stat.st_dev);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = limit.unwrap_or(1 << 20).min(1 << 20) as i32;
+        let floor = limit - (limit / 4).min(8192);
+        Some(Self { pool, mount, device: AtomicU64::new(device), plane: AtomicPtr::new(ptr::null_mut()), floor })
+    }
+
+    /// Whether the absolute `path` is below the mount. One comparison of a prefix.
+    #[inline]
+    pub(crate) fn contains(&self, path: &[u8]) -> bool {
+        paths::is_below(path, &self.mount)
+    }
+
+    /// Device number of the mount.
+    #[inline]
+    pub(crate) fn device(&self) -> u64 {
+        self.device.load(Ordering::Relaxed)
+    }
+
+    /// The mount came, or came again, after this process started.
+    pub(crate) fn learn_device(&self, device: u64) {
+        self.device.store(device, Ordering::Relaxed);
+    }
+
+    /// The data plane, opened on first use.
+    pub(crate) fn plane(&self) -> Option<Arc<DataPlane>> {
+        // SAFETY: set once from a leaked box, never freed.
+        if let Some(plane) = unsafe { self.plane.load(Ordering::Acquire).as_ref() } {
+            return Some(Arc::clone(plane));
+        }
+        let plane = DataPlane::open(&self.pool, PlaneOptions { descriptor_floor: self.floor }).ok()?;
+        let made = Box::into_raw(Box::new(Arc::clone(&plane)));
+        match self.plane.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(plane),
+            Err(other) => {
+                // SAFETY: `made` is from `Box::into_raw` and nobody saw it; `other` was set once and is never freed.
+                unsafe {
+                    drop(Box::from_raw(made));
+                    other.as_ref().map(Arc::clone)
+                }
+            }
+        }
+    }
+
+    /// First number that a descriptor of this library can have.
+    #[inline]
+    pub(crate) fn floor(&self) -> i32 {
+        self.floor
+    }
+
+    /// Whether `fd` is a descriptor of this library: high, and open on a server's or the namespace's files.
+    #[cold]
+    pub(crate) fn owns(&self, fd: i32) -> bool {
+        let mut buffer = [0; paths::MAX_BYTES];
+        let Some(path) = paths::of_descriptor(fd, &mut buffer) else {
+            return false;
+        };
+        let below = |directory: &Path| paths::is_below(path, directory.as_os_str().as_bytes());
+        below(&self.pool.namespace) || self.pool.servers.iter().any(|server| below(&server.root))
+    }
+}

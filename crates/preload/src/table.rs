@@ -1,0 +1,154 @@
+//! The table of descriptors: what this process knows of each, one atomic word.
+//!
+//! A descriptor without an entry is nothing to us. An entry that outlives its descriptor would send bytes to the wrong
+//! file, so everything that closes or replaces a descriptor clears its entry first ([`forget`]), and everything that
+//! returns one sets or clears its entry.
+
+use crate::placed;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Descriptors from here on are left to the mount and not recorded.
+const SIZE: usize = 1 << 16;
+
+static TABLE: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+
+/// What is known of a descriptor. Zero is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    pub(crate) const NONE: Entry = Entry(0);
+    const KNOWN: u64 = 1;
+    const READ: u64 = 1 << 1;
+    const WRITE: u64 = 1 << 2;
+    const APPEND: u64 = 1 << 3;
+    const SLOT_SHIFT: u32 = 8;
+    const SLOT_MASK: u64 = 0xffff;
+    const FILE_SHIFT: u32 = 32;
+
+    /// An entry from what `open` (or `F_GETFL`) says, the slot of its placed file and its file in the trace (0: not
+    /// recorded).
+    pub(crate) fn new(open_flags: c_int, slot: Option<u16>, file: u32) -> Self {
+        let access = match open_flags & libc::O_ACCMODE {
+            libc::O_RDONLY => Self::READ,
+            libc::O_WRONLY => Self::WRITE,
+            libc::O_RDWR => Self::READ | Self::WRITE,
+            _ => 0,
+        };
+        let append = if open_flags & libc::O_APPEND != 0 { Self::APPEND } else { 0 };
+        // A slot number is below 2^16 - 1, so adding one stays in its field.
+        let slot = slot.map_or(0, |slot| u64::from(slot) + 1) << Self::SLOT_SHIFT;
+        Self(Self::KNOWN | access | append | slot | u64::from(file) << Self::FILE_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn can_read(self) -> bool {
+        self.0 & Self::READ != 0
+    }
+
+    #[inline]
+    pub(crate) fn can_write(self) -> bool {
+        self.0 & Self::WRITE != 0
+    }
+
+    #[inline]
+    pub(crate) fn appends(self) -> bool {
+        self.0 & Self::APPEND != 0
+    }
+
+    /// Slot of its placed file.
+    #[inline]
+    pub(crate) fn slot(self) -> Option<u16> {
+        ((self.0 >> Self::SLOT_SHIFT & Self::SLOT_MASK) as u16).checked_sub(1)
+    }
+
+    /// Its file in the trace; 0 when it is not recorded.
+    #[inline]
+    pub(crate) fn file(self) -> u32 {
+        (self.0 >> Self::FILE_SHIFT) as u32
+    }
+
+    pub(crate) fn with_file(self, file: u32) -> Self {
+        Self(self.0 & 0xffff_ffff | u64::from(file) << Self::FILE_SHIFT)
+    }
+
+    fn without_slot(self) -> Self {
+        Self(self.0 & !(Self::SLOT_MASK << Self::SLOT_SHIFT))
+    }
+}
+
+#[inline]
+fn word(fd: c_int) -> Option<&'static AtomicU64> {
+    TABLE.get(fd as u32 as usize)
+}
+
+/// The entry of `fd`. One bound check and one load.
+#[inline]
+pub(crate) fn get(fd: c_int) -> Entry {
+    word(fd).map_or(Entry::NONE, |word| Entry(word.load(Ordering::Acquire)))
+}
+
+/// Sets the entry of `fd`. The entry's slot must have been acquired for it; it is released with the entry.
+pub(crate) fn set(fd: c_int, entry: Entry) {
+    match word(fd) {
+        Some(word) => release(Entry(word.swap(entry.0, Ordering::AcqRel))),
+        None => release(entry),
+    }
+}
+
+/// Sets another file of the trace, unless the entry changed meanwhile.
+pub(crate) fn set_file(fd: c_int, entry: Entry, file: u32) {
+    if let Some(word) = word(fd) {
+        let _ = word.compare_exchange(entry.0, entry.with_file(file).0, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// Clears the entry of `fd`, before the descriptor is closed or replaced. For one without an entry a load and a
+/// comparison.
+#[inline]
+pub(crate) fn forget(fd: c_int) {
+    if let Some(word) = word(fd)
+        && word.load(Ordering::Acquire) != 0
+    {
+        release(Entry(word.swap(0, Ordering::AcqRel)));
+    }
+}
+
+/// Clears the entries of the descriptors from `first` to `last`.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let end = (last as usize).saturating_add(1).min(SIZE);
+    for fd in first as usize..end {
+        forget(fd as c_int);
+    }
+}
+
+/// Clears every entry: from now on all goes to the mount.
+pub(crate) fn forget_all() {
+    forget_range(0, u32::MAX);
+}
+
+/// Gives `to` what `from` has: both are the same open file from now on.
+pub(crate) fn copy(from: Entry, to: c_int) {
+    let entry = match from.slot() {
+        Some(slot) if !placed::acquire(slot) => from.without_slot(),
+        _ => from,
+    };
+    set(to, entry);
+}
+
+/// Descriptors that have an entry, with it.
+pub(crate) fn known() -> impl Iterator<Item = (c_int, Entry)> {
+    (0..SIZE as c_int).map(|fd| (fd, get(fd))).filter(|(_, entry)| entry.is_known())
+}
+
+fn release(entry: Entry) {
+    if let Some(slot) = entry.slot() {
+        placed::release(slot);
+    }
+}
