@@ -62,10 +62,10 @@ class FittedOp(TypedDict):
     transfer_s_per_byte: float
     residual: float
     requests: int
-    method: str
 
 class CalibratedServer(TypedDict):
     name: str
+    method: str
     read: FittedOp
     write: FittedOp
 
@@ -73,10 +73,11 @@ class CalibratedTier(TypedDict):
     name: str
     read: tuple[float, float, float]
     write: tuple[float, float, float]
+    warnings: list[str]
     servers: list[CalibratedServer]
 
 def calibrate(
-    pool_file: str, tiers: list[str], requests: int, progress: Callable[[int, int], None]
+    pool_file: str, tiers: list[str], budget_s: float, progress: Callable[[list[float]], None]
 ) -> list[CalibratedTier]: ...
 
 # Emulated servers

@@ -1,5 +1,7 @@
 """What a pool's emulated servers did during a run, and whether they kept their times."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 

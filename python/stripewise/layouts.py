@@ -1,5 +1,7 @@
 """Layout files: what `plan` writes, people read and edit, and `apply` takes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from stripewise import _native

@@ -1,5 +1,7 @@
 """Traces and layouts as tables (polars data frames)."""
 
+from __future__ import annotations
+
 import polars as pl
 
 from stripewise import _native

@@ -1,5 +1,6 @@
 //! `stripewise._native`: what the Python package calls. One file an area, each a thin layer over one crate.
 
+mod calibrate;
 mod cluster;
 mod convert;
 mod emulation;
@@ -25,6 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
+    module.add_function(wrap_pyfunction!(calibrate::calibrate, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
     module.add_class::<emulation::EmulationSnapshot>()?;
     module.add_function(wrap_pyfunction!(layout_file::layout_read, module)?)?;

@@ -52,7 +52,7 @@ def _root(
         bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    r"""Put each part of each file where it is served fastest.
+    """Put each part of each file where it is served fastest.
 
     A pool is a set of directories on fast and slow disks, seen as one tree. Stripewise records how a program uses its
     files, plans which part of which file goes to which disks, moves it there, and measures whether it helped.

@@ -15,7 +15,7 @@ def apply(
     layout: Annotated[Path, typer.Argument(metavar="LAYOUT", help="Layout file, written by `plan` or by hand.")],
     pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
 ) -> None:
-    r"""Set layouts: files that exist are moved, files to come get theirs when they are made.
+    """Set layouts: files that exist are moved, files to come get theirs when they are made.
 
     The whole layout file is checked first: an unknown server or a broken line changes nothing. A file is copied, the
     copy is read back and compared by check sum, then one atomic switch makes it the file. A file that is open for

@@ -11,7 +11,7 @@ from stripewise import native_paths
 def bench(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", show_default=False)] = None,
 ) -> None:
-    r"""Generate I/O: the IOR-like workload of HARL, as real compiled processes with checked data.
+    """Generate I/O: the IOR-like workload of HARL, as real compiled processes with checked data.
 
     Everything after `bench` goes to `stripewise-bench`; its own help says what it takes.
 

@@ -17,7 +17,7 @@ def mount(
         Path | None, typer.Argument(metavar="DIR", help="Where; the pool file's `mount` if left out.")
     ] = None,
 ) -> None:
-    r"""Mount a pool so that every program sees its files.
+    """Mount a pool so that every program sees its files.
 
     The mount runs in the background until `stripewise umount`. A single program needs none: `stripewise run` makes a
     private one.

@@ -30,7 +30,7 @@ def optimize(
     ] = Path("stripewise-optimize"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    r"""Find, place and verify a better layout for a program's files: trace, plan, apply, run again, compare.
+    """Find, place and verify a better layout for a program's files: trace, plan, apply, run again, compare.
 
     CMD is run on the present layout (traced, at least twice), its files get the planned layout, and it is run again.
     The new layout is kept only if its I/O is faster beyond noise: the 95 % interval (Welch, on logarithms) of the ratio

@@ -1,5 +1,7 @@
 """`stripewise plan`."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +39,7 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    r"""Plan which part of which file goes to which servers, in stripes how wide.
+    """Plan which part of which file goes to which servers, in stripes how wide.
 
     A plan splits each file into regions that are used alike, and gives each region its round of servers and widths.
     Cost is the predicted time in which the region's requests are in flight, under the pool's default layout, under

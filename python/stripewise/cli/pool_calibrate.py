@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,13 +18,13 @@ def pool_calibrate(
     tiers: Annotated[
         list[str] | None, typer.Option("--tier", metavar="TIER", help="Only this tier; again for more.")
     ] = None,
-    requests: Annotated[
-        int, typer.Option("--requests", metavar="N", min=16, help="Requests per server, operation and size.")
-    ] = 400,
+    budget_s: Annotated[
+        float, typer.Option("--seconds", metavar="S", min=1, help="Time for the requests; all servers at once.")
+    ] = 16.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print, write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    r"""Measure what reads and writes cost on each server, and write it into the pool file.
+    """Measure what reads and writes cost on each server, and write it into the pool file.
 
     Requests of several sizes go to a scratch file on each server with direct I/O, at random places, one at a time. The
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
@@ -33,7 +33,7 @@ def pool_calibrate(
     \b
     Examples:
       stripewise pool calibrate p/pool.toml
-      stripewise pool calibrate p/pool.toml --tier ssd --requests 2000
+      stripewise pool calibrate p/pool.toml --tier ssd --seconds 60
     """
     pool = Pool.load(pool_file)
     names = [tier.name for tier in pool.tiers]
@@ -41,8 +41,12 @@ def pool_calibrate(
         if name not in names:
             raise StripewiseError(f"--tier {name}: pool '{pool.name}' has no such tier, it has {', '.join(names)}")
     chosen = tiers or names
-    with console.counting("calibrating") as progress:
-        measured: Any = _native.calibrate(str(pool.file), chosen, requests, progress)
+    with console.counting("calibrating") as count:
+
+        def progress(shares: list[float]) -> None:
+            count(round(100 * sum(shares)), 100 * len(shares))
+
+        measured = _native.calibrate(str(pool.file), chosen, budget_s, progress)
     if not dry_run:
         for tier in measured:
             _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
@@ -53,8 +57,7 @@ def pool_calibrate(
     grid = console.table(columns, right=columns[2:7], title=f"pool '{pool.name}', {pool.label}")
     for tier in measured:
         for server in tier["servers"]:
-            for op in ("read", "write"):
-                fit = server[op]
+            for op, fit in (("read", server["read"]), ("write", server["write"])):
                 grid.add_row(
                     server["name"] if op == "read" else "",
                     op,
@@ -63,8 +66,11 @@ def pool_calibrate(
                     f"{1e-6 / fit['transfer_s_per_byte']:.4g}",
                     f"{fit['residual']:.1%}",
                     str(fit["requests"]),
-                    fit["method"],
+                    server["method"],
                 )
     console.out.print(grid)
+    for tier in measured:
+        for warning in tier["warnings"]:
+            console.warn(warning)
     if not dry_run:
         console.say(f"wrote the profiles of {', '.join(chosen)} into {pool_file}")

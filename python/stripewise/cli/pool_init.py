@@ -54,7 +54,7 @@ def pool_init(
         Path | None, typer.Option("--output", "-o", metavar="POOL", help="Pool file; ./NAME.toml, or DIR/pool.toml.")
     ] = None,
 ) -> None:
-    r"""Make a pool: servers on some directories, a namespace, and the file that describes it.
+    """Make a pool: servers on some directories, a namespace, and the file that describes it.
 
     Directories named without a tier are sorted into hdd, ssd and nvme by what the kernel says of their device. Names
     and small files go to the fastest tier. Nothing that is in the directories is touched: the pool keeps to a hidden

@@ -16,7 +16,7 @@ def pool_show(
     pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    r"""Show a pool: its tiers and servers, what they cost, how full they are.
+    """Show a pool: its tiers and servers, what they cost, how full they are.
 
     \b
     Examples:

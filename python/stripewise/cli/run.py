@@ -21,7 +21,7 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics of emulated servers at the end.")] = False,
 ) -> None:
-    r"""Run any program on a pool.
+    """Run any program on a pool.
 
     CMD sees the pool's files at the pool's mount path. Where the pool is mounted already, that mount is used; else CMD
     gets a private mount that nobody else sees and that ends with it. Reads and writes of dynamically linked programs go

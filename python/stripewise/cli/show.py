@@ -34,7 +34,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     all_files: Annotated[bool, typer.Option("--all", "-a", help="Show files without reads or writes, too.")] = False,
 ) -> None:
-    r"""Show what is in a trace, a layout file or a pool file.
+    """Show what is in a trace, a layout file or a pool file.
 
     Of a trace: programs and ranks, and for each file how much was read and written, in which sizes, how fast, and where
     its hot parts are. Of a layout file: the regions of each file and their rounds.

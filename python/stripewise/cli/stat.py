@@ -21,7 +21,7 @@ def stat(
     pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    r"""Show where the bytes of a file are: layout, datafiles, sizes.
+    """Show where the bytes of a file are: layout, datafiles, sizes.
 
     The pool need not be mounted.
 

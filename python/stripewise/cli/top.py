@@ -24,7 +24,7 @@ def top(
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print the totals since each queue was made, and exit.")] = False,
 ) -> None:
-    r"""Watch what each emulated server of a pool does: requests, bytes, busy and waiting time.
+    """Watch what each emulated server of a pool does: requests, bytes, busy and waiting time.
 
     Real devices are watched with iostat; this is for servers that only Stripewise knows.
 

@@ -13,7 +13,7 @@ from stripewise.pool import Pool
 def umount(
     target: Annotated[Path, typer.Argument(metavar="DIR|POOL", help="Where the pool is mounted, or its pool file.")],
 ) -> None:
-    r"""Take a pool's mount away; its files stay on the servers.
+    """Take a pool's mount away; its files stay on the servers.
 
     \b
     Examples:

@@ -1,5 +1,7 @@
 """The cycle: run as it is, plan, apply, run again, compare, keep or take back."""
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Callable, Sequence

@@ -4,6 +4,8 @@ Time of I/O is the union of the requests' intervals: a moment counts once, howev
 So it is what the program waits for, it does not grow with the number of processes, and computing is not in it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """A new layout in place of the present one, and the way back."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 

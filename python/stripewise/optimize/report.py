@@ -1,5 +1,7 @@
 """A cycle's figures, for people and for programs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
