@@ -33,12 +33,18 @@ enum Call {
     Open,
 }
 
-/// The functions of one side and the file that they work on.
-struct Side {
+/// The functions that are measured.
+#[derive(Clone, Copy)]
+struct Functions {
     pread: Transfer,
     pwrite: Transfer,
     open: Open,
     close: Close,
+}
+
+/// The functions of one side and the file that they work on.
+struct Side {
+    call: Functions,
     path: CString,
     fd: c_int,
     at: usize,
@@ -46,15 +52,14 @@ struct Side {
 
 impl Side {
     /// Opens the file and fills it with requests of `bytes` through its own functions.
-    fn new(functions: (Transfer, Transfer, Open, Close), path: &str, buffer: &mut [u8]) -> Result<Self, Box<dyn Error>> {
-        let (pread, pwrite, open, close) = functions;
+    fn new(call: Functions, path: &str, buffer: &mut [u8]) -> Result<Self, Box<dyn Error>> {
         let path = CString::new(Path::new(path).as_os_str().as_bytes())?;
         // SAFETY: the path ends with a zero; the mode is given as O_CREAT wants it.
-        let fd = unsafe { open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC, 0o644) };
+        let fd = unsafe { (call.open)(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC, 0o644) };
         if fd < 0 {
             return Err(format!("{}: {}", path.to_string_lossy(), std::io::Error::last_os_error()).into());
         }
-        let mut side = Self { pread, pwrite, open, close, path, fd, at: 0 };
+        let mut side = Self { call, path, fd, at: 0 };
         for _ in 0..SPAN_BYTES / buffer.len() {
             side.one(Call::Write, buffer)?;
         }
@@ -66,11 +71,11 @@ impl Side {
         // SAFETY: the buffer is valid for reads and writes of `length` bytes, the path ends with a zero.
         let done = unsafe {
             match call {
-                Call::Read => (self.pread)(self.fd, pointer, length, offset),
-                Call::Write => (self.pwrite)(self.fd, pointer, length, offset),
-                Call::Open => match (self.open)(self.path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) {
+                Call::Read => (self.call.pread)(self.fd, pointer, length, offset),
+                Call::Write => (self.call.pwrite)(self.fd, pointer, length, offset),
+                Call::Open => match (self.call.open)(self.path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) {
                     -1 => -1,
-                    fd => (self.close)(fd) as isize + length as isize,
+                    fd => (self.call.close)(fd) as isize + length as isize,
                 },
             }
         };
@@ -93,18 +98,18 @@ impl Side {
 }
 
 /// What the program itself gets when it calls: the preload's functions, if it is loaded.
-fn intercepted() -> (Transfer, Transfer, Open, Close) {
+fn intercepted() -> Functions {
     unsafe extern "C" {
         fn pread64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize;
         fn pwrite64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize;
         fn open64(path: *const libc::c_char, flags: c_int, ...) -> c_int;
         fn close(fd: c_int) -> c_int;
     }
-    (pread64, pwrite64, open64, close)
+    Functions { pread: pread64, pwrite: pwrite64, open: open64, close }
 }
 
 /// libc's own functions, whatever is loaded before it.
-fn of_libc() -> Result<(Transfer, Transfer, Open, Close), Box<dyn Error>> {
+fn of_libc() -> Result<Functions, Box<dyn Error>> {
     // SAFETY: libc is loaded already; this only gives its handle.
     let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if libc.is_null() {
@@ -118,12 +123,12 @@ fn of_libc() -> Result<(Transfer, Transfer, Open, Close), Box<dyn Error>> {
     }
     // SAFETY: the addresses are of libc's functions of these names, which have these types.
     Ok(unsafe {
-        (
-            std::mem::transmute::<*mut c_void, Transfer>(found[0]),
-            std::mem::transmute::<*mut c_void, Transfer>(found[1]),
-            std::mem::transmute::<*mut c_void, Open>(found[2]),
-            std::mem::transmute::<*mut c_void, Close>(found[3]),
-        )
+        Functions {
+            pread: std::mem::transmute::<*mut c_void, Transfer>(found[0]),
+            pwrite: std::mem::transmute::<*mut c_void, Transfer>(found[1]),
+            open: std::mem::transmute::<*mut c_void, Open>(found[2]),
+            close: std::mem::transmute::<*mut c_void, Close>(found[3]),
+        }
     })
 }
 
