@@ -253,11 +253,12 @@ fn linger(serving: &Serving, dir: &Path, grace: Duration) {
     log::error(&format!("{} is still in use: ending it", dir.display()));
 }
 
-/// Whether a process of this mount namespace has its working directory below `dir`.
+/// Whether another process of this mount namespace has its working directory below `dir`.
 fn works_below(dir: &Path) -> bool {
     let Ok(ours) = std::fs::read_link("/proc/self/ns/mnt") else { return false };
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
-    processes.flatten().any(|process| {
+    let own = std::process::id().to_string();
+    processes.flatten().filter(|process| process.file_name() != own.as_str()).any(|process| {
         let path: PathBuf = process.path();
         std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
             && std::fs::read_link(path.join("ns/mnt")).is_ok_and(|theirs| theirs == ours)
