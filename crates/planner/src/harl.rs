@@ -5,7 +5,7 @@
 //! in several rows, math A.4), and the phase of a byte is its absolute offset modulo the round, as everywhere in
 //! Stripewise; the paper's phase is the case where a region starts at a multiple of its round.
 
-use crate::stripe_search::{Found, SearchOptions, search};
+use crate::stripe_search::{Found, Sampling, SearchOptions, search};
 use stripewise_layout::{Layout, LayoutError};
 use stripewise_model::{Cluster, Request, TierWidths};
 
@@ -21,7 +21,8 @@ pub struct HarlOptions {
     pub chunk_bytes: Option<u64>,
     /// Algorithm 1 as printed: the request that reveals the change stays in the old region.
     pub literal: bool,
-    /// Algorithm 2. `extra` is off by default: the paper tries only `s > h`.
+    /// Algorithm 2. `extra` is off by default: the paper tries only `s > h`. A region whose exact search would take
+    /// long is searched on samples, see [`Found::error_bound`].
     pub search: SearchOptions,
     /// Width in bytes of the layout for a file without requests.
     pub default_width_bytes: u64,
@@ -34,7 +35,7 @@ impl Default for HarlOptions {
             epsilon: 0.05,
             chunk_bytes: Some(64 << 20),
             literal: false,
-            search: SearchOptions { extra: false, ..SearchOptions::default() },
+            search: SearchOptions { extra: false, sampling: Some(Sampling::default()), ..SearchOptions::default() },
             default_width_bytes: 64 << 10,
         }
     }

@@ -27,7 +27,7 @@ const SUM_SLACK: f64 = 1e-10;
 const MAX_STEPS: u64 = 1024;
 
 /// Most classes of (size, operation); with more distinct sizes neighbours share a class and its bounds.
-const MAX_CLASSES: usize = 1024;
+const MAX_CLASSES: usize = 64;
 
 /// The cost of a request, to be added up over requests: what the search minimises. It must depend on the offset only
 /// through the bytes on each server, and a request must cost no less than any part of it.
@@ -71,8 +71,10 @@ impl RequestCost for LatencyCost<'_> {
 /// When and how to search on samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Sets of at most this many requests are searched exactly.
+    /// Sets of at most this many requests are searched exactly, ...
     pub exact_up_to: usize,
+    /// ... as long as that takes no more cost evaluations than this; then the pairs that are left race.
+    pub exact_evaluations: u64,
     /// Probability that the stated bound does not hold.
     pub risk: f64,
     /// Seed of the order in which requests are drawn.
@@ -83,7 +85,13 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { exact_up_to: 100_000, risk: 1e-6, seed: 1, verify_evaluations: 100_000_000 }
+        Self {
+            exact_up_to: 100_000,
+            exact_evaluations: 10_000_000,
+            risk: 1e-6,
+            seed: 1,
+            verify_evaluations: 100_000_000,
+        }
     }
 }
 
@@ -441,11 +449,14 @@ pub fn search_by(cost: &impl RequestCost, requests: &[Request], cluster: &Cluste
         Search { cost, classes, round_of: &round_of, evaluations: 0, bound_evaluations: 0, best: Best::new() };
     search.bound_evaluations = (bounded.len() * search.classes.len()) as u64;
     let error_bound = match options.sampling {
-        Some(sampling) if items.len() > sampling.exact_up_to => Some(search.race(items, bounded, &sampling)),
-        _ => {
-            search.visit(items, &bounded);
+        None => {
+            search.visit(items, &bounded, u64::MAX);
             None
         }
+        Some(sampling) if items.len() > sampling.exact_up_to => Some(search.race(items, &bounded, &sampling)),
+        Some(sampling) => search
+            .visit(items, &bounded, sampling.exact_evaluations)
+            .map(|(items, visited)| search.race(items, &bounded[visited..], &sampling)),
     };
     let (evaluations, bound_evaluations) = (search.evaluations, search.bound_evaluations);
     let (pair, cost_s) = search.best.take();
@@ -471,22 +482,27 @@ struct Search<'a, C, R> {
 }
 
 impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
-    /// Exact: pairs in order of bound, until the bound alone is too much.
-    fn visit(&mut self, items: Vec<Item>, bounded: &[Bounded]) {
+    /// Exact: pairs in order of bound, until the bound alone is too much. After `most_evaluations` it gives the requests
+    /// back with the number of pairs that are done.
+    fn visit(&mut self, items: Vec<Item>, bounded: &[Bounded], most_evaluations: u64) -> Option<(Vec<Item>, usize)> {
         let mut lines = Lines::new(items, self.classes.len());
         // A round as long as a request is usually close to the best: a good incumbent from the start.
         let usual = self.usual_size();
         let first = bounded.iter().min_by_key(|of| (self.round_of)(of.pair).round_bytes().abs_diff(usual));
         let first = first.expect("the grid is not empty").pair;
         self.evaluate(first, &mut lines, BUCKETS.len());
-        for of in bounded {
+        for (visited, of) in bounded.iter().enumerate() {
             if of.bound > self.best.limit() {
                 break;
+            }
+            if self.evaluations > most_evaluations {
+                return Some((lines.items, visited));
             }
             if of.pair != first {
                 self.evaluate(of.pair, &mut lines, 0);
             }
         }
+        None
     }
 
     /// Median size of the requests.
@@ -544,7 +560,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     ///
     /// What is sampled is a request's cost above its class's lower bound: the sum of the bounds is known exactly, so
     /// the sizes add no variance.
-    fn race(&mut self, mut items: Vec<Item>, bounded: Vec<Bounded>, sampling: &Sampling) -> ErrorBound {
+    fn race(&mut self, mut items: Vec<Item>, bounded: &[Bounded], sampling: &Sampling) -> ErrorBound {
         shuffle(&mut items, sampling.seed);
         let all = items.len();
         let mut racers: Vec<Racer> =
