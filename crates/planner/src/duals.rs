@@ -1,12 +1,14 @@
 //! Prices of busy servers and of scarce bytes, iterated (`beyond.md` 4, math A.10).
 //!
-//! The objective takes the busiest server of each phase, and space limits bind all regions together; neither is a sum
-//! over chunks. Given a price for a second of each tier in each phase (adding up to `p - 1` over `p`) and for a byte
-//! on each tier, both are, and the cheapest segmentation is a Viterbi path. The prices move towards the tiers that
-//! turn out busiest (multiplicative weights) and too full. The path jumps between extremes as they do: the best paths
-//! seen are kept and finished by the local search of `refine`.
+//! The objective follows the busiest servers of each phase, and space limits bind all regions together; neither is a
+//! sum over chunks. Linearised at a mix of the paths so far, both are: a second of each tier in each phase and a byte
+//! on each tier have a price, and the cheapest segmentation is a Viterbi path. The mix moves towards that path
+//! (Frank-Wolfe), the prices with it, bytes getting dearer while a tier is too full. Paths jump between extremes even
+//! when the prices have settled: the best ones seen are kept, and the local search of `refine` finishes them.
 
 use crate::capacity::Limits;
+use crate::closed_loop;
+use crate::demand::PhaseDemand;
 use crate::price_table::{PathLoad, PriceTable, Prices};
 use crate::pricing::Pricer;
 use crate::viterbi::cheapest_path;
@@ -58,29 +60,31 @@ pub(crate) fn segmentations(
         }
     });
     let room: Vec<f64> = room.collect();
-    // weights[phase]: shares of the bottleneck that each resource stands for; they add up to 1.
-    let mut weights = vec![vec![1.0 / resources as f64; resources]; phases.len()];
-    let mut byte_prices = vec![0.0; tiers];
+    let copies: Vec<f64> = (0..resources).map(|i| pricer.cluster.tiers[i % tiers].servers.len() as f64).collect();
+    let nothing = PathLoad {
+        latency_s: vec![0.0; phases.len()],
+        busy_s: vec![vec![0.0; resources]; phases.len()],
+        bytes: vec![0.0; tiers],
+    };
+    let time_s = |load: &PathLoad| -> f64 {
+        let phases = phases.iter().zip(load.latency_s.iter().zip(&load.busy_s));
+        phases.map(|(phase, (&latency_s, busy_s))| closed_loop::time_s(phase.processes, latency_s, busy_s, &copies)).sum()
+    };
+    let mut prices = Prices {
+        latency: phases.iter().map(|phase| 1.0 / phase.processes).collect(),
+        // Before anything is known: every server may be the busiest.
+        busy: phases
+            .iter()
+            .map(|phase| copies.iter().map(|n| (phase.processes - 1.0) / phase.processes * n / copies.iter().sum::<f64>()).collect())
+            .collect(),
+        bytes: vec![0.0; tiers],
+    };
+    let mut mix = nothing.clone();
     let mut region_s = vec![settings.region_s; tables.len()];
     let mut kept: Vec<((f64, f64), Segmentation)> = Vec::new();
     let mut scale = 0.0;
     for round in 0..settings.rounds {
-        let prices = Prices {
-            latency: phases.iter().map(|phase| 1.0 / phase.processes).collect(),
-            busy: weights
-                .iter()
-                .zip(phases)
-                .map(|(weights, phase)| {
-                    weights.iter().map(|w| w * (phase.processes - 1.0) / phase.processes).collect()
-                })
-                .collect(),
-            bytes: byte_prices.clone(),
-        };
-        let mut sum = PathLoad {
-            latency_s: vec![0.0; phases.len()],
-            busy_s: vec![vec![0.0; resources]; phases.len()],
-            bytes: vec![0.0; tiers],
-        };
+        let mut sum = nothing.clone();
         let mut segmentation = Vec::with_capacity(tables.len());
         let mut regions_s = 0.0;
         for (table, region_s) in tables.iter().zip(&mut region_s) {
@@ -106,30 +110,17 @@ pub(crate) fn segmentations(
             regions_s += settings.region_s * (spans.len() as f64 - 1.0);
             segmentation.push(spans);
         }
-        let mut time_s = 0.0;
-        let step = 1.0 / (1.0 + round as f64 / 8.0).sqrt();
-        for ((latency_s, busy_s), (phase, weights)) in
-            sum.latency_s.iter().zip(&sum.busy_s).zip(phases.iter().zip(&mut weights))
-        {
-            let busiest = busy_s.iter().fold(0.0_f64, |max, &b| max.max(b));
-            time_s += (latency_s + (phase.processes - 1.0) * busiest) / phase.processes;
-            if busiest > 0.0 {
-                // A floor lets a tier come back that the path has left.
-                weights.iter_mut().zip(busy_s).for_each(|(w, b)| *w = (*w * (step * (b / busiest - 1.0)).exp()).max(1e-5));
-                let total: f64 = weights.iter().sum();
-                weights.iter_mut().for_each(|w| *w /= total);
-            }
-        }
+        mix.move_towards(&sum, 2.0 / (round as f64 + 2.0));
         if round == 0 {
-            scale = time_s / sum.bytes.iter().sum::<f64>().max(1.0);
+            scale = time_s(&sum) / sum.bytes.iter().sum::<f64>().max(1.0);
         }
+        linearise(&mix, phases, &copies, &mut prices);
+        let step = 1.0 / (1.0 + round as f64 / 8.0).sqrt();
         let mut over = 0.0;
-        for ((price, &bytes), &room) in byte_prices.iter_mut().zip(&sum.bytes).zip(&room) {
-            if !room.is_finite() {
-                continue;
-            }
-            let beyond = (bytes - room) / room.max(1.0);
-            over += (bytes - room).max(0.0);
+        for (tier, &room) in room.iter().enumerate().filter(|(_, room)| room.is_finite()) {
+            let beyond = (0.5 * (mix.bytes[tier] + sum.bytes[tier]) - room) / room.max(1.0);
+            over += (sum.bytes[tier] - room).max(0.0);
+            let price = &mut prices.bytes[tier];
             *price = if *price == 0.0 && beyond > 0.0 {
                 scale * 0.1
             } else {
@@ -138,7 +129,7 @@ pub(crate) fn segmentations(
         }
         // A little too full is mended by the local search at little cost.
         let total: f64 = sum.bytes.iter().sum();
-        let rank = (if over <= 0.02 * total { 0.0 } else { over }, time_s + regions_s);
+        let rank = (if over <= 0.02 * total { 0.0 } else { over }, time_s(&sum) + regions_s);
         if kept.iter().all(|(_, other)| *other != segmentation) {
             kept.push((rank, segmentation));
             kept.sort_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.0.1.total_cmp(&b.0.1)));
@@ -146,4 +137,31 @@ pub(crate) fn segmentations(
         }
     }
     kept.into_iter().map(|(_, segmentation)| segmentation).collect()
+}
+
+/// Prices of latency and of each tier's time at `mix`: the slopes of the objective there, by differences. Slopes that
+/// the mix does not determine (nothing there yet) stay as they are.
+fn linearise(mix: &PathLoad, phases: &[PhaseDemand], copies: &[f64], prices: &mut Prices) {
+    for (phase, demand) in phases.iter().enumerate() {
+        let (latency_s, mut busy_s) = (mix.latency_s[phase], mix.busy_s[phase].clone());
+        let at = |latency_s: f64, busy_s: &[f64]| closed_loop::time_s(demand.processes, latency_s, busy_s, copies);
+        if latency_s <= 0.0 {
+            continue;
+        }
+        let little = latency_s * 1e-3;
+        prices.latency[phase] = ((at(latency_s + little, &busy_s) - at(latency_s - little, &busy_s)) / (2.0 * little)).max(0.0);
+        let busiest = busy_s.iter().fold(0.0_f64, |max, &busy| max.max(busy));
+        for resource in 0..busy_s.len() {
+            let busy = busy_s[resource];
+            let little = (busiest * 1e-3).min(busy).max(busiest * 1e-6);
+            let mut with = |value: f64| {
+                busy_s[resource] = value;
+                let time_s = at(latency_s, &busy_s);
+                busy_s[resource] = busy;
+                time_s
+            };
+            let slope = (with(busy + little) - with((busy - little).max(0.0))) / (little + little.min(busy));
+            prices.busy[phase][resource] = slope.max(0.0);
+        }
+    }
 }

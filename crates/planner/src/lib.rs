@@ -5,11 +5,13 @@
 
 mod candidates;
 mod capacity;
+mod closed_loop;
 mod concurrency;
 mod demand;
 mod duals;
 pub mod harl;
 mod harl_limits;
+mod hottest;
 mod outcome;
 mod phases;
 mod plan;
@@ -17,9 +19,10 @@ mod price_table;
 mod pricing;
 mod refine;
 mod rehearse;
+mod reshape;
 pub mod stripe_search;
 mod viterbi;
 
 pub use harl_limits::plan_harl;
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
-pub use plan::{FileTrace, PlanError, PlanOptions, plan};
+pub use plan::{FileTrace, PlanError, PlanOptions, plan, predict};

@@ -60,9 +60,15 @@ pub(crate) fn find(moments: &[Moment], most: usize) -> Phases {
     let penalty = 0.5 * used as f64 * (n as f64).ln();
     let mut cuts = segment(&timeline, &borders, penalty);
     sharpen(&timeline, &mut cuts);
-    // Cuts between requests of one moment are none.
+    // Requests of one moment are not cut apart: the cut is where the next moment begins.
     let time = |at: usize| moments[order[at]].start_s;
-    cuts.retain(|&cut| cut > 0 && cut < n && time(cut - 1) < time(cut));
+    for cut in &mut cuts {
+        while *cut < n && time(*cut - 1) == time(*cut) {
+            *cut += 1;
+        }
+    }
+    cuts.retain(|&cut| cut < n);
+    cuts.dedup();
     let phases = cluster(&timeline, &cuts, penalty, most);
     let mut of = vec![0; n];
     let mut segment = 0;

@@ -5,12 +5,13 @@ use crate::capacity::Limits;
 use crate::demand::Demand;
 use crate::duals::{Iteration, Segmentation, Span, segmentations};
 use crate::harl_limits;
+use crate::hottest::hottest_first;
 use crate::outcome::{self, Plan, Priced};
 use crate::price_table::PriceTable;
-use crate::pricing::Pricer;
+use crate::pricing::{Pricer, add};
 use crate::refine::{Rank, Search, State};
 use crate::rehearse;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, MAX_TIERS, Op, Request, TierWidths};
 use stripewise_simulate::Network;
 
@@ -109,6 +110,14 @@ pub enum PlanError {
         /// Bytes.
         size: u64,
     },
+    /// A layout names a server that the pool does not have.
+    #[error("{file}: its layout names server {server}, which the pool does not have")]
+    UnknownServer {
+        /// The file.
+        file: String,
+        /// The server.
+        server: ServerId,
+    },
     /// The files do not fit.
     #[error("the files have {bytes} bytes, the servers may hold {room}: raise a tier's capacity or add servers")]
     TooLarge {
@@ -171,6 +180,33 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     Ok(outcome::describe(files, cluster, &demand, &pricer, best, by_default, by_harl, rehearsal))
 }
 
+/// Predicted time in seconds of the requests under given layouts, one per file, as [`plan`] predicts it for its own.
+///
+/// # Errors
+/// Those of [`plan`] for its inputs; [`PlanError::UnknownServer`] when a layout names a server outside the cluster.
+///
+/// # Panics
+/// When there are not as many layouts as files.
+pub fn predict(
+    files: &[FileTrace],
+    layouts: &[Layout],
+    cluster: &Cluster,
+    options: &PlanOptions,
+) -> Result<f64, PlanError> {
+    assert_eq!(files.len(), layouts.len(), "one layout per file");
+    check(cluster, options)?;
+    let priced_as = as_priced(cluster, options.network);
+    let demand = Demand::new(files, options)?;
+    let pricer = Pricer::new(&priced_as, &demand);
+    let mut load = pricer.no_load();
+    for ((file, layout), trace) in demand.files.iter().zip(layouts).zip(files) {
+        let of = pricer.layout_load(&file.entries, layout);
+        let of = of.map_err(|error| PlanError::UnknownServer { file: trace.name.clone(), server: error.0 })?;
+        add(&mut load, &of);
+    }
+    Ok(pricer.time_s(&load))
+}
+
 /// Candidates for the plan, as rows per file: several starts, each improved by local search.
 fn search(
     demand: &Demand,
@@ -190,27 +226,43 @@ fn search(
         lists.push(candidates(file, pricer.cluster, &always));
     }
     let tables: Vec<PriceTable> =
-        demand.files.iter().zip(&lists).map(|(file, list)| PriceTable::new(file, list.clone(), pricer)).collect();
+        demand.files.iter().zip(lists).map(|(file, list)| PriceTable::new(file, list, pricer)).collect();
     let whole = |file: usize| Span { chunks: 0..demand.files[file].chunks(), widths: default };
     let undivided: Segmentation = (0..demand.files.len()).map(|file| vec![whole(file)]).collect();
-    let search = |widest| Search { demand, pricer, limits, candidates: &lists, default, short_list: 48, widest };
-    let free = search(u64::MAX);
-    let default_s = free.rank(&free.state(&undivided)).time_s;
-    let settings = Iteration {
-        region_s: options.region_share.max(0.0) * default_s,
+    let mut free = Search {
+        demand,
+        pricer,
+        limits,
+        tables: &tables,
+        default,
+        short_list: 48,
+        widest: u64::MAX,
+        region_s: 0.0,
         max_regions: options.max_regions,
-        rounds: 48,
-        keep: 3,
     };
-    let mut starts = segmentations(&tables, pricer, limits, &settings);
-    drop(tables);
+    let default_s = free.rank(&free.state(&undivided)).time_s;
+    free.region_s = options.region_share.max(0.0) * default_s;
+    // Chance differences in heat look like structure to a cheap region: dearer ones are tried, too.
+    let mut starts = Vec::new();
+    for dearer in [8.0, 1.0] {
+        let region_s = free.region_s * dearer;
+        let settings = Iteration { region_s, max_regions: options.max_regions, rounds: 48, keep: 2 };
+        starts.extend(segmentations(&tables, pricer, limits, &settings));
+    }
     let divided = starts.first().cloned();
+    for requests in [0.5, 1.0, 4.0] {
+        starts.extend(divided.as_ref().and_then(|of| hottest_first(of, requests, demand, pricer, limits)));
+    }
     starts.push(undivided);
     if let Some(rows) = harl_rows {
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
         starts.push(rows.iter().enumerate().map(spans).collect());
     }
     let mut states: Vec<State> = starts.iter().map(|start| free.improve(free.state(start))).collect();
+    // As they are, too: where the model errs a rehearsal may prefer them.
+    if options.simulations > 0 {
+        states.extend(starts.iter().map(|start| free.state(start)));
+    }
     // Requests that follow each other in the file meet on one server when stripes are wide; the model, which takes
     // requests as independent, cannot see it, but a simulation can choose a plan with stripes as narrow as requests.
     if options.simulations > 0
@@ -218,7 +270,7 @@ fn search(
     {
         let largest = demand.files.iter().flat_map(|file| &file.entries).map(|e| e.size).max().unwrap_or(0);
         for bound in [largest, largest / 4] {
-            let narrow = search(bound.max(options.default_width_bytes));
+            let narrow = Search { widest: bound.max(options.default_width_bytes), ..free };
             states.push(narrow.improve(narrow.state(&start)));
         }
     }
@@ -325,14 +377,14 @@ impl Priced {
         let mut bytes = vec![0_u64; pricer.servers()];
         for ((file, layout), rows) in demand.files.iter().zip(&layouts).zip(&rows) {
             let of = pricer.layout_load(&file.entries, layout).expect("the layout is of the pricer's cluster");
-            crate::pricing::add(&mut load, &of);
+            add(&mut load, &of);
             for (index, &(offset, widths)) in rows.iter().enumerate() {
                 let end = rows.get(index + 1).map_or(u64::MAX, |next| next.0);
                 let region = pricer.bytes(&widths, file.present(offset, end));
                 bytes.iter_mut().zip(region).for_each(|(sum, b)| *sum = sum.saturating_add(b));
             }
         }
-        let rank = Rank { excess_bytes: limits.excess(&bytes), time_s: pricer.time_s(&load) };
+        let rank = Rank { excess_bytes: limits.excess(&bytes), time_s: pricer.time_s(&load), regions_s: 0.0 };
         Self { rows, layouts, load, bytes, rank }
     }
 }

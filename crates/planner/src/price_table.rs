@@ -1,10 +1,12 @@
 //! `C[chunk][candidate]`: what each chunk costs under each candidate, from the requests that really fall on it, so
-//! that heat counts as much as size (`beyond.md` 2). Per phase: the latency, and the mean busy time of a server of
-//! each tier; the bottleneck over servers is priced by the caller ([`Prices`]), which keeps the table additive.
+//! that heat counts as much as size (`beyond.md` 2). Per phase: the latency, and the busy time of every server. For
+//! segmentation the servers of a tier are taken together; their bottleneck is priced by the caller ([`Prices`]), which
+//! keeps the table additive. The local search sums whole loads of any run of chunks from it.
 
 use crate::demand::FileDemand;
-use crate::pricing::Pricer;
+use crate::pricing::{Load, Pricer};
 use rayon::prelude::*;
+use std::ops::Range;
 use stripewise_model::{Round, TierWidths};
 
 /// What a second of latency, a second of a tier's time and a byte on a tier cost.
@@ -27,9 +29,12 @@ pub(crate) struct PriceTable {
     share: Vec<Vec<f64>>,
     /// `(phase, start in data)` of each block of each chunk.
     blocks: Vec<Vec<(u16, usize)>>,
-    /// Blocks of `1 + resources` rows of one figure per candidate.
+    /// Blocks of `1 + resources` rows of one figure per candidate: latency, then the mean server of each tier.
     data: Vec<f32>,
     resources: usize,
+    /// `loads[block][candidate]`: latency, then every device and link, `stride` figures each.
+    loads: Vec<Vec<f32>>,
+    stride: usize,
 }
 
 /// What one path through the table adds up to, at the table's precision.
@@ -43,13 +48,26 @@ pub(crate) struct PathLoad {
     pub bytes: Vec<f64>,
 }
 
+impl PathLoad {
+    /// Takes `share` of `other` in place of as much of itself.
+    pub(crate) fn move_towards(&mut self, other: &PathLoad, share: f64) {
+        let go = |mine: &mut Vec<f64>, other: &[f64]| {
+            mine.iter_mut().zip(other).for_each(|(mine, other)| *mine += share * (other - *mine));
+        };
+        go(&mut self.latency_s, &other.latency_s);
+        go(&mut self.bytes, &other.bytes);
+        self.busy_s.iter_mut().zip(&other.busy_s).for_each(|(mine, other)| go(mine, other));
+    }
+}
+
 impl PriceTable {
-    /// Prices every chunk under every candidate. O(parts x candidates x tiers), on all cores; memory O(chunks x phases
-    /// that touch them x candidates x tiers).
+    /// Prices every chunk under every candidate. O(parts x candidates x servers), on all cores; memory O(chunks x phases
+    /// that touch them x candidates x servers).
     pub(crate) fn new(file: &FileDemand, candidates: Vec<TierWidths>, pricer: &Pricer) -> Self {
         let tiers = pricer.cluster.tiers.len();
         let resources = tiers * pricer.resources_per_server();
         let rounds: Vec<Round> = candidates.iter().map(|widths| Round::new(widths, pricer.cluster)).collect();
+        let stride = pricer.stride();
         let chunks: Vec<(Vec<u16>, Vec<f32>)> = (0..file.chunks())
             .into_par_iter()
             .map(|chunk| {
@@ -57,39 +75,40 @@ impl PriceTable {
                 let mut phases: Vec<u16> = parts.iter().map(|part| file.entries[part.entry as usize].phase).collect();
                 phases.sort_unstable();
                 phases.dedup();
-                let rows = 1 + resources;
-                let mut block = vec![0.0; phases.len() * rows * candidates.len()];
-                let mut sums = vec![0.0; phases.len() * rows];
+                let mut loads = vec![0.0_f32; phases.len() * candidates.len() * stride];
+                let mut sums = vec![0.0; phases.len() * stride];
                 for (candidate, round) in rounds.iter().enumerate() {
                     sums.fill(0.0);
                     for part in parts {
                         let e = &file.entries[part.entry as usize];
-                        let at = phases.binary_search(&e.phase).expect("collected from the same parts") * rows;
-                        sums[at] += part.weight * pricer.model.latency_s(round, e.op, e.offset, e.size);
-                        for group in round.groups(e.offset, e.size) {
-                            let busy = pricer.model.busy(group.tier, e.op, group.bytes);
-                            let of_mean = part.weight * group.servers as f64
-                                / pricer.cluster.tiers[group.tier].servers.len() as f64;
-                            sums[at + 1 + group.tier] += of_mean * busy.device_s;
-                            if resources > tiers {
-                                sums[at + 1 + tiers + group.tier] += of_mean * busy.network_s;
-                            }
-                        }
+                        let at = phases.binary_search(&e.phase).expect("collected from the same parts") * stride;
+                        pricer.add_request(&mut sums[at..at + stride], round, e, part.weight);
                     }
-                    for (row, &sum) in sums.iter().enumerate() {
-                        block[row * candidates.len() + candidate] = sum as f32;
+                    for (phase, sums) in sums.chunks_exact(stride).enumerate() {
+                        let to = &mut loads[(phase * candidates.len() + candidate) * stride..][..stride];
+                        to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum as f32);
                     }
                 }
-                (phases, block)
+                (phases, loads)
             })
             .collect();
-        let mut data = Vec::with_capacity(chunks.iter().map(|(_, block)| block.len()).sum());
-        let mut blocks = Vec::with_capacity(chunks.len());
-        for (phases, block) in chunks {
-            let start = data.len();
-            let size = (1 + resources) * candidates.len();
-            blocks.push(phases.iter().enumerate().map(|(i, &phase)| (phase, start + i * size)).collect());
-            data.extend(block);
+        let size = (1 + resources) * candidates.len();
+        let (mut data, mut blocks, mut loads) = (Vec::new(), Vec::with_capacity(chunks.len()), Vec::new());
+        for (phases, of_chunk) in chunks {
+            let per_phase = candidates.len() * stride;
+            blocks.push(phases.iter().enumerate().map(|(i, &phase)| (phase, data.len() + i * size)).collect());
+            for of_phase in of_chunk.chunks_exact(per_phase) {
+                let start = data.len();
+                data.resize(start + size, 0.0);
+                for (candidate, load) in of_phase.chunks_exact(stride).enumerate() {
+                    let means = pricer.tier_means(load);
+                    data[start + candidate] = load[0];
+                    for (resource, mean) in means.into_iter().enumerate() {
+                        data[start + (1 + resource) * candidates.len() + candidate] = mean;
+                    }
+                }
+            }
+            loads.push(of_chunk);
         }
         let chunk_bytes = file.edges.windows(2).map(|edge| {
             let present = file.present(edge[0], edge[1]);
@@ -102,7 +121,37 @@ impl PriceTable {
             };
             candidates.iter().map(of).collect()
         });
-        Self { chunk_bytes: chunk_bytes.collect(), share: share.collect(), blocks, data, resources, candidates }
+        Self { chunk_bytes: chunk_bytes.collect(), share: share.collect(), blocks, data, resources, loads, stride, candidates }
+    }
+
+    /// The loads of a run of chunks under every candidate. O(chunks x phases that touch them x candidates x servers).
+    pub(crate) fn loads(&self, chunks: Range<usize>, pricer: &Pricer) -> Vec<Load> {
+        let mut sums = vec![pricer.no_load(); self.candidates.len()];
+        for chunk in chunks {
+            for (index, &(phase, _)) in self.blocks[chunk].iter().enumerate() {
+                let block = &self.loads[chunk][index * self.candidates.len() * self.stride..];
+                for (sum, load) in sums.iter_mut().zip(block.chunks_exact(self.stride)) {
+                    let to = &mut sum[usize::from(phase) * self.stride..][..self.stride];
+                    to.iter_mut().zip(load).for_each(|(to, &figure)| *to += f64::from(figure));
+                }
+            }
+        }
+        sums
+    }
+
+    /// The load of a run of chunks under one candidate, if it is one. O(chunks x phases x servers).
+    pub(crate) fn load(&self, chunks: Range<usize>, widths: &TierWidths, pricer: &Pricer) -> Option<Load> {
+        let candidate = self.candidates.binary_search(widths).ok()?;
+        let mut sum = pricer.no_load();
+        for chunk in chunks {
+            for (index, &(phase, _)) in self.blocks[chunk].iter().enumerate() {
+                let at = (index * self.candidates.len() + candidate) * self.stride;
+                let to = &mut sum[usize::from(phase) * self.stride..][..self.stride];
+                let load = &self.loads[chunk][at..at + self.stride];
+                to.iter_mut().zip(load).for_each(|(to, &figure)| *to += f64::from(figure));
+            }
+        }
+        Some(sum)
     }
 
     pub(crate) fn chunks(&self) -> usize {

@@ -1,9 +1,10 @@
 //! The objective: time of the whole run, from what every region asks of every server in every phase.
 //!
 //! A [`Load`] has for each phase the sum of the latencies of its requests (`T`) and the busy time of each device (and
-//! of each link, when links are apart). Loads of regions add up; the time of a run is
-//! `sum over phases of (T + (p - 1) max_i B_i) / p` (`beyond.md` 4, with the bottleneck taken per phase).
+//! of each link, when links are apart). Loads of regions add up; the time of a run is the sum of its phases' times,
+//! each that of [`closed_loop`]: with its own bottleneck, over all files.
 
+use crate::closed_loop;
 use crate::demand::{Demand, Entry, FileDemand, PhaseDemand};
 use std::ops::Range;
 use stripewise_layout::Layout;
@@ -18,6 +19,8 @@ pub(crate) struct Pricer<'a> {
     pub model: CostModel,
     phases: &'a [PhaseDemand],
     servers: usize,
+    /// One for every resource.
+    copies: Vec<f64>,
     /// Whether any server has a link of its own to wait for.
     links: bool,
 }
@@ -26,7 +29,9 @@ impl<'a> Pricer<'a> {
     pub(crate) fn new(cluster: &'a Cluster, demand: &'a Demand) -> Self {
         let model = CostModel::new(cluster);
         let links = cluster.tiers.iter().any(|tier| tier.profile.network_s_per_byte > 0.0);
-        Self { cluster, servers: model.servers(), model, phases: &demand.phases, links }
+        let servers = model.servers();
+        let copies = vec![1.0; servers * (1 + usize::from(links))];
+        Self { cluster, servers, model, phases: &demand.phases, copies, links }
     }
 
     pub(crate) fn servers(&self) -> usize {
@@ -66,12 +71,32 @@ impl<'a> Pricer<'a> {
         for part in file.parts(chunks) {
             let e = &file.entries[part.entry as usize];
             let of_phase = &mut load[usize::from(e.phase) * self.stride()..][..self.stride()];
-            of_phase[0] += part.weight * self.model.latency_s(&round, e.op, e.offset, e.size);
-            self.model.for_each_busy(&round, e.op, e.offset, e.size, |slot, busy| {
-                self.add_busy(of_phase, slot, busy, part.weight);
-            });
+            self.add_request(of_phase, &round, e, part.weight);
         }
         load
+    }
+
+    /// Adds a request to the figures of its phase. O(servers).
+    #[inline]
+    pub(crate) fn add_request(&self, of_phase: &mut [f64], round: &Round, e: &Entry, weight: f64) {
+        of_phase[0] += weight * self.model.latency_s(round, e.op, e.offset, e.size);
+        self.model.for_each_busy(round, e.op, e.offset, e.size, |slot, busy| {
+            self.add_busy(of_phase, slot, busy, weight);
+        });
+    }
+
+    /// The mean over the servers of each tier of the figures of one phase: devices, then links.
+    pub(crate) fn tier_means(&self, of_phase: &[f32]) -> Vec<f32> {
+        let mut means = Vec::with_capacity(self.cluster.tiers.len() * self.resources_per_server());
+        let mut at = 1;
+        for _ in 0..self.resources_per_server() {
+            for tier in &self.cluster.tiers {
+                let servers = &of_phase[at..at + tier.servers.len()];
+                means.push(servers.iter().sum::<f32>() / servers.len().max(1) as f32);
+                at += servers.len();
+            }
+        }
+        means
     }
 
     /// What requests ask of the servers under any layout, those across region borders included. O(entries x
@@ -96,9 +121,14 @@ impl<'a> Pricer<'a> {
     #[inline]
     pub(crate) fn phase_time_s(&self, phase: usize, load: &[f64]) -> f64 {
         let of_phase = &load[phase * self.stride()..][..self.stride()];
-        let busiest = of_phase[1..].iter().fold(0.0_f64, |max, &busy| max.max(busy));
-        let p = self.phases[phase].processes;
-        (of_phase[0] + (p - 1.0) * busiest) / p
+        closed_loop::time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..], &self.copies)
+    }
+
+    /// A time that the run cannot go below, at a fraction of the cost of [`Pricer::time_s`].
+    #[inline]
+    pub(crate) fn least_time_s(&self, load: &[f64]) -> f64 {
+        let phases = self.phases.iter().zip(load.chunks_exact(self.stride()));
+        phases.map(|(_, of)| of[1..].iter().fold(0.0_f64, |max, &busy| max.max(busy))).sum()
     }
 
     /// Time of the run in seconds. O(phases x servers).
@@ -107,20 +137,20 @@ impl<'a> Pricer<'a> {
         (0..self.phases.len()).map(|phase| self.phase_time_s(phase, load)).sum()
     }
 
-    /// The share of a part (a region, or all reads) in the time of the run: its latency, and its time on the server
-    /// that is busiest in the whole. The shares of all parts add up to [`Pricer::time_s`] of the whole.
+    /// The share of a part (a region, or all reads) in the time of the run: of each phase's time, as much as the part
+    /// has of its latency and of its busiest server's time. The shares of all parts add up to [`Pricer::time_s`] of
+    /// the whole.
     pub(crate) fn share_s(&self, part: &[f64], whole: &[f64]) -> f64 {
         (0..self.phases.len()).map(|phase| self.phase_share_s(phase, part, whole)).sum()
     }
 
-    /// The share of a part in one phase.
-    pub(crate) fn phase_share_s(&self, phase: usize, part: &[f64], whole: &[f64]) -> f64 {
-        let of = |load: &'_ [f64], i: usize| load[phase * self.stride() + i];
-        let busiest =
-            (1..self.stride()).fold(1, |best, i| if of(whole, i) > of(whole, best) { i } else { best });
+    fn phase_share_s(&self, phase: usize, part: &[f64], whole: &[f64]) -> f64 {
+        let of = |load: &[f64], i: usize| load[phase * self.stride() + i];
+        let busiest = (1..self.stride()).fold(1, |best, i| if of(whole, i) > of(whole, best) { i } else { best });
         let p = self.phases[phase].processes;
-        let busy = if self.stride() > 1 { of(part, busiest) } else { 0.0 };
-        (of(part, 0) + (p - 1.0) * busy) / p
+        let theta = |load: &[f64]| of(load, 0) + (p - 1.0) * of(load, busiest);
+        let of_whole = theta(whole);
+        if of_whole > 0.0 { self.phase_time_s(phase, whole) * theta(part) / of_whole } else { 0.0 }
     }
 
     /// Bytes of `[range)` on every server under `widths`. O(servers).

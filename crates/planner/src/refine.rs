@@ -8,6 +8,7 @@ use crate::candidates::{STEP, is_round, round, widest};
 use crate::capacity::{Choice, Limits, fall_back};
 use crate::demand::Demand;
 use crate::duals::{Segmentation, Span};
+use crate::price_table::PriceTable;
 use crate::pricing::{Load, Pricer, add};
 use rayon::prelude::*;
 use std::cmp::Ordering;
@@ -34,15 +35,18 @@ pub(crate) struct Place {
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub places: Vec<Place>,
-    load: Load,
-    bytes: Vec<u64>,
+    pub load: Load,
+    pub bytes: Vec<u64>,
 }
 
 /// What is compared: bytes beyond limits first, then seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rank {
     pub excess_bytes: u64,
+    /// Time of the run and the price of the regions.
     pub time_s: f64,
+    /// The price of the regions alone.
+    pub regions_s: f64,
 }
 
 impl Rank {
@@ -57,18 +61,23 @@ impl Rank {
 }
 
 /// The search's fixed surroundings.
+#[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     pub demand: &'a Demand,
     pub pricer: &'a Pricer<'a>,
     pub limits: &'a Limits,
-    /// Candidates of each file.
-    pub candidates: &'a [Vec<TierWidths>],
+    /// Candidates of each file with the loads of every chunk.
+    pub tables: &'a [PriceTable],
     /// The default: always a candidate.
     pub default: TierWidths,
     /// Candidates of a region that enter the search in pairs.
     pub short_list: usize,
     /// Widths are at most this many bytes; `u64::MAX` for no bound but that of the region.
     pub widest: u64,
+    /// Price of a region in seconds.
+    pub region_s: f64,
+    /// Most regions of a file.
+    pub max_regions: usize,
 }
 
 /// More regions than this trade places with their neighbours in cost only.
@@ -78,7 +87,9 @@ impl Search<'_> {
     pub(crate) fn way(&self, file: usize, chunks: Range<usize>, widths: TierWidths) -> Way {
         let of = &self.demand.files[file];
         let present = of.present(of.edges[chunks.start], of.edges[chunks.end]);
-        Way { load: self.pricer.load(of, chunks, &widths), bytes: self.pricer.bytes(&widths, present), widths }
+        let load = self.tables[file].load(chunks.clone(), &widths, self.pricer);
+        let load = load.unwrap_or_else(|| self.pricer.load(of, chunks, &widths));
+        Way { load, bytes: self.pricer.bytes(&widths, present), widths }
     }
 
     /// A state as given, without search.
@@ -96,7 +107,7 @@ impl Search<'_> {
         self.summed(places)
     }
 
-    fn summed(&self, places: Vec<Place>) -> State {
+    pub(crate) fn summed(&self, places: Vec<Place>) -> State {
         let mut load = self.pricer.no_load();
         let mut bytes = vec![0_u64; self.pricer.servers()];
         for place in &places {
@@ -107,7 +118,12 @@ impl Search<'_> {
     }
 
     pub(crate) fn rank(&self, state: &State) -> Rank {
-        Rank { excess_bytes: self.limits.excess(&state.bytes), time_s: self.pricer.time_s(&state.load) }
+        self.rank_of(&state.load, &state.bytes, state.places.len())
+    }
+
+    pub(crate) fn rank_of(&self, load: &[f64], bytes: &[u64], regions: usize) -> Rank {
+        let regions_s = self.region_s * regions as f64;
+        Rank { excess_bytes: self.limits.excess(bytes), time_s: self.pricer.time_s(load) + regions_s, regions_s }
     }
 
     /// Widest stripe for a region.
@@ -116,24 +132,40 @@ impl Search<'_> {
         widest(edges[chunks.end] - edges[chunks.start]).min(self.widest)
     }
 
-    /// Search over candidates, then over widths. The result is never worse than `state` by [`Rank`].
+    /// Search over candidates, borders and widths. The result is never worse than `state` by [`Rank`].
     pub(crate) fn improve(&self, mut state: State) -> State {
-        let ways: Vec<Vec<Way>> = state.places.iter().map(|place| self.ways(place)).collect();
-        self.descend(&mut state, &ways);
+        for _ in 0..3 {
+            let before = self.rank(&state);
+            let ways: Vec<Vec<Way>> = state.places.par_iter().map(|place| self.ways(place)).collect();
+            self.descend(&mut state, &ways);
+            state = self.reshape(state);
+            let after = self.rank(&state);
+            if after.excess_bytes == before.excess_bytes && after.time_s > before.time_s * 0.998 {
+                break;
+            }
+        }
         self.polish(&mut state);
-        self.merge(state)
+        self.join(state)
     }
 
     /// The ways worth trying for a region: those that are cheapest at some prices of servers and bytes. The present
     /// way is the first.
-    fn ways(&self, place: &Place) -> Vec<Way> {
+    pub(crate) fn ways(&self, place: &Place) -> Vec<Way> {
         let bound = self.widest_in(place.file, &place.chunks);
-        let allowed = |widths: &&TierWidths| {
-            **widths == self.default || widths.as_slice().iter().all(|&width| width <= bound)
-        };
-        let list: Vec<TierWidths> = self.candidates[place.file].iter().filter(allowed).copied().collect();
-        let ways: Vec<Way> =
-            list.into_par_iter().map(|widths| self.way(place.file, place.chunks.clone(), widths)).collect();
+        let allowed =
+            |widths: &TierWidths| *widths == self.default || widths.as_slice().iter().all(|&width| width <= bound);
+        let edges = &self.demand.files[place.file].edges;
+        let present =
+            self.demand.files[place.file].present(edges[place.chunks.start], edges[place.chunks.end]);
+        let table = &self.tables[place.file];
+        let loads = table.loads(place.chunks.clone(), self.pricer).into_iter();
+        let ways: Vec<Way> = table
+            .candidates
+            .iter()
+            .zip(loads)
+            .filter(|(widths, _)| allowed(widths))
+            .map(|(&widths, load)| Way { widths, load, bytes: self.pricer.bytes(&widths, present.clone()) })
+            .collect();
         let keep = short_list(self.pricer, &ways, self.short_list);
         let mut kept = vec![place.way.clone()];
         kept.extend(ways.into_iter().zip(keep).filter(|(way, keep)| {
@@ -191,27 +223,32 @@ impl Search<'_> {
             rest.iter_mut().zip(&now.load).for_each(|(sum, part)| *sum -= part);
             rest_bytes.iter_mut().zip(&now.bytes).for_each(|(sum, part)| *sum -= part);
         }
+        let before = *rank;
+        // The rank with `way` added, unless its busiest servers alone show that it cannot beat the present one.
         let rank_with = |rest: &[f64], rest_bytes: &[u64], way: &Way, load: &mut Load, bytes: &mut Vec<u64>| {
-            load.clear();
-            load.extend(rest.iter().zip(&way.load).map(|(a, b)| a + b));
-            bytes.clear();
-            bytes.extend(rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)));
-            Rank { excess_bytes: self.limits.excess(bytes), time_s: self.pricer.time_s(load) }
+            sum_into(load, rest, way, bytes, rest_bytes);
+            let excess_bytes = self.limits.excess(bytes);
+            let floor_s = self.pricer.least_time_s(load) + before.regions_s;
+            if excess_bytes > before.excess_bytes || (excess_bytes == before.excess_bytes && floor_s >= before.time_s) {
+                return None;
+            }
+            Some(Rank { excess_bytes, time_s: self.pricer.time_s(load) + before.regions_s, ..before })
         };
         let found = match *which {
             [region] => {
                 let (mut load, mut bytes) = (Vec::new(), Vec::new());
-                let ranks = ways[region].iter().enumerate();
-                let ranks = ranks.map(|(i, way)| (rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes), [i, 0]));
-                best(ranks)
+                best(ways[region].iter().enumerate().filter_map(|(i, way)| {
+                    Some((rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes)?, [i, 0]))
+                }))
             }
             [a, b] => {
                 let rows = ways[a].par_iter().enumerate().map(|(i, way)| {
                     let (mut load, mut bytes) = (Vec::new(), Vec::new());
-                    rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes);
+                    sum_into(&mut load, &rest, way, &mut bytes, &rest_bytes);
                     let (mut both, mut both_bytes) = (Vec::new(), Vec::new());
-                    let row = ways[b].iter().enumerate();
-                    best(row.map(|(j, way)| (rank_with(&load, &bytes, way, &mut both, &mut both_bytes), [i, j])))
+                    best(ways[b].iter().enumerate().filter_map(|(j, way)| {
+                        Some((rank_with(&load, &bytes, way, &mut both, &mut both_bytes)?, [i, j]))
+                    }))
                 });
                 let rows: Vec<_> = rows.collect();
                 best(rows.into_iter().flatten())
@@ -294,7 +331,7 @@ impl Search<'_> {
             let way = self.way(place.file, place.chunks.clone(), widths);
             let load: Load = rest.iter().zip(&way.load).map(|(a, b)| a + b).collect();
             let bytes: Vec<u64> = rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)).collect();
-            (Rank { excess_bytes: self.limits.excess(&bytes), time_s: self.pricer.time_s(&load) }, way)
+            (self.rank_of(&load, &bytes, state.places.len()), way)
         });
         let ways: Vec<(Rank, Way)> = ways.collect();
         let Some((better, way)) = best(ways).filter(|(found, _)| found.beats(rank)) else { return false };
@@ -305,7 +342,7 @@ impl Search<'_> {
     }
 
     /// Equal neighbours are one region: nothing moves, since the phase of a byte is absolute.
-    fn merge(&self, state: State) -> State {
+    pub(crate) fn join(&self, state: State) -> State {
         let mut places: Vec<Place> = Vec::with_capacity(state.places.len());
         for place in state.places {
             match places.last_mut() {
@@ -321,8 +358,16 @@ impl Search<'_> {
     }
 }
 
+/// A load and bytes with one way added to the rest, into buffers.
+fn sum_into(load: &mut Load, rest: &[f64], way: &Way, bytes: &mut Vec<u64>, rest_bytes: &[u64]) {
+    load.clear();
+    load.extend(rest.iter().zip(&way.load).map(|(a, b)| a + b));
+    bytes.clear();
+    bytes.extend(rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)));
+}
+
 /// The first of the best.
-fn best<T>(ranked: impl IntoIterator<Item = (Rank, T)>) -> Option<(Rank, T)> {
+pub(crate) fn best<T>(ranked: impl IntoIterator<Item = (Rank, T)>) -> Option<(Rank, T)> {
     ranked.into_iter().reduce(|best, next| if next.0.beats(&best.0) { next } else { best })
 }
 

@@ -19,7 +19,7 @@ use stripewise_simulate::{Options, Workload, simulate};
 const MOST_REQUESTS: usize = 40_000;
 
 /// Plans that are simulated before the best is varied.
-const FIRST: usize = 12;
+const FIRST: usize = 24;
 
 /// A variation must be this much faster to be taken.
 const LEAST_GAIN: f64 = 5e-4;

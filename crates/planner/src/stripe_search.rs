@@ -13,8 +13,11 @@
 //!
 //! For very many requests [`Sampling`] races the pairs on growing random samples and says how sure the result is.
 
+mod cells;
+mod race;
+
+use cells::{BUCKETS, Class, Item, Level, Lines, classify};
 use rayon::prelude::*;
-use std::collections::HashMap;
 use stripewise_model::{Cluster, CostModel, Op, Request, Round, TierWidths};
 
 /// Costs within this relative distance of the least one are ties; the largest stripes win (math A.7).
@@ -25,9 +28,6 @@ const SUM_SLACK: f64 = 1e-10;
 
 /// Most steps on one axis: beyond, the step grows, so that a mean request of gigabytes does not make the grid endless.
 const MAX_STEPS: u64 = 1024;
-
-/// Most classes of (size, operation); with more distinct sizes neighbours share a class and its bounds.
-const MAX_CLASSES: usize = 64;
 
 /// The cost of a request, to be added up over requests: what the search minimises. It must depend on the offset only
 /// through the bytes on each server, and a request must cost no less than any part of it.
@@ -219,169 +219,6 @@ fn grid(requests: &[Request], classes: &TwoClasses, options: &SearchOptions) -> 
     (pairs, step)
 }
 
-/// A request as the search sees it.
-#[derive(Clone, Copy)]
-struct Item {
-    offset: u64,
-    size: u64,
-    class: u32,
-}
-
-/// Requests of one operation and of (nearly) one size.
-#[derive(Clone, Copy)]
-struct Class {
-    op: Op,
-    sizes: (u64, u64),
-    count: f64,
-}
-
-/// Sorts the requests that cost anything into classes. O(n log n) in the number of distinct sizes, O(n) in the rest.
-fn classify(requests: &[Request]) -> (Vec<Item>, Vec<Class>) {
-    let mut counts: HashMap<(Op, u64), u64> = HashMap::new();
-    for request in requests.iter().filter(|request| request.size > 0) {
-        *counts.entry((request.op, request.size)).or_default() += 1;
-    }
-    let mut distinct: Vec<((Op, u64), u64)> = counts.iter().map(|(&key, &count)| (key, count)).collect();
-    distinct.sort_unstable();
-    let per_class = distinct.len().div_ceil(MAX_CLASSES).max(1);
-    let mut classes: Vec<Class> = Vec::new();
-    let mut members = 0;
-    for ((op, size), count) in distinct {
-        match classes.last_mut() {
-            Some(class) if class.op == op && members < per_class => {
-                class.sizes.1 = size;
-                class.count += count as f64;
-                members += 1;
-            }
-            _ => {
-                classes.push(Class { op, sizes: (size, size), count: count as f64 });
-                members = 1;
-            }
-        }
-        counts.insert((op, size), classes.len() as u64 - 1);
-    }
-    let items = requests.iter().filter(|request| request.size > 0).map(|request| Item {
-        offset: request.offset,
-        size: request.size,
-        class: counts[&(request.op, request.size)] as u32,
-    });
-    (items.collect(), classes)
-}
-
-/// Requests of one class whose phases are close: the interval `[lo, hi]` holds them all.
-#[derive(Clone, Copy)]
-struct Cell {
-    lo: u64,
-    hi: u64,
-    least_size: u64,
-    class: u32,
-    count: u32,
-}
-
-impl Cell {
-    /// Start and size of what every request of the cell contains, after the phase; `None` if that is nothing.
-    #[inline]
-    fn core(&self) -> Option<(u64, u64)> {
-        let size = self.least_size.checked_sub(self.hi - self.lo).filter(|&size| size > 0)?;
-        Some((self.hi, size))
-    }
-}
-
-/// All requests on a line `S`, as cells in an order that mixes phases and classes.
-struct Level {
-    cells: Vec<Cell>,
-    /// Every cell is one phase and one size: its core is its requests.
-    exact: bool,
-}
-
-/// Cells per round and class, coarse to fine; each request for itself comes last.
-const BUCKETS: [u64; 3] = [32, 256, 2048];
-
-/// The levels of the lines that were visited, each made when first asked for.
-struct Lines {
-    items: Vec<Item>,
-    classes: usize,
-    levels: HashMap<(u64, usize), Level>,
-    kept_cells: usize,
-}
-
-impl Lines {
-    fn new(items: Vec<Item>, classes: usize) -> Self {
-        Self { items, classes, levels: HashMap::new(), kept_cells: 0 }
-    }
-
-    /// Level `level` of the line `S = round_bytes`, up to `BUCKETS.len()`. The first call for a level is O(requests);
-    /// nothing is sorted.
-    fn level(&mut self, round_bytes: u64, level: usize) -> &Level {
-        let key = (round_bytes, level);
-        if !self.levels.contains_key(&key) {
-            // A bound on memory: start over rather than keep every line.
-            if self.kept_cells > 4 * self.items.len().max(100_000) {
-                self.levels.clear();
-                self.kept_cells = 0;
-            }
-            let made = match BUCKETS.get(level) {
-                Some(&buckets) => self.bucketed(round_bytes, buckets),
-                None => self.single(round_bytes),
-            };
-            self.kept_cells += made.cells.len();
-            self.levels.insert(key, made);
-        }
-        &self.levels[&key]
-    }
-
-    /// Is level `level` so much coarser than the requests that it is worth its making.
-    fn is_useful(&self, level: usize) -> bool {
-        BUCKETS.get(level).is_none_or(|&buckets| 2 * buckets * self.classes as u64 <= self.items.len() as u64)
-    }
-
-    fn bucketed(&self, round_bytes: u64, buckets: u64) -> Level {
-        let width = round_bytes.div_ceil(buckets);
-        let empty = Cell { lo: u64::MAX, hi: 0, least_size: u64::MAX, class: 0, count: 0 };
-        let mut cells = vec![empty; buckets as usize * self.classes];
-        let mut exact = true;
-        for item in &self.items {
-            let phase = item.offset % round_bytes;
-            let cell = &mut cells[(phase / width) as usize * self.classes + item.class as usize];
-            let first = cell.count == 0;
-            exact &= first || (cell.lo == phase && cell.hi == phase && cell.least_size == item.size);
-            cell.lo = cell.lo.min(phase);
-            cell.hi = cell.hi.max(phase);
-            cell.least_size = cell.least_size.min(item.size);
-            cell.class = item.class;
-            cell.count += 1;
-        }
-        cells.retain(|cell| cell.count > 0);
-        Level { cells: in_mixed_order(&cells), exact }
-    }
-
-    fn single(&self, round_bytes: u64) -> Level {
-        let cell = |item: &Item| {
-            let phase = item.offset % round_bytes;
-            Cell { lo: phase, hi: phase, least_size: item.size, class: item.class, count: 1 }
-        };
-        let cells: Vec<Cell> = self.items.iter().map(cell).collect();
-        Level { cells: in_mixed_order(&cells), exact: true }
-    }
-}
-
-/// Visits all places once in steps of about the golden ratio of their number: a prefix is then like the whole.
-fn in_mixed_order<T: Copy>(of: &[T]) -> Vec<T> {
-    let n = of.len();
-    let mut stride = ((n as f64 * 0.618_033_988_749_895) as usize).max(1);
-    while gcd(stride as u64, n as u64) > 1 {
-        stride += 1;
-    }
-    (0..n).map(|i| of[(i as u128 * stride as u128 % n as u128) as usize]).collect()
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
 /// A pair of the grid with the lower bound of its cost over all requests.
 #[derive(Clone, Copy)]
 struct Bounded {
@@ -552,118 +389,6 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
                 return self.best.offer(pair, total);
             }
         }
-    }
-
-    /// Sampled: pairs race on prefixes of a random order of the requests; a pair leaves when its cost is above the
-    /// best known full cost by a confidence bound (empirical Bernstein for draws without replacement, Bardenet and
-    /// Maillard 2015, Theorem 4). The pairs that remain are verified on all requests.
-    ///
-    /// What is sampled is a request's cost above its class's lower bound: the sum of the bounds is known exactly, so
-    /// the sizes add no variance.
-    fn race(&mut self, mut items: Vec<Item>, bounded: &[Bounded], sampling: &Sampling) -> ErrorBound {
-        shuffle(&mut items, sampling.seed);
-        let all = items.len();
-        let mut racers: Vec<Racer> =
-            bounded.iter().map(|&of| Racer { of, sum: 0.0, squares: 0.0, floor: of.bound }).collect();
-        let stages = (all as f64 / FIRST_SAMPLE as f64).log2().max(0.0) as i32 + 1;
-        // Each pair in each stage has its share of the risk.
-        let log_term = (5.0 * racers.len() as f64 * f64::from(stages) / sampling.risk).ln();
-        let (mut seen, mut next) = (0, FIRST_SAMPLE.min(all));
-        let mut verified = Vec::new();
-        self.verify(&items, racers[0].of.pair, &mut verified);
-        loop {
-            let limit = self.best.limit();
-            racers.retain(|racer| racer.floor <= limit);
-            let (cost, classes, round_of) = (self.cost, &self.classes, self.round_of);
-            let sample = &items[seen..next];
-            racers.par_iter_mut().with_min_len(1).for_each(|racer| {
-                let round = round_of(racer.of.pair);
-                let bounds: Vec<(f64, f64)> =
-                    classes.iter().map(|class| cost.bounds(&round, class.op, class.sizes)).collect();
-                for item in sample {
-                    let class = item.class as usize;
-                    let excess = cost.cost(&round, classes[class].op, item.offset, item.size) - bounds[class].0;
-                    racer.sum += excess;
-                    racer.squares += excess * excess;
-                }
-                let range = bounds.iter().map(|(least, most)| most - least).fold(0.0, f64::max);
-                racer.floor = racer.of.bound + all as f64 * racer.least_mean(next, all, range, log_term);
-            });
-            self.evaluations += (racers.len() * sample.len()) as u64;
-            self.bound_evaluations += (racers.len() * classes.len()) as u64;
-            seen = next;
-            // The pair that looks best becomes known exactly.
-            let estimate = |racer: &Racer| racer.of.bound + racer.sum / seen as f64 * all as f64;
-            let leader = racers.iter().min_by(|a, b| estimate(a).total_cmp(&estimate(b))).map(|racer| racer.of.pair);
-            if let Some(pair) = leader.filter(|pair| !verified.contains(pair)) {
-                self.verify(&items, pair, &mut verified);
-            }
-            let limit = self.best.limit();
-            racers.retain(|racer| racer.floor <= limit && !verified.contains(&racer.of.pair));
-            let to_verify = (racers.len() * all) as u64;
-            if to_verify <= sampling.verify_evaluations / 4 || 2 * seen > all {
-                break;
-            }
-            next = (2 * seen).min(all);
-        }
-        racers.sort_unstable_by(|a, b| a.floor.total_cmp(&b.floor));
-        let may_verify = (sampling.verify_evaluations / all as u64) as usize;
-        for racer in racers.iter().take(may_verify) {
-            self.verify(&items, racer.of.pair, &mut verified);
-        }
-        let unverified = racers.get(may_verify).map_or(f64::INFINITY, |racer| racer.floor);
-        let relative_gap = (1.0 - unverified / self.best.cost).max(0.0);
-        ErrorBound { relative_gap, risk: sampling.risk, verified_pairs: verified.len(), sample: seen }
-    }
-
-    /// Prices one pair on all requests.
-    fn verify(&mut self, items: &[Item], pair: (u64, u64), verified: &mut Vec<(u64, u64)>) {
-        verified.push(pair);
-        let round = (self.round_of)(pair);
-        let (cost, classes) = (self.cost, &self.classes);
-        let price = |item: &Item| cost.cost(&round, classes[item.class as usize].op, item.offset, item.size);
-        // Chunks in order: the sum does not depend on the number of threads.
-        let sums: Vec<f64> = items.par_chunks(8192).map(|chunk| chunk.iter().map(price).sum()).collect();
-        self.evaluations += items.len() as u64;
-        self.best.offer(pair, sums.iter().sum());
-    }
-}
-
-/// Requests in the first sample of a race.
-const FIRST_SAMPLE: usize = 512;
-
-/// A pair in a race.
-struct Racer {
-    of: Bounded,
-    /// Sum and sum of squares of the sampled excess over the bound.
-    sum: f64,
-    squares: f64,
-    /// What its cost over all requests is at least, with confidence.
-    floor: f64,
-}
-
-impl Racer {
-    /// Lower confidence bound of the mean excess after `n` of `all` draws without replacement, each in `[0, range]`.
-    fn least_mean(&self, n: usize, all: usize, range: f64, log_term: f64) -> f64 {
-        let (n, all) = (n as f64, all as f64);
-        let mean = self.sum / n;
-        let variance = (self.squares / n - mean * mean).max(0.0);
-        let left = if n <= all / 2.0 { 1.0 - (n - 1.0) / all } else { (1.0 - n / all) * (1.0 + 1.0 / n) };
-        let kappa = 7.0 / 3.0 + 3.0 / std::f64::consts::SQRT_2;
-        (mean - (2.0 * variance * left * log_term / n).sqrt() - kappa * range * log_term / n).max(0.0)
-    }
-}
-
-/// Fisher-Yates with splitmix64.
-fn shuffle<T>(of: &mut [T], seed: u64) {
-    let mut state = seed;
-    for i in (1..of.len()).rev() {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        of.swap(i, ((u128::from(z) * (i as u128 + 1)) >> 64) as usize);
     }
 }
 
