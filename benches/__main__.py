@@ -61,6 +61,7 @@ def main() -> int:
     for benchmark in chosen:
         began = time.monotonic()
         figures: list[Figure] = []
+        remarks: list[str] = []
         problem: str | None = None
         with (
             tempfile.TemporaryDirectory(prefix="stripewise-bench-", dir=options.dir or _memory()) as directory,
@@ -68,7 +69,11 @@ def main() -> int:
         ):
             try:
                 context = Context(Path(directory), Path(disk), options.quick, _say)
-                figures.extend(benchmark.run(context))
+                for item in benchmark.run(context):
+                    if isinstance(item, Figure):
+                        figures.append(item)
+                    else:
+                        remarks.append(item)
             except MissingError as error:
                 problem = f"not measured: {error}"
             except (BenchmarkError, StripewiseError, OSError) as error:
@@ -76,9 +81,9 @@ def main() -> int:
                 failed = True
         seconds = time.monotonic() - began
         if options.json:
-            results.append(_as_json(benchmark, figures, problem, seconds))
+            results.append(_as_json(benchmark, figures, remarks, problem, seconds))
         else:
-            _print(benchmark, figures, problem, seconds)
+            _print(benchmark, figures, remarks, problem, seconds)
     if options.json:
         print(json.dumps({"machine": _machine(), "quick": options.quick, "benchmarks": results}, indent=2))
     return 1 if failed else 0
@@ -119,7 +124,9 @@ def _say(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def _print(benchmark: Benchmark, figures: list[Figure], problem: str | None, seconds: float) -> None:
+def _print(
+    benchmark: Benchmark, figures: list[Figure], remarks: list[str], problem: str | None, seconds: float
+) -> None:
     out.print(f"\n[bold]{benchmark.name}[/bold]: {benchmark.title}", soft_wrap=True)
     if figures:
         grid = Table(box=None, header_style="bold", pad_edge=False)
@@ -136,18 +143,23 @@ def _print(benchmark: Benchmark, figures: list[Figure], problem: str | None, sec
                 figure.note,
             )
         out.print(grid)
+    for remark in remarks:
+        out.print(f"  {remark}", soft_wrap=True, markup=False)
     if problem is not None:
         out.print(problem, soft_wrap=True, markup=False)
     out.print(f"({benchmark.command}; {seconds:.0f} s)", soft_wrap=True, markup=False)
 
 
-def _as_json(benchmark: Benchmark, figures: list[Figure], problem: str | None, seconds: float) -> dict[str, object]:
+def _as_json(
+    benchmark: Benchmark, figures: list[Figure], remarks: list[str], problem: str | None, seconds: float
+) -> dict[str, object]:
     return {
         "name": benchmark.name,
         "title": benchmark.title,
         "command": benchmark.command,
         "seconds": round(seconds, 1),
         "problem": problem,
+        "remarks": remarks,
         "figures": [{**asdict(figure), "met": figure.is_met} for figure in figures],
     }
 

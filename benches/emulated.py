@@ -75,26 +75,29 @@ class Planned:
 
     name: str
     pool: Pool
-    rounds: str
+    remark: str
+    """What the layout is."""
     predicted: _native.BeforeAfter
 
 
 def plan(context: Context, devices: Devices, default: Pool, trace: Path, name: str, ssd_bytes: int | None) -> Planned:
     """Plans for a new pool of the same devices and makes the layout the file's there."""
-    pool = make_pool(context.directory / f"pool-{name.replace(' ', '-')}", devices, ssd_bytes)
+    pool = make_pool(context.directory / f"pool-{'free' if ssd_bytes is None else 'limited'}", devices, ssd_bytes)
     layout = pool.file.with_name("planned.layout")
     root = ["--root", default.mount]
     document: _native.PlanDocument = json.loads(
         checked([*STRIPEWISE, "plan", trace, "--pool", pool.file, *root, "--output", layout, "--json"])
     )
-    checked([*STRIPEWISE, "apply", layout, "--pool", pool.file])
+    # Before the layout is set: `before` is what the file has until then, the pool's default.
     predicted = _native.predict(
         _native.Trace(str(trace)), str(pool.file), str(default.mount), str(layout), document["cuts_s"]
     )
+    checked([*STRIPEWISE, "apply", layout, "--pool", pool.file])
     regions = document["files"][0]["regions"]
     rounds = "; ".join(f"{about_bytes(region['offset'])}: {' '.join(region['round'])}" for region in regions)
-    context.say(f"planned for {document['processes']:.1f} requests in flight, {name}: {rounds}")
-    return Planned(name, pool, rounds, predicted["total"])
+    remark = f"planned for {document['processes']:.1f} requests in flight, {name}: {rounds}"
+    context.say(remark)
+    return Planned(name, pool, remark, predicted["total"])
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Variant:
     """Ratio to reach."""
 
 
-def compare(context: Context, devices: Devices, variants: list[Variant], file_bytes: int) -> Iterator[Figure]:
+def compare(context: Context, devices: Devices, variants: list[Variant], file_bytes: int) -> Iterator[Figure | str]:
     """Default layout against planned ones in alternating runs, measured against predicted, emulation errors."""
     size = ["--file-size", exact_bytes(file_bytes)]
     default = make_pool(context.directory / "pool-default", devices)
@@ -132,14 +135,15 @@ def compare(context: Context, devices: Devices, variants: list[Variant], file_by
         for each in planned:
             runs[each.name].append(run_workload(each.pool, *size))
     yield from _rates("default layout, 64 KiB on all", [*runs["default"]])
-    for variant, each in zip(variants, planned, strict=True):
-        yield from _ratios(variant, each, runs["default"], runs[each.name])
+    for variant in variants:
+        yield from _ratios(variant, runs["default"], runs[variant.name])
     yield from _predictions("default layout", "before", planned[0], runs["default"])
     for each in planned:
         yield from _predictions(each.name, "after", each, runs[each.name])
     yield _emulation("default layout", [traced, *runs["default"]])
     for each in planned:
         yield _emulation(each.name, runs[each.name])
+    yield from (each.remark for each in planned)
 
 
 def _rates(name: str, runs: list[Run]) -> Iterator[Figure]:
@@ -148,7 +152,7 @@ def _rates(name: str, runs: list[Run]) -> Iterator[Figure]:
         yield of_repetitions(f"{name}: {operation}s", rates, unit="MiB/s")
 
 
-def _ratios(variant: Variant, planned: Planned, default: list[Run], runs: list[Run]) -> Iterator[Figure]:
+def _ratios(variant: Variant, default: list[Run], runs: list[Run]) -> Iterator[Figure]:
     yield from _rates(f"planned, {variant.name}", runs)
     for operation in OPERATIONS:
         pairs = [
@@ -158,7 +162,7 @@ def _ratios(variant: Variant, planned: Planned, default: list[Run], runs: list[R
         ]
         what, target = f"{variant.name}: {operation}s, planned / default", Target(least=variant.least)
         if pairs:
-            yield of_repetitions(what, pairs, target=target, note=planned.rounds)
+            yield of_repetitions(what, pairs, target=target)
         else:
             yield Figure(what, None, target=target, note="invalid: emulation error above 10 %")
 

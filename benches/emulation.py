@@ -54,7 +54,14 @@ def _figures(context: Context, name: str, load: Callable[[], _native.EmulationVe
 
 def _spinning(pool: Pool) -> _native.EmulationVerdict:
     before = emulation.snapshot(pool)
-    program = ["mpiexec", "-n", str(PROCESSES), sys.executable, RANKS, pool.mount / "ranks.dat"]
+    program = [
+        Path(sys.executable).parent / "mpiexec",
+        "-n",
+        str(PROCESSES),
+        sys.executable,
+        RANKS,
+        pool.mount / "ranks.dat",
+    ]
     checked([*STRIPEWISE, "run", "--quiet", "--pool", pool.file, "--", *program])
     verdict = emulation.since(before).verdict
     if verdict is None or verdict["median"] is None:

@@ -94,8 +94,8 @@ class Benchmark:
     name: str
     title: str
     """What is measured, in one line."""
-    run: Callable[[Context], Iterator[Figure]]
-    """Yields figures as they are ready. Raises `BenchmarkError` or `MissingError`."""
+    run: Callable[[Context], Iterator[Figure | str]]
+    """Yields figures and remarks on them as they are ready. Raises `BenchmarkError` or `MissingError`."""
 
     @property
     def command(self) -> str:

@@ -10,7 +10,7 @@ LINE = re.compile(r"^ {2}(?P<what>\S.*?) +(?P<value>[\d.]+) +\(at least (?P<leas
 HEAD = re.compile(r"^(?P<case>\S[^:]*): ")
 
 
-def run(context: Context) -> Iterator[Figure]:
+def run(context: Context) -> Iterator[Figure | str]:
     """One figure a line of `crates/planner/examples/planning_figures.rs`; the rest of its output is shown as it is."""
     context.say("cargo run --release -p stripewise-planner --example planning_figures")
     case = ""
@@ -22,7 +22,7 @@ def run(context: Context) -> Iterator[Figure]:
             target = Target(least=float(match["least"]))
             yield Figure(f"{case}: {match['what']}", float(match["value"]), target=target)
             continue
-        context.say(line)
+        yield line.strip()
         if match := HEAD.match(line):
             case = match["case"]
     if not found:

@@ -41,9 +41,15 @@ def plain_pool(directory: Path) -> Pool:
 
 
 def rounds(
-    context: Context, command: Sequence[object], call: str, request_bytes: int, ours: Path, plain: Path
+    context: Context,
+    command: Sequence[object],
+    call: str,
+    request_bytes: int,
+    ours: Path,
+    plain: Path,
+    before: Sequence[object] = (),
 ) -> list[Round]:
     """Rounds of `call` (read, write, open) under `command`, which puts the preload library into the program."""
     arguments = [call, str(request_bytes), ours, plain, str(context.rounds(7))]
-    output = checked([*STRIPEWISE, *command, "--", program(), *arguments])
+    output = checked([*before, *STRIPEWISE, *command, "--", program(), *arguments])
     return [Round(*map(float, line.split())) for line in output.splitlines()]

@@ -19,7 +19,7 @@ DEVICES = Devices(
 )
 
 
-def run(context: Context) -> Iterator[Figure]:
+def run(context: Context) -> Iterator[Figure | str]:
     """One layout for reads and writes together, as the program has both."""
     yield from compare(context, DEVICES, [Variant("set B", None, 1.45)], (256 if context.quick else 1024) * MIB)
 

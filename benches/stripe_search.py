@@ -11,7 +11,7 @@ SAMPLED = re.compile(r"^ {2}sampled .*at most (?P<percent>[\d.]+) %")
 PEAK = re.compile(r"^peak resident memory: (?P<all>\d+) MB")
 
 
-def run(context: Context) -> Iterator[Figure]:
+def run(context: Context) -> Iterator[Figure | str]:
     """Figures of `crates/planner/examples/stripe_search_figures.rs`, which checks that both find one optimum."""
     context.say("cargo run --release -p stripewise-planner --example stripe_search_figures")
     title = ""
@@ -31,7 +31,7 @@ def run(context: Context) -> Iterator[Figure]:
         elif not line.startswith(" "):
             title = line
         else:
-            context.say(line)
+            yield f"{title}: {line.strip()}"
     if not found:
         raise BenchmarkError("stripe_search_figures printed no figure")
 

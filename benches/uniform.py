@@ -12,7 +12,7 @@ VARIANTS = [
 ]
 
 
-def run(context: Context) -> Iterator[Figure]:
+def run(context: Context) -> Iterator[Figure | str]:
     """Both variants share the default layout's runs."""
     yield from compare(context, DEVICES, VARIANTS, (256 if context.quick else 2048) * MIB)
 
