@@ -9,12 +9,17 @@ import os
 import struct
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+Regions = list[tuple[int, list[tuple[int, int]]]]
+"""Offset, and the round as (server, width), of each region."""
 
 META = 0xFFFF
 
 
-def varints(data):
+def varints(data: bytes) -> Iterator[int]:
     """The LEB128 numbers of a layout after its version byte."""
     number = shift = 0
     for byte in data:
@@ -25,8 +30,8 @@ def varints(data):
             number = shift = 0
 
 
-def read_layout(data):
-    """Regions as (offset, [(server, width)])."""
+def read_layout(data: bytes) -> Regions:
+    """The layout in its binary form."""
     if data[0] != 1:
         sys.exit(f"layout of form {data[0]}, this script reads form 1")
     numbers = varints(data[1:])
@@ -44,7 +49,7 @@ def read_layout(data):
     return regions
 
 
-def read_handle(data):
+def read_handle(data: bytes) -> tuple[int, str, list[tuple[int, int]]]:
     """Logical handle, layout hash, and [(offset, generation)]: which generation holds the bytes from there on."""
     if data[:4] != b"SWEH" or data[4] != 1:
         sys.exit("not a handle of format 1")
@@ -56,7 +61,12 @@ def read_handle(data):
     return logical, layout, generations
 
 
-def recover(inode, servers, layouts, out):
+def before(offset: int, first: int, width: int, length: int) -> int:
+    """Bytes of [0, offset) on the stripe at `first` in rounds of `length` bytes."""
+    return offset // length * width + min(max(offset % length - first, 0), width)
+
+
+def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> None:
     """Writes the bytes of the file at `inode` to the open file `out`."""
     logical, layout, generations = read_handle(os.getxattr(inode, "user.stripewise"))
     regions = read_layout((layouts / layout).read_bytes())
@@ -71,24 +81,21 @@ def recover(inode, servers, layouts, out):
                 datafile = inode
             else:
                 datafile = servers[server] / f"{logical & 0xFF:02x}" / f"{logical:016x}.{generation:08x}"
+            stripe = (position, width, length)
             first, position = position, position + width
-
-            def before(offset, first=first, width=width, length=length):
-                return offset // length * width + min(max(offset % length - first, 0), width)
-
             if not datafile.exists():
                 continue  # never written: a hole
             with datafile.open("rb") as source:
                 for turn in range(start // length * length + first, end, length):
                     a, b = max(turn, start), min(turn + width, end)
                     if a < b:
-                        source.seek(start + before(a) - before(start))
+                        source.seek(start + before(a, *stripe) - before(start, *stripe))
                         out.seek(a)
                         out.write(source.read(b - a))
     out.truncate(size)
 
 
-def main():
+def main() -> None:
     """Walks the names and recovers every file."""
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -96,11 +103,13 @@ def main():
     pool = tomllib.loads(pool_file.read_text())
     namespace = pool_file.parent / pool["namespace"]
     servers = [pool_file.parent / root for tier in pool["tier"] for root in tier["servers"]]
-    for directory, _, names in os.walk(namespace / "tree"):
+    for directory, directories, names in os.walk(namespace / "tree"):
         target = destination / Path(directory).relative_to(namespace / "tree")
         target.mkdir(parents=True, exist_ok=True)
-        for name in names:
+        for name in names + directories:
             inode = Path(directory) / name
+            if inode.is_symlink():
+                (target / name).symlink_to(inode.readlink())
             if inode.is_symlink() or not inode.is_file():
                 continue
             with (target / name).open("wb") as out:

@@ -1,0 +1,72 @@
+"""Every command that README.md and docs/ show is run here, and every pool file that they show is read."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from conftest import BIN
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
+def test_shown_commands_run(page, tmp_path):
+    script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_commands_for_the_reader_name_what_exists(stripewise):
+    """The `text` blocks of the README need disks or a whole build; their commands must at least exist."""
+    makefile = (ROOT / "Makefile").read_text()
+    shown = "\n".join(blocks(ROOT / "README.md", "text"))
+    targets = set(re.findall(r"^make (\w+)", shown, flags=re.MULTILINE))
+    assert targets == {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+    commands = set(re.findall(r"^stripewise ((?:pool )?\w+)", shown, flags=re.MULTILINE))
+    assert commands == {"pool init", "pool calibrate", "optimize"}
+    for command in commands:
+        stripewise(*command.split(), "--help")
+
+
+def test_the_pool_file_of_the_format_is_one(tmp_path, stripewise):
+    (text,) = blocks(ROOT / "docs" / "format.md", "toml")
+    tomllib.loads(text)
+    file = tmp_path / "pool.toml"
+    file.write_text(text)
+    shown = stripewise("pool", "show", file)
+    for server in ("hdd.0", "hdd.1", "ssd.0"):
+        assert server in shown.stdout
+
+
+def test_the_bytes_come_back_without_stripewise(pool, tmp_path):
+    """docs/recover.py against files of several layouts, moved files, holes and plain names."""
+    rounds = ['"hdd.0-2:4KiB", "ssd.0:12KiB"', '"ssd.0:64KiB"', '"hdd.1:1000", "hdd.0:3333"']
+    regions = "".join(
+        f'[[file.region]]\noffset = "{offset}"\nround = [{stripes}]\n'
+        for offset, stripes in zip((0, 100_000, 1_234_567), rounds, strict=True)
+    )
+    pool.run("sh", "-c", f"head -c 3000000 /dev/urandom > {pool.mount}/moved; cp -r {ROOT / 'docs'} {pool.mount}/docs")
+    pool.apply(f'version = 1\npool = "test"\n[[file]]\npath = "*.new"\n{regions}[[file]]\npath = "moved"\n{regions}')
+    script = """
+        cd "$0"; head -c 2000001 /dev/urandom > a.new; ln -s a.new link; truncate -s 5M hole; : > empty
+        printf x | dd of=hole bs=1 seek=3000000 conv=notrunc status=none
+    """
+    pool.run("sh", "-ec", script, pool.mount)
+    out = tmp_path / "out"
+    subprocess.run([BIN / "python", ROOT / "docs" / "recover.py", pool.file, out], check=True)
+    pool.run("diff", "-r", pool.mount, out)
+    assert (out / "hole").stat().st_size == 5 << 20
