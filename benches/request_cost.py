@@ -30,13 +30,17 @@ def program() -> Path:
     return ROOT / "target" / "release" / "examples" / "request_cost"
 
 
-def plain_pool(directory: Path) -> Pool:
-    """A pool of one server that is not emulated: what is measured is the way, not a device."""
-    base = directory / "pool"
-    (base / "disk").mkdir(parents=True)
+def plain_pool(directory: Path, servers: int = 1) -> Pool:
+    """A pool of servers that are not emulated: what is measured is the way, not a device."""
+    base = directory / f"pool-of-{servers}"
+    disks: list[object] = []
+    for number in range(servers):
+        disk = base / f"disk{number}"
+        disk.mkdir(parents=True)
+        disks += ["--ssd", disk]
     file = base / "pool.toml"
     places = ["--mount", base / "mount", "--output", file]
-    checked([*STRIPEWISE, "pool", "init", "--ssd", base / "disk", "--name", "bench", *places])
+    checked([*STRIPEWISE, "pool", "init", *disks, "--name", "bench", *places])
     return Pool.load(file)
 
 
