@@ -22,6 +22,7 @@ mod resize;
 pub mod rules;
 pub mod store;
 mod sys;
+mod whole;
 mod writers;
 
 pub use error::{Error, Result};

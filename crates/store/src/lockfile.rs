@@ -113,6 +113,15 @@ impl LockFile {
         }
     }
 
+    /// Takes the shared lock unless somebody holds it exclusively.
+    pub(crate) fn try_shared(&self, purpose: Purpose) -> Result<bool> {
+        match self.control(purpose, libc::F_RDLCK, false) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
     /// Gives the lock back.
     pub(crate) fn unlock(&self, purpose: Purpose) -> Result<()> {
         self.control(purpose, libc::F_UNLCK, false).map_err(|errno| self.failed(errno))

@@ -35,13 +35,25 @@ impl Inode {
     pub fn register_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
-            writers.lock = Some(Arc::new(self.take_registration()?));
+            writers.lock = self.registration(true)?.map(Arc::new);
         }
         writers.count += 1;
         Ok(())
     }
 
-    fn take_registration(&self) -> Result<LockFile> {
+    /// [`Inode::register_writer`] if it need not wait; whether it is registered.
+    pub fn try_register_writer(&self) -> Result<bool> {
+        let mut writers = guard(&self.writers);
+        if writers.count == 0 {
+            let Some(lock) = self.registration(false)? else { return Ok(false) };
+            writers.lock = Some(Arc::new(lock));
+        }
+        writers.count += 1;
+        Ok(true)
+    }
+
+    /// `None` only if `wait` was not asked for: the layout is being changed.
+    fn registration(&self, wait: bool) -> Result<Option<LockFile>> {
         let locks = self.store.locks();
         loop {
             let (lock, created) = LockFile::open(locks, self.handle())?;
@@ -52,9 +64,13 @@ impl Inode {
                 // The file exists and nobody holds it: somebody crashed.
                 self.recover()?;
             }
-            lock.lock(Purpose::Writers, false)?;
+            if wait {
+                lock.lock(Purpose::Writers, false)?;
+            } else if !lock.try_shared(Purpose::Writers)? {
+                return Ok(None);
+            }
             if lock.is_current(locks) {
-                return Ok(lock);
+                return Ok(Some(lock));
             }
         }
     }
