@@ -44,7 +44,7 @@ def test_every_help_has_an_example(stripewise, command):
 
 
 def test_bench_help_is_the_workload_generators_own(stripewise):
-    assert "Usage: stripewise-bench" in stripewise("bench", "--help").stdout
+    assert "stripewise-bench /disk/test" in stripewise("bench", "--help").stdout
 
 
 def test_version(stripewise):

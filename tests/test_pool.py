@@ -83,7 +83,9 @@ def test_show_names_a_missing_server(pool):
     assert "directory missing" in pool.stripewise("pool", "show", pool.file).stdout
 
 
-@pytest.mark.parametrize(("name", "rotational", "kind"), [("sda", "1", "hdd"), ("sda", "0", "ssd"), ("nvme0n1", "0", "nvme")])
+@pytest.mark.parametrize(
+    ("name", "rotational", "kind"), [("sda", "1", "hdd"), ("sda", "0", "ssd"), ("nvme0n1", "0", "nvme")]
+)
 def test_disks_are_told_apart_by_what_the_kernel_says(tmp_path, name, rotational, kind):
     disk = tmp_path / "devices" / name
     (disk / "queue").mkdir(parents=True)

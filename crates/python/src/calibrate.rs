@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use stripewise_model::OpProfile;
 use stripewise_store::Pool;
-use stripewise_store::calibrate::{self as measure, CalibrateOptions, IoPath, OpFit, ServerCalibration, TierCalibration};
+use stripewise_store::calibrate::{
+    self as measure, CalibrateOptions, IoPath, OpFit, ServerCalibration, TierCalibration,
+};
 
 /// Measures the servers of the named tiers, all at once, for about `budget_s` seconds. `progress(shares)` gets the share
 /// done (0 to 1) of each server. Nothing is written into the pool file.

@@ -28,7 +28,8 @@ pub(crate) fn file_stat<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf)
         Some(inode) => describe(&store, &inode).map_err(raise)?,
         None => {
             let file = store.pool().namespace.join("tree").join(&path);
-            let metadata = std::fs::symlink_metadata(&file).map_err(|error| raise(format!("{}: {error}", path.display())))?;
+            let metadata =
+                std::fs::symlink_metadata(&file).map_err(|error| raise(format!("{}: {error}", path.display())))?;
             json!({ "placed": false, "size_bytes": metadata.len() })
         }
     };
@@ -46,20 +47,21 @@ fn describe(store: &Arc<Store>, inode: &Arc<Inode>) -> stripewise_store::Result<
         })
     });
     let table = placement.datafiles()?.table;
-    let datafiles = table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| {
-        use std::os::unix::fs::MetadataExt as _;
-        let path = datafile.path(placement.handle);
-        let root = pool.server(datafile.server).map_or_else(PathBuf::new, |server| server.root.clone());
-        let metadata = std::fs::metadata(root.join(path.as_str()));
-        json!({
-            "server": pool.server_name(datafile.server),
-            "generation": datafile.generation,
-            "path": root.join(path.as_str()).to_string_lossy(),
-            "size_bytes": metadata.as_ref().map_or(0, |metadata| metadata.len()),
-            "allocated_bytes": metadata.as_ref().map_or(0, |metadata| metadata.blocks() * 512),
-            "error": metadata.err().map(|error| error.to_string()),
-        })
-    });
+    let datafiles =
+        table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| {
+            use std::os::unix::fs::MetadataExt as _;
+            let path = datafile.path(placement.handle);
+            let root = pool.server(datafile.server).map_or_else(PathBuf::new, |server| server.root.clone());
+            let metadata = std::fs::metadata(root.join(path.as_str()));
+            json!({
+                "server": pool.server_name(datafile.server),
+                "generation": datafile.generation,
+                "path": root.join(path.as_str()).to_string_lossy(),
+                "size_bytes": metadata.as_ref().map_or(0, |metadata| metadata.len()),
+                "allocated_bytes": metadata.as_ref().map_or(0, |metadata| metadata.blocks() * 512),
+                "error": metadata.err().map(|error| error.to_string()),
+            })
+        });
     Ok(json!({
         "placed": true,
         "size_bytes": inode.attributes()?.size_bytes,

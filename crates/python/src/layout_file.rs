@@ -26,7 +26,9 @@ pub(crate) fn load(path: &Path, pool: &Pool) -> PyResult<LayoutFile> {
     if file.pool != pool.name {
         let (theirs, ours) = (&file.pool, &pool.name);
         let path = path.display();
-        return Err(raise(format!("{path} is for pool '{theirs}', not for '{ours}'; change its `pool`, or the --pool")));
+        return Err(raise(format!(
+            "{path} is for pool '{theirs}', not for '{ours}'; change its `pool`, or the --pool"
+        )));
     }
     Ok(file)
 }

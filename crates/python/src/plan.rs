@@ -7,6 +7,7 @@ use crate::trace::Trace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::units::{format_bytes, format_seconds};
@@ -14,7 +15,7 @@ use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern};
 use stripewise_model::{Cluster, Op, Request};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::{FileTrace, Plan, PlanOptions, RegionPlan, Sampled, Times};
-use stripewise_simulate::{Options, Workload, simulate};
+use stripewise_simulate::{Access, Options, Workload, simulate_observed};
 use stripewise_store::Store;
 
 /// Plans the files of `trace` below `root` on a pool; `planner` is `ours` or `harl`.
@@ -51,7 +52,9 @@ impl Job {
         let files = requests::below(&trace.inner, root);
         if files.is_empty() {
             let root = root.display();
-            return Err(format!("the trace has no read or write of a file below {root}; name the directory with --root"));
+            return Err(format!(
+                "the trace has no read or write of a file below {root}; name the directory with --root"
+            ));
         }
         let (mut present, mut sizes, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for file in &files {
@@ -202,7 +205,9 @@ pub(crate) fn predict<'py>(
         let job = Job::new(trace, &pool_file, &root)?;
         let new = job.files.iter().map(|file| {
             let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
-            entry.map(|entry| entry.layout.clone()).ok_or_else(|| format!("{} is not in {}", file.path, layout.display()))
+            entry
+                .map(|entry| entry.layout.clone())
+                .ok_or_else(|| format!("{} is not in {}", file.path, layout.display()))
         });
         let new: Vec<Layout> = new.collect::<Result<_, String>>()?;
         let old: Vec<Layout> = job.present.iter().map(|layout| (**layout).clone()).collect();
@@ -219,43 +224,71 @@ struct Prediction<'a> {
     cuts_s: &'a [f64],
 }
 
+/// Requests of one kind: their bytes, and the spans in which they were in flight.
+#[derive(Default)]
+struct InFlight {
+    bytes: u64,
+    spans: Vec<(f64, f64)>,
+}
+
+impl InFlight {
+    /// Bytes per second of time in which any was in flight.
+    fn rate(mut self) -> f64 {
+        self.spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut busy_s, mut until) = (0.0, f64::NEG_INFINITY);
+        for (start, end) in self.spans {
+            busy_s += (end - until.max(start)).max(0.0);
+            until = until.max(end);
+        }
+        if busy_s > 0.0 { self.bytes as f64 / busy_s } else { 0.0 }
+    }
+}
+
 impl Prediction<'_> {
     fn of(&self, files: &[FileRequests]) -> Result<Value, String> {
-        let all: Vec<Vec<Request>> = files.iter().map(|file| file.requests.clone()).collect();
-        let mut described = Vec::new();
-        for (index, file) in files.iter().enumerate() {
-            let regions = self.new[index].regions();
-            let mut rates = Vec::with_capacity(regions.len());
-            for region in 0..regions.len() {
-                let inside = |request: &&Request| self.new[index].region_at(request.offset) == region;
-                let mut alone = vec![Vec::new(); files.len()];
-                alone[index] = file.requests.iter().filter(inside).copied().collect();
-                rates.push(self.before_and_after(&alone)?);
-            }
-            described.push(json!({ "path": file.path, "regions": rates }));
-        }
-        Ok(json!({ "total": self.before_and_after(&all)?, "files": described }))
-    }
-
-    fn before_and_after(&self, files: &[Vec<Request>]) -> Result<Value, String> {
-        Ok(json!({ "before": self.rates(files, self.old)?, "after": self.rates(files, self.new)? }))
-    }
-
-    fn rates(&self, files: &[Vec<Request>], layouts: &[Layout]) -> Result<Value, String> {
-        let only = |op: Op| -> Vec<Vec<Request>> {
-            files.iter().map(|requests| requests.iter().filter(|r| r.op == op).copied().collect()).collect()
-        };
-        Ok(json!({
-            "read": self.rate(&only(Op::Read), layouts)?,
-            "write": self.rate(&only(Op::Write), layouts)?,
-            "both": self.rate(files, layouts)?,
-        }))
-    }
-
-    fn rate(&self, files: &[Vec<Request>], layouts: &[Layout]) -> Result<f64, String> {
-        let slices: Vec<&[Request]> = files.iter().map(Vec::as_slice).collect();
+        let slices: Vec<&[Request]> = files.iter().map(|file| file.requests.as_slice()).collect();
         let workload = Workload::replay(&slices, self.cuts_s, false);
-        let outcome = simulate(self.cluster, layouts, &workload, &Options { seed: 1, ..Options::default() });
-        Ok(outcome.map_err(|error| error.to_string())?.throughput())
+        let (mut before, mut after) = (self.run(&workload, self.old)?, self.run(&workload, self.new)?);
+        let total = json!({ "before": before.rates(None), "after": after.rates(None) });
+        let files: Vec<Value> = files
+            .iter()
+            .enumerate()
+            .map(|(index, file)| {
+                let regions = (0..self.new[index].regions().len()).map(|region| Some((index as u32, region)));
+                let rates = regions.map(|at| json!({ "before": before.rates(at), "after": after.rates(at) }));
+                json!({ "path": file.path, "regions": rates.collect::<Vec<_>>() })
+            })
+            .collect();
+        Ok(json!({ "total": total, "files": files }))
+    }
+
+    /// Runs the workload under `layouts`; requests are sorted by the region of the *new* layout that they begin in, so
+    /// that the two sides compare.
+    fn run(&self, workload: &Workload, layouts: &[Layout]) -> Result<Observed, String> {
+        let mut observed = Observed::default();
+        let note = |access: &Access, issued_s: f64, ended_s: f64| {
+            let region = self.new[access.file as usize].region_at(access.offset);
+            for at in [None, Some((access.file, region))] {
+                for op in [None, Some(access.op)] {
+                    let kind = observed.0.entry((at, op)).or_default();
+                    kind.bytes += access.size;
+                    kind.spans.push((issued_s, ended_s));
+                }
+            }
+        };
+        let options = Options { seed: 1, ..Options::default() };
+        simulate_observed(self.cluster, layouts, workload, &options, note).map_err(|error| error.to_string())?;
+        Ok(observed)
+    }
+}
+
+/// What was in flight, by place (file and region, or all) and operation (or both).
+#[derive(Default)]
+struct Observed(HashMap<(Option<(u32, usize)>, Option<Op>), InFlight>);
+
+impl Observed {
+    fn rates(&mut self, at: Option<(u32, usize)>) -> Value {
+        let mut rate = |op| self.0.remove(&(at, op)).map_or(0.0, InFlight::rate);
+        json!({ "read": rate(Some(Op::Read)), "write": rate(Some(Op::Write)), "both": rate(None) })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::draw::Draws;
 use crate::outcome::{Latency, Outcome, ServerUse};
-use crate::workload::{Step, Workload};
+use crate::workload::{Access, Step, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
@@ -129,7 +129,7 @@ enum Event {
 /// A process between events.
 struct Process<'a> {
     steps: std::slice::Iter<'a, Step>,
-    current: Option<crate::workload::Access>,
+    current: Option<Access>,
     issued_s: f64,
     ends_s: f64,
     arrivals_left: u32,
@@ -164,6 +164,21 @@ pub fn simulate(
     workload: &Workload,
     options: &Options,
 ) -> Result<Outcome, SimulateError> {
+    simulate_observed(cluster, layouts, workload, options, |_, _, _| ())
+}
+
+/// [`simulate`] that tells `observe` of every request of more than 0 bytes as it ends: the request, and when it was
+/// issued and ended, in seconds.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_observed(
+    cluster: &Cluster,
+    layouts: &[Layout],
+    workload: &Workload,
+    options: &Options,
+    mut observe: impl FnMut(&Access, f64, f64),
+) -> Result<Outcome, SimulateError> {
     let mut servers = servers_of(cluster, options.seed);
     check(&servers, layouts, workload)?;
     let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
@@ -188,6 +203,7 @@ pub fn simulate(
                 if let Some(done) = state.current.take() {
                     if done.size > 0 {
                         latencies.push(now - state.issued_s);
+                        observe(&done, state.issued_s, now);
                     }
                     match done.op {
                         Op::Read => read_bytes += done.size,

@@ -16,6 +16,6 @@ mod engine;
 mod outcome;
 mod workload;
 
-pub use engine::{Network, Options, SimulateError, simulate};
+pub use engine::{Network, Options, SimulateError, simulate, simulate_observed};
 pub use outcome::{Latency, Outcome, ServerUse};
 pub use workload::{Access, Step, Workload};

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stripewise import layouts, tables
+from stripewise import layouts
 from stripewise._native import StripewiseError, Trace
 from stripewise.cli import console
 from stripewise.cli.pool_show import print_pool
@@ -53,6 +53,8 @@ def show(
         print_pool(Pool.load(path), as_json=as_json)
         return
     if csv or parquet:
+        from stripewise import tables  # polars takes longer to load than all the rest
+
         frame = tables.of_trace(Trace(str(path))) if kind is _Kind.TRACE else tables.of_layout(layouts.read(path))
         if csv:
             if str(csv) == "-":

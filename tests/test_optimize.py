@@ -1,0 +1,120 @@
+"""The whole cycle, on a small emulated pool in real time."""
+
+import json
+import sys
+
+PROGRAM = """
+import os, sys, threading
+data = os.urandom(65536)
+fd = os.open(sys.argv[1] + "/data.bin", os.O_RDWR | os.O_CREAT, 0o644)
+def work(worker):
+    for n in range(worker, 60, 4):
+        os.pwrite(fd, data, n * 65536)
+    for n in range(worker, 60, 4):
+        assert os.pread(fd, 65536, n * 65536) == data
+for step in range(2):
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print("verified", 2 * 60 * 65536, "bytes")
+"""
+
+COUNT_RUNS = """
+path = sys.argv[1] + "/../runs"
+open(path, "a").write("x")
+runs = len(open(path).read())
+"""
+
+
+def optimize(pool, *options, script=PROGRAM, check=False, **more):
+    command = ["optimize", "--pool", pool.file, "--directory", pool.base / "o", *options]
+    return pool.stripewise(*command, "--", sys.executable, "-c", script, pool.mount, check=check, timeout=300, **more)
+
+
+def regions(pool):
+    document = json.loads(pool.stripewise("stat", "--pool", pool.file, "data.bin", "--json").stdout)
+    return [(region["offset"], region["round"]) for region in document["regions"]]
+
+
+def test_a_better_layout_is_kept_and_can_be_taken_back_later(emulated):
+    done = optimize(emulated, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["kept"] and report["emulated"]
+    assert report["gain"]["low"] > 1
+    assert len(report["runs"]["before"]) == 2 and len(report["runs"]["after"]) >= 2
+    # What the program checked in every run, and the file that was moved.
+    runs = len(report["runs"]["before"]) + len(report["runs"]["after"])
+    assert report["verified_bytes"] >= runs * 2 * 60 * 65536
+    for run in report["runs"]["before"] + report["runs"]["after"]:
+        assert run["io"]["both"]["bytes"] == 4 * 60 * 65536
+        assert run["emulation"]["valid"]
+    rows = report["regions"]
+    assert {row["op"] for row in rows} == {"read", "write"}
+    assert sum(row["bytes"] for row in rows) == 4 * 60 * 65536
+    assert regions(emulated) == [(row["offset"], row["layout_after"]) for row in rows if row["op"] == "read"]
+    previous = report["files"]["previous_layout"]
+    emulated.stripewise("apply", previous, "--pool", emulated.file)
+    assert regions(emulated) == [(0, ["hdd.0-1:64KiB", "ssd.0:64KiB"])]
+
+
+def test_the_printed_report_ends_with_the_gain(emulated):
+    done = optimize(emulated)
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.rstrip().splitlines()[-1]
+    assert last.startswith("measured gain ")
+    assert "reads " in last and "writes " in last and "predicted " in last and last.endswith("MiB verified")
+    assert "emulated servers" in done.stdout
+    assert "emulation error median" in done.stderr
+
+
+def test_a_layout_that_is_not_faster_is_taken_back_exactly(emulated):
+    # Whatever the layout, the program takes longer from its third run on.
+    slow = PROGRAM + COUNT_RUNS + "import time; time.sleep(12 if runs > 2 else 0)"
+    emulated.run(sys.executable, "-c", PROGRAM, emulated.mount)
+    before = emulated.stripewise("stat", "--pool", emulated.file, "data.bin", "--json").stdout
+    rules = emulated.base / "namespace" / "rules.toml"
+    known = rules.read_bytes() if rules.exists() else None
+    done = optimize(emulated, "--json", "--max-runs", "2", script=slow)
+    report = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert not report["kept"]
+    assert "the whole program is slower" in report["why"]
+    assert regions(emulated) == [(0, ["hdd.0-1:64KiB", "ssd.0:64KiB"])]
+    assert json.loads(before)["size_bytes"] == 60 * 65536
+    if known is not None:
+        assert rules.read_bytes() == known
+    else:
+        assert not rules.exists() or "data.bin" not in rules.read_text()
+
+
+def test_a_failing_program_ends_it_with_its_own_code(emulated):
+    done = optimize(emulated, script="raise SystemExit(9)")
+    assert done.returncode == 9
+    assert "failed with exit code 9" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_program_that_fails_on_the_new_layout_leaves_the_old_one(emulated):
+    script = (
+        PROGRAM
+        + """
+runs = sys.argv[1] + "/../runs"
+open(runs, "a").write("x")
+sys.exit(5 if len(open(runs).read()) > 2 else 0)
+"""
+    )
+    done = optimize(emulated, script=script)
+    assert done.returncode == 5
+    assert regions(emulated) == [(0, ["hdd.0-1:64KiB", "ssd.0:64KiB"])]
+
+
+def test_a_program_that_does_nothing_on_the_pool_is_told_so(emulated):
+    done = optimize(emulated, script="print('nothing')")
+    assert done.returncode == 1
+    assert "read and wrote nothing below" in done.stderr
+
+
+def test_a_missing_program_is_127(emulated):
+    done = emulated.stripewise("optimize", "--pool", emulated.file, "no-such-program", check=False)
+    assert done.returncode == 127

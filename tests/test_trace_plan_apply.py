@@ -1,0 +1,251 @@
+"""Trace, show, plan, apply, stat: each alone, and what they refuse."""
+
+import json
+import re
+import sys
+
+import polars as pl
+import pytest
+
+WORKLOAD = """
+import os, sys
+fd = os.open(sys.argv[1] + "/data.bin", os.O_RDWR | os.O_CREAT, 0o644)
+for n in range(40):
+    os.pwrite(fd, bytes([n + 1]) * 4096, n * 4096)
+for n in range(12):
+    os.pwrite(fd, bytes([n + 1]) * 262144, (1 << 20) + n * 262144)
+for again in range(3):
+    for n in range(40):
+        assert os.pread(fd, 4096, n * 4096) == bytes([n + 1]) * 4096
+for n in range(12):
+    assert os.pread(fd, 262144, (1 << 20) + n * 262144) == bytes([n + 1]) * 262144
+"""
+
+CHECK = """
+import os, sys
+fd = os.open(sys.argv[1] + "/data.bin", os.O_RDONLY)
+for n in range(40):
+    assert os.pread(fd, 4096, n * 4096) == bytes([n + 1]) * 4096
+for n in range(12):
+    assert os.pread(fd, 262144, (1 << 20) + n * 262144) == bytes([n + 1]) * 262144
+assert os.fstat(fd).st_size == (1 << 20) + 12 * 262144
+"""
+
+
+@pytest.fixture
+def traced(emulated):
+    trace = emulated.base / "run.trace"
+    command = [sys.executable, "-c", WORKLOAD, emulated.mount]
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", *command)
+    return emulated, trace
+
+
+def test_a_trace_has_every_request(traced):
+    pool, trace = traced
+    summary = json.loads(pool.stripewise("show", trace, "--json").stdout)
+    file = next(file for file in summary["files"] if file["path"] == str(pool.mount / "data.bin"))
+    assert (file["writes"]["requests"], file["reads"]["requests"]) == (52, 132)
+    assert file["writes"]["bytes"] == 40 * 4096 + 12 * 262144
+    assert file["reads"]["common_sizes"] == [[4096, 120], [262144, 12]]
+    assert file["extent_bytes"] == (1 << 20) + 12 * 262144
+    shown = pool.stripewise("show", trace).stdout
+    assert "4KiBx120 256KiBx12" in shown
+    assert "data.bin" in shown
+
+
+def test_a_trace_as_tables(traced):
+    pool, trace = traced
+    pool.stripewise("show", trace, "--csv", pool.base / "t.csv", "--parquet", pool.base / "t.parquet")
+    csv, parquet = pl.read_csv(pool.base / "t.csv"), pl.read_parquet(pool.base / "t.parquet")
+    assert csv.columns == parquet.columns
+    assert csv.height == parquet.height
+    data = parquet.filter(pl.col("file").str.ends_with("data.bin"))
+    writes = data.filter((pl.col("op") == "write") & (pl.col("api") == "POSIX"))
+    assert writes["size"].sum() == 40 * 4096 + 12 * 262144
+    assert (data["end_ns"] >= data["start_ns"]).all()
+
+
+def test_a_trace_without_a_pool(stripewise, tmp_path):
+    done = stripewise("trace", "-o", "t", "--", "sh", "-c", f"cat /etc/hostname > {tmp_path}/x; exit 7", check=False)
+    assert done.returncode == 7
+    assert "cat" in stripewise("show", "t").stdout
+    assert not list(tmp_path.glob("*.recording"))
+
+
+def test_a_truncated_trace_is_named(traced):
+    pool, trace = traced
+    cut = pool.base / "cut.trace"
+    cut.write_bytes(trace.read_bytes()[:-100])
+    done = pool.stripewise("show", cut, check=False)
+    assert done.returncode == 1
+    assert "cut.trace is cut" in done.stderr
+    damaged = bytearray(trace.read_bytes())
+    damaged[5000] ^= 0xFF
+    cut.write_bytes(damaged)
+    done = pool.stripewise("plan", cut, "--pool", pool.file, "-o", pool.base / "l", check=False)
+    assert done.returncode == 1
+    assert "cut.trace is damaged" in done.stderr
+    assert not (pool.base / "l").exists()
+
+
+def test_plan_apply_stat_and_back(traced):
+    pool, trace = traced
+    layout = pool.base / "new.layout"
+    planned = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout)
+    assert "emulated servers" in planned.stdout
+    assert {"default", "HARL", "plan"} <= set(planned.stdout.split())
+    document = json.loads(pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--json").stdout)
+    assert document["cost_s"]["plan"] < document["cost_s"]["default"]
+    shown = pool.stripewise("show", layout).stdout
+    assert "data.bin" in shown
+    stripes = pool.stripewise("show", layout, "--csv", "-").stdout.splitlines()
+    assert stripes[0] == "file,region,offset,slot,server,width"
+
+    before = json.loads(pool.stripewise("stat", "--pool", pool.file, pool.mount / "data.bin", "--json").stdout)
+    assert [region["round"] for region in before["regions"]] == [["hdd.0-1:64KiB", "ssd.0:64KiB"]]
+    done = pool.stripewise("apply", layout, "--pool", pool.file)
+    assert re.search(r"data.bin: moved .*, blake3 [0-9a-f]{64}", done.stdout)
+    after = json.loads(pool.stripewise("stat", "--pool", pool.file, "data.bin", "--json").stdout)
+    assert after["version"] == before["version"] + 1
+    assert after["size_bytes"] == before["size_bytes"]
+    wanted = json.loads(pool.stripewise("show", layout, "--json").stdout)["files"][0]["regions"]
+    assert [region["round"] for region in after["regions"]] == [region["round"] for region in wanted]
+    pool.python(CHECK)
+    assert "nothing to move" in pool.stripewise("apply", layout, "--pool", pool.file).stdout
+
+
+def test_harl_is_a_planner_too(traced):
+    pool, trace = traced
+    layout = pool.base / "harl.layout"
+    pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", "harl")
+    assert pool.stripewise("apply", layout, "--pool", pool.file).returncode == 0
+    pool.python(CHECK)
+    assert (
+        "there is ours and harl"
+        in pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", "other", check=False).stderr
+    )
+
+
+def test_planning_what_is_not_on_the_pool_says_where_to_look(traced):
+    pool, trace = traced
+    done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", "l", "--root", "/nowhere", check=False)
+    assert done.returncode == 1
+    assert "--root" in done.stderr
+
+
+def test_planning_on_an_uncalibrated_pool_says_what_to_run(traced, pool):
+    _, trace = traced
+    done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", "l", check=False)
+    assert done.returncode == 1
+    assert "stripewise pool calibrate" in done.stderr
+
+
+LAYOUT = """version = 1
+pool = "test"
+
+[[file]]
+path = "PATH"
+
+[[file.region]]
+offset = "0"
+round = ROUND
+"""
+
+
+def layout(path="data.bin", round='["ssd.0:4KiB", "hdd.0-2:12KiB"]'):
+    return LAYOUT.replace("PATH", path).replace("ROUND", round)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (layout(round='["hdd.7:64KiB"]'), 9, "no server hdd.7"),
+        (layout(round='["nvme.0:64KiB"]'), 9, "no tier 'nvme'"),
+        (layout(round='["hdd.0:64Kib"]'), 9, "'64Kib'"),
+        (layout(round='["hdd.0:0"]'), 9, "width is 0"),
+        (layout(round='["hdd.0:4KiB", "hdd.0-1:4KiB"]'), 9, "hdd.0 stands twice"),
+        (layout(path="/data.bin"), 5, "relative to the pool's mount"),
+        (layout().replace("round", "rounds"), 9, "rounds"),
+        (layout().replace('"test"', '"other"'), None, "is for pool 'other'"),
+    ],
+)
+def test_a_wrong_layout_file_changes_nothing(pool, text, line, said):
+    pool.python(WORKLOAD)
+    before = pool.stripewise("stat", "--pool", pool.file, "data.bin").stdout
+    file = pool.base / "wrong.layout"
+    file.write_text(text)
+    done = pool.stripewise("apply", file, "--pool", pool.file, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    if line:
+        assert f"wrong.layout:{line}:" in done.stderr
+    assert pool.stripewise("stat", "--pool", pool.file, "data.bin").stdout == before
+    assert pool.python(CHECK).returncode == 0
+
+
+def test_rules_are_for_files_to_come_and_patterns_for_those_there(pool):
+    pool.run(
+        "sh", "-c", f"cd {pool.mount}; mkdir -p out/deep; seq 50000 > out/a.dat; seq 50000 > out/deep/b.dat; touch x"
+    )
+    done = pool.apply(layout(path="out/**/*.dat"))
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["out/a.dat", "out/deep/b.dat", "out/**/*.dat"]
+    pool.run("sh", "-c", f"cd {pool.mount}; seq 9 > out/later.dat; seq 50000 | cmp - out/deep/b.dat")
+    for name in ("out/a.dat", "out/deep/b.dat", "out/later.dat"):
+        shown = pool.stripewise("stat", "--pool", pool.file, name).stdout
+        assert "ssd.0:4KiB hdd.0-2:12KiB" in shown
+    assert "hdd.0-2:64KiB ssd.0:64KiB" in pool.stripewise("stat", "--pool", pool.file, "x").stdout
+
+
+def test_a_file_that_is_being_written_is_not_moved(pool):
+    script = f"""
+        exec 3> {pool.mount}/data.bin
+        echo begun >&3
+        stripewise apply {pool.base}/l --pool {pool.file}; echo "exit $?"
+        exec 3>&-
+        stripewise apply {pool.base}/l --pool {pool.file} > applied && echo done
+    """
+    (pool.base / "l").write_text(layout())
+    done = pool.run("sh", "-c", script)
+    assert done.stdout == "exit 1\ndone\n"
+    assert "data.bin is open for writing" in done.stderr
+
+
+def test_stat_refuses_what_is_not_on_the_pool(pool):
+    done = pool.stripewise("stat", "--pool", pool.file, "/etc/hostname", check=False)
+    assert done.returncode == 1
+    assert "is not below" in done.stderr
+    done = pool.stripewise("stat", "--pool", pool.file, "missing", check=False)
+    assert done.returncode == 1
+    assert "missing" in done.stderr
+
+
+def test_top_counts_what_the_emulated_servers_did(traced):
+    pool, _ = traced
+    printed = pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    assert "emulated servers" in printed
+    rows = {line.split()[0]: line.split() for line in printed.splitlines() if line.startswith(("hdd.", "ssd."))}
+    assert set(rows) == {"hdd.0", "hdd.1", "ssd.0"}
+    assert all(int(row[1]) > 0 for row in rows.values())
+
+
+def test_top_of_a_pool_without_emulation_says_what_to_use(pool):
+    done = pool.stripewise("top", "--pool", pool.file, "--once", check=False)
+    assert done.returncode == 1
+    assert "iostat" in done.stderr
+
+
+def test_calibration_finds_the_numbers_of_the_emulation(emulated):
+    text = emulated.file.read_text().replace("[[tier]]", "# kept\n[[tier]]", 1)
+    emulated.file.write_text(text)
+    measured = json.loads(
+        emulated.stripewise("pool", "calibrate", emulated.file, "--seconds", "4", "--json", timeout=100).stdout
+    )
+    hdd = next(tier for tier in measured if tier["name"] == "hdd")
+    low, high, per_byte = hdd["read"]
+    assert low == pytest.approx(4e-3, rel=0.25)
+    assert high == pytest.approx(12e-3, rel=0.25)
+    assert 1 / per_byte == pytest.approx(80e6, rel=0.25)
+    written = emulated.file.read_text()
+    assert written.count("[tier.read]") == 2
+    assert "# kept" in written
+    assert "as calibrated" in emulated.stripewise("pool", "show", emulated.file).stdout
