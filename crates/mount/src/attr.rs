@@ -136,7 +136,11 @@ impl Core {
         }
         if let Some(size) = change.size_bytes {
             match &placed {
-                Some(inode) => inode.truncate(size)?,
+                Some(inode) => {
+                    inode.truncate(size)?;
+                    let open = lock(&node.shared).clone();
+                    open.map_or(Ok(()), |shared| self.settle_backing(&shared))?;
+                }
                 None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
             }
             if change.caller_uid != 0 {

@@ -10,10 +10,14 @@ pub enum MountError {
     #[error("{0}")]
     Store(#[from] stripewise_store::Error),
     /// There is no FUSE on this machine.
-    #[error("/dev/fuse does not exist: this kernel or container has no FUSE (try `modprobe fuse`, or start the container with `--device /dev/fuse`)")]
+    #[error(
+        "/dev/fuse does not exist: this kernel or container has no FUSE (try `modprobe fuse`, or start the container with `--device /dev/fuse`)"
+    )]
     NoFuse,
     /// FUSE is there, but not for this user.
-    #[error("/dev/fuse cannot be opened: {source} (a container needs `--device /dev/fuse`; on a host, the device should have mode 0666)")]
+    #[error(
+        "/dev/fuse cannot be opened: {source} (a container needs `--device /dev/fuse`; on a host, the device should have mode 0666)"
+    )]
     FuseDenied {
         /// What the kernel said.
         source: std::io::Error,
@@ -63,7 +67,9 @@ pub enum MountError {
         dir: PathBuf,
     },
     /// Unmounting was refused.
-    #[error("cannot unmount {dir}: {source} (programs still use it: `fuser -vm {dir}` lists them; `--lazy` detaches it now and ends it when they do)")]
+    #[error(
+        "cannot unmount {dir}: {source} (programs still use it: `fuser -vm {dir}` lists them; `--lazy` detaches it now and ends it when they do)"
+    )]
     Unmount {
         /// The mount point.
         dir: PathBuf,
@@ -71,13 +77,17 @@ pub enum MountError {
         source: std::io::Error,
     },
     /// No mount namespace can be had.
-    #[error("a private mount needs a mount namespace, and this machine does not allow one: {source} (allow user namespaces: sysctl user.max_user_namespaces and, where present, kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0; or mount the pool once with `stripewise-mount POOL`, then no namespace is needed)")]
+    #[error(
+        "a private mount needs a mount namespace, and this machine does not allow one: {source} (allow user namespaces: sysctl user.max_user_namespaces and, where present, kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0; or mount the pool once with `stripewise-mount POOL`, then no namespace is needed)"
+    )]
     NoNamespace {
         /// What the kernel said.
         source: std::io::Error,
     },
     /// An option nobody knows.
-    #[error("mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, max_read=BYTES, threads=N are)")]
+    #[error(
+        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, max_read=BYTES, threads=N are)"
+    )]
     UnknownOption {
         /// As given.
         option: String,

@@ -30,9 +30,11 @@ thread_local! {
 pub struct Shared {
     /// The placed file; `None` for a plain one, whose bytes are the inode's own.
     pub placed: Option<Arc<Inode>>,
-    /// By which the kernel reads and writes a plain file without asking us. All opens of one inode have to use the
-    /// same one.
+    /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
+    /// in one whole. All opens of one inode have to use the same one.
     pub backing: Option<BackingId>,
+    /// Of a placed file with a backing: `true` as long as it is registered as written, so that its layout stays.
+    pinned: AtomicBool,
     /// Opens on this mount; changed only under the node's lock.
     pub opens: AtomicUsize,
     /// Those of them that may write.
@@ -209,7 +211,7 @@ impl Core {
         let access = flags & OFlags::ACCMODE;
         let writes = access == OFlags::WRONLY || access == OFlags::RDWR;
         let truncates = flags.contains(OFlags::TRUNC);
-        let shared = self.share(&node, open_backing)?;
+        let shared = self.share(&node, writes, open_backing)?;
         // From here on every way out gives the share back.
         let opened = (|| match &shared.placed {
             Some(inode) => {
@@ -260,6 +262,7 @@ impl Core {
     fn share(
         &self,
         node: &Arc<Node>,
+        writes: bool,
         open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
     ) -> Result<Arc<Shared>, Failure> {
         let mut slot = lock(&node.shared);
@@ -269,8 +272,12 @@ impl Core {
                 return Err(Errno::STALE.into());
             }
             let placed = self.store.inode(node.fd.as_fd())?;
-            let backing = if placed.is_none() { self.backing(node, open_backing) } else { None };
+            let backing = match &placed {
+                Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
+                None => self.backing_of_plain(node, open_backing),
+            };
             *slot = Some(Arc::new(Shared {
+                pinned: AtomicBool::new(placed.is_some() && backing.is_some()),
                 placed,
                 backing,
                 opens: AtomicUsize::new(0),
@@ -284,34 +291,81 @@ impl Core {
         Ok(shared)
     }
 
-    fn backing(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>) -> Option<BackingId> {
+    /// The kernel opens a backing file again for each open, with that open's own flags; only its path counts.
+    fn backing_of_plain(
+        &self,
+        node: &Node,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+    ) -> Option<BackingId> {
         if !self.passthrough.load(Ordering::Relaxed) {
             return None;
         }
-        // The kernel opens it again for each open, with that open's own flags; only the path of this one counts.
-        let fd = rustix::fs::openat(
-            self.table.fds(),
-            self.table.proc_name(node).number(),
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .ok()?;
-        let backing = open_backing(&fd);
+        let name = self.table.proc_name(node);
+        let fd = rustix::fs::openat(self.table.fds(), name.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        self.asked_for_backing(open_backing(&fd.ok()?))
+    }
+
+    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write.
+    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer way.
+    fn backing_of_placed(
+        &self,
+        node: &Node,
+        inode: &Arc<Inode>,
+        writes: bool,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+    ) -> Option<BackingId> {
+        if !self.passthrough.load(Ordering::Relaxed) || !inode.is_whole().unwrap_or(false) {
+            return None;
+        }
+        // Without waiting for a move, as we hold the node's lock.
+        if !inode.try_register_writer().unwrap_or(false) {
+            return None;
+        }
+        let datafile = inode.whole_datafile(writes).ok().flatten();
+        let backing = datafile.and_then(|fd| self.asked_for_backing(open_backing(&fd)));
         if backing.is_none() {
-            // No privilege, or the namespace's file system cannot: not asked again.
+            self.note(node, "closing", inode.release_writer());
+        }
+        backing
+    }
+
+    /// A refusal means no privilege, or a file system that cannot: the kernel is not asked again.
+    fn asked_for_backing(&self, backing: Option<BackingId>) -> Option<BackingId> {
+        if backing.is_none() {
             self.passthrough.store(false, Ordering::Relaxed);
         }
         backing
+    }
+
+    /// After a change of size that the kernel does not see: what it reads and writes itself must be as long as the file.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn settle_backing(&self, shared: &Shared) -> Result<(), Failure> {
+        if let (Some(inode), Some(_)) = (&shared.placed, &shared.backing) {
+            inode.whole_datafile(true)?;
+        }
+        Ok(())
     }
 
     fn unshare(&self, node: &Node, shared: &Shared) {
         let mut slot = lock(&node.shared);
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
             *slot = None;
+            self.unpin(node, shared);
             self.collect_locked(node, shared.placed.as_ref());
         }
         drop(slot);
         self.opened.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Ends the registration that came with a backing. Once.
+    pub fn unpin(&self, node: &Node, shared: &Shared) {
+        if let Some(inode) = &shared.placed
+            && shared.pinned.swap(false, Ordering::AcqRel)
+        {
+            self.note(node, "closing", inode.release_writer());
+        }
     }
 
     /// Removes the datafiles of a file whose last name has gone, unless it is open here.

@@ -84,6 +84,7 @@ impl Core {
             for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
                 self.note(&node, "closing", inode.release_writer());
             }
+            self.unpin(&node, &shared);
             if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
                 self.note(&node, "removing", self.store.collect(inode));
             }
@@ -228,7 +229,9 @@ impl Filesystem for PoolFs {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("lookup", || self.reply_entry(self.core.lookup(parent.0, name).map_err(Failure::Errno), "lookup", reply));
+        guarded("lookup", || {
+            self.reply_entry(self.core.lookup(parent.0, name).map_err(Failure::Errno), "lookup", reply)
+        });
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
@@ -236,11 +239,9 @@ impl Filesystem for PoolFs {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        guarded("getattr", || {
-            match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
-                Ok(found) => reply.attr(&found.ttl, &found.attr),
-                Err(errno) => reply.error(fuse_errno(errno)),
-            }
+        guarded("getattr", || match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
+            Ok(found) => reply.attr(&found.ttl, &found.attr),
+            Err(errno) => reply.error(fuse_errno(errno)),
         });
     }
 
@@ -361,9 +362,9 @@ impl Filesystem for PoolFs {
                     }
                     let shared = open.shared.clone();
                     let handle = into_handle(open);
-                    match (&shared.placed, &shared.backing) {
-                        (Some(_), _) => reply.opened(handle, PLACED),
-                        (None, Some(backing)) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
+                    match (&shared.backing, &shared.placed) {
+                        (Some(backing), _) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
+                        (None, Some(_)) => reply.opened(handle, PLACED),
                         (None, None) => reply.opened(handle, FopenFlags::empty()),
                     }
                 }
@@ -389,15 +390,14 @@ impl Filesystem for PoolFs {
                     let shared = open.shared.clone();
                     let handle = into_handle(open);
                     // One time for name and attributes: that of the attributes, which are the shorter.
-                    match (&shared.placed, &shared.backing) {
-                        (Some(_), _) => reply.created(&found.ttl, &found.attr, Generation(0), handle, PLACED),
-                        (None, Some(backing)) => {
-                            let none = FopenFlags::empty();
-                            reply.created_passthrough(&found.ttl, &found.attr, Generation(0), handle, none, backing);
+                    let none = FopenFlags::empty();
+                    let (ttl, attr, generation) = (&found.ttl, &found.attr, Generation(0));
+                    match (&shared.backing, &shared.placed) {
+                        (Some(backing), _) => {
+                            reply.created_passthrough(ttl, attr, generation, handle, none, backing);
                         }
-                        (None, None) => {
-                            reply.created(&found.ttl, &found.attr, Generation(0), handle, FopenFlags::empty());
-                        }
+                        (None, Some(_)) => reply.created(ttl, attr, generation, handle, PLACED),
+                        (None, None) => reply.created(ttl, attr, generation, handle, none),
                     }
                 }
                 Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),
@@ -525,14 +525,7 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
         guarded("releasedir", || {
             // SAFETY: the last request for a handle that `opendir` made.
             drop(unsafe { take_handle::<OpenDir>(handle) });
@@ -637,7 +630,7 @@ impl Filesystem for PoolFs {
     ) {
         guarded("fallocate", || {
             let file = file(handle);
-            match file.allocate(mode, offset, length) {
+            match file.allocate(mode, offset, length).and_then(|()| self.core.settle_backing(&file.shared)) {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "allocating", failure)),
             }

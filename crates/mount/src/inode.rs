@@ -164,12 +164,8 @@ impl Table {
     }
 
     fn open_path(&self, parent: &Node, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
-        let fd = rustix::fs::openat(
-            &parent.fd,
-            name,
-            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
+        let fd =
+            rustix::fs::openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         if stat.st_dev != self.root_dev {
             return Err(Errno::XDEV);

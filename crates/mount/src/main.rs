@@ -17,8 +17,12 @@ use stripewise_store::Pool;
 /// Exit codes: 0 when mounted (or unmounted), 1 with a message when not, 2 for a wrong command line; with --private
 /// those of the program, 128 + N when signal N killed it, 127 when it does not exist, 126 when it cannot be executed.
 #[derive(Parser, Debug)]
-#[command(name = "stripewise-mount", version, override_usage = "stripewise-mount [OPTIONS] POOL.toml [DIR]\n       \
-    stripewise-mount --private POOL.toml -- PROGRAM [ARGS]...\n       stripewise-mount --unmount DIR")]
+#[command(
+    name = "stripewise-mount",
+    version,
+    override_usage = "stripewise-mount [OPTIONS] POOL.toml [DIR]\n       \
+    stripewise-mount --private POOL.toml -- PROGRAM [ARGS]...\n       stripewise-mount --unmount DIR"
+)]
 struct Args {
     /// The pool's file
     #[arg(value_name = "POOL.toml", required_unless_present = "unmount")]

@@ -25,7 +25,7 @@ pub struct MountEntry {
 /// `/proc` cannot be read.
 pub fn mounted_at(dir: &Path) -> io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).filter(|entry| entry.mount_point == dir).next_back())
+    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|entry| entry.mount_point == dir))
 }
 
 /// A line is `id parent major:minor root mountpoint options [tags…] - type source super-options`.
@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_line_with_tags_and_an_escaped_space() {
-        let line = br"97 30 0:53 / /data/my\040pool rw,nosuid shared:57 master:2 - fuse.stripewise scratch rw,user_id=0";
+        let line =
+            br"97 30 0:53 / /data/my\040pool rw,nosuid shared:57 master:2 - fuse.stripewise scratch rw,user_id=0";
         let entry = parse(line).unwrap();
         assert_eq!(entry.mount_point, Path::new("/data/my pool"));
         assert_eq!(entry.fs_type, FS_TYPE);

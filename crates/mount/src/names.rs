@@ -24,6 +24,9 @@ pub struct Maker {
     pub mode: u32,
 }
 
+/// Owner and group to set; a group that is `None` stays as the directory has handed it down.
+type Owner = (Option<Uid>, Option<Gid>);
+
 impl Maker {
     fn permissions(&self) -> Mode {
         Mode::from_raw_mode(self.mode & 0o7777)
@@ -92,7 +95,7 @@ impl Core {
     }
 
     /// The owner to give to what `maker` makes in `parent`; `None` when it has it already.
-    fn owner(&self, parent: &Node, maker: Maker) -> Result<Option<(Option<Uid>, Option<Gid>)>, Errno> {
+    fn owner(&self, parent: &Node, maker: Maker) -> Result<Option<Owner>, Errno> {
         if !self.is_root || (maker.uid == 0 && maker.gid == 0) {
             return Ok(None);
         }
@@ -149,9 +152,8 @@ impl Core {
         }
         // The kernel encodes a device number in 32 bits as 12 of the major, 20 of the minor, in this interleaving.
         let device = rustix::fs::makedev((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00));
-        let made = self.make_other(parent, name, maker, |dir| {
-            rustix::fs::mknodat(dir, name, kind, maker.permissions(), device)
-        });
+        let made = self
+            .make_other(parent, name, maker, |dir| rustix::fs::mknodat(dir, name, kind, maker.permissions(), device));
         Ok(made?)
     }
 

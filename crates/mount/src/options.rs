@@ -49,8 +49,16 @@ impl MountOptions {
                 "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),
                 "max_read" => self.max_read_bytes = Some(number(option, value, 4096, 1 << 24)?),
                 // Always on; and what mount(8) and /etc/fstab put in for themselves.
-                "default_permissions" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nofail"
-                | "_netdev" | "rw" => {}
+                "default_permissions"
+                | "defaults"
+                | "auto"
+                | "noauto"
+                | "user"
+                | "nouser"
+                | "users"
+                | "nofail"
+                | "_netdev"
+                | "rw" => {}
                 name if name.starts_with("x-") => {}
                 _ => return Err(MountError::UnknownOption { option: option.to_owned() }),
             }

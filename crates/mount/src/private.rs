@@ -13,7 +13,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,10 @@ pub fn run_private(
     if let Some(cwd) = &inside
         && !cwd.is_dir()
     {
-        log::error(&format!("{} is the working directory and does not exist in the pool: go somewhere else", cwd.display()));
+        log::error(&format!(
+            "{} is the working directory and does not exist in the pool: go somewhere else",
+            cwd.display()
+        ));
         serving.stop();
         return Ok(NOT_FOUND);
     }
@@ -142,9 +145,8 @@ fn enter_namespaces() -> Result<(), MountError> {
     if uid != 0 || unshare(UnshareFlags::NEWNS) == Err(Errno::PERM) {
         let denied = |errno: Errno| MountError::NoNamespace { source: errno.into() };
         unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(denied)?;
-        let write = |file: &str, text: String| {
-            std::fs::write(file, text).map_err(|source| MountError::NoNamespace { source })
-        };
+        let write =
+            |file: &str, text: String| std::fs::write(file, text).map_err(|source| MountError::NoNamespace { source });
         write("/proc/self/setgroups", "deny".to_owned())?;
         write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
         write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
@@ -257,9 +259,11 @@ fn linger(serving: &Serving, dir: &Path, grace: Duration) {
 fn works_below(dir: &Path) -> bool {
     let Ok(ours) = std::fs::read_link("/proc/self/ns/mnt") else { return false };
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
-    let own = std::process::id().to_string();
-    processes.flatten().filter(|process| process.file_name() != own.as_str()).any(|process| {
-        let path: PathBuf = process.path();
+    let own = std::process::id();
+    // Beside the numbers there are links to ourselves.
+    let number = |process: &std::fs::DirEntry| process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+    processes.flatten().filter(|process| number(process).is_some_and(|number| number != own)).any(|process| {
+        let path = process.path();
         std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
             && std::fs::read_link(path.join("ns/mnt")).is_ok_and(|theirs| theirs == ours)
     })

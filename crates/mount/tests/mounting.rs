@@ -232,7 +232,10 @@ fn killing_the_server_of_a_private_mount_leaves_nothing() {
 fn without_root_a_user_namespace_does_or_the_reason_is_said() {
     if !rustix::process::geteuid().is_root() {
         let pool = TestPool::new();
-        return assert_eq!(pool.sh("echo x > f; cat f; id -u"), format!("x\n{}\n", rustix::process::geteuid().as_raw()));
+        return assert_eq!(
+            pool.sh("echo x > f; cat f; id -u"),
+            format!("x\n{}\n", rustix::process::geteuid().as_raw())
+        );
     }
     let pool = TestPool::new();
     let program = pool.path("out/stripewise-mount");
@@ -241,7 +244,17 @@ fn without_root_a_user_namespace_does_or_the_reason_is_said() {
         std::os::unix::fs::chown(pool.path(path), Some(65534), Some(65534)).unwrap();
     }
     fs::set_permissions(pool.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    succeeded("chown", &Command::new("chown").args(["-R", "65534:65534"]).arg(pool.path("ns")).arg(pool.path("s0")).arg(pool.path("s1")).arg(pool.path("s2")).output().unwrap());
+    succeeded(
+        "chown",
+        &Command::new("chown")
+            .args(["-R", "65534:65534"])
+            .arg(pool.path("ns"))
+            .arg(pool.path("s0"))
+            .arg(pool.path("s1"))
+            .arg(pool.path("s2"))
+            .output()
+            .unwrap(),
+    );
     let as_nobody = |mode: &str, script: &str| {
         let prepare = format!(
             "mknod \"$OUT/fuse\" c 10 229 && chmod {mode} \"$OUT/fuse\" && mount --bind \"$OUT/fuse\" /dev/fuse && rm \

@@ -7,8 +7,7 @@ use common::{TestPool, need};
 #[test]
 fn copies_keep_every_byte() {
     let pool = TestPool::new();
-    pool.sh(
-        "seq 1 60000 > $OUT/in
+    pool.sh("seq 1 60000 > $OUT/in
          cp $OUT/in a; cmp $OUT/in a
          cp a b; cmp a b
          dd if=a of=c bs=1000 status=none; cmp a c
@@ -16,16 +15,14 @@ fn copies_keep_every_byte() {
          dd if=a of=d bs=4096 skip=3 seek=3 conv=notrunc status=none; cmp a d
          cat a > e; cmp a e
          mv e f; cmp a f; test ! -e e
-         cp -r . $OUT/back; cmp a $OUT/back/f",
-    );
+         cp -r . $OUT/back; cmp a $OUT/back/f");
     assert!(pool.datafiles().len() > 3, "the files should lie on the servers");
 }
 
 #[test]
 fn tar_out_and_in_is_the_same_tree() {
     let pool = TestPool::new();
-    pool.sh(
-        "mkdir -p t/sub/deep t/empty
+    pool.sh("mkdir -p t/sub/deep t/empty
          for i in 1 2 3 4 5 6 7 8 9; do seq 1 $((i * 777)) > t/sub/f$i; done
          : > t/nothing
          ln -s ../f1 t/sub/deep/link; ln t/sub/f1 t/hard; chmod 600 t/sub/f2; chmod 444 t/sub/f3
@@ -37,16 +34,14 @@ fn tar_out_and_in_is_the_same_tree() {
          test \"$(stat -c '%a %Y %s' t/sub/f3)\" = \"$(stat -c '%a %Y %s' back/t/sub/f3)\"
          tar -df $OUT/t.tar
          tar -xf $OUT/t.tar -C $OUT; diff -r --no-dereference -x pipe t $OUT/t
-         tar -cf t2.tar t; tar -df t2.tar",
-    );
+         tar -cf t2.tar t; tar -df t2.tar");
 }
 
 #[test]
 fn git_works() {
     need("git");
     let pool = TestPool::new();
-    pool.sh(
-        "git config --global user.email a@b; git config --global user.name n
+    pool.sh("git config --global user.email a@b; git config --global user.name n
          git init -q r; cd r
          for i in 1 2 3 4 5; do seq 1 $((i * 3000)) > f$i; done
          git add .; git commit -qm one
@@ -55,8 +50,7 @@ fn git_works() {
          git fsck --full --strict; git gc -q; git fsck --full
          test -z \"$(git status --porcelain)\"
          diff -r -x .git . ../r
-         git clone -q . $OUT/r3; diff -r -x .git . $OUT/r3",
-    );
+         git clone -q . $OUT/r3; diff -r -x .git . $OUT/r3");
 }
 
 #[test]
@@ -112,10 +106,8 @@ assert len(data) == 50000 and data[4090:4100] == b'0123456789' and data.endswith
 #[test]
 fn programs_run_from_the_mount_and_write_their_output_there() {
     let pool = TestPool::new();
-    let out = pool.sh(
-        "cp \"$(command -v ls)\" myls; ./myls > listing; cat listing
-         printf '#!/bin/sh\\necho script $1\\n' > s; chmod +x s; ./s ran >> log; ./s again >> log; cat log",
-    );
+    let out = pool.sh("cp \"$(command -v ls)\" myls; ./myls > listing; cat listing
+         printf '#!/bin/sh\\necho script $1\\n' > s; chmod +x s; ./s ran >> log; ./s again >> log; cat log");
     assert_eq!(out, "listing\nmyls\nscript ran\nscript again\n");
 }
 
@@ -244,11 +236,9 @@ open('f', 'wb').close(); assert os.stat('f').st_size == 0
 #[test]
 fn times_that_were_set_outlive_the_close() {
     let pool = TestPool::new();
-    pool.sh(
-        "seq 1 9999 > $OUT/in; touch -d '2001-02-03 04:05:06.789 UTC' $OUT/in
+    pool.sh("seq 1 9999 > $OUT/in; touch -d '2001-02-03 04:05:06.789 UTC' $OUT/in
          cp -p $OUT/in a; tar -C $OUT -cf - in | tar -xf -
-         test \"$(stat -c %y $OUT/in)\" = \"$(stat -c %y a)\"; test \"$(stat -c %Y $OUT/in)\" = \"$(stat -c %Y in)\"",
-    );
+         test \"$(stat -c %y $OUT/in)\" = \"$(stat -c %y a)\"; test \"$(stat -c %Y $OUT/in)\" = \"$(stat -c %Y in)\"");
     let script = "
 f = open('f', 'wb'); f.write(b'x' * 20000); f.flush()
 os.utime(f.fileno(), ns=(5, 981173106789000000)); f.close()
@@ -375,4 +365,81 @@ os.utime('plain', ns=(1000, 2000)); assert os.stat('plain').st_mtime_ns == 2000
     );
     assert_eq!(std::fs::read(pool.path("ns/tree/plain")).unwrap(), b"short");
     assert_eq!(pool.datafiles().len(), 0);
+}
+
+/// On one server a file is one datafile, which the kernel may serve itself.
+#[test]
+fn a_file_on_one_server_behaves_like_any_other() {
+    let pool = TestPool::with("64KiB", &["s1"]);
+    pool.python(
+        "
+import mmap
+f = os.open('f', os.O_RDWR | os.O_CREAT)
+os.ftruncate(f, 10000); assert os.pread(f, 20000, 0) == bytes(10000)
+a = os.open('f', os.O_WRONLY | os.O_APPEND); os.write(a, b'end')
+assert os.fstat(f).st_size == 10003 and os.pread(f, 99, 9999) == b'\\0end'
+os.ftruncate(f, 5); os.write(a, b'more'); assert os.pread(f, 99, 0) == b'\\0' * 5 + b'more'
+os.posix_fallocate(f, 0, 100); os.write(a, b'!'); assert os.fstat(f).st_size == 101
+m = mmap.mmap(f, 101); m[50:53] = b'map'; assert os.pread(f, 3, 50) == b'map'
+os.pwrite(f, b'sys', 60); assert m[60:63] == b'sys'
+r = os.open('f', os.O_RDONLY); t = os.open('f', os.O_RDWR | os.O_TRUNC)
+assert os.read(r, 10) == b'' and os.fstat(r).st_size == 0
+os.pwrite(t, b'x' * 5000, 0)
+os.utime(t, ns=(1000, 2000))
+for fd in (f, a, r, t): os.close(fd)
+assert os.stat('f').st_mtime_ns == 2000
+for mode in ('rb', 'r+b'):
+    with open('f', mode) as g: assert g.read() == b'x' * 5000
+    assert os.stat('f').st_mtime_ns == 2000
+open('empty', 'wb').close(); os.utime('empty', ns=(1000, 2000)); open('empty', 'r+b').close(); open('empty', 'rb').close()
+assert os.stat('empty').st_mtime_ns == 2000
+g = open('f', 'rb'); os.unlink('f'); assert g.read() == b'x' * 5000; g.close()
+os.unlink('empty')
+",
+    );
+    assert_eq!(pool.datafiles().len(), 0);
+    pool.sh("seq 1 60000 > a; cp a b; cmp a b; head -c 3 /dev/zero >> b; ! cmp -s a b; truncate -s -3 b; cmp a b
+         tail -c 5 b > c; test \"$(cat c)\" = 0000; rm a b c");
+    assert_eq!(pool.datafiles().len(), 0);
+}
+
+#[test]
+fn a_missing_server_fails_exactly_its_bytes() {
+    let pool = TestPool::new();
+    pool.python("open('f', 'wb').write(bytes(range(1, 13)) * 2048)");
+    std::fs::rename(pool.path("s1"), pool.path("gone")).unwrap();
+    let script = "
+f = os.open('f', os.O_RDONLY)
+assert os.fstat(f).st_size == 24576
+for i in range(6):
+    try:
+        data = os.pread(f, 4096, i * 4096)
+        assert i % 3 != 1 and data == (bytes(range(1, 13)) * 2048)[i * 4096:(i + 1) * 4096], i
+    except OSError as e:
+        assert i % 3 == 1 and e.errno == errno.EIO, (i, e)
+";
+    let script = format!("import os, errno\nos.chdir(os.environ['M'])\n{script}");
+    let output = pool.private(&["python3", "-c", &script]).output().unwrap();
+    common::succeeded(&script, &output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("hdd.1") && said.contains("s1"), "the message should name the server: {said}");
+    std::fs::rename(pool.path("gone"), pool.path("s1")).unwrap();
+    pool.python("assert open('f', 'rb').read() == bytes(range(1, 13)) * 2048");
+}
+
+#[test]
+fn a_damaged_handle_is_an_error_and_can_be_removed() {
+    let pool = TestPool::new();
+    pool.sh("seq 1 9999 > f; seq 1 9999 > g");
+    let path = pool.path("ns/tree/f");
+    rustix::fs::setxattr(&path, "user.stripewise", b"nonsense", rustix::fs::XattrFlags::REPLACE).unwrap();
+    pool.python(
+        "
+assert sorted(os.listdir('.')) == ['f', 'g'] and os.stat('f')
+try: open('f', 'rb'); assert False
+except OSError as e: assert e.errno == errno.EIO
+assert len(open('g', 'rb').read()) == 48888
+os.unlink('f'); assert os.listdir('.') == ['g']
+",
+    );
 }

@@ -22,6 +22,11 @@ impl TestPool {
     }
 
     pub fn with_width(width: &str) -> TestPool {
+        TestPool::with(width, &["s0", "s1", "s2"])
+    }
+
+    /// A pool of some of the servers s0, s1, s2.
+    pub fn with(width: &str, servers: &[&str]) -> TestPool {
         // Not a skip: where FUSE is missing nothing below has been shown to work.
         assert!(
             Path::new("/dev/fuse").exists(),
@@ -33,7 +38,7 @@ impl TestPool {
         }
         let text = format!(
             "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"{width}\"\n[[tier]]\nname = \
-             \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n"
+             \"hdd\"\nservers = {servers:?}\n"
         );
         fs::write(dir.path().join("pool.toml"), text).unwrap();
         let pool = TestPool { dir };
