@@ -18,6 +18,8 @@ pub struct OpFit {
     pub profile: OpProfile,
     /// Largest deviation of a size's mean time from the fit's, relative to the measured one (0.05 is 5 %).
     pub residual: f64,
+    /// Share of the small requests that took so much longer or shorter than the others that the fit leaves them out.
+    pub outliers: f64,
     /// Requests measured.
     pub requests: usize,
 }
@@ -36,29 +38,35 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * part
 }
 
-/// Mean and variance of the mean, without values outside Tukey's fences (1.5 quartile distances from the quartiles).
-fn trimmed_mean(sorted: &[f64]) -> (f64, f64) {
+/// The values of `sorted` within Tukey's fences (1.5 quartile distances from the quartiles).
+fn within_fences(sorted: &[f64]) -> &[f64] {
     let (q1, q3) = (quantile(sorted, 0.25), quantile(sorted, 0.75));
     let fence = 1.5 * (q3 - q1);
-    let kept: Vec<f64> = sorted.iter().copied().filter(|t| (q1 - fence..=q3 + fence).contains(t)).collect();
-    let count = kept.len() as f64;
-    let mean = kept.iter().sum::<f64>() / count;
-    let variance = kept.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let from = sorted.partition_point(|t| *t < q1 - fence);
+    let to = sorted.partition_point(|t| *t <= q3 + fence);
+    &sorted[from..to]
+}
+
+/// Mean and variance of the mean.
+fn mean_and_variance(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
     (mean, variance / count)
 }
 
 /// Fits startup and transfer time to samples of at least two sizes; `None` when there are fewer.
 ///
 /// The transfer time is the slope of a weighted least-squares line through the trimmed means of the sizes. The startup's
-/// least and greatest value are the 1st and 99th percentile of what the small requests (up to 64 KiB) took beyond it, so
-/// that a hiccup of the machine does not become a property of the server.
+/// least and greatest value are the 1st and 99th percentile of what the small requests (up to 64 KiB) took beyond it,
+/// within Tukey's fences as well: a hiccup of the machine is not a property of the server.
 pub fn fit(samples: &[Sample]) -> Option<OpFit> {
     let mut sums = [0.0; 5];
     let mut means = Vec::new();
     for sample in samples.iter().filter(|sample| !sample.times_s.is_empty()) {
         let mut sorted = sample.times_s.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        let (mean, variance) = trimmed_mean(&sorted);
+        let (mean, variance) = mean_and_variance(within_fences(&sorted));
         means.push((sample.bytes as f64, mean));
         let weight = 1.0 / (variance + (MODEL_ERROR * mean).powi(2)).max(f64::MIN_POSITIVE);
         let (x, y) = (sample.bytes as f64, mean);
@@ -79,14 +87,16 @@ pub fn fit(samples: &[Sample]) -> Option<OpFit> {
         .flat_map(|sample| sample.times_s.iter().map(|t| (t - sample.bytes as f64 * transfer).max(0.0)))
         .collect();
     startups.sort_unstable_by(f64::total_cmp);
+    let usual = within_fences(&startups);
+    let outliers = 1.0 - usual.len() as f64 / startups.len() as f64;
     let profile = OpProfile {
-        startup_min_s: quantile(&startups, 0.01),
-        startup_max_s: quantile(&startups, 0.99),
+        startup_min_s: quantile(usual, 0.01),
+        startup_max_s: quantile(usual, 0.99),
         transfer_s_per_byte: transfer,
     };
     let startup = (profile.startup_min_s + profile.startup_max_s) / 2.0;
     let residual = means.iter().map(|(x, mean)| (startup + x * transfer - mean).abs() / mean).fold(0.0, f64::max);
-    Some(OpFit { profile, residual, requests: samples.iter().map(|sample| sample.times_s.len()).sum() })
+    Some(OpFit { profile, residual, outliers, requests: samples.iter().map(|sample| sample.times_s.len()).sum() })
 }
 
 #[cfg(test)]
@@ -122,9 +132,10 @@ mod tests {
     fn hiccups_of_the_machine_do_not_move_it() {
         let mut samples = synthetic(202, 80e-6, 120e-6, 400e6);
         for sample in &mut samples {
-            sample.times_s[7] = 0.5;
+            sample.times_s[7..17].fill(0.5);
         }
         let found = fit(&samples).unwrap();
+        assert!(near(found.outliers, 10.0 / 202.0, 1e-9), "{found:?}");
         assert!(near(found.profile.startup_min_s, 80e-6, 0.03), "{found:?}");
         assert!(near(found.profile.startup_max_s, 120e-6, 0.03), "{found:?}");
         assert!(near(found.profile.transfer_s_per_byte, 1.0 / 400e6, 0.01), "{found:?}");

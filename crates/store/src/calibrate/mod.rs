@@ -284,6 +284,9 @@ fn measure_both(
 /// A server that is this far from its tier's median does not belong there.
 const MAX_SPREAD: f64 = 0.25;
 
+/// More outliers than this are worth a word.
+const MAX_OUTLIERS: f64 = 0.05;
+
 /// A fit with a residual above this is worth a word.
 const MAX_RESIDUAL: f64 = 0.2;
 
@@ -331,6 +334,13 @@ fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
             if !(1.0 - MAX_SPREAD..=1.0 + MAX_SPREAD).contains(&ratio) {
                 warnings
                     .push(format!("{who}: {op} take {ratio:.2} times the tier's median; give it a tier of its own"));
+            }
+            if fit.outliers > MAX_OUTLIERS {
+                let percent = fit.outliers * 100.0;
+                warnings.push(format!(
+                    "{who}: {percent:.0} % of small {op} took far longer than the others and are left out; was the machine \
+                     busy?"
+                ));
             }
             if fit.residual > MAX_RESIDUAL {
                 let percent = fit.residual * 100.0;

@@ -181,6 +181,10 @@ pub struct ServerStatistics {
     pub error_ppm: Histogram,
     /// The same as a time, in nanoseconds.
     pub overshoot_ns: Histogram,
+    /// Sum of the drawn times of those requests, in nanoseconds: from arrival to the last deadline.
+    pub drawn_sum_ns: u64,
+    /// Sum of the times that they took longer, in nanoseconds.
+    pub overshoot_sum_ns: u64,
 }
 
 impl ServerStatistics {
@@ -191,6 +195,8 @@ impl ServerStatistics {
             write: self.write.since(&earlier.write),
             error_ppm: self.error_ppm.since(&earlier.error_ppm),
             overshoot_ns: self.overshoot_ns.since(&earlier.overshoot_ns),
+            drawn_sum_ns: self.drawn_sum_ns.saturating_sub(earlier.drawn_sum_ns),
+            overshoot_sum_ns: self.overshoot_sum_ns.saturating_sub(earlier.overshoot_sum_ns),
         }
     }
 
@@ -218,6 +224,9 @@ pub struct EmulationError {
     pub median: f64,
     /// Its 99th percentile.
     pub p99: f64,
+    /// Overshoot of all requests over their drawn time: about the part of the throughput that the emulation lost. A few
+    /// late requests move it where the median does not see them.
+    pub total: f64,
     /// Median of the time that requests took longer than drawn, in seconds.
     pub median_overshoot_s: f64,
     /// Requests that were emulated.
@@ -228,7 +237,10 @@ impl Verdict {
     /// Judges a run by what its servers did in it (differences of snapshots).
     pub fn of<'a>(servers: impl IntoIterator<Item = &'a ServerStatistics>) -> Self {
         let (mut error_ppm, mut overshoot_ns) = (Histogram::default(), Histogram::default());
+        let (mut drawn_sum, mut overshoot_sum) = (0.0, 0.0);
         for server in servers {
+            drawn_sum += server.drawn_sum_ns as f64;
+            overshoot_sum += server.overshoot_sum_ns as f64;
             error_ppm.merge(&server.error_ppm);
             overshoot_ns.merge(&server.overshoot_ns);
         }
@@ -236,6 +248,7 @@ impl Verdict {
         let error = EmulationError {
             median: median_ppm * 1e-6,
             p99: error_ppm.quantile(0.99).unwrap_or(median_ppm) * 1e-6,
+            total: if drawn_sum > 0.0 { overshoot_sum / drawn_sum } else { 0.0 },
             median_overshoot_s: overshoot_ns.quantile(0.5).unwrap_or(0.0) * 1e-9,
             requests: error_ppm.total(),
         };
@@ -267,10 +280,11 @@ impl fmt::Display for EmulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "emulation error median {:.1} % ({:.0} us), 99th percentile {:.0} %, {} requests",
+            "emulation error median {:.1} % ({:.0} us), 99th percentile {:.0} %, {:.1} % of the time of {} requests",
             self.median * 100.0,
             self.median_overshoot_s * 1e6,
             self.p99 * 100.0,
+            self.total * 100.0,
             self.requests
         )
     }
@@ -325,10 +339,12 @@ mod tests {
     fn a_run_above_ten_percent_calls_itself_invalid() {
         let with_error = |ppm: u64, requests: usize| {
             let mut server = ServerStatistics::default();
-            (0..requests).for_each(|_| {
+            for _ in 0..requests {
                 server.error_ppm.add(ppm);
                 server.overshoot_ns.add(ppm);
-            });
+                server.overshoot_sum_ns += ppm;
+                server.drawn_sum_ns += 1_000_000;
+            }
             server
         };
         assert_eq!(Verdict::of([]), Verdict::Idle);
@@ -336,7 +352,8 @@ mod tests {
         let (good, bad) = (with_error(20_000, 100), with_error(300_000, 60));
         let verdict = Verdict::of([&good, &bad]);
         assert!(verdict.is_valid());
-        assert!(verdict.to_string().contains("160 requests"), "{verdict}");
+        // (100 * 2 % + 60 * 30 %) / 160
+        assert!(verdict.to_string().ends_with("12.5 % of the time of 160 requests"), "{verdict}");
         let verdict = Verdict::of([&good, &bad, &bad]);
         assert!(!verdict.is_valid());
         assert!(verdict.to_string().starts_with("INVALID RUN"), "{verdict}");
