@@ -6,6 +6,7 @@
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
+use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -67,25 +68,29 @@ fn request_cost() {
         inode.write_at(&chunk, at).expect("a write");
     }
     let file = PlacedFile::new(store.plane().clone(), inode.placement().expect("a placement"), None).expect("a file");
-    let plain = open(&base.join("plain"));
-    fill(&plain, FILE_BYTES);
+    // The same bytes by plain calls, into the same buffer, so that only the way differs.
+    let placement = inode.placement().expect("a placement");
+    let datafile = placement.datafiles().expect("its datafiles").table[0].path(placement.handle);
+    let plain = open(&base.join("s").join(datafile.as_str()));
     for (bytes, calls) in [(4096, 2000), (512 << 10, 20)] {
         let places = FILE_BYTES / bytes as u64;
-        let mut buf = vec![1; bytes];
-        let mut twin = vec![1; bytes];
+        let buf = RefCell::new(vec![1; bytes]);
         let read = compare(
             calls,
-            |at| assert_eq!(rustix::io::pread(&plain, &mut buf[..], at % places * bytes as u64), Ok(bytes)),
             |at| {
-                let done = file.read_at(&mut [IoSliceMut::new(&mut twin)], at % places * bytes as u64, &mut || Ok(0));
+                assert_eq!(rustix::io::pread(&plain, &mut buf.borrow_mut()[..], at % places * bytes as u64), Ok(bytes))
+            },
+            |at| {
+                let mut buf = buf.borrow_mut();
+                let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], at % places * bytes as u64, &mut || Ok(0));
                 assert_eq!(done.expect("a read"), Outcome::Done(bytes));
             },
         );
         let write = compare(
             calls,
-            |at| assert_eq!(rustix::io::pwrite(&plain, &buf, at % places * bytes as u64), Ok(bytes)),
+            |at| assert_eq!(rustix::io::pwrite(&plain, &buf.borrow(), at % places * bytes as u64), Ok(bytes)),
             |at| {
-                let done = file.write_at(&[IoSlice::new(&twin)], at % places * bytes as u64);
+                let done = file.write_at(&[IoSlice::new(&buf.borrow())], at % places * bytes as u64);
                 assert_eq!(done.expect("a write"), Outcome::Done(bytes));
             },
         );

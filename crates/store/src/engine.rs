@@ -1,9 +1,27 @@
 //! The engine: carries out the sub-requests of one request.
+//!
+//! It makes plain system calls one after the other, and for reads first tells the kernel of all of them
+//! (`POSIX_FADV_WILLNEED`), which starts all devices at once. That was chosen by measurement (`cargo bench -p
+//! stripewise-store --bench engine`; eight sub-requests of 64 KiB on two busy cores, Linux 6.18, mean of 60 to 300
+//! requests in microseconds):
+//!
+//! | | serial | serial after advice | io_uring, a ring per thread | waiting threads |
+//! |---|---|---|---|---|
+//! | reads, tmpfs | 149 | 149 | 773 | 548 |
+//! | writes, tmpfs | 167 | 167 | 1221 | 691 |
+//! | reads, ext4, cached | 93 | 120 | 122 | 1189 |
+//! | reads, ext4, not cached | 4797 | 1135 | 1567 | 1584 |
+//! | writes, ext4 | 121 | 144 | 1355 | 511 |
+//!
+//! Advice gets the devices' parallelism where there is any to get, needs no ring or thread that `fork` and `close` loops
+//! of a program could break, and costs little where everything is cached. Servers in memory and emulated ones get none.
 
 use rustix::fd::BorrowedFd;
+use rustix::fs::Advice;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 
 /// The kernel takes at most so many buffers in one call.
 const MAX_BUFFERS: usize = 1024;
@@ -22,7 +40,7 @@ pub(crate) enum Direction {
 }
 
 /// One sub-request on its way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Task {
     /// Descriptor of the datafile; -1 when it does not exist: nothing is done then.
     pub(crate) fd: i32,
@@ -36,6 +54,8 @@ pub(crate) struct Task {
     pub(crate) first: usize,
     /// End of its buffers.
     pub(crate) end: usize,
+    /// Whether reading may wait for a device.
+    pub(crate) waits: bool,
     /// Why it stopped, if it failed.
     pub(crate) error: Option<Errno>,
 }
@@ -113,11 +133,20 @@ impl Task {
     }
 }
 
-/// Carries out all tasks.
+/// Carries out all tasks, so that the devices work at the same time: the kernel is told of all reads before the first is
+/// waited for; writes go to the page cache, from which the kernel writes to all devices at once.
 ///
 /// # Safety
 /// The tasks' descriptors are open, and their buffers valid for the direction.
 pub(crate) unsafe fn run(direction: Direction, tasks: &mut [Task], buffers: &mut [Buffer]) {
+    if direction == Direction::Read && tasks.iter().filter(|task| task.fd >= 0 && task.waits).nth(1).is_some() {
+        for task in tasks.iter().filter(|task| task.fd >= 0 && task.waits) {
+            // SAFETY: open, as the caller says.
+            let fd = unsafe { BorrowedFd::borrow_raw(task.fd) };
+            // Only advice: where it cannot be given, the read itself says what is wrong.
+            let _ = rustix::fs::fadvise(fd, task.offset, NonZeroU64::new(task.len), Advice::WillNeed);
+        }
+    }
     for task in tasks.iter_mut().filter(|task| task.fd >= 0) {
         // SAFETY: passed on.
         unsafe { task.run(direction, buffers) };

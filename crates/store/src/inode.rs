@@ -244,10 +244,7 @@ impl Inode {
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        let file = self.file()?;
-        file.for_each_present(|_, fd| {
-            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
-        })?;
+        self.file()?.sync(data_only)?;
         let unsynced = std::mem::take(&mut *guard(&self.unsynced));
         for (done, datafile) in unsynced.iter().enumerate() {
             if let Err(error) = sync_names(&self.store, self.handle, *datafile) {

@@ -280,7 +280,7 @@ impl<'a> Copy<'a> {
 
     /// Makes the copy durable, names included.
     fn sync(&self) -> Result<()> {
-        self.file.for_each_present(|_, fd| retry(|| rustix::fs::fsync(fd)))?;
+        self.file.sync(false)?;
         retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
         self.created.iter().try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
     }

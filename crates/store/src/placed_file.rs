@@ -4,7 +4,8 @@ use crate::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result};
 use crate::placement::{Datafiles, Placement};
-use crate::plane::{DataPlane, close};
+use crate::plane::{DataPlane, ServerRoot, close};
+use crate::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -302,6 +303,19 @@ impl PlacedFile {
         Ok(())
     }
 
+    /// Makes the bytes of all datafiles durable (`data_only`: as fdatasync). All devices write at once: each is told to
+    /// begin before the first is waited for.
+    pub(crate) fn sync(&self, data_only: bool) -> Result<()> {
+        self.for_each_present(|_, fd| {
+            // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
+            unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+            Ok(())
+        })?;
+        self.for_each_present(|_, fd| {
+            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+        })
+    }
+
     /// Calls `f` with the attributes of each datafile that exists and can be reached, and the least size of the file
     /// that has it.
     pub(crate) fn for_each_stat(&self, mut f: impl FnMut(&rustix::fs::Stat, u64)) {
@@ -377,7 +391,6 @@ impl PlacedFile {
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
         let row = &layout.regions()[region];
-        let mut subs = SubRequests::new();
         let one = if offset + len > layout.region_end(region) {
             None
         } else if row.stripes().len() == 1 {
@@ -387,6 +400,11 @@ impl PlacedFile {
             let behind = offset % row.round_bytes() - row.start_of(slot);
             (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
         };
+        if let (Some(slot), [buf]) = (one, bufs) {
+            let datafile = self.datafiles.index(region, slot);
+            return self.transfer_one(direction, *buf, datafile, row.datafile_offset(slot, offset), len, pass);
+        }
+        let mut subs = SubRequests::new();
         match one {
             Some(slot) => subs.push(SubRequest {
                 region,
@@ -431,10 +449,10 @@ impl PlacedFile {
                 fd: fd.unwrap_or(-1),
                 offset: sub.datafile_offset,
                 len: sub.len,
-                done: 0,
                 first,
                 end,
-                error: None,
+                waits: self.plane.server(sub.server).is_ok_and(ServerRoot::waits),
+                ..Task::default()
             });
         }
         self.carry_out(direction, &subs, &mut request, pass);
@@ -446,17 +464,10 @@ impl PlacedFile {
             }
             let missing = self.first_byte(sub, task.done);
             if let Some(errno) = task.error {
-                let error = match self.plane.server(sub.server) {
-                    Ok(root) => root.error(if direction == Direction::Read { "read" } else { "write" })(errno),
-                    // Bytes of the inode.
-                    Err(_) => Error::Io { action: "use", path: "the namespace inode".into(), errno },
-                };
+                let error = self.task_error(direction, self.plane.server(sub.server).ok(), errno);
                 InFlight::fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
-                for buffer in &buffers[task.first..task.end] {
-                    // SAFETY: the buffers lie in the program's, which are writable, and no slice of them is in use.
-                    unsafe { std::ptr::write_bytes(buffer.iov_base.cast::<u8>(), 0, buffer.iov_len) };
-                }
+                zero(&buffers[task.first..task.end]);
                 continue;
             }
             upto = upto.min(missing);
@@ -466,6 +477,64 @@ impl PlacedFile {
             Some((at, error)) if at == offset => Err(error),
             Some((at, _)) if direction == Direction::Read => self.transfer(direction, bufs, offset, at - offset, pass),
             _ => Ok(Some(upto - offset)),
+        }
+    }
+
+    /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer.
+    fn transfer_one(
+        &self,
+        direction: Direction,
+        buf: Buffer,
+        datafile: u16,
+        datafile_offset: u64,
+        len: u64,
+        pass: Pass,
+    ) -> Result<Option<u64>> {
+        let (fd, root) = if datafile == Datafiles::INODE {
+            match &self.inode {
+                Some(inode) => (Some(inode.as_raw_fd()), None),
+                None => return Ok(None),
+            }
+        } else {
+            let server = self.datafiles.table[usize::from(datafile)].server;
+            (self.descriptor(datafile, direction)?, Some(self.plane.server(server)?))
+        };
+        let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
+        let mut task = Task { offset: datafile_offset, len, end: 1, ..Task::default() };
+        if let Some(fd) = fd {
+            task.fd = fd;
+            let device = root.and_then(|root| root.device()).filter(|_| pass == Pass::First);
+            let op = if direction == Direction::Read { Op::Read } else { Op::Write };
+            let arrival_ns = device.map_or(0, |_| now_ns());
+            let ticket =
+                device.filter(|_| direction == Direction::Write).map(|device| device.reserve_at(op, len, arrival_ns));
+            // SAFETY: the descriptor is open as long as `self` lives; the buffer is the caller's, for this direction.
+            unsafe { task.run(direction, &mut buffers) };
+            if let Some(device) = device {
+                let charged = || (task.done > 0).then(|| device.reserve_at(op, task.done, arrival_ns));
+                if let Some(ticket) = ticket.or_else(charged) {
+                    device.finish(&ticket);
+                }
+            }
+        }
+        match task.error {
+            Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
+            None if pass == Pass::ZeroHoles => {
+                zero(&buffers);
+                Ok(Some(len))
+            }
+            _ => Ok(Some(task.done)),
+        }
+    }
+
+    fn task_error(&self, direction: Direction, root: Option<&ServerRoot>, errno: Errno) -> Error {
+        let action = if direction == Direction::Read { "read" } else { "write" };
+        match root {
+            Some(root) => root.error(action)(errno),
+            None => {
+                let path = format!("handle {:016x} in the namespace", self.placement.handle);
+                Error::Io { action, path: path.into(), errno }
+            }
         }
     }
 
@@ -508,6 +577,14 @@ impl PlacedFile {
                 device.complete(ticket, deadline_ns, now_ns);
             }
         }
+    }
+}
+
+/// Fills buffers with zeros.
+fn zero(buffers: &[Buffer]) {
+    for buffer in buffers {
+        // SAFETY: the buffers lie in the program's, which are writable, and no slice of them is in use.
+        unsafe { std::ptr::write_bytes(buffer.iov_base.cast::<u8>(), 0, buffer.iov_len) };
     }
 }
 

@@ -207,3 +207,64 @@ impl Placement {
         Ok(placement)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stripewise_layout::Stripe;
+
+    fn sample() -> Placement {
+        let stripe = |server, width_bytes| Stripe { server: ServerId(server), width_bytes };
+        let rounds = [
+            (0, vec![stripe(0, 4096), stripe(1, 65536)]),
+            (100_000, vec![stripe(u16::MAX, 4096)]),
+            (200_000, vec![stripe(1, 5), stripe(0, 7)]),
+        ];
+        let mut present = Present::default();
+        present.insert(2);
+        Placement {
+            handle: 0xfeed_0000_0000_00ab,
+            version: 4,
+            epoch: 77,
+            owner: 1000,
+            bypass: true,
+            generations: GenerationMap::new([(0, 2), (200_000, 4)]).unwrap(),
+            present,
+            layout: Arc::new(Layout::new(rounds).unwrap()),
+        }
+    }
+
+    #[test]
+    fn datafiles_stand_once_in_order() {
+        let placement = sample();
+        let datafiles = placement.datafiles().unwrap();
+        let names: Vec<_> = datafiles.table.iter().map(|d| d.path(placement.handle).as_str().to_owned()).collect();
+        assert_eq!(names[0], "ab/feed0000000000ab.00000002");
+        assert_eq!(names[2], "ab/feed0000000000ab.00000004");
+        assert_eq!(datafiles.table.len(), 4);
+        assert_eq!(datafiles.index(1, 0), Datafiles::INODE);
+        assert_eq!((datafiles.index(2, 0), datafiles.index(2, 1)), (2, 3));
+    }
+
+    #[test]
+    fn reads_what_it_wrote() {
+        let placement = sample();
+        assert_eq!(Placement::from_bytes(&placement.to_bytes()), Ok(placement));
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(changes in proptest::collection::vec((0_usize..200, any::<u8>()), 1..5), keep in 0_usize..200) {
+            let mut bytes = sample().to_bytes();
+            for (at, value) in changes {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            bytes.truncate(keep.max(4));
+            if let Ok(placement) = Placement::from_bytes(&bytes) {
+                prop_assert!(placement.datafiles().is_ok());
+            }
+        }
+    }
+}

@@ -14,9 +14,12 @@ use crate::sys::retry;
 use rustix::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use stripewise_layout::ServerId;
+
+/// `f_type` of tmpfs (linux/magic.h).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// How to open a data plane.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +44,8 @@ pub(crate) struct ServerRoot {
     server: Server,
     directory: AtomicI32,
     device: OnceLock<Device>,
+    /// Whether its file system is in memory, so that nothing waits for a device.
+    in_memory: AtomicBool,
 }
 
 /// Moves a descriptor to `floor` or above.
@@ -69,6 +74,7 @@ impl DataPlane {
             server: server.clone(),
             directory: AtomicI32::new(-1),
             device: OnceLock::new(),
+            in_memory: AtomicBool::new(false),
         });
         let plane = Self {
             servers: servers.collect(),
@@ -130,6 +136,8 @@ impl DataPlane {
             // Whoever was first has an equal one.
             let _ = root.device.set(device);
         }
+        let in_memory = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
+        root.in_memory.store(in_memory, Ordering::Relaxed);
         let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open"))?;
         let open = match root.directory.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => fd,
@@ -201,6 +209,13 @@ impl ServerRoot {
     /// Its id.
     pub(crate) fn id(&self) -> ServerId {
         self.server.id
+    }
+
+    /// Whether reads may wait for a real device, so that it pays to ask for several at once. An emulated server's waiting
+    /// comes after the real reads.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        !self.in_memory.load(Ordering::Relaxed) && self.device.get().is_none()
     }
 
     /// The device that it stands for, if it is emulated. Known once its directory is open.
