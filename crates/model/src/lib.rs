@@ -10,6 +10,7 @@ mod expected_max;
 pub mod presets;
 mod profile;
 mod theta;
+mod water_fill;
 mod widths;
 
 pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
@@ -17,4 +18,5 @@ pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
 pub use profile::{Cluster, Op, OpProfile, Profile, Request, Tier};
 pub use theta::{Loads, theta_of_layout_s, theta_of_widths_s};
+pub use water_fill::{Level, water_fill};
 pub use widths::{MAX_TIERS, TierWidths};

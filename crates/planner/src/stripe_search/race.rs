@@ -46,7 +46,7 @@ fn shuffle<T>(of: &mut [T], seed: u64) {
 impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     /// Sampled: pairs race on prefixes of a random order of the requests; a pair leaves when its cost is above the
     /// best known full cost by a confidence bound (empirical Bernstein for draws without replacement, Bardenet and
-    /// Maillard 2015, Theorem 4). The pairs that remain are verified on all requests.
+    /// Maillard 2015, Theorem 4.3). The pairs that remain are verified on all requests.
     ///
     /// What is sampled is a request's cost above its class's lower bound: the sum of the bounds is known exactly, so
     /// the sizes add no variance.
@@ -66,7 +66,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
             racers.retain(|racer| racer.floor <= limit);
             let (cost, classes, round_of) = (self.cost, &self.classes, self.round_of);
             let sample = &items[seen..next];
-            racers.par_iter_mut().with_min_len(1).for_each(|racer| {
+            racers.par_iter_mut().for_each(|racer| {
                 let round = round_of(racer.of.pair);
                 let bounds: Vec<(f64, f64)> =
                     classes.iter().map(|class| cost.bounds(&round, class.op, class.sizes)).collect();
@@ -77,7 +77,9 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
                     racer.squares += excess * excess;
                 }
                 let range = bounds.iter().map(|(least, most)| most - least).fold(0.0, f64::max);
-                racer.floor = racer.of.bound + all as f64 * racer.least_mean(next, all, range, log_term);
+                let floor = racer.of.bound + all as f64 * racer.least_mean(next, all, range, log_term);
+                // All stages' bounds hold at once.
+                racer.floor = racer.floor.max(floor);
             });
             self.evaluations += (racers.len() * sample.len()) as u64;
             self.bound_evaluations += (racers.len() * classes.len()) as u64;
