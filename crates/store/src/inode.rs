@@ -124,8 +124,19 @@ impl Inode {
 
     /// Writes the handle and tells all holders of a placement. Only under a [`HandleGuard`] or the structural lock.
     pub(crate) fn write_handle(&self, handle: &Handle) -> Result<()> {
-        rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &handle.encode()?, XattrFlags::REPLACE)
-            .map_err(self.failed("change the handle of"))?;
+        let bytes = handle.encode()?;
+        let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::REPLACE);
+        let done = match set() {
+            // Its owner has made it read-only, and may not set a user attribute then.
+            Err(Errno::ACCESS) => {
+                let mode = Mode::from_raw_mode(self.stat()?.st_mode & 0o7777);
+                rustix::fs::fchmod(self.descriptor(), mode | Mode::WUSR)
+                    .and_then(|()| set())
+                    .and_then(|()| rustix::fs::fchmod(self.descriptor(), mode))
+            }
+            done => done,
+        };
+        done.map_err(self.failed("change the handle of"))?;
         self.bump_epoch();
         Ok(())
     }

@@ -4,12 +4,14 @@ use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
 use crate::inode::Inode;
 use crate::layouts::Layouts;
+use crate::lockfile::LockFile;
 use crate::namespace::{LOCKS, TREE};
 use crate::placement::Datafiles;
 use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
 use crate::rules::Rules;
 use crate::sys::{open_directory, retry};
+use crate::writers::Attributes;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -133,6 +135,19 @@ impl Store {
         }
         inodes.insert(handle.logical, Arc::downgrade(&inode));
         Ok(Some(inode))
+    }
+
+    /// Attributes of the placed file behind `fd` (any mode, O_PATH too); `None` for a plain file. A file that nobody
+    /// writes is not opened: three system calls.
+    pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Attributes>> {
+        let path = proc_path(fd);
+        let stat = || rustix::fs::fstat(fd).map_err(Error::io("read", &path));
+        let Some(handle) = read_handle(&path, stat()?.st_ino)? else { return Ok(None) };
+        if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
+            return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
+        }
+        // Only now: the last writer puts the size before it removes the lock file.
+        Ok(Some(Attributes::of_closed(&stat()?)))
     }
 
     /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;

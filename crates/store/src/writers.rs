@@ -25,6 +25,15 @@ pub struct Attributes {
     pub blocks: u64,
 }
 
+impl Attributes {
+    /// Of a file that nobody writes: those of its inode.
+    pub(crate) fn of_closed(stat: &rustix::fs::Stat) -> Self {
+        let size_bytes = stat.st_size as u64;
+        let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        Self { size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
+    }
+}
+
 fn newer(a: Timespec, b: Timespec) -> Timespec {
     if (a.tv_sec, a.tv_nsec) >= (b.tv_sec, b.tv_nsec) { a } else { b }
 }
@@ -210,10 +219,7 @@ impl Inode {
         if LockFile::exists(self.store.locks(), self.handle())? {
             return self.open_attributes();
         }
-        let stat = self.stat()?;
-        let size_bytes = stat.st_size as u64;
-        let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-        Ok(Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) })
+        Ok(Attributes::of_closed(&self.stat()?))
     }
 
     /// Size now, in bytes; see [`Inode::attributes`].
