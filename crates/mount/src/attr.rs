@@ -87,12 +87,12 @@ impl Core {
         let mut attr = file_attr(node.ino, &stat);
         let mut ttl = LONG;
         if node.is_file() {
-            let placed = self.placed(node).and_then(|placed| {
-                Ok(match placed {
-                    Some(inode) => Some(inode.attributes()?),
-                    None => None,
-                })
-            });
+            let open = lock(&node.shared).clone();
+            let placed = match open.as_ref().map(|shared| &shared.placed) {
+                Some(Some(inode)) => inode.attributes().map(Some),
+                Some(None) => Ok(None),
+                None => self.store.attributes(node.fd.as_fd()),
+            };
             match placed {
                 Ok(Some(known)) => {
                     attr.size = known.size_bytes;
@@ -104,7 +104,7 @@ impl Core {
                 Ok(None) => {}
                 Err(failure) => {
                     ttl = Duration::ZERO;
-                    self.report(node, "asking for the size", &failure);
+                    self.report(node, "asking for the size", &Failure::Store(failure));
                 }
             }
             // Only now: whoever opened it for writing meanwhile has made the kernel forget, and must not be undone.

@@ -35,24 +35,27 @@ pub struct Core {
     pub opened: AtomicUsize,
     /// The kernel may be asked to serve plain files itself.
     pub passthrough: AtomicBool,
+    wants_passthrough: bool,
     /// We may give files to others.
     pub is_root: bool,
     notifier: OnceLock<Notifier>,
 }
 
 impl Core {
-    /// Prepares to serve a pool.
+    /// Prepares to serve a pool; with `passthrough` (and as root) the kernel serves itself what it can.
     ///
     /// # Errors
     /// The pool's tree of names cannot be opened.
-    pub fn new(store: Arc<Store>) -> Result<Core, MountError> {
+    pub fn new(store: Arc<Store>, passthrough: bool) -> Result<Core, MountError> {
+        let is_root = rustix::process::geteuid().is_root();
         let table = Table::new(store.tree()).map_err(MountError::system("opening the pool's names"))?;
         Ok(Core {
             store,
             table,
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(false),
-            is_root: rustix::process::geteuid().is_root(),
+            wants_passthrough: passthrough && is_root,
+            is_root,
             notifier: OnceLock::new(),
         })
     }
@@ -220,7 +223,7 @@ impl Filesystem for PoolFs {
         ] {
             let _ = config.add_capabilities(wanted);
         }
-        if self.core.is_root && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+        if self.core.wants_passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
             // One level: the namespace itself is no stacked file system.
             self.core.passthrough.store(config.set_max_stack_depth(1).is_ok(), Ordering::Relaxed);
         }
@@ -690,8 +693,8 @@ impl PoolFs {
     ) -> Result<(Arc<OpenFile>, crate::attr::Attributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;
-        let node = match core.make_file(&dir, name, maker) {
-            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => core.table.lookup(&dir, name)?.0,
+        let (node, _held) = match core.make_file(&dir, name, maker) {
+            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => (core.table.lookup(&dir, name)?.0, None),
             made => made?,
         };
         let opened = core.open(node.clone(), flags, open_backing);

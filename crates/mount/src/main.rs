@@ -42,7 +42,8 @@ struct Args {
     /// With --unmount: detach it now, end it when no program uses it any more
     #[arg(long, requires = "unmount")]
     lazy: bool,
-    /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, max_read=BYTES, threads=N
+    /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough,
+    /// max_read=BYTES, threads=N
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// With --private: how long processes that the program left running may go on using the pool, in seconds

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
+use stripewise_store::Inode;
 
 use crate::Failure;
 use crate::attr::Attributes;
@@ -51,11 +52,17 @@ impl Core {
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
-    /// complete, so nobody sees it without its handle, and a crash leaves nothing.
+    /// complete, so nobody sees it without its handle, and a crash leaves nothing. What comes with the node must be kept
+    /// until the file is open.
     ///
     /// # Errors
     /// `EEXIST`, the store's, or those of the calls.
-    pub fn make_file(&self, parent: &Node, name: &OsStr, maker: Maker) -> Result<Arc<Node>, Failure> {
+    pub fn make_file(
+        &self,
+        parent: &Node,
+        name: &OsStr,
+        maker: Maker,
+    ) -> Result<(Arc<Node>, Option<Arc<Inode>>), Failure> {
         let path = self.table.relative_path(parent, name)?;
         let private = Mode::RUSR | Mode::WUSR;
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -80,7 +87,10 @@ impl Core {
             }
             Err(errno) => return Err(errno.into()),
         };
-        Ok(adopt(&self.table, &created)?)
+        // Who is not root cannot open a read-only file for writing again, and the store has to write its size.
+        let keeps = !self.is_root && maker.mode & libc::S_IWUSR == 0;
+        let held = if keeps { self.store.inode(created.as_fd())? } else { None };
+        Ok((adopt(&self.table, &created)?, held))
     }
 
     /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
@@ -146,7 +156,7 @@ impl Core {
     ) -> Result<(Arc<Node>, Attributes), Failure> {
         let kind = FileType::from_raw_mode(maker.mode);
         if kind == FileType::RegularFile {
-            let node = self.make_file(&*self.table.get(parent)?, name, maker)?;
+            let (node, _) = self.make_file(&*self.table.get(parent)?, name, maker)?;
             let attributes = self.attributes(&node, None)?;
             return Ok((node, attributes));
         }

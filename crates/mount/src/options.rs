@@ -13,6 +13,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// A directory that is not empty may be mounted over.
     pub nonempty: bool,
+    /// The kernel may serve itself the files it can: plain ones, and those that lie in one datafile.
+    pub passthrough: bool,
     /// Threads that serve requests; `None` lets the pool decide.
     pub threads: Option<usize>,
     /// Largest read request in bytes, for the kernel.
@@ -26,6 +28,7 @@ impl MountOptions {
             flags: MountFlags::NODEV | MountFlags::NOSUID,
             allow_other: is_root,
             nonempty: false,
+            passthrough: true,
             threads: None,
             max_read_bytes: None,
         }
@@ -45,6 +48,8 @@ impl MountOptions {
             match name {
                 "allow_other" => self.allow_other = true,
                 "noallow_other" => self.allow_other = false,
+                "passthrough" => self.passthrough = true,
+                "nopassthrough" => self.passthrough = false,
                 "nonempty" => self.nonempty = true,
                 "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),
                 "max_read" => self.max_read_bytes = Some(number(option, value, 4096, 1 << 24)?),

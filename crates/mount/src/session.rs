@@ -39,7 +39,7 @@ impl Serving {
         rustix::process::umask(rustix::fs::Mode::empty());
         let name = pool.name.clone();
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
-        let core = Arc::new(Core::new(Store::open(pool)?)?);
+        let core = Arc::new(Core::new(Store::open(pool)?, options.passthrough)?);
         let mut config = Config::default();
         // The kernel itself keeps out users without allow_other, and checks permissions of every file.
         config.acl = SessionACL::All;

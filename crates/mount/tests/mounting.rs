@@ -270,7 +270,9 @@ fn without_root_a_user_namespace_does_or_the_reason_is_said() {
     assert!(text.contains("/dev/fuse cannot be opened"), "{text}");
     assert_eq!(output.status.code(), Some(1));
     let script = "cd $M; id -u; seq 1 9999 > f; wc -l < f; install -m 444 f g; cmp f g; stat -c \"%a %u\" g; rm f; \
-                  tar -cf t.tar g; rm -f g; tar -xf t.tar; stat -c %a g; wc -c < g";
+                  tar -cf t.tar g; rm -f g; tar -xf t.tar; stat -c %a g; wc -c < g; \
+                  mkdir r; cd r; git init -q; git config user.email a@b; git config user.name n; cp ../g .; git add g; \
+                  git commit -qm one; git fsck --strict; git clone -q . ../r2; cmp g ../r2/g; echo cloned";
     let out = succeeded(script, &as_nobody("666", script));
-    assert_eq!(out, "65534\n9999\n444 65534\n444\n48888\n");
+    assert_eq!(out, "65534\n9999\n444 65534\n444\n48888\ncloned\n");
 }
