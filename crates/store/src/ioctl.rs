@@ -39,7 +39,7 @@ pub struct PlacementPage {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct EnsureDatafiles {
-    /// Version of the handle that the indexes are of; ESTALE when the file has another one by now.
+    /// Version of the handle that the indexes are of; nothing is done when the file has another one by now.
     pub version: u32,
     /// How many of `indexes` are meant.
     pub count: u32,
