@@ -25,7 +25,9 @@ pub struct Inode {
     handle: u64,
     real: u64,
     fd: OwnedFd,
-    /// A descriptor that can write; `fd` itself may be for reading only.
+    /// Whether `fd` can write.
+    fd_writes: bool,
+    /// A descriptor that can write, if one came after an `fd` that cannot.
     writable: OnceLock<OwnedFd>,
     file: RwLock<Arc<PlacedFile>>,
     pub(crate) writers: Mutex<Writers>,
@@ -56,13 +58,14 @@ impl Drop for HandleGuard<'_> {
 }
 
 impl Inode {
-    pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, writable: bool) -> Result<Self> {
+    pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let file = load(&store, handle, real, &fd)?;
         let inode = Self {
             store,
             handle,
             real,
             fd,
+            fd_writes,
             writable: OnceLock::new(),
             file: RwLock::new(Arc::new(file)),
             writers: Mutex::default(),
@@ -70,21 +73,21 @@ impl Inode {
             changing: Mutex::default(),
             unsynced: Mutex::default(),
         };
-        if writable {
-            let twin = inode.fd.try_clone().map_err(|_| inode.failed("duplicate a descriptor of")(Errno::MFILE))?;
-            let _ = inode.writable.set(twin);
-        }
         if inode.read_handle()?.truncating_to.is_some() {
             inode.with_registration(|| Ok(()))?;
         }
         Ok(inode)
     }
 
-    /// Takes a descriptor that can write if there is none yet.
-    pub(crate) fn offer_descriptor(&self, fd: OwnedFd, writable: bool) {
-        if writable {
-            let _ = self.writable.set(fd);
-        }
+    /// Whether it has a descriptor that can write.
+    pub(crate) fn can_write(&self) -> bool {
+        self.fd_writes || self.writable.get().is_some()
+    }
+
+    /// Takes a descriptor that can write.
+    pub(crate) fn offer_descriptor(&self, fd: OwnedFd) {
+        // Whoever was first has an equal one.
+        let _ = self.writable.set(fd);
     }
 
     /// Logical handle.

@@ -123,12 +123,16 @@ impl Store {
             return Ok(None);
         }
         let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
-        let (own, writable) = reopen(fd, &path)?;
         let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inode) = inodes.get(&handle.logical).and_then(Weak::upgrade) {
-            inode.offer_descriptor(own, writable);
+            if !inode.can_write()
+                && let (own, true) = reopen(fd, &path)?
+            {
+                inode.offer_descriptor(own);
+            }
             return Ok(Some(inode));
         }
+        let (own, writable) = reopen(fd, &path)?;
         let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
         if inodes.len() >= 64 && inodes.len().is_power_of_two() {
             inodes.retain(|_, other| other.strong_count() > 0);

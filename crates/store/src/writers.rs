@@ -248,9 +248,20 @@ impl Inode {
         let _local = guard(&self.appending);
         let lock = self.registered_lock()?;
         lock.lock(Purpose::Append, true)?;
-        let done = self.size_bytes().and_then(|end| self.write_at(buf, end).map(|count| (end, count)));
+        let done = self.append_locked(buf);
         let unlocked = lock.unlock(Purpose::Append);
         done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let end = self.size_bytes()?;
+        let done = self.write_at(buf, end);
+        let count = *done.as_ref().unwrap_or(&0);
+        if count < buf.len() {
+            // Servers that had space may have taken what comes behind: the next record must not begin after that.
+            self.truncate(end + count as u64)?;
+        }
+        done.map(|count| (end, count))
     }
 
     /// Removes the datafiles and the lock file of a file without a name and without writers; `false` if it has either.

@@ -154,6 +154,25 @@ fn a_sleep_gives_the_timer_slack_back() {
 }
 
 #[test]
+fn a_thread_that_slept_has_a_short_slice() {
+    // `struct sched_attr`: the slice is the 64-bit word at byte 24.
+    let slice_ns = || {
+        let mut attr = [0_u64; 7];
+        // SAFETY: the kernel writes at most 56 bytes to `attr`, which is as long.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, 56, 0) }, 0);
+        attr[3]
+    };
+    std::thread::spawn(move || {
+        let before_ns = slice_ns();
+        sleep_until(now_ns() + 1000);
+        // Kernels before 6.12 have no slices of threads: they say 0 and keep to it.
+        assert!(before_ns == 0 || slice_ns() == before_ns.min(500_000), "{before_ns} then {}", slice_ns());
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
 fn numbers_of_no_device_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for break_it in [

@@ -243,6 +243,20 @@ fn a_full_server_says_so_and_breaks_nothing() {
     assert!(error.to_string().contains("disk.0") && error.to_string().contains("free space"), "{error}");
     assert!(done > 1 << 20, "{done}");
     inode.truncate(done as u64).unwrap();
+    // A record that does not fit leaves nothing behind: the file ends where the appends that were told of end.
+    while done < bytes.len() {
+        match inode.append(&bytes[done..(done + 30_000).min(bytes.len())]) {
+            Ok((at, count)) => {
+                assert_eq!(at as usize, done);
+                done += count;
+            }
+            Err(error) => {
+                assert_eq!(error.errno(), Errno::NOSPC);
+                break;
+            }
+        }
+    }
+    assert_eq!(inode.size_bytes().unwrap() as usize, done);
     inode.release_writer().unwrap();
     assert!(content(&inode) == bytes[..done]);
 

@@ -171,7 +171,7 @@ impl Checked {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn a_file_is_what_was_done_to_it(first in layouts(), steps in proptest::collection::vec(steps(), 1..40)) {
