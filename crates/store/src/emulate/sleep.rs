@@ -74,17 +74,73 @@ fn ask_for_short_slice() {
     if SLICE_ASKED.replace(true) {
         return;
     }
-    let size = size_of::<SchedAttr>() as u32;
+    let size = size_of::<SchedAttr>();
     let mut attr = SchedAttr::default();
-    // SAFETY: the kernel writes at most `size` bytes to `attr`, which is as long.
-    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    // SAFETY: thread 0 is the calling one; the kernel writes at most `size` bytes to `attr`, which is as long.
+    let got = unsafe { system_call(libc::SYS_sched_getattr, [0, (&raw mut attr).expose_provenance(), size, 0]) };
     let default_policy = attr.policy == libc::SCHED_OTHER as u32;
     if got != 0 || !default_policy || (1..=SLICE_NS).contains(&attr.runtime_ns) {
         return;
     }
-    attr.size = size;
+    attr.size = size as u32;
     attr.runtime_ns = SLICE_NS;
     // Clamps are not touched: they are set only by flags that `sched_getattr` does not return.
     // SAFETY: `attr` is a valid `struct sched_attr` of `attr.size` bytes, which the kernel only reads.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    unsafe { system_call(libc::SYS_sched_setattr, [0, (&raw const attr).expose_provenance(), 0, 0]) };
+}
+
+/// A system call that rustix has no function for. Not by libc's `syscall`, which the preload wraps.
+///
+/// # Safety
+/// As for the system call: pointers among the arguments must be valid for what it does with them.
+#[cfg(target_arch = "x86_64")]
+unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention: it changes rax, rcx and r11 only, and memory as the caller vouches for.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// A system call that rustix has no function for. Not by libc's `syscall`, which the preload wraps.
+///
+/// # Safety
+/// As for the system call: pointers among the arguments must be valid for what it does with them.
+#[cfg(target_arch = "aarch64")]
+unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention: it changes x0 only, and memory as the caller vouches for.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") arguments[0] => result,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// On other processors threads keep their slices: wake-ups beside spinning ranks are later there, and the emulation error
+/// says so.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn system_call(_number: libc::c_long, _arguments: [usize; 4]) -> isize {
+    -1
 }
