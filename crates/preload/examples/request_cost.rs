@@ -3,8 +3,9 @@
 //!
 //! `LD_PRELOAD=libstripewise_preload.so request_cost read|write|open BYTES OURS PLAIN [ROUNDS]`
 //!
-//! OURS is the file that the intercepted function works on, PLAIN that of libc's own; they may be the same. Both are made
-//! as long as needed. Each line printed is one round: nanoseconds per call through the preload, nanoseconds per call of
+//! OURS is the file that the intercepted function works on, PLAIN that of libc's own; they may be the same: then the two
+//! sides are half the file apart, so that neither finds in the caches what the other left. Both are made as long as
+//! needed. Each line printed is one round: nanoseconds per call through the preload, nanoseconds per call of
 //! libc's own, and the median over the round's pairs of blocks of the first over the second.
 
 use std::error::Error;
@@ -20,10 +21,11 @@ type Close = unsafe extern "C" fn(c_int) -> c_int;
 /// Bytes that requests go over, again and again: more than a processor's caches hold.
 const SPAN_BYTES: usize = 64 << 20;
 /// Pairs of blocks in a round.
-const PAIRS: usize = 100;
-/// Bytes of a block, and calls of one where none are moved.
-const BLOCK_BYTES: usize = 8 << 20;
-const BLOCK_CALLS: usize = 500;
+const PAIRS: usize = 1000;
+/// Bytes of a block, and calls of one where none are moved: short beside the slices of a scheduler, so that few blocks
+/// have another program's time in them and the median has none.
+const BLOCK_BYTES: usize = 512 << 10;
+const BLOCK_CALLS: usize = 100;
 
 /// What a block does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,11 +159,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut buffer = vec![7_u8; bytes];
     let mut ours = Side::new(intercepted(), ours, &mut buffer)?;
     let mut plain = Side::new(of_libc()?, plain, &mut buffer)?;
-    let calls = if call == Call::Open { BLOCK_CALLS } else { (BLOCK_BYTES / bytes).clamp(1, 2000) };
+    plain.at = SPAN_BYTES / 2 / bytes * bytes;
+    let calls = if call == Call::Open { BLOCK_CALLS } else { (BLOCK_BYTES / bytes).clamp(1, BLOCK_CALLS) };
     for _ in 0..rounds {
         let (mut ours_ns, mut plain_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..PAIRS {
-            let pair = (ours.block(call, calls, &mut buffer)?, plain.block(call, calls, &mut buffer)?);
+        for number in 0..PAIRS {
+            // Each is first every other time.
+            let mut pair = (0.0, 0.0);
+            if number % 2 == 0 {
+                pair.0 = ours.block(call, calls, &mut buffer)?;
+            }
+            pair.1 = plain.block(call, calls, &mut buffer)?;
+            if number % 2 == 1 {
+                pair.0 = ours.block(call, calls, &mut buffer)?;
+            }
             ours_ns.push(pair.0);
             plain_ns.push(pair.1);
             ratios.push(pair.0 / pair.1);

@@ -122,6 +122,11 @@ fn known(
         let offset = match (offset, position) {
             (Some(offset), _) => offset,
             (None, Position::At(offset)) if marks & flags::APPEND == 0 => offset.max(0) as u64,
+            // Where it was appended, as near as can be known afterwards.
+            (None, Position::At(_)) => {
+                marks |= flags::OFFSET_UNKNOWN;
+                rustix::fs::fstat(borrow(fd)).map_or(0, |stat| (stat.st_size.max(0) as u64).saturating_sub(moved))
+            }
             // The descriptor's offset is behind what was moved.
             _ => match rustix::fs::seek(borrow(fd), SeekFrom::Current(0)) {
                 Ok(end) => end.saturating_sub(moved),

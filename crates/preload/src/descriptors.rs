@@ -4,7 +4,7 @@ use crate::placed;
 use crate::runtime::{self, Bypass};
 use crate::table::{self, Entry};
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags};
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,6 +117,9 @@ pub(crate) fn claim_for_mount(fd: c_int) {
     if slot.is_some() || in_pool() {
         // ENOTTY: not a placed file.
         let _ = placed::mapped(borrow(fd));
+        // The kernel has not seen what was written past the mount: it would raise SIGBUS beyond the size it remembers.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let _ = rustix::fs::statx(borrow(fd), c"", flags, StatxFlags::SIZE);
         if let Some(pin) = slot.and_then(placed::pin) {
             pin.turn_off();
         }

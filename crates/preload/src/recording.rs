@@ -46,6 +46,9 @@ impl Recording {
             None => SYSTEM.iter().map(|prefix| prefix.to_vec()).collect(),
         };
         exclude.push(dir.to_vec());
+        if own.is_none() {
+            exclude.extend(installation());
+        }
         let rank = RANK.iter().find_map(|name| std::str::from_utf8(variable(name)?).ok()?.parse().ok()).unwrap_or(0);
         let command = command_line();
         let program = match variable(c"STRIPEWISE_PROGRAM") {
@@ -77,7 +80,7 @@ impl Recording {
             return false;
         }
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let library = name.ends_with(b".so") || contains(name, b".so.");
+        let library = name.ends_with(b".so") || contains(name, b".so.") || name == b"pyvenv.cfg";
         !(self.skip_interpreters && (library || INTERPRETER.iter().any(|part| contains(path, part))))
     }
 
@@ -225,11 +228,24 @@ pub(crate) fn on_path<R: Copy + Into<i64>>(
     let Some(recording) = crate::runtime::recording() else {
         return call();
     };
-    let file = match paths::bytes(path) {
+    let file_of = || match paths::bytes(path) {
         Some([]) => table::get(dirfd).file(),
         Some(path) => recording.file_at(dirfd, path),
         None => 0,
     };
+    if op == Operation::Stat {
+        // Afterwards, as searches along a list of directories would fill the table with names that do not exist.
+        let start_ns = now_ns();
+        let result = call();
+        if result.into() >= 0 {
+            let file = file_of();
+            if file != 0 {
+                recording.note(Event { start_ns, size, ..Event::posix(op, file) });
+            }
+        }
+        return result;
+    }
+    let file = file_of();
     if file == 0 {
         return call();
     }
@@ -241,6 +257,17 @@ pub(crate) fn on_path<R: Copy + Into<i64>>(
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
+}
+
+/// The directories of what the running program was installed with, if it stands in a `bin`: an interpreter looks there
+/// for its parts.
+fn installation() -> impl Iterator<Item = Vec<u8>> {
+    let program = rustix::fs::readlink(c"/proc/self/exe", Vec::new()).unwrap_or_default();
+    let directory = program.to_bytes().rsplitn(2, |&byte| byte == b'/').nth(1).unwrap_or_default();
+    let prefix = directory.strip_suffix(b"/bin").map(<[u8]>::to_vec);
+    prefix
+        .into_iter()
+        .flat_map(|prefix| [&b"/bin"[..], b"/lib", b"/lib64", b"/share"].map(|part| [prefix.as_slice(), part].concat()))
 }
 
 /// `/proc/self/cmdline`, as much of it as a trace keeps.

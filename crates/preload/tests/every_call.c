@@ -427,6 +427,13 @@ static void others(void) {
     CHECK("mmap64", munmap(map, SIZE) == 0 && close(fd) == 0);
     ok("mmap64");
 
+    /* Mapped up to where only the library knew that the file had grown. */
+    fd = fresh(O_RDWR);
+    CHECK("mmap after growth", ftruncate(fd, 3) == 0 && pwrite(fd, "grown", 5, 29995) == 5);
+    map = mmap(NULL, 30000, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK("mmap after growth", map != MAP_FAILED && memcmp(map + 29995, "grown", 5) == 0 && memcmp(map, base, 3) == 0);
+    CHECK("mmap after growth", munmap(map, 30000) == 0 && close(fd) == 0);
+
     char moved[4200];
     snprintf(moved, sizeof moved, "%s.moved", in_pool);
     fd = fresh(O_RDWR);

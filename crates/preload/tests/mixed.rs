@@ -36,7 +36,7 @@ def bypassed(worker):
 
 fn run(script: &str) {
     let pool = TestPool::new();
-    pool.python(false, &format!("WORKER = '''{WORKER}'''\n{WORKERS}\n{script}"));
+    pool.python(false, &format!("WORKER = r'''{WORKER}'''\n{WORKERS}\n{script}"));
 }
 
 #[test]
@@ -167,14 +167,12 @@ assert counts == {b'A': 500, b'B': 500, b'C': 500, b'D': 500}, counts
 "#,
     );
     // A shell and its children take turns on one description, through exec.
-    pool.sh(
-        "{ echo one; printf 'two\\n' | cat; seq 3 5; echo six >&1; } > turns
+    pool.sh("{ echo one; printf 'two\\n' | cat; seq 3 5; echo six >&1; } > turns
          printf 'one\\ntwo\\n3\\n4\\n5\\nsix\\n' | cmp - turns
          seq 1 20000 > numbers
          { head -c 8000 > /dev/null; dd bs=1 count=3 status=none > /dev/null; cat > rest; } < numbers
          seq 1 20000 | tail -c +8004 | cmp - rest
-         { while read line; do echo \"$line\"; done; } < numbers | cmp - numbers",
-    );
+         { while read line; do echo \"$line\"; done; } < numbers | cmp - numbers");
 }
 
 #[test]

@@ -7,8 +7,7 @@ use common::TestPool;
 #[test]
 fn copies_archives_and_comparisons() {
     let pool = TestPool::new();
-    pool.sh(
-        "seq 1 60000 > $OUT/in
+    pool.sh("seq 1 60000 > $OUT/in
          cp $OUT/in a; cmp $OUT/in a; cp a b; cmp a b
          dd if=a of=c bs=1000 status=none; cmp a c
          dd if=a of=c bs=4096 skip=3 seek=3 conv=notrunc status=none; cmp a c
@@ -16,21 +15,18 @@ fn copies_archives_and_comparisons() {
          cat a b > e; test $(stat -c %s e) = $(( $(stat -c %s a) * 2 )); ls > listing; grep -q listing listing
          mkdir t; cp a t/1; cp b t/2; tar -cf t.tar t; tar -df t.tar; tar -xf t.tar -C $OUT; diff -r t $OUT/t
          sed -i 's/^5$/five/' t/1; grep -q five t/1; sort -r a -o a; sort -n a | cmp - b
-         gzip -k b; gzip -dc b.gz | cmp - b",
-    );
+         gzip -k b; gzip -dc b.gz | cmp - b");
 }
 
 #[test]
 fn git_works() {
     let pool = TestPool::new();
-    pool.sh(
-        "git config --global user.email a@b; git config --global user.name n
+    pool.sh("git config --global user.email a@b; git config --global user.name n
          git init -q r; cd r
          for i in 1 2 3 4 5; do seq 1 $((i * 3000)) > f$i; done
          git add .; git commit -qm one; seq 5 9000 > f2; git commit -qam two
          git clone -q . ../r2; cd ../r2; git fsck --full --strict; git gc -q; git fsck --full
-         test -z \"$(git status --porcelain)\"; diff -r -x .git . ../r",
-    );
+         test -z \"$(git status --porcelain)\"; diff -r -x .git . ../r");
 }
 
 #[test]
@@ -58,7 +54,9 @@ for mode in ('delete', 'wal'):
 #[test]
 fn fio_verifies_what_it_wrote() {
     let pool = TestPool::new();
-    for (engine, more) in [("psync", ""), ("sync", "--direct=0"), ("pvsync2", ""), ("mmap", ""), ("psync", "--numjobs=2 --thread")] {
+    for (engine, more) in
+        [("psync", ""), ("sync", "--direct=0"), ("pvsync2", ""), ("mmap", ""), ("psync", "--numjobs=2 --thread")]
+    {
         pool.sh(&format!(
             "fio --name=v --directory=. --size=2m --bsrange=1k-64k --rw=randrw --verify=crc32c --do_verify=1 \
              --verify_fatal=1 --ioengine={engine} {more} > $OUT/fio.log 2>&1 || {{ cat $OUT/fio.log >&2; exit 1; }}

@@ -51,7 +51,8 @@ fn the_library_wraps_what_the_lists_say() {
         .filter(|(class, _)| class != "reaches-the-mount" && class != "no-descriptor")
         .flat_map(|(_, names)| names)
         .collect();
-    let ours: BTreeSet<String> = exported(library()).into_iter().filter(|name| !name.starts_with("MPI_File_")).collect();
+    let ours: BTreeSet<String> =
+        exported(library()).into_iter().filter(|name| !name.starts_with("MPI_File_")).collect();
     assert_eq!(ours.difference(&wrapped).collect::<Vec<_>>(), Vec::<&String>::new(), "wrapped, but not listed so");
     assert_eq!(wrapped.difference(&ours).collect::<Vec<_>>(), Vec::<&String>::new(), "listed as wrapped, but not");
 }

@@ -67,6 +67,29 @@ wrap! { real;
     }
 }
 
+/// An asynchronous request: recorded when it is handed in. glibc's own threads carry it out, through the mount.
+fn asynchronous(job: *const libc::aiocb, op: Operation, call: impl FnOnce() -> c_int) -> c_int {
+    if job.is_null() {
+        return call();
+    }
+    // SAFETY: the program passes a control block, which the call reads.
+    let (fd, offset, size) = unsafe { ((*job).aio_fildes, (*job).aio_offset, (*job).aio_nbytes) };
+    let file = table::get(fd).file();
+    let Some(recording) = runtime::recording().filter(|_| file != 0) else { return call() };
+    let flags = marks::NONBLOCKING | marks::SIZE_REQUESTED;
+    let event = Event { offset: offset.max(0) as u64, size: size as u64, flags, ..Event::posix(op, file) };
+    let result = call();
+    recording.note(event.result(i64::from(result)));
+    result
+}
+
+wrap! { real;
+    fn aio_read(job: *mut libc::aiocb) -> c_int { asynchronous(job, Operation::Read, || real(job)) }
+    fn aio_read64(job: *mut libc::aiocb) -> c_int { asynchronous(job, Operation::Read, || real(job)) }
+    fn aio_write(job: *mut libc::aiocb) -> c_int { asynchronous(job, Operation::Write, || real(job)) }
+    fn aio_write64(job: *mut libc::aiocb) -> c_int { asynchronous(job, Operation::Write, || real(job)) }
+}
+
 /// A result of `ssize_t`, which has no `Into<i64>` of its own.
 #[derive(Clone, Copy)]
 struct Wide(ssize_t);

@@ -113,7 +113,13 @@ pub fn succeeded(what: &str, output: &Output) -> String {
 /// Compiles the C program `source` of this directory to `out`.
 pub fn compile(source: &str, out: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    let status = Command::new("cc").args(["-O1", "-w", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(out).arg(&source).arg("-lutil").arg("-lrt").status();
+    let status = Command::new("cc")
+        .args(["-O1", "-w", "-D_GNU_SOURCE", "-pthread", "-o"])
+        .arg(out)
+        .arg(&source)
+        .arg("-lutil")
+        .arg("-lrt")
+        .status();
     assert!(status.expect("these tests need a C compiler").success(), "{} does not compile", source.display());
 }
 
