@@ -86,7 +86,7 @@ pub enum MountError {
     },
     /// An option nobody knows.
     #[error(
-        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, max_read=BYTES, threads=N are)"
+        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, max_read=BYTES, threads=N, clone_fd are)"
     )]
     UnknownOption {
         /// As given.

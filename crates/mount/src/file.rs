@@ -250,11 +250,13 @@ impl Core {
 
     /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
     pub fn close(&self, file: &OpenFile) {
-        if file.writes {
-            if let Some(inode) = &file.shared.placed {
-                self.note(&file.node, "closing", inode.release_writer());
-            }
-            file.shared.writers.fetch_sub(1, Ordering::AcqRel);
+        let one_less = |writers: usize| writers.checked_sub(1);
+        // At the end of the mount all writers are released at once, and a late close must not do it again.
+        if file.writes
+            && file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
+            && let Some(inode) = &file.shared.placed
+        {
+            self.note(&file.node, "closing", inode.release_writer());
         }
         self.unshare(&file.node, &file.shared);
     }

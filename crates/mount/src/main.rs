@@ -43,7 +43,7 @@ struct Args {
     #[arg(long, requires = "unmount")]
     lazy: bool,
     /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough,
-    /// max_read=BYTES, threads=N
+    /// max_read=BYTES, threads=N, clone_fd
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// With --private: how long processes that the program left running may go on using the pool, in seconds

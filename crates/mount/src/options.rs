@@ -17,6 +17,8 @@ pub struct MountOptions {
     pub passthrough: bool,
     /// Threads that serve requests; `None` lets the pool decide.
     pub threads: Option<usize>,
+    /// Each thread has a queue of its own in the kernel, instead of one for all.
+    pub clone_fd: bool,
     /// Largest read request in bytes, for the kernel.
     pub max_read_bytes: Option<u32>,
 }
@@ -29,6 +31,7 @@ impl MountOptions {
             allow_other: is_root,
             nonempty: false,
             passthrough: true,
+            clone_fd: false,
             threads: None,
             max_read_bytes: None,
         }
@@ -50,6 +53,7 @@ impl MountOptions {
                 "noallow_other" => self.allow_other = false,
                 "passthrough" => self.passthrough = true,
                 "nopassthrough" => self.passthrough = false,
+                "clone_fd" => self.clone_fd = true,
                 "nonempty" => self.nonempty = true,
                 "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),
                 "max_read" => self.max_read_bytes = Some(number(option, value, 4096, 1 << 24)?),

@@ -44,6 +44,7 @@ impl Serving {
         // The kernel itself keeps out users without allow_other, and checks permissions of every file.
         config.acl = SessionACL::All;
         config.n_threads = Some(threads);
+        config.clone_fd = options.clone_fd;
         let fs = PoolFs::new(core.clone());
         let started = if rustix::process::geteuid().is_root() {
             let device = open_fuse()?;
@@ -101,10 +102,14 @@ impl Serving {
     }
 }
 
-/// Requests of emulated servers sleep in the thread that serves them, so there are more threads than processors; for
-/// real servers more threads only spread over more caches.
+/// A thread waits for the servers of its request, so that there have to be enough for all servers to have work. An
+/// emulated server's wait is all there is to it: as many as a job may have processes.
 fn default_threads(pool: &Pool) -> usize {
-    if pool.servers.iter().any(|server| server.emulate.is_some()) { 64 } else { 8 }
+    if pool.servers.iter().any(|server| server.emulate.is_some()) {
+        return 64;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.max(4 * pool.servers.len()).clamp(8, 64)
 }
 
 /// Checks that `dir` is a directory on which this pool can be mounted; its path without links.
