@@ -47,10 +47,7 @@ def run(context: Context) -> Iterator[Figure]:
             for kib, size in SIZES:
                 context.say(f"{name} of {size}")
                 points = (one.mount, two.mount, theirs)
-                rounds = [
-                    [_fio(point / "data", pattern, kib, context.quick) for point in points]
-                    for _ in range(context.rounds(5))
-                ]
+                rounds = [_round(points, number, pattern, kib, context.quick) for number in range(context.rounds(5))]
                 for index, servers in enumerate(("one server", "two servers")):
                     rates = [rates[index] / rates[-1] for rates in rounds]
                     mib = [statistics.median(column) / (1 << 20) for column in zip(*rounds, strict=True)]
@@ -91,6 +88,13 @@ def _mounted(command: Sequence[object], point: Path) -> Iterator[None]:
             server.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def _round(points: Sequence[Path], number: int, pattern: str, kib: int, quick: bool) -> list[float]:
+    """A job on each mount, in the other order every other time; rates in the order of `points`."""
+    order = range(len(points)) if number % 2 == 0 else reversed(range(len(points)))
+    rates = {index: _fio(points[index] / "data", pattern, kib, quick) for index in order}
+    return [rates[index] for index in range(len(points))]
 
 
 def _fio(file: Path, pattern: str, kib: int, quick: bool) -> float:
