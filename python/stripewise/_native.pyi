@@ -52,9 +52,7 @@ class NewTier(TypedDict):
 
 def pool_load(path: str) -> PoolInfo: ...
 def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewTier]) -> None: ...
-def pool_write_profile(
-    path: str, tier: str, read: tuple[float, float, float], write: tuple[float, float, float]
-) -> None: ...
+def pool_write_profile(path: str, tier: str, read: list[float], write: list[float]) -> None: ...
 
 class FittedOp(TypedDict):
     startup_min_s: float
@@ -71,8 +69,8 @@ class CalibratedServer(TypedDict):
 
 class CalibratedTier(TypedDict):
     name: str
-    read: tuple[float, float, float]
-    write: tuple[float, float, float]
+    read: list[float]
+    write: list[float]
     warnings: list[str]
     servers: list[CalibratedServer]
 

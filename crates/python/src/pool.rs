@@ -53,13 +53,8 @@ pub(crate) fn pool_init(
 /// Writes a tier's profile into the pool file, keeping everything else. Each of `read` and `write` is (least startup,
 /// greatest startup, seconds per byte).
 #[pyfunction]
-pub(crate) fn pool_write_profile(
-    path: PathBuf,
-    tier: &str,
-    read: (f64, f64, f64),
-    write: (f64, f64, f64),
-) -> PyResult<()> {
-    let op = |(startup_min_s, startup_max_s, transfer_s_per_byte)| OpProfile {
+pub(crate) fn pool_write_profile(path: PathBuf, tier: &str, read: [f64; 3], write: [f64; 3]) -> PyResult<()> {
+    let op = |[startup_min_s, startup_max_s, transfer_s_per_byte]: [f64; 3]| OpProfile {
         startup_min_s,
         startup_max_s,
         transfer_s_per_byte,
