@@ -138,8 +138,7 @@ impl Core {
             match &placed {
                 Some(inode) => {
                     inode.truncate(size)?;
-                    let open = lock(&node.shared).clone();
-                    open.map_or(Ok(()), |shared| self.settle_backing(&shared))?;
+                    self.settle_backing(inode)?;
                 }
                 None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
             }

@@ -45,9 +45,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Notes that the kernel has pages of this file. One load when that is known already.
+    /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
+    /// the datafile's own, the same for everybody.
     pub fn set_mapped(&self) {
-        if !self.mapped.load(Ordering::Acquire)
+        if self.backing.is_none()
+            && !self.mapped.load(Ordering::Acquire)
             && !self.mapped.swap(true, Ordering::AcqRel)
             && let Some(inode) = &self.placed
         {
@@ -307,7 +309,9 @@ impl Core {
         self.asked_for_backing(open_backing(&fd.ok()?))
     }
 
-    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write.
+    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write. (It
+    /// appends then without the store's append lock: atomic among all mounts that pass through, but not beside a mount
+    /// of the same pool that does not, another user's.)
     /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer way.
     fn backing_of_placed(
         &self,
@@ -339,13 +343,16 @@ impl Core {
         backing
     }
 
-    /// After a change of size that the kernel does not see: what it reads and writes itself must be as long as the file.
+    /// After a change of size: a kernel that reads and writes a datafile itself, here or under another mount, takes the
+    /// datafile's size for the file's.
     ///
     /// # Errors
     /// The store's.
-    pub fn settle_backing(&self, shared: &Shared) -> Result<(), Failure> {
-        if let (Some(inode), Some(_)) = (&shared.placed, &shared.backing) {
-            inode.whole_datafile(true)?;
+    pub fn settle_backing(&self, inode: &Inode) -> Result<(), Failure> {
+        if inode.is_whole()? && inode.try_register_writer()? {
+            let settled = inode.attributes().and_then(|now| inode.whole_datafile(now.size_bytes > 0));
+            inode.release_writer()?;
+            settled?;
         }
         Ok(())
     }

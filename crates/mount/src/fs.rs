@@ -633,7 +633,12 @@ impl Filesystem for PoolFs {
     ) {
         guarded("fallocate", || {
             let file = file(handle);
-            match file.allocate(mode, offset, length).and_then(|()| self.core.settle_backing(&file.shared)) {
+            let allocated = file.allocate(mode, offset, length);
+            let settled = allocated.and_then(|()| match &file.shared.placed {
+                Some(inode) => self.core.settle_backing(inode),
+                None => Ok(()),
+            });
+            match settled {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "allocating", failure)),
             }

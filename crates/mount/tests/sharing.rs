@@ -1,0 +1,184 @@
+//! Several ways to one file: two mounts, two users, and past the mount as the preload goes.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{IoSlice, IoSliceMut, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{BIN, TestPool, succeeded};
+use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
+use stripewise_store::{DataPlane, Outcome, PlacedFile, Placement, PlaneOptions, Pool};
+
+/// A daemon's mount; gone with the value.
+struct Mounted {
+    dir: PathBuf,
+}
+
+impl Mounted {
+    fn new(pool: &TestPool, name: &str, options: &str) -> Mounted {
+        let dir = pool.path(name);
+        fs::create_dir_all(&dir).unwrap();
+        let output = Command::new(BIN).arg(pool.file()).arg(&dir).args(["-o", options]).stdin(Stdio::null()).output();
+        succeeded("mount", &output.unwrap());
+        Mounted { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new(BIN).args(["--lazy", "--unmount"]).arg(&self.dir).output();
+    }
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn two_mounts_of_one_pool_see_each_other() {
+    for (servers, options) in [(&["s0", "s1", "s2"][..], "rw"), (&["s0"], "rw"), (&["s0"], "nopassthrough")] {
+        let pool = TestPool::with("4KiB", servers);
+        let (one, two) = (Mounted::new(&pool, "mnt", options), Mounted::new(&pool, "other", options));
+        let mut writer = File::create(one.path("f")).unwrap();
+        writer.write_all(&[1; 10_000]).unwrap();
+        assert_eq!(fs::read(two.path("f")).unwrap(), vec![1; 10_000]);
+        let reader = File::open(two.path("f")).unwrap();
+        writer.write_all(&[2; 10_000]).unwrap();
+        let mut tail = [0; 20_000];
+        assert_eq!(reader.read_at(&mut tail, 10_000).unwrap(), 10_000);
+        assert_eq!(tail[..10_000], [2; 10_000]);
+        eventually("the new size", || reader.metadata().unwrap().len() == 20_000);
+        // The size changed under one is where the other appends.
+        let mut appender = File::options().append(true).open(two.path("f")).unwrap();
+        writer.set_len(30_000).unwrap();
+        appender.write_all(b"end").unwrap();
+        assert_eq!(fs::read(one.path("f")).unwrap().len(), 30_003);
+        drop((writer, appender, reader));
+        fs::remove_file(two.path("f")).unwrap();
+        eventually("the name's end", || !one.path("f").exists());
+        eventually("the datafiles' end", || pool.datafiles().is_empty());
+
+        let append = |dir: &Path, who: u8| {
+            let mut log = File::options().append(true).create(true).open(dir.join("log")).unwrap();
+            (0..200).for_each(|_| log.write_all(&[who; 50]).unwrap());
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| append(&one.dir, 1));
+            scope.spawn(|| append(&two.dir, 2));
+            scope.spawn(|| append(&one.dir, 3));
+        });
+        let log = fs::read(one.path("log")).unwrap();
+        assert_eq!(log.len(), 3 * 200 * 50);
+        assert!(log.chunks(50).all(|record| record.iter().all(|byte| *byte == record[0])));
+    }
+}
+
+#[test]
+fn what_another_user_makes_is_his() {
+    if !rustix::process::geteuid().is_root() {
+        // Without root a mount is one user's; `mounting.rs` runs that.
+        return;
+    }
+    let pool = TestPool::new();
+    fs::set_permissions(pool.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let mount = Mounted::new(&pool, "mnt", "rw");
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::set_permissions(mount.path("d"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(mount.path("secret"), b"root's").unwrap();
+    fs::set_permissions(mount.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let script = "cd $M/d; umask 027; seq 1 9999 > f; mkdir e; ln -s f l; mkfifo p; ! cat ../secret; ! touch ../g; \
+                  install -m 444 f r; cmp f r; stat -c '%u %g %a' f e p r";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-euc", script]);
+    let out = succeeded(script, &command.env("M", &mount.dir).output().unwrap());
+    assert_eq!(out, "65534 65534 640\n65534 65534 750\n65534 65534 640\n65534 65534 444\n");
+    assert!(pool.datafiles().iter().any(|file| fs::metadata(file).unwrap().uid() == 65534));
+    assert_eq!(fs::symlink_metadata(mount.path("d/l")).unwrap().uid(), 65534);
+    // A program of another user that is written to loses its set-user-id bit.
+    fs::set_permissions(mount.path("d/f"), fs::Permissions::from_mode(0o4666)).unwrap();
+    let script = "cd $M/d; echo x >> f; stat -c %a f";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "12345", "--regid", "12345", "--clear-groups", "sh", "-euc", script]);
+    assert_eq!(succeeded(script, &command.env("M", &mount.dir).output().unwrap()), "666\n");
+}
+
+fn ioctl<T>(file: &File, command: u32, argument: &mut T) -> std::io::Result<()> {
+    // SAFETY: the commands of the mount read and write as many bytes as their payloads have, and `T` is that payload.
+    match unsafe { libc::ioctl(file.as_raw_fd(), u64::from(command), std::ptr::from_mut(argument)) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+fn placement(file: &File) -> Placement {
+    let mut page = PlacementPage::request(0);
+    ioctl(file, PLACEMENT, &mut page).unwrap();
+    assert_eq!(page.total_bytes, page.filled_bytes, "a small layout fits one page");
+    Placement::from_bytes(page.filled().unwrap()).unwrap()
+}
+
+#[test]
+fn past_the_mount_and_through_it_are_one_file() {
+    let pool = TestPool::new();
+    let mount = Mounted::new(&pool, "mnt", "rw");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(mount.path("f")).unwrap();
+    file.write_at(&[1; 4096], 0).unwrap();
+
+    let plane = DataPlane::open(&Pool::load(&pool.file()).unwrap(), PlaneOptions::default()).unwrap();
+    let known = placement(&file);
+    assert!(known.bypass);
+    let past = PlacedFile::new(plane, known.clone(), None).unwrap();
+    let Outcome::Absent(missing) = past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap() else {
+        panic!("two of three datafiles should be missing")
+    };
+    ioctl(&file, ENSURE_DATAFILES, &mut EnsureDatafiles::new(known.version, &missing)).unwrap();
+    assert!(past.is_stale() && past.refresh(&placement(&file)));
+    assert_eq!(past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap(), Outcome::Done(9000));
+
+    // Size and bytes at once, through the mount.
+    assert_eq!(file.metadata().unwrap().len(), 13_096);
+    let mut size = 0_u64;
+    ioctl(&file, SIZE, &mut size).unwrap();
+    assert_eq!(size, 13_096);
+    let mut data = vec![0; 20_000];
+    assert_eq!(file.read_at(&mut data, 0).unwrap(), 13_096);
+    assert!(data[..4096] == [1; 4096] && data[4096..13_096] == [2; 9000]);
+    file.write_at(&[3; 100], 5000).unwrap();
+    let mut there = [0; 100];
+    let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096)).unwrap();
+    assert_eq!((read, there), (Outcome::Done(100), [3; 100]));
+
+    // Who may only read may not make datafiles; plain files and other commands are refused.
+    let reader = File::open(mount.path("f")).unwrap();
+    let refused = ioctl(&reader, ENSURE_DATAFILES, &mut EnsureDatafiles::new(known.version, &missing)).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    let refused = ioctl(&reader, SIZE + 7, &mut size).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ENOTTY));
+
+    // A map, of whomever, ends the bypass until the last close.
+    let script = "import mmap, os; f = open(os.environ['F'], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); \
+                  assert m[5000] == 3";
+    let output = Command::new("python3").args(["-c", script]).env("F", mount.path("f")).output().unwrap();
+    succeeded(script, &output);
+    assert!(past.is_stale() && !placement(&file).bypass);
+    drop((file, reader));
+    let open_again = || File::open(mount.path("f")).map(|file| placement(&file).bypass).unwrap();
+    eventually("the bypass", open_again);
+    let file = File::open(mount.path("f")).unwrap();
+    // SAFETY: the command takes no argument.
+    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), u64::from(MAPPED)) }, 0);
+    assert!(!placement(&file).bypass);
+}
