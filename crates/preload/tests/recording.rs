@@ -244,6 +244,30 @@ fn counts_agree_with_those_of_strace() {
 }
 
 #[test]
+fn mpi_io_is_recorded_with_absolute_places() {
+    let run = Run::new();
+    let (library, program) = (run.path("libmpi_test.so"), run.path("mpi"));
+    compile("mpi.c", &program);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi.c");
+    let mut build = Command::new("cc");
+    build.args(["-w", "-shared", "-fPIC", "-DLIBRARY", "-o"]).arg(&library).arg(source);
+    assert!(build.status().expect("a C compiler").success());
+    let trace = run.record(&[program.to_str().expect("text"), library.to_str().expect("text")]);
+    assert!(trace.files().iter().any(|file| file.path == Path::new("/data/shared")), "{:?}", trace.files());
+    let writes = of(&trace, "shared", Operation::Write);
+    assert_eq!(places(&writes), [(1040, 400), (1052, 4), (1080, 12_000_000_000), (0, 4)]);
+    assert_eq!(writes[1].flags & flags::FAILED, flags::FAILED);
+    assert_eq!(writes[3].flags & (flags::FAILED | flags::OFFSET_UNKNOWN), flags::FAILED | flags::OFFSET_UNKNOWN);
+    let reads = of(&trace, "shared", Operation::Read);
+    assert_eq!(places(&reads), [(1000, 28), (1028, 36)]);
+    assert_eq!(reads[0].flags, flags::COLLECTIVE | flags::SIZE_REQUESTED);
+    assert_eq!(reads[1].flags, flags::NONBLOCKING | flags::SIZE_REQUESTED);
+    assert_eq!(of(&trace, "shared", Operation::Open).len(), 1);
+    assert_eq!(of(&trace, "shared", Operation::Close).len(), 1);
+    assert!(trace.records().iter().filter(|record| record.api == Api::MpiIo as u8).count() == 8);
+}
+
+#[test]
 fn bypassed_requests_are_recorded_as_such() {
     let pool = TestPool::new();
     let traced = pool.path("out").join("trace");
