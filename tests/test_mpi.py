@@ -1,4 +1,4 @@
-"""MPI-IO on random layouts: independent and collective, every byte checked by another rank than the one that wrote it."""
+"""MPI-IO on random layouts, independent and collective: a rank checks every byte that another one wrote."""
 
 import random
 import sys

@@ -25,7 +25,7 @@ def test_an_emulated_pool_says_so_everywhere(stripewise, tmp_path):
 
 
 def test_a_real_pool_keeps_to_hidden_directories(pool):
-    assert all([entry.name for entry in disk.iterdir()][0].startswith(".test") for disk in pool.servers())
+    assert all(next(disk.iterdir()).name.startswith(".test") for disk in pool.servers())
     shown = pool.stripewise("pool", "show", pool.file).stdout
     assert "real servers" in shown
     assert "not calibrated" in shown

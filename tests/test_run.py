@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import pytest
+
 from conftest import Stripewise
 
 PRELOAD = pytest.mark.parametrize("preload", [True, False], ids=["preload", "mount"])

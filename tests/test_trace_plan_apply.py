@@ -66,9 +66,12 @@ def test_a_trace_as_tables(traced):
 
 
 def test_a_trace_without_a_pool(stripewise, tmp_path):
-    done = stripewise("trace", "-o", "t", "--", "sh", "-c", f"cat /etc/hostname > {tmp_path}/x; exit 7", check=False)
+    (tmp_path / "in").write_bytes(bytes(100_000))
+    done = stripewise("trace", "-o", "t", "--", "sh", "-c", "dd if=in of=out bs=50000; exit 7", check=False)
     assert done.returncode == 7
-    assert "cat" in stripewise("show", "t").stdout
+    shown = stripewise("show", "t").stdout
+    assert re.search(rf"{tmp_path}/in +read +2 .* 50000Bx2 ", shown)
+    assert re.search(rf"{tmp_path}/out +write +2 .* 50000Bx2 ", shown)
     assert not list(tmp_path.glob("*.recording"))
 
 

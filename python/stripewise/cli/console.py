@@ -1,6 +1,5 @@
 """The voice of the command line: results to stdout, everything else to stderr, colour only where it is wanted."""
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,10 +36,8 @@ EXIT_INTERRUPTED = 130
 
 
 def _width(stream_is_terminal: bool) -> int | None:
-    """Columns of a table: the terminal's, `COLUMNS`, or wide enough that nothing is cut in a file or pipe."""
-    if stream_is_terminal or "COLUMNS" in os.environ:
-        return None
-    return 160
+    """Columns of a table: the terminal's, or as many as it takes: in a file or a pipe nothing is cut or folded."""
+    return None if stream_is_terminal else 1000
 
 
 out = Console(highlight=False, soft_wrap=False, width=_width(sys.stdout.isatty()))
