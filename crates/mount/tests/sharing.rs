@@ -182,3 +182,40 @@ fn past_the_mount_and_through_it_are_one_file() {
     assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), u64::from(MAPPED)) }, 0);
     assert!(!placement(&file).bypass);
 }
+
+/// A file whose beginning is the inode's own bytes and whose rest is on servers, in regions of different rounds; then
+/// moved while it can be, and refused while it is open for writing.
+#[test]
+fn layouts_by_rule_with_the_metadata_tier_and_a_move() {
+    use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+    let pool = TestPool::new();
+    let stripe = |server, width_bytes| Stripe { server, width_bytes };
+    let layout = Layout::new([
+        (0, vec![stripe(ServerId::META, 4096)]),
+        (8192, vec![stripe(ServerId(2), 4096)]),
+        (20_480, vec![stripe(ServerId(0), 8192), stripe(ServerId(1), 4096)]),
+    ])
+    .unwrap();
+    let store = stripewise_store::Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    store.set_rule(&Pattern::new("d/*").unwrap(), &layout).unwrap();
+    pool.sh("mkdir d; seq 1 200 > d/small; seq 1 20000 > d/large; seq 1 20000 > large; cmp large d/large
+         dd if=large of=d/parts bs=777 status=none; cmp large d/parts; truncate -s 9000 d/parts; wc -c < d/parts
+         seq 1 20000 | tail -c +9001 >> d/parts; cmp large d/parts");
+    assert_eq!(*store.lookup(Path::new("d/large")).unwrap().unwrap().layout().unwrap(), layout);
+    assert_eq!(pool.datafiles().len(), 3 + 3 + 3, "`small` has no datafile, the others one on each server");
+
+    let mount = Mounted::new(&pool, "mnt", "rw");
+    let before = fs::read(mount.path("large")).unwrap();
+    let reader = File::open(mount.path("d/large")).unwrap();
+    let writer = File::options().append(true).open(mount.path("d/large")).unwrap();
+    let inode = store.lookup(Path::new("d/large")).unwrap().unwrap();
+    let one = Layout::striped([ServerId(1)], 4096).unwrap();
+    let refused = inode.move_to(&one, "d/large", &mut |_, _| true).unwrap_err();
+    assert!(matches!(refused, stripewise_store::Error::Busy { .. }), "{refused}");
+    drop(writer);
+    eventually("the move", || inode.move_to(&one, "d/large", &mut |_, _| true).is_ok());
+    let mut data = vec![0; before.len() + 1];
+    assert_eq!(reader.read_at(&mut data, 0).unwrap(), before.len(), "a reader goes on over the move");
+    assert_eq!(data[..before.len()], before);
+    assert_eq!(fs::read(mount.path("d/large")).unwrap(), before);
+}
