@@ -713,3 +713,16 @@ impl PoolFs {
         opened.inspect_err(|_| core.table.forget(node.ino, 1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_stays_inside_its_request() {
+        let mut after = false;
+        guarded("a test", || panic!("on purpose"));
+        guarded("a test", || after = true);
+        assert!(after);
+    }
+}

@@ -276,3 +276,23 @@ fn without_root_a_user_namespace_does_or_the_reason_is_said() {
     let out = succeeded(script, &as_nobody("666", script));
     assert_eq!(out, "65534\n9999\n444 65534\n444\n48888\ncloned\n");
 }
+
+#[test]
+fn a_machine_without_fuse_or_namespaces_is_told_so() {
+    let pool = TestPool::new();
+    let mark = pool.path("out/ran");
+    let attempt = |prepare: &str| {
+        let script = format!("{prepare} \"$BIN\" --private \"$POOL\" -- touch \"$MARK\"");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-euc", &script]).stdin(Stdio::null());
+        let output = command.env("BIN", BIN).env("POOL", pool.file()).env("MARK", &mark).output().unwrap();
+        assert!(!mark.exists(), "the program must not run");
+        assert_eq!(output.status.code(), Some(1));
+        error_of(&output)
+    };
+    let text = attempt("mount -t tmpfs none /dev; exec");
+    assert!(text.contains("/dev/fuse does not exist") && text.contains("modprobe fuse"), "{text}");
+    let limit = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all";
+    let text = attempt(limit);
+    assert!(text.contains("needs a mount namespace") && text.contains("user.max_user_namespaces"), "{text}");
+}
