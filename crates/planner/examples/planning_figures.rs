@@ -106,7 +106,14 @@ fn case(name: &'static str, seed: u64, parts: &[(u64, u64, f64)], order: &Order,
         let offset = starts[index] + random.below(part.bytes / part.request) * part.request;
         // Every process has a request in flight at every time, as in a closed loop.
         let start_s = (i / PROCESSES as usize) as f64 * 0.01;
-        Request { offset, size: part.request, op, process: (i % PROCESSES as usize) as u32, start_s, end_s: start_s + 0.01 }
+        Request {
+            offset,
+            size: part.request,
+            op,
+            process: (i % PROCESSES as usize) as u32,
+            start_s,
+            end_s: start_s + 0.01,
+        }
     });
     let requests: Vec<Request> = requests.collect();
     let cuts_s = cuts.into_iter().map(|i| requests[i].start_s).collect();
@@ -114,7 +121,8 @@ fn case(name: &'static str, seed: u64, parts: &[(u64, u64, f64)], order: &Order,
 }
 
 fn cases() -> [Case; 3] {
-    let mixed = [(256, 64, 10.0), (512, 512, 1.0), (256, 128, 4.0), (768, 2048, 2.0), (512, 256, 1.0), (256, 1024, 6.0)];
+    let mixed =
+        [(256, 64, 10.0), (512, 512, 1.0), (256, 128, 4.0), (768, 2048, 2.0), (512, 256, 1.0), (256, 1024, 6.0)];
     let phased = [(512, 256, 1.0), (384, 1024, 5.0), (256, 64, 2.0), (512, 2048, 10.0), (640, 512, 1.5)];
     let visited = [
         (256, 512, 2.0),
@@ -148,10 +156,7 @@ fn pool(bytes: u64, ssd_share: Option<f64>) -> Cluster {
     };
     let limit = ssd_share.map(|share| (share * bytes as f64 / 2.0) as u64);
     Cluster {
-        tiers: vec![
-            tier("hdd", 0..6, op(4.0, 12.0, 80.0), None),
-            tier("ssd", 6..8, op(0.08, 0.12, 400.0), limit),
-        ],
+        tiers: vec![tier("hdd", 0..6, op(4.0, 12.0, 80.0), None), tier("ssd", 6..8, op(0.08, 0.12, 400.0), limit)],
     }
 }
 
@@ -295,8 +300,13 @@ fn unequal(case: &Case, verdict: &mut Verdict) {
     };
     let (layout, plan, seconds) = planned(&stage, &case.requests, Network::InBeta);
     let ours = stage.throughput(&layout);
-    println!("{}: {} requests, {} MiB, {} phases found, planned in {seconds:.1} s", case.name, case.requests.len(),
-        case.bytes / MIB, plan.phases.len());
+    println!(
+        "{}: {} requests, {} MiB, {} phases found, planned in {seconds:.1} s",
+        case.name,
+        case.requests.len(),
+        case.bytes / MIB,
+        plan.phases.len()
+    );
     for region in &plan.files[0].regions {
         println!("    {:>6} MiB  {}", region.offset / MIB, region.widths);
     }
@@ -332,12 +342,17 @@ fn unequal(case: &Case, verdict: &mut Verdict) {
     let mut random = Random(99);
     let layouts: Vec<Layout> = (0..RANDOM_LAYOUTS).map(|_| random_layout(&stage, case, &mut random)).collect();
     let random = stage.best(layouts);
-    println!("  MiB/s simulated: ours {ours:.1}; SSDs first by offset {by_offset:.1}, best fixed width {fixed:.1}, HARL \
-        {harl:.1}; hottest on SSDs {hottest:.1}; best of {RANDOM_LAYOUTS} random {random:.1}");
-    println!("  MiB/s predicted: {:.1}", plan.rehearsal.map_or(0.0, |_| {
-        let bytes: u64 = case.requests.iter().map(|r| r.size).sum();
-        bytes as f64 / MIB as f64 / plan.total.planned_s
-    }));
+    println!(
+        "  MiB/s simulated: ours {ours:.1}; SSDs first by offset {by_offset:.1}, best fixed width {fixed:.1}, HARL \
+        {harl:.1}; hottest on SSDs {hottest:.1}; best of {RANDOM_LAYOUTS} random {random:.1}"
+    );
+    println!(
+        "  MiB/s predicted: {:.1}",
+        plan.rehearsal.map_or(0.0, |_| {
+            let bytes: u64 = case.requests.iter().map(|r| r.size).sum();
+            bytes as f64 / MIB as f64 / plan.total.planned_s
+        })
+    );
     verdict.line("ours / best of {by offset, fixed width, HARL}", ours / by_offset.max(fixed).max(harl), 1.3);
     verdict.line("ours / hottest bytes on SSDs", ours / hottest, 1.0);
     verdict.line("ours / best random layout", ours / random, 0.9);
@@ -357,10 +372,15 @@ fn uniform(name: &str, op: Op, cluster: Cluster, network: Network, least: f64, v
     let ours = stage.throughput(&layout);
     let default = Layout::new([(0, (0..8).map(|i| Stripe { server: ServerId(i), width_bytes: 64 * KIB }).collect())]);
     let fixed = stage.throughput(&default.expect("one region"));
-    let rows: Vec<String> = plan.files[0].regions.iter().map(|r| format!("{} MiB {}", r.offset / MIB, r.widths)).collect();
+    let rows: Vec<String> =
+        plan.files[0].regions.iter().map(|r| format!("{} MiB {}", r.offset / MIB, r.widths)).collect();
     let bytes: u64 = case.requests.iter().map(|r| r.size).sum();
-    println!("{name}: {}; {ours:.1} MiB/s against {fixed:.1}, predicted {:.1} against {:.1}, planned in {seconds:.1} s",
-        rows.join(", "), bytes as f64 / MIB as f64 / plan.total.planned_s, bytes as f64 / MIB as f64 / plan.total.default_s);
+    println!(
+        "{name}: {}; {ours:.1} MiB/s against {fixed:.1}, predicted {:.1} against {:.1}, planned in {seconds:.1} s",
+        rows.join(", "),
+        bytes as f64 / MIB as f64 / plan.total.planned_s,
+        bytes as f64 / MIB as f64 / plan.total.default_s
+    );
     verdict.line("ours / 64 KiB on all servers", ours / fixed, least);
 }
 

@@ -139,7 +139,8 @@ fn proportional(size: f64, op: Op, cluster: &Cluster, add: &mut impl FnMut(&[f64
         let inside = |tier: usize| set >> tier & 1 == 1;
         let rate = |tier: usize| if inside(tier) { 1.0 / (startup(tier) + size * per_byte(tier)) } else { 0.0 };
         let slowest = (0..tiers).filter(|&t| inside(t)).map(rate).fold(f64::INFINITY, f64::min);
-        for base in [0.25, 0.5, 1.0, 2.0] {
+        let bases: &[f64] = if tiers > 4 { &[1.0] } else { &[0.25, 0.5, 1.0, 2.0] };
+        for base in bases {
             let widths: Vec<f64> = (0..tiers).map(|tier| base * size * rate(tier) / slowest).collect();
             if widths.iter().all(|w| w.is_finite()) {
                 add(&widths);
@@ -181,9 +182,11 @@ mod tests {
         for (h, s) in [(512, 8192), (512, 1024), (0, 512), (512, 0), (512, 5792)] {
             let wanted = TierWidths::new(&[h << 10, s << 10]);
             assert!(
-                list.iter().any(|widths| widths.as_slice().iter().zip(wanted.as_slice()).all(|(&a, &b)| {
-                    (a == 0) == (b == 0) && (a as f64 - b as f64).abs() <= 0.05 * b as f64
-                })),
+                list.iter().any(|widths| widths
+                    .as_slice()
+                    .iter()
+                    .zip(wanted.as_slice())
+                    .all(|(&a, &b)| { (a == 0) == (b == 0) && (a as f64 - b as f64).abs() <= 0.05 * b as f64 })),
                 "{wanted}"
             );
         }

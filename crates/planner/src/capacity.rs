@@ -12,9 +12,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// The limits of a cluster, or why `bytes` cannot be placed on it at all.
     pub(crate) fn new(cluster: &Cluster, bytes: u128) -> Result<Self, PlanError> {
-        let of = cluster.tiers.iter().flat_map(|tier| {
-            tier.servers.iter().map(|_| tier.capacity_bytes.unwrap_or(u64::MAX))
-        });
+        let of =
+            cluster.tiers.iter().flat_map(|tier| tier.servers.iter().map(|_| tier.capacity_bytes.unwrap_or(u64::MAX)));
         let slots: Vec<u64> = of.collect();
         let room = slots.iter().map(|&limit| u128::from(limit)).sum();
         if bytes > room && slots.iter().all(|&limit| limit != u64::MAX) {
@@ -123,10 +122,8 @@ mod tests {
         let limits = limits(&[None, Some(10)], 0).unwrap();
         let choice = |cost_s, bytes: [u64; 2]| Choice { cost_s, bytes: bytes.to_vec() };
         // Both regions want server 1. Moving the second costs 1 s for 10 bytes, the first 5 s for 10.
-        let choices = vec![
-            vec![choice(1.0, [0, 10]), choice(6.0, [10, 0])],
-            vec![choice(1.0, [0, 10]), choice(2.0, [10, 0])],
-        ];
+        let choices =
+            vec![vec![choice(1.0, [0, 10]), choice(6.0, [10, 0])], vec![choice(1.0, [0, 10]), choice(2.0, [10, 0])]];
         let mut chosen = vec![0, 0];
         assert!(fall_back(&limits, &choices, &mut chosen));
         assert_eq!(chosen, vec![0, 1]);

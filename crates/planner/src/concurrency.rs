@@ -34,7 +34,8 @@ mod tests {
 
     #[test]
     fn closed_loops_without_gaps_count_fully() {
-        let mut spans: Vec<_> = (0..16).flat_map(|p| (0..9).map(move |i| (p, f64::from(i), f64::from(i + 1)))).collect();
+        let mut spans: Vec<_> =
+            (0..16).flat_map(|p| (0..9).map(move |i| (p, f64::from(i), f64::from(i + 1)))).collect();
         assert!((processes_in_flight(&mut spans) - 16.0).abs() < 1e-12);
     }
 

@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_request_is_shared_by_the_chunks_that_it_covers() {
-        let requests = [request(0, 1 << 16, Op::Read), request(1 << 16, 1 << 16, Op::Read), request(1 << 15, 1 << 16, Op::Read)];
+        let requests =
+            [request(0, 1 << 16, Op::Read), request(1 << 16, 1 << 16, Op::Read), request(1 << 15, 1 << 16, Op::Read)];
         let demand = demand(&requests, None, &PlanOptions::default());
         let file = &demand.files[0];
         let weight = |chunk: usize| file.parts(chunk..chunk + 1).iter().map(|part| part.weight).sum::<f64>();

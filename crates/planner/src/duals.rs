@@ -68,14 +68,21 @@ pub(crate) fn segmentations(
     };
     let time_s = |load: &PathLoad| -> f64 {
         let phases = phases.iter().zip(load.latency_s.iter().zip(&load.busy_s));
-        phases.map(|(phase, (&latency_s, busy_s))| closed_loop::time_s(phase.processes, latency_s, busy_s, &copies)).sum()
+        phases
+            .map(|(phase, (&latency_s, busy_s))| closed_loop::time_s(phase.processes, latency_s, busy_s, &copies))
+            .sum()
     };
     let mut prices = Prices {
         latency: phases.iter().map(|phase| 1.0 / phase.processes).collect(),
         // Before anything is known: every server may be the busiest.
         busy: phases
             .iter()
-            .map(|phase| copies.iter().map(|n| (phase.processes - 1.0) / phase.processes * n / copies.iter().sum::<f64>()).collect())
+            .map(|phase| {
+                copies
+                    .iter()
+                    .map(|n| (phase.processes - 1.0) / phase.processes * n / copies.iter().sum::<f64>())
+                    .collect()
+            })
             .collect(),
         bytes: vec![0.0; tiers],
     };
@@ -149,7 +156,8 @@ fn linearise(mix: &PathLoad, phases: &[PhaseDemand], copies: &[f64], prices: &mu
             continue;
         }
         let little = latency_s * 1e-3;
-        prices.latency[phase] = ((at(latency_s + little, &busy_s) - at(latency_s - little, &busy_s)) / (2.0 * little)).max(0.0);
+        prices.latency[phase] =
+            ((at(latency_s + little, &busy_s) - at(latency_s - little, &busy_s)) / (2.0 * little)).max(0.0);
         let busiest = busy_s.iter().fold(0.0_f64, |max, &busy| max.max(busy));
         for resource in 0..busy_s.len() {
             let busy = busy_s[resource];

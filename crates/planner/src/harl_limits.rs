@@ -2,9 +2,9 @@
 //! the least extra cost per byte freed first (math A.10).
 
 use crate::capacity::{Choice, Limits, fall_back};
+use crate::demand::Demand;
 use crate::demand::FileDemand;
 use crate::harl::{self, HarlOptions};
-use crate::demand::Demand;
 use crate::plan::{FileTrace, PlanError, PlanOptions, check};
 use crate::pricing::Pricer;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //! next tier. What an administrator would do by hand; the search takes it further.
 
 use crate::capacity::Limits;
-use crate::demand::Demand;
+use crate::demand::{Demand, FileDemand};
 use crate::duals::{Segmentation, Span};
 use crate::pricing::Pricer;
 use std::ops::Range;
@@ -20,7 +20,7 @@ struct Unit {
 }
 
 /// Every region of `regions` on one tier, with stripes of `requests` mean requests; the one that fits only in part is
-/// cut. `None` when nothing says how much fits (no limits), or nothing is left to cut.
+/// cut, neighbours on one tier are joined. `None` when nothing says how much fits (no limits), or nothing is left to cut.
 pub(crate) fn hottest_first(
     regions: &Segmentation,
     requests: f64,
@@ -41,9 +41,8 @@ pub(crate) fn hottest_first(
         (0..tiers).filter(|&tier| !pricer.cluster.tiers[tier].servers.is_empty()).collect();
     fastest_first.sort_by(|&a, &b| total(a).total_cmp(&total(b)));
     let mut placed: Vec<Vec<Span>> = vec![Vec::new(); regions.len()];
-    let mut slots = pricer.cluster.tiers.iter().scan(0, |slot, tier| {
-        Some(std::mem::replace(slot, *slot + tier.servers.len()))
-    });
+    let mut slots =
+        pricer.cluster.tiers.iter().scan(0, |slot, tier| Some(std::mem::replace(slot, *slot + tier.servers.len())));
     let first_slot: Vec<usize> = slots.by_ref().collect();
     for (place, &tier) in fastest_first.iter().enumerate() {
         let servers = pricer.cluster.tiers[tier].servers.len() as u64;
@@ -75,8 +74,44 @@ pub(crate) fn hottest_first(
     }
     for spans in &mut placed {
         spans.sort_by_key(|span| span.chunks.start);
+        // One width on a tier for neighbours, that of the larger requests: else every run stays a region.
+        spans.dedup_by(|next, kept| {
+            let tier = |span: &Span| span.widths.as_slice().iter().position(|&width| width > 0);
+            let same = tier(next) == tier(kept);
+            if same {
+                kept.chunks.end = next.chunks.end;
+                kept.widths = kept.widths.max(next.widths);
+            }
+            same
+        });
     }
     Some(placed)
+}
+
+/// [`hottest_first`] for runs of chunks that are equally long, as short as `max_regions` of a file allow for: heat as
+/// fine as it can be told apart.
+pub(crate) fn hottest_chunks_first(
+    max_regions: usize,
+    requests: f64,
+    demand: &Demand,
+    pricer: &Pricer,
+    limits: &Limits,
+) -> Option<Segmentation> {
+    let longest = demand.files.iter().map(FileDemand::chunks).max()?;
+    let any = TierWidths::uniform(pricer.cluster, 4096);
+    let mut run = 1;
+    loop {
+        let even = |file: &FileDemand| {
+            let starts = (0..file.chunks()).step_by(run);
+            starts.map(|start| Span { chunks: start..(start + run).min(file.chunks()), widths: any }).collect()
+        };
+        let regions: Segmentation = demand.files.iter().map(even).collect();
+        let placed = hottest_first(&regions, requests, demand, pricer, limits)?;
+        if run >= longest || placed.iter().all(|spans| spans.len() <= max_regions.max(1)) {
+            return Some(placed);
+        }
+        run *= 2;
+    }
 }
 
 fn bytes_of(file: usize, chunks: &Range<usize>, demand: &Demand) -> u64 {
@@ -87,9 +122,7 @@ fn bytes_of(file: usize, chunks: &Range<usize>, demand: &Demand) -> u64 {
 
 /// How many chunks of a unit have at most `room` bytes.
 fn fitting(unit: &Unit, room: u64, demand: &Demand) -> usize {
-    let fits = |&chunks: &usize| {
-        bytes_of(unit.file, &(unit.chunks.start..unit.chunks.start + chunks), demand) <= room
-    };
+    let fits = |&chunks: &usize| bytes_of(unit.file, &(unit.chunks.start..unit.chunks.start + chunks), demand) <= room;
     (0..=unit.chunks.len()).rev().find(fits).unwrap_or(0)
 }
 
@@ -137,7 +170,9 @@ mod tests {
         let span = |chunks| Span { chunks, widths: any };
         let regions = vec![vec![span(0..middle), span(middle..edges.len() - 1)]];
         let placed = hottest_first(&regions, 1.0, &demand, &pricer, &limits).unwrap();
-        let on = |tier: usize, span: &Span| span.widths.width_bytes(tier) == 1 << 19 && span.widths.width_bytes(1 - tier) == 0;
+        let on = |tier: usize, span: &Span| {
+            span.widths.width_bytes(tier) == 1 << 19 && span.widths.width_bytes(1 - tier) == 0
+        };
         let spans = &placed[0];
         assert!(on(1, spans.last().unwrap()) && spans.last().unwrap().chunks == (middle..edges.len() - 1));
         assert!(on(1, &spans[0]) && on(0, &spans[1]));

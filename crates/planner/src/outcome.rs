@@ -193,9 +193,7 @@ pub(crate) fn describe(
                 requests: inside.iter().map(|e| e.count).sum(),
                 read_bytes: bytes(Op::Read),
                 written_bytes: bytes(Op::Write),
-                times: times(&|plan| {
-                    pricer.share_s(&load_of(pricer, &plan.layouts[index], &inside), &plan.load)
-                }),
+                times: times(&|plan| pricer.share_s(&load_of(pricer, &plan.layouts[index], &inside), &plan.load)),
                 tier_bytes: by_tier(cluster, &pricer.bytes(&widths, file.present(offset, end))),
             }
         };

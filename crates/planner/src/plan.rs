@@ -5,7 +5,7 @@ use crate::capacity::Limits;
 use crate::demand::Demand;
 use crate::duals::{Iteration, Segmentation, Span, segmentations};
 use crate::harl_limits;
-use crate::hottest::hottest_first;
+use crate::hottest::{hottest_chunks_first, hottest_first};
 use crate::outcome::{self, Plan, Priced};
 use crate::price_table::PriceTable;
 use crate::pricing::{Pricer, add};
@@ -56,8 +56,8 @@ impl Default for PlanOptions {
     fn default() -> Self {
         Self {
             default_width_bytes: 64 << 10,
-            max_regions: 64,
-            region_share: 5e-4,
+            max_regions: 128,
+            region_share: 2e-5,
             processes: None,
             max_phases: 8,
             max_chunks: 1024,
@@ -207,6 +207,9 @@ pub fn predict(
     Ok(pricer.time_s(&load))
 }
 
+/// Starts that the local search takes all the way.
+const IMPROVED: usize = 3;
+
 /// Candidates for the plan, as rows per file: several starts, each improved by local search.
 fn search(
     demand: &Demand,
@@ -244,21 +247,26 @@ fn search(
     free.region_s = options.region_share.max(0.0) * default_s;
     // Chance differences in heat look like structure to a cheap region: dearer ones are tried, too.
     let mut starts = Vec::new();
-    for dearer in [8.0, 1.0] {
+    for dearer in [400.0, 30.0, 1.0] {
         let region_s = free.region_s * dearer;
-        let settings = Iteration { region_s, max_regions: options.max_regions, rounds: 48, keep: 2 };
+        let settings = Iteration { region_s, max_regions: options.max_regions, rounds: 32, keep: 2 };
         starts.extend(segmentations(&tables, pricer, limits, &settings));
     }
     let divided = starts.first().cloned();
-    for requests in [0.5, 1.0, 4.0] {
+    for requests in [0.5, 2.0] {
         starts.extend(divided.as_ref().and_then(|of| hottest_first(of, requests, demand, pricer, limits)));
+        starts.extend(hottest_chunks_first(options.max_regions, requests, demand, pricer, limits));
     }
     starts.push(undivided);
     if let Some(rows) = harl_rows {
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
         starts.push(rows.iter().enumerate().map(spans).collect());
     }
-    let mut states: Vec<State> = starts.iter().map(|start| free.improve(free.state(start))).collect();
+    let mut states: Vec<State> = starts.iter().map(|start| free.settle_in(free.state(start))).collect();
+    states.sort_by(|a, b| free.rank(a).order(&free.rank(b)));
+    states.dedup_by(|a, b| free.rank(a) == free.rank(b));
+    states.truncate(IMPROVED);
+    let mut states: Vec<State> = states.into_iter().map(|state| free.improve(state)).collect();
     // As they are, too: where the model errs a rehearsal may prefer them.
     if options.simulations > 0 {
         states.extend(starts.iter().map(|start| free.state(start)));
@@ -363,12 +371,7 @@ pub(crate) fn check(cluster: &Cluster, options: &PlanOptions) -> Result<(), Plan
 
 impl Priced {
     /// Prices rows as the layouts that they are.
-    pub(crate) fn new(
-        rows: Vec<Vec<(u64, TierWidths)>>,
-        demand: &Demand,
-        pricer: &Pricer,
-        limits: &Limits,
-    ) -> Self {
+    pub(crate) fn new(rows: Vec<Vec<(u64, TierWidths)>>, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
         let layouts: Vec<Layout> = rows
             .iter()
             .map(|rows| TierWidths::layout(rows, pricer.cluster).expect("rows are ascending rounds of the cluster"))

@@ -121,7 +121,16 @@ impl PriceTable {
             };
             candidates.iter().map(of).collect()
         });
-        Self { chunk_bytes: chunk_bytes.collect(), share: share.collect(), blocks, data, resources, loads, stride, candidates }
+        Self {
+            chunk_bytes: chunk_bytes.collect(),
+            share: share.collect(),
+            blocks,
+            data,
+            resources,
+            loads,
+            stride,
+            candidates,
+        }
     }
 
     /// The loads of a run of chunks under every candidate. O(chunks x phases that touch them x candidates x servers).

@@ -124,11 +124,11 @@ impl<'a> Pricer<'a> {
         closed_loop::time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..], &self.copies)
     }
 
-    /// A time that the run cannot go below, at a fraction of the cost of [`Pricer::time_s`].
+    /// A time that a phase cannot go below, at a fraction of the cost of [`Pricer::phase_time_s`].
     #[inline]
-    pub(crate) fn least_time_s(&self, load: &[f64]) -> f64 {
-        let phases = self.phases.iter().zip(load.chunks_exact(self.stride()));
-        phases.map(|(_, of)| of[1..].iter().fold(0.0_f64, |max, &busy| max.max(busy))).sum()
+    pub(crate) fn least_phase_time_s(&self, phase: usize, load: &[f64]) -> f64 {
+        let of_phase = &load[phase * self.stride()..][..self.stride()];
+        closed_loop::least_time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..])
     }
 
     /// Time of the run in seconds. O(phases x servers).

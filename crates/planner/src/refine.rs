@@ -50,6 +50,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// Better first.
+    pub(crate) fn order(&self, other: &Rank) -> Ordering {
+        self.excess_bytes.cmp(&other.excess_bytes).then(self.time_s.total_cmp(&other.time_s))
+    }
+
     /// Whether this is better by more than rounding.
     pub(crate) fn beats(&self, other: &Rank) -> bool {
         match self.excess_bytes.cmp(&other.excess_bytes) {
@@ -80,7 +85,7 @@ pub(crate) struct Search<'a> {
     pub max_regions: usize,
 }
 
-/// More regions than this trade places with their neighbours in cost only.
+/// More regions than this do not trade places in pairs: with many small ones single moves get as far.
 const PAIRS_OF_ALL: usize = 24;
 
 impl Search<'_> {
@@ -132,12 +137,19 @@ impl Search<'_> {
         widest(edges[chunks.end] - edges[chunks.start]).min(self.widest)
     }
 
+    /// The first step of [`Search::improve`] alone: every region picks a way for itself.
+    pub(crate) fn settle_in(&self, mut state: State) -> State {
+        let ways: Vec<Vec<Way>> = state.places.par_iter().map(|place| self.ways(place)).collect();
+        self.descend(&mut state, &ways, false);
+        self.join(state)
+    }
+
     /// Search over candidates, borders and widths. The result is never worse than `state` by [`Rank`].
     pub(crate) fn improve(&self, mut state: State) -> State {
         for _ in 0..3 {
             let before = self.rank(&state);
             let ways: Vec<Vec<Way>> = state.places.par_iter().map(|place| self.ways(place)).collect();
-            self.descend(&mut state, &ways);
+            self.descend(&mut state, &ways, true);
             state = self.reshape(state);
             let after = self.rank(&state);
             if after.excess_bytes == before.excess_bytes && after.time_s > before.time_s * 0.998 {
@@ -155,8 +167,7 @@ impl Search<'_> {
         let allowed =
             |widths: &TierWidths| *widths == self.default || widths.as_slice().iter().all(|&width| width <= bound);
         let edges = &self.demand.files[place.file].edges;
-        let present =
-            self.demand.files[place.file].present(edges[place.chunks.start], edges[place.chunks.end]);
+        let present = self.demand.files[place.file].present(edges[place.chunks.start], edges[place.chunks.end]);
         let table = &self.tables[place.file];
         let loads = table.loads(place.chunks.clone(), self.pricer).into_iter();
         let ways: Vec<Way> = table
@@ -168,21 +179,24 @@ impl Search<'_> {
             .collect();
         let keep = short_list(self.pricer, &ways, self.short_list);
         let mut kept = vec![place.way.clone()];
-        kept.extend(ways.into_iter().zip(keep).filter(|(way, keep)| {
-            (*keep || way.widths == self.default) && way.widths != place.way.widths
-        }).map(|(way, _)| way));
+        kept.extend(
+            ways.into_iter()
+                .zip(keep)
+                .filter(|(way, keep)| (*keep || way.widths == self.default) && way.widths != place.way.widths)
+                .map(|(way, _)| way),
+        );
         kept
     }
 
-    /// Coordinate descent over regions, then over pairs of regions, until neither helps.
-    fn descend(&self, state: &mut State, ways: &[Vec<Way>]) {
+    /// Coordinate descent over regions, then (with `pairs`) over pairs of regions, until neither helps.
+    fn descend(&self, state: &mut State, ways: &[Vec<Way>], pairs: bool) {
         let mut chosen = vec![0; ways.len()];
         if self.limits.excess(&state.bytes) > 0 {
             self.fall_back(state, ways, &mut chosen);
         }
         let mut rank = self.rank(state);
-        // Each pass lowers the rank; the bound is for safety against very flat ends.
-        for _ in 0..64 {
+        for _ in 0..24 {
+            let before = rank;
             let mut order: Vec<usize> = (0..ways.len()).collect();
             let cost = |place: &Place| self.pricer.share_s(&place.way.load, &state.load);
             let costs: Vec<f64> = state.places.iter().map(cost).collect();
@@ -191,16 +205,19 @@ impl Search<'_> {
             for &region in &order {
                 improved |= self.best_of(state, ways, &mut chosen, &mut rank, &[region]);
             }
-            if improved {
+            // A pass that gains next to nothing is the last of its kind.
+            if improved && (rank.excess_bytes < before.excess_bytes || rank.time_s < before.time_s * 0.9995) {
                 continue;
             }
+            if !pairs || order.len() > PAIRS_OF_ALL {
+                break;
+            }
             for (i, &a) in order.iter().enumerate() {
-                let reach = if order.len() <= PAIRS_OF_ALL { order.len() } else { i + 1 + PAIRS_OF_ALL / 4 };
-                for &b in order.iter().take(reach).skip(i + 1) {
-                    improved |= self.best_of(state, ways, &mut chosen, &mut rank, &[a, b]);
+                for &b in &order[i + 1..] {
+                    self.best_of(state, ways, &mut chosen, &mut rank, &[a, b]);
                 }
             }
-            if !improved {
+            if rank.excess_bytes == before.excess_bytes && rank.time_s >= before.time_s * 0.9995 {
                 break;
             }
         }
@@ -224,37 +241,46 @@ impl Search<'_> {
             rest_bytes.iter_mut().zip(&now.bytes).for_each(|(sum, part)| *sum -= part);
         }
         let before = *rank;
-        // The rank with `way` added, unless its busiest servers alone show that it cannot beat the present one.
+        // Only phases that these regions serve change with them.
+        let stride = self.pricer.stride();
+        let served = |phase: &usize| which.iter().any(|&r| ways[r].iter().any(|way| way.load[phase * stride] > 0.0));
+        let (active, others): (Vec<usize>, Vec<usize>) = (0..self.pricer.phases().len()).partition(served);
+        let fixed_s: f64 =
+            others.iter().map(|&phase| self.pricer.phase_time_s(phase, &rest)).sum::<f64>() + before.regions_s;
+        // The rank with `way` added, unless a bound shows that it cannot beat the present one.
         let rank_with = |rest: &[f64], rest_bytes: &[u64], way: &Way, load: &mut Load, bytes: &mut Vec<u64>| {
             sum_into(load, rest, way, bytes, rest_bytes);
             let excess_bytes = self.limits.excess(bytes);
-            let floor_s = self.pricer.least_time_s(load) + before.regions_s;
+            let least = |&phase: &usize| self.pricer.least_phase_time_s(phase, load);
+            let floor_s = active.iter().map(least).sum::<f64>() + fixed_s;
             if excess_bytes > before.excess_bytes || (excess_bytes == before.excess_bytes && floor_s >= before.time_s) {
                 return None;
             }
-            Some(Rank { excess_bytes, time_s: self.pricer.time_s(load) + before.regions_s, ..before })
+            let time = |&phase: &usize| self.pricer.phase_time_s(phase, load);
+            Some(Rank { excess_bytes, time_s: active.iter().map(time).sum::<f64>() + fixed_s, ..before })
         };
-        let found = match *which {
-            [region] => {
-                let (mut load, mut bytes) = (Vec::new(), Vec::new());
-                best(ways[region].iter().enumerate().filter_map(|(i, way)| {
-                    Some((rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes)?, [i, 0]))
-                }))
-            }
-            [a, b] => {
-                let rows = ways[a].par_iter().enumerate().map(|(i, way)| {
+        let found =
+            match *which {
+                [region] => {
                     let (mut load, mut bytes) = (Vec::new(), Vec::new());
-                    sum_into(&mut load, &rest, way, &mut bytes, &rest_bytes);
-                    let (mut both, mut both_bytes) = (Vec::new(), Vec::new());
-                    best(ways[b].iter().enumerate().filter_map(|(j, way)| {
-                        Some((rank_with(&load, &bytes, way, &mut both, &mut both_bytes)?, [i, j]))
+                    best(ways[region].iter().enumerate().filter_map(|(i, way)| {
+                        Some((rank_with(&rest, &rest_bytes, way, &mut load, &mut bytes)?, [i, 0]))
                     }))
-                });
-                let rows: Vec<_> = rows.collect();
-                best(rows.into_iter().flatten())
-            }
-            _ => unreachable!("one region or two"),
-        };
+                }
+                [a, b] => {
+                    let rows = ways[a].par_iter().enumerate().map(|(i, way)| {
+                        let (mut load, mut bytes) = (Vec::new(), Vec::new());
+                        sum_into(&mut load, &rest, way, &mut bytes, &rest_bytes);
+                        let (mut both, mut both_bytes) = (Vec::new(), Vec::new());
+                        best(ways[b].iter().enumerate().filter_map(|(j, way)| {
+                            Some((rank_with(&load, &bytes, way, &mut both, &mut both_bytes)?, [i, j]))
+                        }))
+                    });
+                    let rows: Vec<_> = rows.collect();
+                    best(rows.into_iter().flatten())
+                }
+                _ => unreachable!("one region or two"),
+            };
         let Some((better, indices)) = found.filter(|(found, _)| found.beats(rank)) else { return false };
         for (&region, index) in which.iter().zip(indices) {
             chosen[region] = index;

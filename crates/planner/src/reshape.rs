@@ -9,6 +9,9 @@ use rayon::prelude::*;
 /// Regions that are looked at for a split, dearest first.
 const SPLIT: usize = 12;
 
+/// With more regions than this their borders stay: each is so small that moving its border gains little.
+const SHIFTED: usize = 32;
+
 impl Search<'_> {
     /// Joins, splits and shifts. The result is never worse than `state`.
     pub(crate) fn reshape(&self, state: State) -> State {
@@ -84,7 +87,8 @@ impl Search<'_> {
             cuts.retain(|&cut| cut > 0 && cut < place.chunks.len());
             cuts.dedup();
             let halves = |cut: usize, way: &Way| {
-                let (left, right) = (place.chunks.start..place.chunks.start + cut, place.chunks.start + cut..place.chunks.end);
+                let (left, right) =
+                    (place.chunks.start..place.chunks.start + cut, place.chunks.start + cut..place.chunks.end);
                 let own = |chunks| self.place(place.file, chunks, place.way.widths);
                 let other = |chunks| self.place(place.file, chunks, way.widths);
                 [vec![other(left.clone()), own(right.clone())], vec![own(left), other(right)]]
@@ -102,6 +106,9 @@ impl Search<'_> {
 
     /// Moves borders by ever fewer chunks.
     fn shift(&self, mut state: State) -> State {
+        if state.places.len() > SHIFTED {
+            return state;
+        }
         for at in 0..state.places.len().saturating_sub(1) {
             let mut step = state.places[at].chunks.len().max(state.places[at + 1].chunks.len()).next_power_of_two() / 2;
             while step > 0 && state.places[at].file == state.places[at + 1].file {
