@@ -233,25 +233,20 @@ pub(crate) fn on_path<R: Copy + Into<i64>>(
         Some(path) => recording.file_at(dirfd, path),
         None => 0,
     };
-    if op == Operation::Stat {
-        // Afterwards, as searches along a list of directories would fill the table with names that do not exist.
-        let start_ns = now_ns();
-        let result = call();
-        if result.into() >= 0 {
-            let file = file_of();
-            if file != 0 {
-                recording.note(Event { start_ns, size, ..Event::posix(op, file) });
-            }
-        }
+    let start_ns = now_ns();
+    let result = call();
+    // The path is looked at only now, when the kernel has found that it can be read.
+    let errno = crate::real::errno();
+    let failed = result.into() < 0;
+    // Searches along a list of directories would fill the table with names that do not exist.
+    if failed && (op == Operation::Stat || errno == libc::EFAULT) {
         return result;
     }
     let file = file_of();
-    if file == 0 {
-        return call();
+    if file != 0 {
+        recording.note(Event { start_ns, size, ..Event::posix(op, file) }.result(result.into()));
     }
-    let event = Event { size, ..Event::posix(op, file) };
-    let result = call();
-    recording.note(event.result(result.into()));
+    crate::real::set_errno(errno);
     result
 }
 

@@ -105,9 +105,15 @@ fn stdio_is_recorded_as_the_program_called_it() {
     let run = Run::new();
     std::fs::write(
         run.path("stdio.c"),
-        r#"#include <stdio.h>
+        r#"#include <errno.h>
+           #include <fcntl.h>
+           #include <stdio.h>
+           #include <unistd.h>
            int main(void) {
                char buffer[100];
+               if (open((char *)1, O_RDONLY) != -1 || errno != EFAULT) return 1;
+               if (unlink((char *)1) != -1 || errno != EFAULT) return 2;
+               if (unlink("nothing") != -1 || errno != ENOENT) return 3;
                FILE *f = fopen("text", "w+");
                fwrite("0123456789", 2, 5, f); fputs("abc\n", f); fflush(f);
                fseek(f, 4, SEEK_SET); fread(buffer, 1, 6, f); fgets(buffer, 100, f); fread(buffer, 1, 50, f);
@@ -123,7 +129,9 @@ fn stdio_is_recorded_as_the_program_called_it() {
     for (op, count) in [(Operation::Open, 1), (Operation::Close, 1), (Operation::Seek, 1), (Operation::Sync, 1)] {
         assert_eq!(of(&trace, "text", op).len(), count, "{op:?}");
     }
-    assert!(trace.records().iter().all(|record| record.api == Api::Stdio as u8));
+    let text = trace.files().iter().find(|file| file.path == run.path("text")).expect("the file");
+    assert!(trace.of_file(text.id).iter().all(|record| record.api == Api::Stdio as u8));
+    assert_eq!(of(&trace, "nothing", Operation::Unlink)[0].flags, flags::FAILED);
 }
 
 #[test]

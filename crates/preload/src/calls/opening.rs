@@ -19,10 +19,14 @@ fn opened_since(start_ns: u64, fd: c_int, dirfd: c_int, path: *const c_char, fla
         opened(fd, path, flags);
     }
     let Some(recording) = runtime::recording() else { return fd };
-    let file = match (fd >= 0, crate::paths::bytes(path)) {
-        (true, _) => table::get(fd).file(),
-        (false, Some(path)) => recording.file_at(dirfd, path),
-        (false, None) => 0,
+    let errno = crate::real::errno();
+    let file = if fd >= 0 {
+        table::get(fd).file()
+    } else if errno == libc::EFAULT {
+        // Not a path that can be read.
+        0
+    } else {
+        crate::paths::bytes(path).map_or(0, |path| recording.file_at(dirfd, path))
     };
     if file != 0 {
         let create = if flags & (libc::O_CREAT | libc::O_TRUNC) != 0 { marks::CREATE } else { 0 };
@@ -30,6 +34,7 @@ fn opened_since(start_ns: u64, fd: c_int, dirfd: c_int, path: *const c_char, fla
         let event = Event { start_ns, flags: create | append, ..Event::posix(Operation::Open, file) };
         recording.note(event.result(i64::from(fd)));
     }
+    crate::real::set_errno(errno);
     fd
 }
 
