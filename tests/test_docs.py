@@ -70,3 +70,13 @@ def test_the_bytes_come_back_without_stripewise(pool, tmp_path):
     subprocess.run([BIN / "python", ROOT / "docs" / "recover.py", pool.file, out], check=True)
     pool.run("diff", "-r", pool.mount, out)
     assert (out / "hole").stat().st_size == 5 << 20
+
+
+def test_every_promise_names_a_test_that_exists():
+    page = (ROOT / "docs" / "semantics.md").read_text()
+    named = re.findall(r"`((?:crates|tests)/[\w/.]+)(?:: (\w+))?`", page)
+    assert len(named) > 10
+    for file, test in named:
+        text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
+        assert text, f"{file} does not exist"
+        assert not test or re.search(rf"\b(fn|def) {test}\b", text), f"{file} has no test {test}"
