@@ -95,6 +95,15 @@ class Pool:
         """All servers in order of id."""
         return tuple(server for tier in self.tiers for server in tier.servers)
 
+    def require_profiles(self) -> None:
+        """Raises `StripewiseError` where a tier has no profile, so that nothing can be predicted."""
+        without = [tier.name for tier in self.tiers if tier.profile_source == "none"]
+        if without:
+            raise _native.StripewiseError(
+                f"tier {', '.join(without)} has no profile, so nothing can be predicted; "
+                f"run `stripewise pool calibrate {self.file}`"
+            )
+
     @property
     def label(self) -> str:
         """`emulated servers`, `real servers` or both, for the head of an output."""

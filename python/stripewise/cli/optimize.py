@@ -1,17 +1,20 @@
 """`stripewise optimize`."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stripewise.cli import console
 from stripewise.cli.run import Command, PoolOption
-from stripewise.optimize import cycle, report
-from stripewise.optimize.cycle import InvalidRunError, Outcome, ProgramFailedError
 from stripewise.pool import Pool
 from stripewise.units import about_bytes
+
+if TYPE_CHECKING:
+    from stripewise.optimize.cycle import Outcome
 
 
 def optimize(
@@ -49,7 +52,12 @@ def optimize(
     \b
     Exit codes: 0 kept, 3 taken back, 4 invalid (emulation error); a failing CMD's own.
     """
+    # numpy, which measuring needs, takes longer to load than all the rest: not for every other command.
+    from stripewise.optimize import cycle, report
+    from stripewise.optimize.cycle import InvalidRunError, ProgramFailedError
+
     pool = Pool.load(pool_file)
+    pool.require_profiles()
     settings = cycle.Settings(runs=runs, max_runs=max_runs, prepare=prepare)
     kept_in = cycle.new_directory(directory.absolute())
     try:
@@ -79,6 +87,8 @@ def _say_way_back(pool: Pool, kept_in: Path) -> None:
 
 
 def _print(outcome: Outcome) -> None:
+    from stripewise.optimize import report
+
     if outcome.plan is not None and outcome.plan["changes"]:
         console.out.print(report.table(outcome))
         console.out.print()

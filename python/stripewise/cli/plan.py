@@ -55,12 +55,7 @@ def plan(
     if planner not in PLANNERS:
         raise StripewiseError(f"--planner {planner}: there is {' and '.join(PLANNERS)}")
     pool = Pool.load(pool_file)
-    uncalibrated = [tier.name for tier in pool.tiers if tier.profile_source == "none"]
-    if uncalibrated:
-        raise StripewiseError(
-            f"tier {', '.join(uncalibrated)} has no profile, so nothing can be predicted; "
-            f"run `stripewise pool calibrate {pool_file}`"
-        )
+    pool.require_profiles()
     document = _native.plan(
         Trace(str(trace)),
         str(pool.file),
