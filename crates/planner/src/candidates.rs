@@ -15,6 +15,9 @@ pub(crate) const STEP: u64 = 4096;
 /// A stripe is at most this share of its region, so that the region's heat spreads over the servers.
 const LEAST_STRIPES: u64 = 16;
 
+/// No stripe is wider, whatever the file: rounds of many servers stay far below the largest offset.
+const WIDEST: u64 = 1 << 40;
+
 /// Most request sizes that get candidates of their own.
 const SIZES: usize = 5;
 
@@ -44,7 +47,7 @@ pub(crate) fn candidates(file: &FileDemand, cluster: &Cluster, always: &[TierWid
 
 /// Greatest width in a region of `bytes`.
 pub(crate) fn widest(bytes: u64) -> u64 {
-    (bytes / LEAST_STRIPES).max(64 << 10)
+    (bytes / LEAST_STRIPES).clamp(64 << 10, WIDEST)
 }
 
 /// Whether the widths make a round at all: something in it, and no longer than a file can be.
@@ -55,7 +58,11 @@ pub(crate) fn is_round(widths: &TierWidths, cluster: &Cluster) -> bool {
 
 /// A width in whole steps, up to `widest`; 0 stays 0.
 pub(crate) fn round(width: f64, widest: u64) -> u64 {
-    if width <= 0.0 { 0 } else { (((width / STEP as f64).round() as u64).max(1) * STEP).min(widest / STEP * STEP) }
+    if width <= 0.0 {
+        return 0;
+    }
+    let steps = (width.min(widest as f64) / STEP as f64).round() as u64;
+    (steps.max(1) * STEP).min((widest / STEP).max(1) * STEP)
 }
 
 /// The sizes that carry most requests, with the operation that is more common at each: one for every power of two.

@@ -11,6 +11,9 @@ use std::ops::Range;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request, Round, TierWidths};
 
+/// Larger requests are searched for as if they were as large as this: the search is quadratic in their size.
+const LARGEST_REQUEST: u64 = 4 << 20;
+
 /// Most requests of a file that HARL's search is given.
 const MOST_REQUESTS: usize = 50_000;
 
@@ -50,7 +53,11 @@ pub(crate) fn rows(
         .map(|file| {
             let requests: Vec<Request> = file.requests.iter().filter(|r| r.size > 0).copied().collect();
             let every = requests.len().div_ceil(MOST_REQUESTS).max(1);
-            let some: Vec<Request> = requests.into_iter().step_by(every).collect();
+            let some: Vec<Request> = requests
+                .into_iter()
+                .step_by(every)
+                .map(|r| Request { size: r.size.min(LARGEST_REQUEST), ..r })
+                .collect();
             harl::plan(&some, pricer.cluster, &options).rows
         })
         .collect();

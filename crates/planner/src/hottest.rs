@@ -154,7 +154,7 @@ mod tests {
         // 32 MiB cold, 32 MiB hot, room for 40 MiB on the SSDs.
         let requests: Vec<Request> = (0..640_u64)
             .map(|i| {
-                let offset = if i % 10 == 0 { i % 64 << 19 } else { (32 << 20) + (i % 64 << 19) };
+                let offset = if i % 10 == 0 { (i % 64) << 19 } else { (32 << 20) + ((i % 64) << 19) };
                 Request { offset, size: 1 << 19, op: Op::Read, process: 0, start_s: 0.0, end_s: 0.0 }
             })
             .collect();

@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_phase_that_comes_back_is_the_same() {
-        let ops = |i: usize| if i / 500 % 2 == 0 { Op::Write } else { Op::Read };
+        let ops = |i: usize| if (i / 500).is_multiple_of(2) { Op::Write } else { Op::Read };
         let phases = find(&moments((0..3000).map(|i| (ops(i), scatter(i)))), 8);
         assert_eq!(phases.count, 2);
         assert_eq!(phases.cuts_s, vec![500.0, 1000.0, 1500.0, 2000.0, 2500.0]);

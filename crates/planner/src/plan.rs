@@ -158,8 +158,8 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     let found = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
     let price = |rows: Vec<Vec<(u64, TierWidths)>>| Priced::new(rows, &demand, &pricer, &limits);
     let by_default = price(default_rows);
-    let by_harl = harl_rows.map(&price);
-    let mut plans: Vec<Priced> = found.into_iter().map(|rows| price(rows)).collect();
+    let by_harl = harl_rows.map(price);
+    let mut plans: Vec<Priced> = found.into_iter().map(price).collect();
     // Requests across borders were priced as if each region went on: only now are all prices those of real layouts.
     plans.push(by_default.clone());
     plans.extend(by_harl.clone());
