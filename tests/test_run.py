@@ -68,6 +68,43 @@ def test_a_read_only_server_refuses_writes_and_keeps_its_bytes(pool):
     assert "read-only" in pool.stripewise("pool", "show", pool.file, prefix=prefix).stdout
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system under a server")
+@PRELOAD
+def test_a_full_server_fails_the_write_and_keeps_what_was_there(pool, preload, tmp_path):
+    pool.run("sh", "-c", f"head -c 200000 /dev/zero | tr '\\0' x > {pool.mount}/before")
+    server = next(pool.servers()[0].iterdir())
+    small = tmp_path / "small"
+    small.mkdir()
+    mount_small = (
+        f"mount -t tmpfs -o size=400k tmpfs {small} && cp -a {server}/. {small} && mount --bind {small} {server} "
+        '&& exec "$@"'
+    )
+    script = f"""
+        dd if=/dev/zero of={pool.mount}/big bs=64k count=64 status=none; echo "dd $?"
+        tr -d x < {pool.mount}/before | wc -c
+        wc -c < {pool.mount}/before
+    """
+    prefix = ["unshare", "--mount", "sh", "-c", mount_small, "sh"]
+    done = pool.run("sh", "-c", script, preload=preload, prefix=prefix)
+    assert done.stdout.split() == ["dd", "1", "0", "200000"]
+    assert "No space left on device" in done.stderr
+
+
+def test_a_damaged_handle_is_named_and_its_bytes_come_back_with_it(pool):
+    pool.run("sh", "-c", f"seq 100000 > {pool.mount}/file")
+    file = pool.base / "disks" / "d3" / ".test-names" / "tree" / "file"
+    handle = os.getxattr(file, "user.stripewise")
+    os.setxattr(file, "user.stripewise", handle[:40] + bytes([handle[40] ^ 1]) + handle[41:])
+    done = pool.run("cat", pool.mount / "file", check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    done = pool.stripewise("stat", "--pool", pool.file, "file", check=False)
+    assert done.returncode == 1
+    assert "handle" in done.stderr
+    os.setxattr(file, "user.stripewise", handle)
+    assert pool.run("sh", "-c", f"seq 100000 | cmp - {pool.mount}/file").returncode == 0
+
+
 @PRELOAD
 def test_copies_are_exact(pool, tmp_path, preload):
     source = tmp_path / "source"
