@@ -282,12 +282,15 @@ impl Prediction<'_> {
     }
 }
 
-/// What was in flight, by place (file and region, or all) and operation (or both).
+/// File and region.
+type Place = (u32, usize);
+
+/// What was in flight, by place (or everywhere) and operation (or both).
 #[derive(Default)]
-struct Observed(HashMap<(Option<(u32, usize)>, Option<Op>), InFlight>);
+struct Observed(HashMap<(Option<Place>, Option<Op>), InFlight>);
 
 impl Observed {
-    fn rates(&mut self, at: Option<(u32, usize)>) -> Value {
+    fn rates(&mut self, at: Option<Place>) -> Value {
         let mut rate = |op| self.0.remove(&(at, op)).map_or(0.0, InFlight::rate);
         json!({ "read": rate(Some(Op::Read)), "write": rate(Some(Op::Write)), "both": rate(None) })
     }
