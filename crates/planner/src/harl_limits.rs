@@ -12,7 +12,7 @@ use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request, Round, TierWidths};
 
 /// Larger requests are searched for as if they were as large as this: the search is quadratic in their size.
-const LARGEST_REQUEST: u64 = 4 << 20;
+const LARGEST_REQUEST: u64 = 2 << 20;
 
 /// Most requests of a file that HARL's search is given.
 const MOST_REQUESTS: usize = 50_000;
