@@ -21,6 +21,10 @@ VERIFIED = re.compile(rb"^verified (\d+) bytes$", re.MULTILINE)
 """A program that checks its own data may say so in a line of its output; the bytes of all runs are added up."""
 
 
+TRIES = 3
+"""Runs that may be invalid in a row before it is given up: other work on the machine comes and goes."""
+
+
 class ProgramFailedError(StripewiseError):
     """The program ended with an exit code other than 0."""
 
@@ -143,7 +147,14 @@ class _Cycle:
         self.layout_file = directory / "new.layout"
 
     def run(self, when: str, number: int) -> Run:
-        name = f"{when}-{number}"
+        """One measured run; one during which the emulated devices were late does not count and is repeated."""
+        for _ in range(TRIES):
+            run = self._run_once(f"{when}-{number}")
+            if run.emulation.is_valid:
+                return run
+        raise InvalidRunError(f"the emulated devices could not keep their times in {TRIES} runs: there is no figure")
+
+    def _run_once(self, name: str) -> Run:
         if self.settings.prepare:
             self._checked(
                 launch.run(["sh", "-c", self.settings.prepare], pool_file=self.pool.file, mount=self.pool.mount)
@@ -180,8 +191,6 @@ class _Cycle:
         self.say(f"{name}: {run.io.both.busy_s:.2f} s of I/O at {rate:.1f} MiB/s, {run.wall_s:.2f} s in all")
         if statistics.verdict is not None:
             self.say(statistics.verdict["text"])
-        if not statistics.is_valid:
-            raise InvalidRunError("the emulated devices could not keep their times: no figure from this run")
         return run
 
     def plan(self) -> None:
