@@ -41,8 +41,8 @@ def optimize(
     is run again, up to --max-runs; then, or when it is slower, every file is moved back and the rules are as before.
 
     On real devices the page cache is emptied before each run, and what was still served from it is said. Emulated
-    servers charge every request; a run with an emulation error above 10 % (median) does not count and is repeated. A program that
-    checks its own data may print `verified N bytes`.
+    servers charge every request; a run with an emulation error above 10 % (median) does not count and is repeated. A
+    program that checks its own data may print `verified N bytes`.
 
     \b
     Examples:
