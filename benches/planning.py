@@ -7,11 +7,14 @@ from benches.cargo_example import output_of
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, Target
 
 LINE = re.compile(r"^ {2}(?P<what>\S.*?) +(?P<value>[\d.]+) +\(at least (?P<least>[\d.]+)\) (?:ok|MISSED)$")
+REGION = re.compile(r"^ +\d+ MiB  ")
+LONGEST = 200
+"""Characters of a remark; a plan of many regions is longer than anybody reads here."""
 HEAD = re.compile(r"^(?P<case>\S[^:]*): ")
 
 
 def run(context: Context) -> Iterator[Figure | str]:
-    """One figure a line of `crates/planner/examples/planning_figures.rs`; the rest of its output is shown as it is."""
+    """One figure a line of `crates/planner/examples/planning_figures.rs`; what else it prints is remarks."""
     context.say("cargo run --release -p stripewise-planner --example planning_figures")
     case = ""
     found = False
@@ -22,7 +25,8 @@ def run(context: Context) -> Iterator[Figure | str]:
             target = Target(least=float(match["least"]))
             yield Figure(f"{case}: {match['what']}", float(match["value"]), target=target)
             continue
-        yield line.strip()
+        if not REGION.match(line):
+            yield line.strip() if len(line) <= LONGEST else f"{line[:LONGEST].strip()} ..."
         if match := HEAD.match(line):
             case = match["case"]
     if not found:
