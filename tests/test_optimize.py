@@ -118,3 +118,14 @@ def test_a_program_that_does_nothing_on_the_pool_is_told_so(emulated):
 def test_a_missing_program_is_127(emulated):
     done = emulated.stripewise("optimize", "--pool", emulated.file, "no-such-program", check=False)
     assert done.returncode == 127
+
+
+def test_ctrl_c_leaves_every_file_whole_and_says_the_way_back(emulated):
+    interrupt = "import signal, time\nif runs > 2: os.killpg(0, signal.SIGINT); time.sleep(5)"
+    # A session of its own: the signal goes to the group, as from a terminal, and must not end the tests.
+    done = optimize(emulated, script=PROGRAM + COUNT_RUNS + interrupt, prefix=["setsid", "--wait"])
+    assert done.returncode == 130
+    previous = next((emulated.base / "o").glob("*/previous.layout"))
+    assert f"`stripewise apply {previous} --pool {emulated.file}` brings the previous layout back" in done.stderr
+    emulated.stripewise("apply", previous, "--pool", emulated.file)
+    assert regions(emulated) == [(0, ["hdd.0-1:64KiB", "ssd.0:64KiB"])]
