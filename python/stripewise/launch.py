@@ -62,14 +62,16 @@ def run(
     if preload:
         settings["LD_PRELOAD"] = _preload_list()
         if pool_file is not None:
-            settings["STRIPEWISE_POOL"] = str(pool_file.resolve())
+            settings["STRIPEWISE_POOL"] = str(pool_file.absolute())
+            if mount is not None:
+                settings["STRIPEWISE_MOUNT"] = str(mount)
     if trace_dir is not None:
         settings["STRIPEWISE_TRACE"] = str(trace_dir.resolve())
 
     # The settings stand in front of the program alone, so the private mount itself runs without the preload library.
     full = ["env", *_enter_directory(mount), *(f"{key}={value}" for key, value in settings.items()), *command]
     if pool_file is not None and mount is not None and not is_mounted(mount):
-        full = [str(native_paths.mount_program()), "--private", str(pool_file.resolve()), "--", *full]
+        full = [str(native_paths.mount_program()), "--private", str(pool_file.absolute()), "--", *full]
 
     read_before = _children_read_bytes()
     began = time.monotonic()

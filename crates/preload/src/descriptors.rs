@@ -67,8 +67,12 @@ pub(crate) fn adopt() {
         return;
     }
     for_each_open(|fd| {
-        let Ok(flags) = rustix::fs::fcntl_getfl(borrow(fd)) else { return };
         let Ok(stat) = rustix::fs::fstat(borrow(fd)) else { return };
+        // Terminals, pipes and the null device are what most programs get: for them the mount is not even looked at.
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return;
+        }
+        let Ok(flags) = rustix::fs::fcntl_getfl(borrow(fd)) else { return };
         let bypass = runtime::bypass().filter(|bypass| stat.st_dev == bypass.device());
         enter(fd, bypass, flags.bits() as c_int);
     });

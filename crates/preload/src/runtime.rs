@@ -11,17 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use stripewise_store::{DataPlane, PlaneOptions, Pool};
 
-/// The fast path to a pool's files.
+/// The fast path to a pool's files. Most programs that a script starts open none of them: the pool file is read when the
+/// first one is opened.
 pub(crate) struct Bypass {
-    pool: Pool,
+    /// The pool file.
+    file: Vec<u8>,
     /// The mount point without a slash at its end.
     mount: Vec<u8>,
-    /// Device number of the mount.
+    /// Device number of the mount; [`NOT_LOOKED`] until it is asked for, 0 when there is no mount.
     device: AtomicU64,
+    pool: AtomicPtr<Pool>,
+    /// Set when the pool file cannot be used, or is not that of the mount.
+    unusable: AtomicBool,
     plane: AtomicPtr<Arc<DataPlane>>,
     /// Descriptors of our own stand at this number or above.
     floor: i32,
 }
+
+/// No device has this number.
+const NOT_LOOKED: u64 = u64::MAX;
 
 /// Both things that this library does, each if asked for.
 pub(crate) struct Runtime {
@@ -90,6 +98,14 @@ fn start() -> Option<&'static Runtime> {
     peek()
 }
 
+/// A directory's path without slashes at its end.
+fn without_slash(mut path: &[u8]) -> &[u8] {
+    while path.len() > 1 && path.ends_with(b"/") {
+        path = &path[..path.len() - 1];
+    }
+    path
+}
+
 /// A variable of the environment that is set and not empty.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: the name ends with a zero. The value is copied by all callers before the program can change it: they run
@@ -105,18 +121,56 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
 }
 
 impl Bypass {
-    /// Nothing when the pool file cannot be used: the mount serves all. (`stripewise run` has checked it before.)
+    /// The mount point is what `STRIPEWISE_MOUNT` says; without it the pool file is read now. Nothing when that cannot be
+    /// used: the mount serves all. (`stripewise run` has checked it before.)
     fn load(file: &[u8]) -> Option<Self> {
-        let pool = Pool::load(Path::new(OsStr::from_bytes(file))).ok()?;
-        let mut mount = pool.mount.as_os_str().as_bytes().to_vec();
-        while mount.len() > 1 && mount.ends_with(b"/") {
-            mount.pop();
-        }
-        let device = rustix::fs::stat(&pool.mount).map_or(0, |stat| stat.st_dev);
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let limit = limit.unwrap_or(1 << 20).min(1 << 20) as i32;
-        let floor = limit - (limit / 4).min(8192);
-        Some(Self { pool, mount, device: AtomicU64::new(device), plane: AtomicPtr::new(ptr::null_mut()), floor })
+        let mut bypass = Self {
+            file: file.to_vec(),
+            mount: Vec::new(),
+            device: AtomicU64::new(NOT_LOOKED),
+            pool: AtomicPtr::new(ptr::null_mut()),
+            unusable: AtomicBool::new(false),
+            plane: AtomicPtr::new(ptr::null_mut()),
+            floor: limit - (limit / 4).min(8192),
+        };
+        bypass.mount = match variable(c"STRIPEWISE_MOUNT").filter(|mount| mount.starts_with(b"/")) {
+            Some(mount) => without_slash(mount).to_vec(),
+            None => without_slash(bypass.read_pool()?.mount.as_os_str().as_bytes()).to_vec(),
+        };
+        Some(bypass)
+    }
+
+    /// The pool, if it was read.
+    fn known_pool(&self) -> Option<&Pool> {
+        // SAFETY: set once from a leaked box, never freed.
+        unsafe { self.pool.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn read_pool(&self) -> Option<&Pool> {
+        let pool = Pool::load(Path::new(OsStr::from_bytes(&self.file))).ok()?;
+        let made = Box::into_raw(Box::new(pool));
+        if self.pool.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // Another thread read it, too.
+            // SAFETY: from `Box::into_raw` just now, and nobody else saw it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+        self.known_pool()
+    }
+
+    /// The pool, read on first use. `None` when its file cannot be used or names another mount: a placement from one
+    /// pool's mount must never be looked for on another's servers.
+    fn pool(&self) -> Option<&Pool> {
+        if self.unusable.load(Ordering::Relaxed) {
+            return None;
+        }
+        let pool = self.known_pool().or_else(|| self.read_pool());
+        let pool = pool.filter(|pool| without_slash(pool.mount.as_os_str().as_bytes()) == self.mount);
+        if pool.is_none() {
+            self.unusable.store(true, Ordering::Relaxed);
+        }
+        pool
     }
 
     /// Whether the absolute `path` is below the mount. One comparison of a prefix.
@@ -125,10 +179,20 @@ impl Bypass {
         paths::is_below(path, &self.mount)
     }
 
-    /// Device number of the mount.
+    /// Device number of the mount. One load, after the first time.
     #[inline]
     pub(crate) fn device(&self) -> u64 {
-        self.device.load(Ordering::Relaxed)
+        match self.device.load(Ordering::Relaxed) {
+            NOT_LOOKED => self.look_at_device(),
+            device => device,
+        }
+    }
+
+    #[cold]
+    fn look_at_device(&self) -> u64 {
+        let device = rustix::fs::stat(self.mount.as_slice()).map_or(0, |stat| stat.st_dev);
+        self.device.store(device, Ordering::Relaxed);
+        device
     }
 
     /// The mount came, or came again, after this process started.
@@ -142,7 +206,7 @@ impl Bypass {
         if let Some(plane) = unsafe { self.plane.load(Ordering::Acquire).as_ref() } {
             return Some(Arc::clone(plane));
         }
-        let plane = DataPlane::open(&self.pool, PlaneOptions { descriptor_floor: self.floor }).ok()?;
+        let plane = DataPlane::open(self.pool()?, PlaneOptions { descriptor_floor: self.floor }).ok()?;
         let made = Box::into_raw(Box::new(Arc::clone(&plane)));
         match self.plane.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(plane),
@@ -165,11 +229,13 @@ impl Bypass {
     /// Whether `fd` is a descriptor of this library: high, and open on a server's or the namespace's files.
     #[cold]
     pub(crate) fn owns(&self, fd: i32) -> bool {
+        // Before the pool is known, nothing of it was opened.
+        let Some(pool) = self.known_pool() else { return false };
         let mut buffer = [0; paths::MAX_BYTES];
         let Some(path) = paths::of_descriptor(fd, &mut buffer) else {
             return false;
         };
         let below = |directory: &Path| paths::is_below(path, directory.as_os_str().as_bytes());
-        below(&self.pool.namespace) || self.pool.servers.iter().any(|server| below(&server.root))
+        below(&pool.namespace) || pool.servers.iter().any(|server| below(&server.root))
     }
 }

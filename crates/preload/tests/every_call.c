@@ -81,6 +81,8 @@ extern ssize_t __pread64_chk(int, void *, size_t, off_t, size_t);
 extern int __open_2(const char *, int), __open64_2(const char *, int), __openat_2(int, const char *, int);
 extern int __openat64_2(int, const char *, int), __open(const char *, int, ...), __open64(const char *, int, ...);
 extern int __close(int), __dup2(int, int), __fcntl(int, int, ...);
+extern void _IO_file_finish(FILE *, int);
+extern pid_t __vfork(void);
 extern int _IO_fclose(FILE *), _IO_file_close(FILE *), __endmntent(FILE *);
 extern FILE *_IO_fopen(const char *, const char *), *__setmntent(const char *, const char *);
 
@@ -236,6 +238,13 @@ static void copies(void) {
     model_write("still open", 10, 0);
     CHECK("vfork", close(fd) == 0);
     same("vfork");
+    fd = fresh(O_RDWR);
+    child = __vfork();
+    if (child == 0) { close(fd); _exit(0); }
+    CHECK("__vfork", waitpid(child, &status, 0) == child && status == 0 && write(fd, "still open", 10) == 10);
+    model_write("still open", 10, 0);
+    CHECK("__vfork", close(fd) == 0);
+    same("__vfork");
 
     fd = fresh(O_RDWR);
     CHECK("O_APPEND", fcntl(fd, F_SETFL, O_APPEND) == 0 && write(fd, "end", 3) == 3 && pwrite(fd, "end", 3, 5) == 3);
@@ -278,6 +287,7 @@ static void closes(void) {
     CLOSE(endmntent, endmntent(fdopen(fd, "r+")));
     CLOSE(__endmntent, __endmntent(fdopen(fd, "r+")));
     CLOSE(_IO_file_close, _IO_file_close(fdopen(fd, "r+")));
+    CLOSE(_IO_file_finish, _IO_file_finish(fdopen(fd, "r+"), 0));
     CLOSE(mq_close, CHECK("mq_close", mq_close(fd) == 0));
 
     /* A library's descriptors survive all that: bytes still arrive, and the program cannot see or close them. */

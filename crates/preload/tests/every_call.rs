@@ -1,32 +1,37 @@
-//! Every call that can touch a file's bytes gives the right ones on a placed file, under the library and without it.
+//! Every call that takes a descriptor or a path gives the right bytes on a placed file, under the library and without it.
 
 mod common;
 
-use common::{TestPool, compile, succeeded, symbols};
+use common::{TestPool, compile, not_tried, succeeded, symbols};
 use std::collections::BTreeSet;
 
-/// Functions of the lists that `every_call.c` cannot use: they need no file, or cannot be told apart from another.
-const NOT_TRIED: [&str; 4] = ["closedir", "_IO_file_close_it", "_IO_file_finish", "fcloseall"];
+/// What the program `source` has tried with success.
+fn tried(pool: &TestPool, source: &str, preload: bool) -> BTreeSet<String> {
+    let program = pool.path(source.trim_end_matches(".c"));
+    if !program.exists() {
+        compile(source, &program);
+    }
+    let (mount, out) = (pool.path("mnt").canonicalize().expect("a path"), pool.path("out"));
+    let arguments = [&program, &mount, &out].map(|path| path.to_str().expect("text"));
+    let output = pool.command(preload, &arguments).output().expect("the program");
+    let output = succeeded(source, &output);
+    output.lines().filter_map(|line| line.strip_prefix("ok ")).map(str::to_owned).collect()
+}
 
 #[test]
 fn every_call_gives_the_right_bytes() {
     let pool = TestPool::new();
-    let program = pool.path("every_call");
-    compile("every_call.c", &program);
-    let program = program.to_str().expect("text");
-    let (mount, out) = (pool.path("mnt"), pool.path("out"));
-    let arguments = [program, mount.to_str().expect("text"), out.to_str().expect("text")];
+    let mut done = BTreeSet::new();
     for preload in [false, true] {
-        let output = pool.command(preload, &arguments).output().expect("the program");
-        let tried = succeeded("every_call", &output);
-        let tried: BTreeSet<&str> = tried.lines().filter_map(|line| line.strip_prefix("ok ")).collect();
-        for class in ["wrapped-bypass", "closes-descriptor"] {
-            let names = &symbols()[class];
-            let missing: Vec<&String> = names
-                .iter()
-                .filter(|name| !tried.contains(name.as_str()) && !NOT_TRIED.contains(&name.as_str()))
-                .collect();
-            assert!(missing.is_empty(), "{class} functions that every_call.c does not try: {missing:?}");
-        }
+        done = tried(&pool, "every_call.c", preload);
+        done.append(&mut tried(&pool, "every_other.c", preload));
     }
+    let classes = symbols();
+    let lists = classes.iter().filter(|(class, _)| *class != "no-descriptor");
+    let all: BTreeSet<String> = lists.flat_map(|(_, names)| names.iter().cloned()).collect();
+    let excused: Vec<String> = not_tried().into_values().flatten().collect();
+    let missing: Vec<_> = all.iter().filter(|name| !done.contains(*name) && !excused.contains(name)).collect();
+    assert!(missing.is_empty(), "neither tried by a program nor in [not-tried] of symbols.toml: {missing:?}");
+    let stale: Vec<_> = excused.iter().filter(|name| done.contains(*name) || !all.contains(*name)).collect();
+    assert!(stale.is_empty(), "in [not-tried] of symbols.toml, but tried or in no list that takes a file: {stale:?}");
 }

@@ -97,10 +97,16 @@ assert open('catted', 'rb').read() == open('copy', 'rb').read()
 /// The exit code and the output are the program's own; an unusable pool or trace directory changes nothing.
 #[test]
 fn what_the_environment_gets_wrong_does_not_reach_the_program() {
-    let pool = TestPool::new();
+    let (pool, other) = (TestPool::new(), TestPool::new());
+    let other = other.path("pool.toml");
+    let other = other.to_str().expect("text");
     for (name, value) in [
         ("STRIPEWISE_POOL", "/nonexistent/pool.toml"),
         ("STRIPEWISE_POOL", "/dev/null"),
+        ("STRIPEWISE_POOL", other),
+        ("STRIPEWISE_MOUNT", ""),
+        ("STRIPEWISE_MOUNT", "relative"),
+        ("STRIPEWISE_MOUNT", "/"),
         ("STRIPEWISE_TRACE", "/nonexistent"),
         ("STRIPEWISE_TRACE", "/proc"),
     ] {

@@ -54,6 +54,8 @@ fn each_call_of_a_script_is_there_with_its_place() {
     let run = Run::new();
     let trace = run.record(&[
         python(),
+        // Without `site`: a virtual environment makes the interpreter look at directories of its own choosing.
+        "-S",
         "-c",
         r#"
 import os
@@ -277,13 +279,40 @@ fn mpi_io_is_recorded_with_absolute_places() {
 
 #[test]
 fn bypassed_requests_are_recorded_as_such() {
+    bypassed(None);
+}
+
+/// Set by hand, without `stripewise run`, the pool file alone says where the mount is.
+#[test]
+fn the_mount_is_found_without_its_variable() {
+    bypassed(Some(("STRIPEWISE_MOUNT", "")));
+}
+
+/// A placement from one pool's mount is not looked for on another pool's servers.
+#[test]
+fn nothing_is_bypassed_with_the_file_of_another_pool() {
+    let (pool, other) = (TestPool::new(), TestPool::new());
+    let script = "import os\nfd = os.open(os.environ['M'] + '/f', os.O_CREAT | os.O_RDWR)\n\
+                  os.write(fd, b'x' * 9000)\nassert os.pread(fd, 20000, 100) == b'x' * 8900";
+    let traced = pool.path("out").join("trace");
+    std::fs::create_dir(&traced).expect("a directory");
+    let mut command = pool.command(true, &[python(), "-c", script]);
+    command.env("STRIPEWISE_POOL", other.path("pool.toml")).env("STRIPEWISE_TRACE", &traced);
+    assert!(command.status().expect("python").success());
+    let trace = Trace::open(&traced).expect("a trace");
+    let (writes, reads) = (of(&trace, "f", Operation::Write), of(&trace, "f", Operation::Read));
+    assert_eq!((places(&writes), writes[0].flags), (vec![(0, 9000)], 0));
+    assert_eq!((places(&reads), reads[0].flags), (vec![(100, 8900)], flags::SHORT));
+}
+
+fn bypassed(variable: Option<(&str, &str)>) {
     let pool = TestPool::new();
     let traced = pool.path("out").join("trace");
     std::fs::create_dir(&traced).expect("a directory");
     let script = "import os\nos.chdir(os.environ['M'])\nfd = os.open('f', os.O_CREAT | os.O_RDWR)\n\
                   os.write(fd, b'x' * 9000)\nassert os.pread(fd, 20000, 100) == b'x' * 8900\nos.read(fd, 10)";
     let mut command = pool.command(true, &[python(), "-c", script]);
-    let status = command.env("STRIPEWISE_TRACE", &traced).status().expect("python");
+    let status = command.envs(variable).env("STRIPEWISE_TRACE", &traced).status().expect("python");
     assert!(status.success());
     let trace = Trace::open(&traced).expect("a trace");
     let data = of(&trace, "f", Operation::Write);

@@ -60,7 +60,7 @@ impl TestPool {
     }
 
     /// A program in a mount of its own. `$M` is the mount, `$OUT` a directory beside it, `$LIB` the library;
-    /// `STRIPEWISE_POOL` is set, `LD_PRELOAD` only with `preload`.
+    /// `STRIPEWISE_POOL` and `STRIPEWISE_MOUNT` are set as by `stripewise run`, `LD_PRELOAD` only with `preload`.
     pub fn command(&self, preload: bool, command: &[&str]) -> Command {
         let mut program = Command::new(&built().1);
         program.arg("--private").arg(self.path("pool.toml")).arg("--").arg("env");
@@ -69,7 +69,7 @@ impl TestPool {
         }
         program.args(command);
         program.env("M", self.path("mnt")).env("OUT", self.path("out")).env("LIB", library());
-        program.env("STRIPEWISE_POOL", self.path("pool.toml"));
+        program.env("STRIPEWISE_POOL", self.path("pool.toml")).env("STRIPEWISE_MOUNT", self.path("mnt"));
         program.env("HOME", self.path("out")).env("GIT_CONFIG_NOSYSTEM", "1").stdin(Stdio::null());
         program
     }
@@ -123,7 +123,20 @@ pub fn compile(source: &str, out: &Path) {
     assert!(status.expect("these tests need a C compiler").success(), "{} does not compile", source.display());
 }
 
-/// The lists of `symbols.toml`.
-pub fn symbols() -> std::collections::BTreeMap<String, Vec<String>> {
+type Lists = std::collections::BTreeMap<String, Vec<String>>;
+
+/// The lists of `symbols.toml`, by class.
+pub fn symbols() -> Lists {
+    let mut classes = symbols_file();
+    classes.remove("not-tried").expect("a table of functions that are not tried");
+    classes.try_into().expect("lists of functions")
+}
+
+/// Functions that no program tries, by the reason.
+pub fn not_tried() -> Lists {
+    symbols_file().remove("not-tried").expect("a table").try_into().expect("lists of functions")
+}
+
+fn symbols_file() -> toml::Table {
     toml::from_str(include_str!("../../symbols.toml")).expect("symbols.toml")
 }
