@@ -36,6 +36,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -46,6 +47,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 #include <utime.h>
 #include <utmp.h>
@@ -874,6 +876,21 @@ static void paths(void) {
     loaded = F(dlmopen)(LM_ID_NEWLM, in_pool, RTLD_NOW);
     CHECK("dlmopen", loaded && dlsym(loaded, "cos") && dlsym(loaded, "cos") != dlsym(math, "cos") && dlclose(loaded) == 0);
     ok("dlmopen");
+    /* What a container may forbid. */
+#define FORBIDDEN (errno == EPERM || errno == ENOSYS || errno == EOPNOTSUPP)
+    int process = pidfd_open(getpid(), 0), copy;
+    FD(pidfd_getfd, (copy = G(pidfd_getfd, int, int, int, unsigned)(process, fd, 0)) >= 0 ? pread(copy, seen, 9000, 0) == 9000 && memcmp(seen, model, 9000) == 0 && close(copy) == 0 : FORBIDDEN);
+    close(process);
+    PATH(open_tree, (copy = G(open_tree, int, int, const char *, unsigned)(AT_FDCWD, in_pool, 0)) >= 0 ? fstat(copy, &st) == 0 && SIZED && close(copy) == 0 : FORBIDDEN);
+    union { struct file_handle header; char room[sizeof(struct file_handle) + MAX_HANDLE_SZ]; } handle = {{MAX_HANDLE_SZ}};
+    PATH(name_to_handle_at, F(name_to_handle_at)(AT_FDCWD, in_pool, &handle.header, &number, 0) == 0 || FORBIDDEN);
+    char *pages;
+    FD(remap_file_pages, (pages = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0)) != MAP_FAILED && F(remap_file_pages)(pages, 4096, 0, 1, 0) == 0 && memcmp(pages, model + 4096, 4096) == 0 && munmap(pages, 8192) == 0);
+    struct tm *date;
+    setenv("DATEMSK", in_pool, 1);
+    content("%Y-%m-%d\n", 0);
+    CHECK("getdate", (date = F(getdate)("2001-02-03")) && date->tm_year == 101 && date->tm_mday == 3);
+    ok("getdate");
     /* Records of logins, in a file that the program names. */
     struct utmpx login = {.ut_type = USER_PROCESS, .ut_user = "user", .ut_id = "id", .ut_line = "line"};
 #define LOGIN(name, condition) do { \
