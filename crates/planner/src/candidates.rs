@@ -50,6 +50,21 @@ pub(crate) fn widest(bytes: u64) -> u64 {
     (bytes / LEAST_STRIPES).clamp(64 << 10, WIDEST)
 }
 
+/// The widths with their round no longer than `bytes`, so that a region has bytes for every server of its round; widths
+/// of 64 KiB and less stay, small regions may do without some servers.
+pub(crate) fn fitted(widths: &TierWidths, bytes: u64, cluster: &Cluster) -> TierWidths {
+    let round_bytes = widths.round_bytes(cluster);
+    if round_bytes <= bytes {
+        return *widths;
+    }
+    let share = bytes as f64 / round_bytes as f64;
+    let fitted = |&width: &u64| {
+        let least = width.min(64 << 10);
+        ((width as f64 * share) as u64 / STEP * STEP).max(least)
+    };
+    TierWidths::new(&widths.as_slice().iter().map(fitted).collect::<Vec<_>>())
+}
+
 /// Whether the widths make a round at all: something in it, and no longer than a file can be.
 pub(crate) fn is_round(widths: &TierWidths, cluster: &Cluster) -> bool {
     let round = widths.round_bytes(cluster);
@@ -198,6 +213,23 @@ mod tests {
             );
         }
         assert!(list.len() < 300, "{}", list.len());
+    }
+
+    #[test]
+    fn rounds_fit_their_region() {
+        let cluster = presets::set_p(6, 2, false);
+        let wide = TierWidths::new(&[16 << 20, 4 << 20]);
+        let fitted = |widths: &TierWidths, bytes| super::fitted(widths, bytes, &cluster);
+        assert_eq!(fitted(&wide, 104 << 20), wide);
+        let narrow = fitted(&wide, 4 << 20);
+        assert!(
+            narrow.round_bytes(&cluster) <= 4 << 20 && narrow.width_bytes(0) > 3 * narrow.width_bytes(1),
+            "{narrow}"
+        );
+        // What is narrow anyway stays, and what is left out stays so.
+        let least = TierWidths::new(&[64 << 10, 12 << 10]);
+        assert_eq!(fitted(&least, 1), least);
+        assert_eq!(fitted(&TierWidths::new(&[0, 1 << 30]), 1 << 20), TierWidths::new(&[0, 512 << 10]));
     }
 
     #[test]

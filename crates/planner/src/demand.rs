@@ -51,6 +51,22 @@ impl FileDemand {
         &self.parts[self.part_ends[chunks.start]..self.part_ends[chunks.end]]
     }
 
+    /// Gives every entry another count; parts without any are dropped.
+    fn recount(&mut self, counts: &[f64]) {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut part_ends = vec![0];
+        for chunk in 0..self.chunks() {
+            let counted = self.parts(chunk..chunk + 1).iter().map(|part| {
+                let entry = part.entry as usize;
+                Part { weight: part.weight * counts[entry] / self.entries[entry].count, ..*part }
+            });
+            parts.extend(counted.filter(|part| part.weight > 0.0));
+            part_ends.push(parts.len());
+        }
+        (self.parts, self.part_ends) = (parts, part_ends);
+        self.entries.iter_mut().zip(counts).for_each(|(e, &count)| e.count = count);
+    }
+
     /// Bytes of the file in `[from, to)`, as a range.
     pub(crate) fn present(&self, from: u64, to: u64) -> Range<u64> {
         from.min(self.extent)..to.min(self.extent)
@@ -90,6 +106,26 @@ impl Demand {
         self.files.iter().map(|file| u128::from(file.extent)).sum()
     }
 
+    /// The requests dealt to two halves by chance, each request counted twice: both halves expect the heat and the time
+    /// of the whole, but what chance made hot in one is not hot in the other. Files, chunks and phases are those of the
+    /// whole. O(requests / 64 + parts).
+    pub(crate) fn halves(&self) -> [Self; 2] {
+        // A sampled request stands for as many as the lightest: those share one coin.
+        let counts = self.files.iter().flat_map(|file| &file.entries).map(|e| e.count);
+        let unit = counts.fold(f64::INFINITY, f64::min);
+        let mut coins = Coins(1);
+        let mut halves = [self.clone(), self.clone()];
+        for (index, file) in self.files.iter().enumerate() {
+            let heads = file.entries.iter().map(|e| coins.heads((e.count / unit).round() as u64) as f64 * unit);
+            let heads: Vec<f64> = heads.map(|count| 2.0 * count).collect();
+            let tails: Vec<f64> = file.entries.iter().zip(&heads).map(|(e, heads)| 2.0 * e.count - heads).collect();
+            for (half, counts) in halves.iter_mut().zip([heads, tails]) {
+                half.files[index].recount(&counts);
+            }
+        }
+        halves
+    }
+
     /// Checks and groups the requests. O(n log n); memory O(n) while it runs, O(limits of the options) after.
     pub(crate) fn new(files: &[FileTrace], options: &PlanOptions) -> Result<Self, PlanError> {
         let mut moments = Vec::new();
@@ -116,6 +152,23 @@ impl Demand {
         let files = files.iter().zip(entries).zip(budgets);
         let files = files.map(|((file, entries), budget)| cut(extent(file), entries, budget)).collect();
         Ok(Self { files, phases, cuts_s: found.cuts_s, sample })
+    }
+}
+
+/// Fair coins, the same on every run (SplitMix64).
+struct Coins(u64);
+
+impl Coins {
+    /// How many of `n` fall heads. O(n / 64).
+    fn heads(&mut self, n: u64) -> u64 {
+        let word = |left: u64| {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let kept = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+            u64::from(((z ^ (z >> 31)) & kept).count_ones())
+        };
+        (0..n.div_ceil(64)).map(|at| n - 64 * at).map(word).sum()
     }
 }
 
@@ -310,6 +363,28 @@ mod tests {
         assert!((450..=500).contains(&demand.sample.unwrap().kept));
         let count: f64 = file.entries.iter().map(|e| e.count).sum();
         assert!((count - 5000.0).abs() < 5000.0 / 500.0 + 1e-6);
+    }
+
+    #[test]
+    fn halves_share_what_is_asked_for_often_and_not_what_is_asked_for_once() {
+        let mut requests = vec![request(0, 1 << 16, Op::Read); 1000];
+        requests.extend((1..1001).map(|i| request(i << 16, 1 << 16, Op::Read)));
+        let whole = demand(&requests, None, &PlanOptions { max_chunks: 2000, ..PlanOptions::default() });
+        let halves = whole.halves();
+        let weight = |half: &Demand, chunk: usize| {
+            half.files[0].parts(chunk..chunk + 1).iter().map(|part| part.weight).sum::<f64>()
+        };
+        for half in &halves {
+            assert_eq!(half.files[0].edges, whole.files[0].edges);
+            assert!((weight(half, 0) - 1000.0).abs() < 200.0, "{}", weight(half, 0));
+        }
+        for chunk in 0..1001 {
+            let of = halves.each_ref().map(|half| weight(half, chunk));
+            assert_eq!(of[0] + of[1], 2.0 * weight(&whole, chunk));
+            assert!(chunk == 0 || of.contains(&0.0));
+        }
+        let first = (1..1001).filter(|&chunk| weight(&halves[0], chunk) > 0.0).count();
+        assert!((400..600).contains(&first), "{first}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod demand;
 mod duals;
 pub mod harl;
 mod harl_limits;
+mod holdout;
 mod hottest;
 mod outcome;
 mod phases;

@@ -3,9 +3,9 @@
 use crate::candidates::candidates;
 use crate::capacity::Limits;
 use crate::demand::Demand;
-use crate::duals::{Iteration, Segmentation, Span, segmentations};
+use crate::duals::{Segmentation, Span};
 use crate::harl_limits;
-use crate::hottest::{hottest_chunks_first, hottest_first};
+use crate::holdout;
 use crate::outcome::{self, Plan, Priced};
 use crate::price_table::PriceTable;
 use crate::pricing::{Pricer, add};
@@ -34,7 +34,8 @@ pub struct PlanOptions {
     pub default_width_bytes: u64,
     /// Most regions of a file.
     pub max_regions: usize,
-    /// A region must save this share of the default's predicted time.
+    /// A region must save this share of the time that is predicted with any number of regions; more, when plans made
+    /// from half of the requests serve the other half better with fewer.
     pub region_share: f64,
     /// Processes with requests in flight; `None` estimates them from the trace, phase by phase.
     pub processes: Option<f64>,
@@ -57,13 +58,13 @@ impl Default for PlanOptions {
         Self {
             default_width_bytes: 64 << 10,
             max_regions: 128,
-            region_share: 2e-5,
+            region_share: 1e-3,
             processes: None,
             max_phases: 8,
             max_chunks: 1024,
             max_entries: 20_000,
             network: Network::InBeta,
-            simulations: 200,
+            simulations: 400,
             seed: 1,
         }
     }
@@ -150,13 +151,13 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     let pricer = Pricer::new(&priced_as, &demand);
     let limits = Limits::new(cluster, demand.bytes())?;
     let default = TierWidths::uniform(cluster, options.default_width_bytes);
-    let default_rows: Vec<Vec<(u64, TierWidths)>> = vec![vec![(0, default)]; files.len()];
+    let default_rows: Rows = vec![vec![(0, default)]; files.len()];
     // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
     let as_given = Pricer::new(cluster, &demand);
     let harl_rows = harl_limits::rows(files, &demand.files, &as_given, &limits, options.default_width_bytes);
 
-    let found = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
-    let price = |rows: Vec<Vec<(u64, TierWidths)>>| Priced::new(rows, &demand, &pricer, &limits);
+    let (found, region_s) = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
+    let price = |rows: Rows| Priced::new(rows, &demand, &pricer, &limits);
     let by_default = price(default_rows);
     let by_harl = harl_rows.map(price);
     let mut plans: Vec<Priced> = found.into_iter().map(price).collect();
@@ -164,13 +165,14 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     plans.push(by_default.clone());
     plans.extend(by_harl.clone());
     plans.retain(|plan| plan.rank.excess_bytes == 0);
-    plans.sort_by(|a, b| a.rank.time_s.total_cmp(&b.rank.time_s));
+    let with_regions = |plan: &Priced| plan.rank.time_s + region_s * plan.regions() as f64;
+    plans.sort_by(|a, b| with_regions(a).total_cmp(&with_regions(b)));
     if plans.is_empty() {
         return Err(PlanError::NoFit { excess_bytes: by_default.rank.excess_bytes });
     }
     let mut rehearsal = None;
     let best = if options.simulations > 0 && !demand.files.iter().all(|file| file.entries.is_empty()) {
-        let stage = rehearse::Stage::new(files, &demand, &priced_as, options);
+        let stage = rehearse::Stage::new(files, &demand, &priced_as, options, region_s);
         let (best, outcome) = rehearse::choose(&stage, plans, &by_default, &limits, &demand, &pricer);
         rehearsal = Some(outcome);
         best
@@ -207,10 +209,20 @@ pub fn predict(
     Ok(pricer.time_s(&load))
 }
 
+/// Price of a region, as a share of the default's time, that lets a plan have nearly as many as it likes.
+const NEXT_TO_FREE: f64 = 2e-5;
+
+/// With no more regions than this per file no plan follows chance.
+const FEW: usize = 3;
+
 /// Starts that the local search takes all the way.
 const IMPROVED: usize = 3;
 
-/// Candidates for the plan, as rows per file: several starts, each improved by local search.
+/// Regions of every file: first byte and widths.
+type Rows = Vec<Vec<(u64, TierWidths)>>;
+
+/// Candidates for the plan, as rows per file: several starts, each improved by local search; and the seconds
+/// that a region must save.
 fn search(
     demand: &Demand,
     pricer: &Pricer,
@@ -218,7 +230,7 @@ fn search(
     default: TierWidths,
     harl_rows: Option<&[Vec<(u64, TierWidths)>]>,
     options: &PlanOptions,
-) -> Vec<Vec<Vec<(u64, TierWidths)>>> {
+) -> (Vec<Rows>, f64) {
     let mut lists = Vec::with_capacity(demand.files.len());
     for (index, file) in demand.files.iter().enumerate() {
         let mut always = vec![default];
@@ -243,20 +255,19 @@ fn search(
         region_s: 0.0,
         max_regions: options.max_regions,
     };
+    // How far the time can go down at all, as a measure for the price: regions that are next to free.
     let default_s = free.rank(&free.state(&undivided)).time_s;
-    free.region_s = options.region_share.max(0.0) * default_s;
-    // Chance differences in heat look like structure to a cheap region: dearer ones are tried, too.
-    let mut starts = Vec::new();
-    for dearer in [400.0, 30.0, 1.0] {
-        let region_s = free.region_s * dearer;
-        let settings = Iteration { region_s, max_regions: options.max_regions, rounds: 32, keep: 2 };
-        starts.extend(segmentations(&tables, pricer, limits, &settings));
+    free.region_s = NEXT_TO_FREE * default_s;
+    let mut starts = holdout::starts(&free, &[1.0], 16);
+    let planned_s = |start| free.pricer.time_s(&free.settle_in(free.state(start)).load);
+    let planned_s = starts.iter().map(planned_s).fold(default_s, f64::min);
+    free.region_s = options.region_share.max(0.0) * planned_s;
+    if starts.iter().any(|start| start.iter().map(Vec::len).sum::<usize>() > FEW * demand.files.len()) {
+        free.region_s *= holdout::dearer(&free);
     }
-    let divided = starts.first().cloned();
-    for requests in [0.5, 2.0] {
-        starts.extend(divided.as_ref().and_then(|of| hottest_first(of, requests, demand, pricer, limits)));
-        starts.extend(hottest_chunks_first(options.max_regions, requests, demand, pricer, limits));
-    }
+    let at_prices = holdout::starts(&free, &holdout::DEARER, 32);
+    let divided = at_prices.first().cloned();
+    starts.extend(at_prices);
     starts.push(undivided);
     if let Some(rows) = harl_rows {
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
@@ -282,7 +293,8 @@ fn search(
             states.push(narrow.improve(narrow.state(&start)));
         }
     }
-    states.iter().map(|state| rows_of(state, demand)).collect()
+    let rows = states.iter().map(|state| rows_of(state, demand)).collect();
+    (rows, free.region_s)
 }
 
 /// Rows as spans of chunks: each border at the nearest edge.
@@ -313,7 +325,7 @@ fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<Span> {
     spans
 }
 
-fn rows_of(state: &State, demand: &Demand) -> Vec<Vec<(u64, TierWidths)>> {
+fn rows_of(state: &State, demand: &Demand) -> Rows {
     let mut rows = vec![Vec::new(); demand.files.len()];
     for place in &state.places {
         rows[place.file].push((demand.files[place.file].edges[place.chunks.start], place.way.widths));
@@ -370,6 +382,11 @@ pub(crate) fn check(cluster: &Cluster, options: &PlanOptions) -> Result<(), Plan
 }
 
 impl Priced {
+    /// Regions of all files.
+    pub(crate) fn regions(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum()
+    }
+
     /// Prices rows as the layouts that they are.
     pub(crate) fn new(rows: Vec<Vec<(u64, TierWidths)>>, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
         let layouts: Vec<Layout> = rows

@@ -4,7 +4,7 @@
 //! Regions and their borders are given. First every region picks from a short list of candidates, alone and in pairs
 //! (two regions must often trade places on the fast servers at once); then widths move in ever smaller steps.
 
-use crate::candidates::{STEP, is_round, round, widest};
+use crate::candidates::{STEP, fitted, is_round, round, widest};
 use crate::capacity::{Choice, Limits, fall_back};
 use crate::demand::Demand;
 use crate::duals::{Segmentation, Span};
@@ -37,6 +37,17 @@ pub(crate) struct State {
     pub places: Vec<Place>,
     pub load: Load,
     pub bytes: Vec<u64>,
+}
+
+impl State {
+    /// Its regions, file by file.
+    pub(crate) fn segmentation(&self, files: usize) -> Segmentation {
+        let mut spans = vec![Vec::new(); files];
+        for place in &self.places {
+            spans[place.file].push(Span { chunks: place.chunks.clone(), widths: place.way.widths });
+        }
+        spans
+    }
 }
 
 /// What is compared: bytes beyond limits first, then seconds.
@@ -89,8 +100,11 @@ pub(crate) struct Search<'a> {
 const PAIRS_OF_ALL: usize = 24;
 
 impl Search<'_> {
+    /// A region under widths, or under narrower ones where their round is longer than the region.
     pub(crate) fn way(&self, file: usize, chunks: Range<usize>, widths: TierWidths) -> Way {
         let of = &self.demand.files[file];
+        let bytes = of.edges[chunks.end] - of.edges[chunks.start];
+        let widths = if widths == self.default { widths } else { fitted(&widths, bytes, self.pricer.cluster) };
         let present = of.present(of.edges[chunks.start], of.edges[chunks.end]);
         let load = self.tables[file].load(chunks.clone(), &widths, self.pricer);
         let load = load.unwrap_or_else(|| self.pricer.load(of, chunks, &widths));
@@ -164,9 +178,12 @@ impl Search<'_> {
     /// way is the first.
     pub(crate) fn ways(&self, place: &Place) -> Vec<Way> {
         let bound = self.widest_in(place.file, &place.chunks);
-        let allowed =
-            |widths: &TierWidths| *widths == self.default || widths.as_slice().iter().all(|&width| width <= bound);
         let edges = &self.demand.files[place.file].edges;
+        let bytes = edges[place.chunks.end] - edges[place.chunks.start];
+        let allowed = |widths: &TierWidths| {
+            let narrow = widths.as_slice().iter().all(|&width| width <= bound);
+            *widths == self.default || (narrow && fitted(widths, bytes, self.pricer.cluster) == *widths)
+        };
         let present = self.demand.files[place.file].present(edges[place.chunks.start], edges[place.chunks.end]);
         let table = &self.tables[place.file];
         let loads = table.loads(place.chunks.clone(), self.pricer).into_iter();

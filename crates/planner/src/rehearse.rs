@@ -21,6 +21,10 @@ const MOST_REQUESTS: usize = 40_000;
 /// Plans that are simulated before the best is varied.
 const FIRST: usize = 24;
 
+/// Draws of startup times that a plan is simulated with. One is not enough: requests queue in luckier order under one
+/// draw than another, and the best of many plans would be the luckiest.
+const DRAWS: usize = 3;
+
 /// A variation must be this much faster to be taken.
 const LEAST_GAIN: f64 = 5e-4;
 
@@ -30,10 +34,18 @@ pub(crate) struct Stage<'a> {
     cluster: &'a Cluster,
     options: Options,
     budget: usize,
+    /// Seconds that a region must save.
+    region_s: f64,
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) fn new(files: &[FileTrace], demand: &Demand, cluster: &'a Cluster, options: &PlanOptions) -> Self {
+    pub(crate) fn new(
+        files: &[FileTrace],
+        demand: &Demand,
+        cluster: &'a Cluster,
+        options: &PlanOptions,
+        region_s: f64,
+    ) -> Self {
         let total: usize = files.iter().map(|file| file.requests.len()).sum();
         let every = total.div_ceil(MOST_REQUESTS).max(1);
         // A prime stride does not fall in step with loops of the program.
@@ -43,13 +55,18 @@ impl<'a> Stage<'a> {
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
         let workload = Workload::replay(&slices, &demand.cuts_s, false);
         let options_of = Options { seed: options.seed, network: options.network };
-        Self { workload, cluster, options: options_of, budget: options.simulations }
+        Self { workload, cluster, options: options_of, budget: options.simulations, region_s }
     }
 
+    /// Mean makespan over [`DRAWS`] draws of startup times. O(requests).
     fn makespan_s(&self, plan: &Priced) -> f64 {
-        let outcome = simulate(self.cluster, &plan.layouts, &self.workload, &self.options);
-        // Layouts of this cluster and requests that were checked cannot fail; a failure must not win.
-        outcome.map_or(f64::INFINITY, |outcome| outcome.makespan_s)
+        let draw = |number: u64| {
+            let options = Options { seed: self.options.seed.wrapping_add(number), ..self.options };
+            let outcome = simulate(self.cluster, &plan.layouts, &self.workload, &options);
+            // Layouts of this cluster and requests that were checked cannot fail; a failure must not win.
+            outcome.map_or(f64::INFINITY, |outcome| outcome.makespan_s)
+        };
+        (0..DRAWS as u64).map(draw).sum::<f64>() / DRAWS as f64
     }
 }
 
@@ -70,11 +87,13 @@ pub(crate) fn choose(
     let bound_s = if by_default.rank.excess_bytes == 0 { by_default.rank.time_s } else { f64::INFINITY };
     plans.retain(|plan| plan.rank.time_s <= bound_s);
     plans.dedup_by(|a, b| a.rows == b.rows);
-    plans.truncate(FIRST.min(stage.budget.max(1)));
+    plans.truncate(FIRST.min((stage.budget / DRAWS).max(1)));
     let times: Vec<f64> = plans.par_iter().map(|plan| stage.makespan_s(plan)).collect();
     let default_s = stage.makespan_s(by_default);
-    let mut spent = plans.len() + 1;
-    let first = (0..plans.len()).min_by(|&a, &b| times[a].total_cmp(&times[b])).expect("one plan at least");
+    let mut spent = DRAWS * (plans.len() + 1);
+    let with_regions = |at: usize| times[at] + stage.region_s * plans[at].regions() as f64;
+    let order = |&a: &usize, &b: &usize| with_regions(a).total_cmp(&with_regions(b));
+    let first = (0..plans.len()).min_by(order).expect("one plan at least");
     let (mut best, mut best_s) = (plans.swap_remove(first), times[first]);
     let mut factor = 2.0_f64;
     while spent < stage.budget && factor > 1.05 {
@@ -91,7 +110,7 @@ pub(crate) fn choose(
                 continue;
             }
             let times: Vec<f64> = varied.par_iter().map(|plan| stage.makespan_s(plan)).collect();
-            spent += varied.len();
+            spent += DRAWS * varied.len();
             for (plan, time_s) in varied.into_iter().zip(times) {
                 if time_s < best_s * (1.0 - LEAST_GAIN) {
                     (best, best_s) = (plan, time_s);

@@ -44,7 +44,7 @@ impl Search<'_> {
     }
 
     /// Neighbours that do as well with one way as with two become one region.
-    fn join_neighbours(&self, state: State) -> State {
+    pub(crate) fn join_neighbours(&self, state: State) -> State {
         let mut state = self.join(state);
         let mut at = 0;
         while at + 1 < state.places.len() {

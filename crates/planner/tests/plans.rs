@@ -176,6 +176,26 @@ fn heat_decides_who_has_the_fast_servers() {
 }
 
 #[test]
+fn chance_makes_few_regions_and_rounds_fit_theirs() {
+    let mut requests = uniform(8000, 512 << 10, 4096);
+    for (i, request) in requests.iter_mut().enumerate() {
+        // Without the even spread of multiples: some places are hit thrice by chance, some not at all.
+        let z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        request.offset = ((z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 52) << 19;
+    }
+    let mut cluster = presets::set_p(6, 2, false);
+    cluster.tiers[1].capacity_bytes = Some(400 << 20);
+    let plan = planned(&requests, &cluster, &PlanOptions { simulations: 0, ..PlanOptions::default() });
+    let regions = &plan.files[0].regions;
+    assert!(regions.len() <= 16, "{}", regions.len());
+    for (index, region) in regions.iter().enumerate() {
+        let end = regions.get(index + 1).map_or(plan.files[0].extent_bytes, |next| next.offset);
+        assert!(region.widths.round_bytes(&cluster) <= end - region.offset, "{} {}", region.offset, region.widths);
+    }
+}
+
+#[test]
 fn one_process_one_request_one_server_and_nothing_at_all() {
     let one = Request { offset: 12345, size: 678, op: Op::Write, process: 9, start_s: f64::NAN, end_s: f64::INFINITY };
     let single = presets::cluster(&[("only", 1, presets::set_p(1, 1, false).tiers[0].profile)]);
