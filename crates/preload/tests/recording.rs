@@ -162,12 +162,13 @@ fn a_killed_program_leaves_its_records() {
     assert_eq!(trace.lost(), 0);
 }
 
-/// Reads and writes of files below `dir` that strace sees, by (is it a write, bytes).
+/// Reads, their bytes, writes and their bytes of files below `dir`, as strace sees them.
 fn strace(dir: &Path, command: &[&str]) -> (u64, u64, u64, u64) {
-    let log = dir.join("strace.log");
+    let logs = tempfile::tempdir().expect("a directory");
     let status = Command::new("strace")
-        .args(["-f", "-y", "-s", "0", "-o"])
-        .arg(&log)
+        // A log for each thread: in a common one, calls that overlap are torn apart.
+        .args(["-ff", "-y", "-s", "0", "-o"])
+        .arg(logs.path().join("log"))
         .args(["-e", "trace=read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2"])
         .args(command)
         .current_dir(dir)
@@ -177,34 +178,21 @@ fn strace(dir: &Path, command: &[&str]) -> (u64, u64, u64, u64) {
         .status()
         .expect("this test needs strace");
     assert!(status.success(), "{command:?}");
-    let text = std::fs::read_to_string(&log).expect("its log");
     let (mut reads, mut read_bytes, mut writes, mut written_bytes) = (0, 0, 0, 0);
     let inside = format!("<{}/", dir.display());
-    // A call that another thread's interrupted in the log ends on a line of its own, without the path.
-    let mut unfinished = std::collections::HashMap::new();
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let (pid, mut call) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if line.ends_with("<unfinished ...>") {
-            if line.contains(&inside) {
-                unfinished.insert(pid, call);
+    for log in std::fs::read_dir(logs.path()).expect("a listing").flatten() {
+        let text = std::fs::read_to_string(log.path()).expect("its log");
+        for line in text.lines().filter(|line| line.contains(&inside)) {
+            let result = line.rsplit(") = ").next().and_then(|result| result.split(' ').next()?.parse::<i64>().ok());
+            let result = result.unwrap_or_else(|| panic!("no result in {line}"));
+            let call = line.split('(').next().unwrap_or_default();
+            if call.contains("read") {
+                reads += 1;
+                read_bytes += result.max(0) as u64;
+            } else {
+                writes += 1;
+                written_bytes += result.max(0) as u64;
             }
-            continue;
-        }
-        if call == "<..." {
-            let Some(begun) = unfinished.remove(pid) else { continue };
-            call = begun;
-        } else if !line.contains(&inside) {
-            continue;
-        }
-        let result = line.rsplit(") = ").next().and_then(|result| result.split(' ').next()?.parse::<i64>().ok());
-        let result = result.unwrap_or_else(|| panic!("no result in {line}"));
-        if call.contains("read") {
-            reads += 1;
-            read_bytes += result.max(0) as u64;
-        } else {
-            writes += 1;
-            written_bytes += result.max(0) as u64;
         }
     }
     (reads, read_bytes, writes, written_bytes)
