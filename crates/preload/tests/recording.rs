@@ -183,7 +183,7 @@ fn strace(dir: &Path, command: &[&str]) -> (u64, u64, u64, u64) {
     for log in std::fs::read_dir(logs.path()).expect("a listing").flatten() {
         let text = std::fs::read_to_string(log.path()).expect("its log");
         for line in text.lines().filter(|line| line.contains(&inside)) {
-            let result = line.rsplit(") = ").next().and_then(|result| result.split(' ').next()?.parse::<i64>().ok());
+            let result = line.rsplit(" = ").next().and_then(|result| result.split(' ').next()?.parse::<i64>().ok());
             let result = result.unwrap_or_else(|| panic!("no result in {line}"));
             let call = line.split('(').next().unwrap_or_default();
             if call.contains("read") {
