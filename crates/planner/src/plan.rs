@@ -387,8 +387,9 @@ impl Priced {
         self.rows.iter().map(Vec::len).sum()
     }
 
-    /// Prices rows as the layouts that they are.
-    pub(crate) fn new(rows: Vec<Vec<(u64, TierWidths)>>, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
+    /// Prices rows as the layouts that they are, equal neighbours as one: nothing moves by that.
+    pub(crate) fn new(mut rows: Rows, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
+        rows.iter_mut().for_each(|rows| rows.dedup_by(|next, kept| next.1 == kept.1));
         let layouts: Vec<Layout> = rows
             .iter()
             .map(|rows| TierWidths::layout(rows, pricer.cluster).expect("rows are ascending rounds of the cluster"))

@@ -28,6 +28,9 @@ const DRAWS: usize = 3;
 /// A variation must be this much faster to be taken.
 const LEAST_GAIN: f64 = 5e-4;
 
+/// Share of a region's time that wider stripes, and so fewer pieces, may cost.
+const NEAR_TIE: f64 = 5e-3;
+
 /// What is replayed, and on what.
 pub(crate) struct Stage<'a> {
     workload: Workload,
@@ -99,7 +102,7 @@ pub(crate) fn choose(
     while spent < stage.budget && factor > 1.05 {
         let mut improved = false;
         // Dearest regions first: they have most to give.
-        for (file, row) in dearest(&best, demand, pricer) {
+        for (_, (file, row)) in dearest(&best, demand, pricer) {
             let varied = variations(&best, file, row, factor, demand, pricer);
             let varied: Vec<Priced> = varied
                 .into_par_iter()
@@ -125,12 +128,14 @@ pub(crate) fn choose(
             factor = factor.sqrt();
         }
     }
+    let (best, best_s, more) = widen(stage, (best, best_s), limits, demand, pricer, bound_s);
+    spent += more;
     let requests = stage.workload.requests();
     (best, Rehearsal { requests, simulations: spent, default_s, planned_s: best_s })
 }
 
-/// Regions by their share of the time, most first.
-fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(usize, usize)> {
+/// Regions (file and row) with their seconds of the predicted time, most first.
+fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(f64, (usize, usize))> {
     let mut regions = Vec::new();
     for (file, rows) in plan.rows.iter().enumerate() {
         let entries = &demand.files[file].entries;
@@ -143,7 +148,51 @@ fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(usize, usize
         }
     }
     regions.sort_by(|a, b| b.0.total_cmp(&a.0));
-    regions.into_iter().map(|(_, region)| region).collect()
+    regions
+}
+
+/// The plan with wider stripes in regions whose requests are cut into pieces, where that costs less than [`NEAR_TIE`]:
+/// a piece has a cost that neither model nor simulation knows. Gives the plan with its simulated time, and the
+/// simulations spent, a few for each such region.
+fn widen(
+    stage: &Stage,
+    (mut plan, mut plan_s): (Priced, f64),
+    limits: &Limits,
+    demand: &Demand,
+    pricer: &Pricer,
+    bound_s: f64,
+) -> (Priced, f64, usize) {
+    let mut spent = 0;
+    for (region_s, (file, row)) in dearest(&plan, demand, pricer).into_iter().take(FIRST) {
+        let share = NEAR_TIE * region_s / plan.rank.time_s;
+        let (most_s, most_predicted_s) = (plan_s * (1.0 + share), bound_s.min(plan.rank.time_s * (1.0 + share)));
+        let offset = plan.rows[file][row].0;
+        let end = plan.rows[file].get(row + 1).map_or(*demand.files[file].edges.last().expect("edges"), |next| next.0);
+        let largest =
+            demand.files[file].entries.iter().filter(|e| (offset..end).contains(&e.offset)).map(|e| e.size).max();
+        for factor in [8, 4, 2] {
+            let widths = plan.rows[file][row].1;
+            let wide: Vec<u64> = widths.as_slice().iter().map(|width| width.saturating_mul(factor)).collect();
+            let wide = TierWidths::new(&wide);
+            let widest = wide.as_slice().iter().max().copied().unwrap_or(0);
+            if Some(widest) > largest || widest > self::widest(end.saturating_sub(offset)) {
+                continue;
+            }
+            let mut rows = plan.rows.clone();
+            rows[file][row].1 = wide;
+            let wider = Priced::new(rows, demand, pricer, limits);
+            if wider.rank.excess_bytes > 0 || wider.rank.time_s > most_predicted_s {
+                continue;
+            }
+            let wider_s = stage.makespan_s(&wider);
+            spent += DRAWS;
+            if wider_s <= most_s {
+                (plan, plan_s) = (wider, wider_s);
+                break;
+            }
+        }
+    }
+    (plan, plan_s, spent)
 }
 
 /// The plan with one region's width on one tier (or on all) made wider or narrower by `factor`.

@@ -196,6 +196,24 @@ fn chance_makes_few_regions_and_rounds_fit_theirs() {
 }
 
 #[test]
+fn stripes_are_no_narrower_than_needed() {
+    // One process reads from beginning to end: pieces of 4 KiB would be as fast only if pieces were free.
+    let read = |i: u64| Request {
+        offset: i << 15,
+        size: 32 << 10,
+        op: Op::Read,
+        process: 0,
+        start_s: i as f64,
+        end_s: i as f64 + 1.0,
+    };
+    let plan = planned(&(0..1024).map(read).collect::<Vec<_>>(), &presets::set_p(6, 2, false), &PlanOptions::default());
+    for region in &plan.files[0].regions {
+        let narrowest = region.widths.as_slice().iter().filter(|&&width| width > 0).min();
+        assert!(narrowest >= Some(&(16 << 10)), "{}", region.widths);
+    }
+}
+
+#[test]
 fn one_process_one_request_one_server_and_nothing_at_all() {
     let one = Request { offset: 12345, size: 678, op: Op::Write, process: 9, start_s: f64::NAN, end_s: f64::INFINITY };
     let single = presets::cluster(&[("only", 1, presets::set_p(1, 1, false).tiers[0].profile)]);
