@@ -213,6 +213,15 @@ def test_a_file_that_is_being_written_is_not_moved(pool):
     assert "data.bin is open for writing" in done.stderr
 
 
+def test_stat_finds_the_pool_beside_the_mount(pool, stripewise):
+    pool.run("sh", "-c", f"echo hello > {pool.mount}/file")
+    asked = stripewise("stat", "--json", pool.mount / "file").stdout
+    assert asked == stripewise("stat", "--json", "--pool", pool.file, "file").stdout
+    done = stripewise("stat", "/etc/hostname", check=False)
+    assert done.returncode == 1
+    assert "--pool" in done.stderr
+
+
 def test_stat_refuses_what_is_not_on_the_pool(pool):
     done = pool.stripewise("stat", "--pool", pool.file, "/etc/hostname", check=False)
     assert done.returncode == 1

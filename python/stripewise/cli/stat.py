@@ -18,7 +18,10 @@ def stat(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A file of the pool: below its mount, or relative to it.")
     ],
-    pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
+    pool_file: Annotated[
+        Path | None,
+        typer.Option("--pool", "-p", metavar="POOL", help="Pool file; looked for beside the mount when left out."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show where the bytes of a file are: layout, datafiles, sizes.
@@ -27,10 +30,10 @@ def stat(
 
     \b
     Examples:
-      stripewise stat --pool p/pool.toml p/mount/out.h5
+      stripewise stat p/mount/out.h5
       stripewise stat --pool p/pool.toml out.h5 --json
     """
-    pool = Pool.load(pool_file)
+    pool = Pool.around(file) if pool_file is None else Pool.load(pool_file)
     name = path_in_pool(pool, file)
     found: Any = _native.file_stat(str(pool.file), name)
     if as_json:
