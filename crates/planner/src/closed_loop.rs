@@ -13,7 +13,8 @@ use smallvec::SmallVec;
 const FOLLOWED: usize = 64;
 
 /// Time in seconds of requests with latencies that add up to `latency_s` on an idle system and keep server `i` busy for
-/// `busy_s[i]`, when `processes` issue them in closed loops; `copies[i]` servers are like server `i`.
+/// `busy_s[i]`, when `processes` issue them in closed loops; `copies[i]` servers are like server `i`. Up to 0.1 % too
+/// high where that is all that could be gained.
 /// O(min(processes, 64) x servers), no allocation for up to 32 servers.
 pub(crate) fn time_s(processes: f64, latency_s: f64, busy_s: &[f64], copies: &[f64]) -> f64 {
     let (busiest, total) = busy_s
@@ -98,7 +99,8 @@ mod tests {
             prop_assert!(time >= least_time_s(p, latency, &busy) * (1.0 - 1e-9));
             prop_assert!(time >= max - 1e-9);
             prop_assert!(time <= (latency + (p - 1.0) * max) / p + 1e-9);
-            prop_assert!(time_s(p + 1.0, latency, &busy, &ones) <= time * (1.0 + 1e-9));
+            // Falls up to the 0.1 % by which the quick answer may be too high.
+            prop_assert!(time_s(p + 1.0, latency, &busy, &ones) <= time * 1.001 + 1e-9);
         }
 
         #[test]

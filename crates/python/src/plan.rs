@@ -130,7 +130,8 @@ impl Job {
                 "regions": regions.collect::<Vec<_>>(),
             }));
         }
-        let bytes: u64 = plan.phases.iter().map(|phase| phase.read_bytes + phase.written_bytes).sum();
+        let bytes = plan.phases.iter().flat_map(|phase| [phase.read_bytes, phase.written_bytes]);
+        let bytes = bytes.fold(0, u64::saturating_add);
         let requests: u64 = plan.phases.iter().map(|phase| phase.requests).sum();
         let busy: f64 = plan.phases.iter().map(|phase| phase.processes * phase.requests as f64).sum();
         Ok(json!({

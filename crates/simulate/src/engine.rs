@@ -92,7 +92,8 @@ impl Server {
         let start = now.max(self.free_s);
         self.free_s = start + service;
         self.used.requests += 1;
-        self.used.bytes += bytes;
+        // A trace may claim more bytes than there are.
+        self.used.bytes = self.used.bytes.saturating_add(bytes);
         self.used.busy_s += service;
         self.used.waiting_s += start - now;
         self.free_s
@@ -206,8 +207,8 @@ pub fn simulate_observed(
                         observe(&done, state.issued_s, now);
                     }
                     match done.op {
-                        Op::Read => read_bytes += done.size,
-                        Op::Write => written_bytes += done.size,
+                        Op::Read => read_bytes = u64::saturating_add(read_bytes, done.size),
+                        Op::Write => written_bytes = u64::saturating_add(written_bytes, done.size),
                     }
                 }
                 match state.steps.next() {

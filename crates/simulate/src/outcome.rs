@@ -68,7 +68,7 @@ pub struct Outcome {
 impl Outcome {
     /// Bytes per second over the makespan; 0 when nothing took any time.
     pub fn throughput(&self) -> f64 {
-        if self.makespan_s > 0.0 { (self.read_bytes + self.written_bytes) as f64 / self.makespan_s } else { 0.0 }
+        if self.makespan_s > 0.0 { (self.read_bytes as f64 + self.written_bytes as f64) / self.makespan_s } else { 0.0 }
     }
 }
 
