@@ -102,7 +102,8 @@ pub(crate) fn choose(
     while spent < stage.budget && factor > 1.05 {
         let mut improved = false;
         // Dearest regions first: they have most to give.
-        for (_, (file, row)) in dearest(&best, demand, pricer) {
+        for (_, (file, offset)) in dearest(&best, demand, pricer) {
+            let Some(row) = row_from(&best, file, offset) else { continue };
             let varied = variations(&best, file, row, factor, demand, pricer);
             let varied: Vec<Priced> = varied
                 .into_par_iter()
@@ -134,8 +135,13 @@ pub(crate) fn choose(
     (best, Rehearsal { requests, simulations: spent, default_s, planned_s: best_s })
 }
 
-/// Regions (file and row) with their seconds of the predicted time, most first.
-fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(f64, (usize, usize))> {
+/// The row of the region that begins at `offset`; `None` when a better plan has made it one with the region before it.
+fn row_from(plan: &Priced, file: usize, offset: u64) -> Option<usize> {
+    plan.rows[file].binary_search_by_key(&offset, |row| row.0).ok()
+}
+
+/// Regions (file and offset, which outlive a change of rows) with their seconds of the predicted time, most first.
+fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(f64, (usize, u64))> {
     let mut regions = Vec::new();
     for (file, rows) in plan.rows.iter().enumerate() {
         let entries = &demand.files[file].entries;
@@ -144,7 +150,7 @@ fn dearest(plan: &Priced, demand: &Demand, pricer: &Pricer) -> Vec<(f64, (usize,
             let first = entries.partition_point(|e| e.offset < rows[row].0);
             let inside = entries[first..].iter().take_while(|e| e.offset < end);
             let Ok(load) = pricer.layout_load(inside, &plan.layouts[file]) else { continue };
-            regions.push((pricer.share_s(&load, &plan.load), (file, row)));
+            regions.push((pricer.share_s(&load, &plan.load), (file, rows[row].0)));
         }
     }
     regions.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -163,10 +169,10 @@ fn widen(
     bound_s: f64,
 ) -> (Priced, f64, usize) {
     let mut spent = 0;
-    for (region_s, (file, row)) in dearest(&plan, demand, pricer).into_iter().take(FIRST) {
+    for (region_s, (file, offset)) in dearest(&plan, demand, pricer).into_iter().take(FIRST) {
         let share = NEAR_TIE * region_s / plan.rank.time_s;
         let (most_s, most_predicted_s) = (plan_s * (1.0 + share), bound_s.min(plan.rank.time_s * (1.0 + share)));
-        let offset = plan.rows[file][row].0;
+        let Some(row) = row_from(&plan, file, offset) else { continue };
         let end = plan.rows[file].get(row + 1).map_or(*demand.files[file].edges.last().expect("edges"), |next| next.0);
         let largest =
             demand.files[file].entries.iter().filter(|e| (offset..end).contains(&e.offset)).map(|e| e.size).max();

@@ -7,7 +7,7 @@ use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, presets};
 use stripewise_planner::{FileTrace, PlanError, PlanOptions, plan, plan_harl, predict};
 
 fn quick() -> PlanOptions {
-    PlanOptions { max_chunks: 24, max_entries: 100, max_regions: 6, simulations: 8, ..PlanOptions::default() }
+    PlanOptions { max_chunks: 24, max_entries: 100, max_regions: 6, simulations: 60, ..PlanOptions::default() }
 }
 
 /// Bytes of `[0, extent)` on a server, from the layout's own rounds.
