@@ -50,7 +50,20 @@ pub(crate) fn of_descriptor(fd: c_int, buffer: &mut [u8; MAX_BYTES]) -> Option<&
     // SAFETY: bytes that are written are initialised, and only those are looked at.
     let room = unsafe { &mut *std::ptr::from_mut(buffer).cast::<[MaybeUninit<u8>; MAX_BYTES]>() };
     let (path, _) = rustix::fs::readlinkat_raw(CWD, link, &mut room[..]).ok()?;
-    path.starts_with(b"/").then_some(&*path)
+    let path = &*path;
+    path.starts_with(b"/").then(|| without_mark(fd, path))
+}
+
+/// `path` without the mark that the kernel puts behind a name it no longer keeps, if the name still leads to the file of
+/// `fd`: a network or FUSE file system may drop a name and look it up again while the file is open.
+fn without_mark(fd: c_int, path: &[u8]) -> &[u8] {
+    let Some(name) = path.strip_suffix(b" (deleted)") else { return path };
+    let same = || {
+        let there = rustix::fs::stat(name).ok()?;
+        let here = rustix::fs::fstat(crate::descriptors::borrow(fd)).ok()?;
+        Some((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino))
+    };
+    if same() == Some(true) { name } else { path }
 }
 
 /// `path`, relative to the directory `dirfd`, made absolute; without looking at links.
