@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import sys
 
 import pytest
@@ -207,7 +206,6 @@ def test_sqlite_works_with_three_writers(pool, preload, mode):
     assert done.stdout == f"{mode} (150, 150) ok 150\n"
 
 
-@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the sqlite3 shell")
 def test_the_sqlite_shell_works(pool):
     script = "create table t(x); insert into t values (1),(2); select sum(x) from t;"
     assert pool.run("sqlite3", pool.mount / "shell.db", script).stdout == "3\n"
@@ -274,7 +272,6 @@ def test_python_files_mmap_dup_and_fork(pool, preload):
     assert pool.python(PYTHON_FILES, preload=preload).stdout == "ok\n"
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio")
 @pytest.mark.parametrize("engine", ["psync", "pvsync2", "sync"])
 def test_fio_verifies(pool, engine):
     job = ["--name=v", f"--directory={pool.mount}", "--size=4M", "--rw=randrw", "--bsrange=512-96k", "--verify=crc32c"]
