@@ -19,6 +19,8 @@ pub struct HarlOptions {
     pub epsilon: f64,
     /// Doubles the threshold until there is at most one region for so many bytes of the file; `None` leaves it alone.
     pub chunk_bytes: Option<u64>,
+    /// Doubles the threshold until there are at most so many regions.
+    pub max_regions: usize,
     /// Algorithm 1 as printed: the request that reveals the change stays in the old region.
     pub literal: bool,
     /// Algorithm 2. `extra` is off by default: the paper tries only `s > h`. A region whose exact search would take
@@ -34,6 +36,7 @@ impl Default for HarlOptions {
             threshold: 1.0,
             epsilon: 0.05,
             chunk_bytes: Some(64 << 20),
+            max_regions: usize::MAX,
             literal: false,
             search: SearchOptions { extra: false, sampling: Some(Sampling::default()), ..SearchOptions::default() },
             default_width_bytes: 64 << 10,
@@ -154,11 +157,12 @@ fn divide_once(sorted: &[Request], threshold: f64, epsilon: f64, literal: bool) 
 }
 
 /// Algorithm 1: the regions of a file and the threshold that gave them. `sorted` ascends by offset, then by size, and
-/// has no request of size 0. With [`HarlOptions::chunk_bytes`] the threshold doubles until the regions are few enough;
-/// an `epsilon` of 0 can keep it from ever being enough, then the last division counts. O(requests) a threshold.
+/// has no request of size 0. The threshold doubles until the regions are few enough for [`HarlOptions::chunk_bytes`] and
+/// [`HarlOptions::max_regions`]; an `epsilon` of 0 can keep it from ever being enough, then the last division counts. O(requests) a threshold.
 pub fn divide(sorted: &[Request], options: &HarlOptions) -> (Vec<Division>, f64) {
     let extent = sorted.iter().map(|request| request.offset + request.size).max().unwrap_or(0);
-    let limit = options.chunk_bytes.map_or(usize::MAX, |chunk| extent.div_ceil(chunk.max(1)).max(1) as usize);
+    let by_size = options.chunk_bytes.map_or(usize::MAX, |chunk| extent.div_ceil(chunk.max(1)).max(1) as usize);
+    let limit = by_size.min(options.max_regions.max(1));
     let mut threshold = options.threshold;
     let mut divisions = divide_once(sorted, threshold, options.epsilon, options.literal);
     // A variation is at most sqrt(requests), so 64 doublings are beyond any epsilon that matters.

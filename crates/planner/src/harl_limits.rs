@@ -4,14 +4,14 @@
 use crate::capacity::{Choice, Limits, fall_back};
 use crate::demand::Demand;
 use crate::demand::FileDemand;
-use crate::harl::{self, HarlOptions};
+use crate::harl::{self, HarlOptions, HarlPlan};
 use crate::plan::{FileTrace, PlanError, PlanOptions, check};
 use crate::pricing::Pricer;
 use std::ops::Range;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request, Round, TierWidths};
 
-/// Larger requests are searched for as if they were as large as this: the search is quadratic in their size.
+/// Larger requests are searched for as if they were as large as this.
 const LARGEST_REQUEST: u64 = 2 << 20;
 
 /// Most requests of a file that HARL's search is given.
@@ -39,7 +39,7 @@ pub fn plan_harl(
     Ok(rows.map(|files| files.into_iter().map(layout).collect()))
 }
 
-/// `(offset, widths)` of every file, or `None` when HARL's regions cannot be brought within the limits.
+/// `(offset, widths)` of every file by the paper's HARL, or `None` when its regions cannot be brought within the limits.
 pub(crate) fn rows(
     files: &[FileTrace],
     demands: &[FileDemand],
@@ -48,21 +48,30 @@ pub(crate) fn rows(
     default_width_bytes: u64,
 ) -> Option<Vec<Vec<(u64, TierWidths)>>> {
     let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
-    let mut rows: Vec<Vec<(u64, TierWidths)>> = files
-        .iter()
-        .map(|file| {
-            let requests: Vec<Request> = file.requests.iter().filter(|r| r.size > 0).copied().collect();
-            let every = requests.len().div_ceil(MOST_REQUESTS).max(1);
-            let some: Vec<Request> = requests
-                .into_iter()
-                .step_by(every)
-                .map(|r| Request { size: r.size.min(LARGEST_REQUEST), ..r })
-                .collect();
-            harl::plan(&some, pricer.cluster, &options).rows
-        })
-        .collect();
+    rows_by(files, demands, pricer, limits, &options).ok()
+}
+
+/// HARL's plan for one file, on a sample of very many requests and with very large ones cut: the search is quadratic
+/// in their size.
+pub(crate) fn of_file(file: &FileTrace, cluster: &Cluster, options: &HarlOptions) -> HarlPlan {
+    let requests: Vec<Request> = file.requests.iter().filter(|r| r.size > 0).copied().collect();
+    let every = requests.len().div_ceil(MOST_REQUESTS).max(1);
+    let some = requests.into_iter().step_by(every).map(|r| Request { size: r.size.min(LARGEST_REQUEST), ..r });
+    harl::plan(&some.collect::<Vec<_>>(), cluster, options)
+}
+
+/// `(offset, widths)` of every file, or the bytes beyond the limits when HARL's regions cannot be brought within them.
+pub(crate) fn rows_by(
+    files: &[FileTrace],
+    demands: &[FileDemand],
+    pricer: &Pricer,
+    limits: &Limits,
+    options: &HarlOptions,
+) -> Result<Vec<Vec<(u64, TierWidths)>>, u64> {
+    let mut rows: Vec<Vec<(u64, TierWidths)>> =
+        files.iter().map(|file| of_file(file, pricer.cluster, options).rows).collect();
     if !limits.any() {
-        return Some(rows);
+        return Ok(rows);
     }
     let mut choices = Vec::new();
     let mut widths = Vec::new();
@@ -80,11 +89,15 @@ pub(crate) fn rows(
     }
     let mut chosen = vec![0; choices.len()];
     if !fall_back(limits, &choices, &mut chosen) {
-        return None;
+        let mut held = vec![0_u64; pricer.servers()];
+        for (choices, &way) in choices.iter().zip(&chosen) {
+            held.iter_mut().zip(&choices[way].bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
+        }
+        return Err(limits.excess(&held));
     }
     let mut found = widths.iter().zip(&chosen).map(|(ways, &way)| ways[way]);
     rows.iter_mut().flatten().for_each(|row| row.1 = found.next().expect("a way for every row"));
-    Some(rows)
+    Ok(rows)
 }
 
 /// A region's own widths, then each tier alone with the widths of HARL's search range.

@@ -1,7 +1,8 @@
 //! From requests to a layout.
 //!
-//! [`plan`](plan()) is the planner: any number of tiers, files and phases, within space limits. [`harl`] is the paper's
-//! own planner, for comparison, with its [`stripe_search`].
+//! A [`Job`] is what is to be planned; [`planners`] are the ways to plan it, one file each behind one trait.
+//! [`plan`](plan()) is Stripewise's own: any number of tiers, files and phases, within space limits. [`harl`] is the
+//! paper's, with its [`stripe_search`].
 
 mod candidates;
 mod capacity;
@@ -13,9 +14,11 @@ pub mod harl;
 mod harl_limits;
 mod holdout;
 mod hottest;
+mod job;
 mod outcome;
 mod phases;
 mod plan;
+pub mod planners;
 mod price_table;
 mod pricing;
 mod refine;
@@ -25,5 +28,6 @@ pub mod stripe_search;
 mod viterbi;
 
 pub use harl_limits::plan_harl;
+pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
 pub use plan::{FileTrace, PlanError, PlanOptions, plan, predict};

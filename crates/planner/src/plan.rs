@@ -119,6 +119,18 @@ pub enum PlanError {
         /// The server.
         server: ServerId,
     },
+    /// A planner made more regions than it may.
+    #[error("{planner}: {file} has {regions} regions, at most {most} are allowed: allow more, or take another planner")]
+    TooManyRegions {
+        /// Name of the planner.
+        planner: &'static str,
+        /// The file.
+        file: String,
+        /// Regions that it made.
+        regions: usize,
+        /// Regions that it may make.
+        most: usize,
+    },
     /// The files do not fit.
     #[error("the files have {bytes} bytes, the servers may hold {room}: raise a tier's capacity or add servers")]
     TooLarge {
@@ -334,7 +346,7 @@ fn rows_of(state: &State, demand: &Demand) -> Rows {
 }
 
 /// The cluster as its requests are priced: with the network in beta, a byte costs its device both.
-fn as_priced(cluster: &Cluster, network: Network) -> Cluster {
+pub(crate) fn as_priced(cluster: &Cluster, network: Network) -> Cluster {
     let mut priced = cluster.clone();
     if network == Network::InBeta {
         for tier in &mut priced.tiers {

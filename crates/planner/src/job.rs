@@ -1,0 +1,128 @@
+//! [`Job`]: what is to be planned, with everything that all planners need of it computed once; and [`Price`], what any
+//! layouts cost in the one model that all planners are compared by.
+
+use crate::capacity::Limits;
+use crate::demand::Demand;
+use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check};
+use crate::pricing::{Load, Pricer, add};
+use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
+use stripewise_model::{Cluster, TierWidths};
+
+/// Files to be planned on a cluster. Planners only read it; one job serves them all.
+pub struct Job<'a> {
+    /// What the files were asked for; a planner gives one layout for each, in this order.
+    pub files: &'a [FileTrace<'a>],
+    /// The servers. Checked: at least one of them, at most [`MAX_TIERS`](stripewise_model::MAX_TIERS) tiers, profiles
+    /// finite and not negative.
+    pub cluster: &'a Cluster,
+    /// How to plan. Checked.
+    pub options: &'a PlanOptions,
+    /// The requests grouped, cut into chunks and phases, sampled when too many.
+    pub(crate) demand: Demand,
+    /// Bytes that each server may hold.
+    pub(crate) limits: Limits,
+    /// The cluster as the frame prices it: its network time is in beta unless links are apart.
+    pub(crate) priced_as: Cluster,
+    /// Slot (place among all servers, tiers in order) by server index.
+    slots: Vec<Option<usize>>,
+}
+
+/// What layouts cost, by the model that [`plan`](crate::plan()) plans with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price {
+    /// Predicted time of the whole run in seconds: phases one after the other, each as long as its processes need.
+    pub predicted_s: f64,
+    /// Bytes beyond the servers' limits, added up; 0 when the layouts fit.
+    pub excess_bytes: u64,
+    /// Bytes on each server, tiers in order.
+    pub server_bytes: Vec<u64>,
+    /// What every phase asks of every server.
+    pub(crate) load: Load,
+}
+
+impl<'a> Job<'a> {
+    /// Checks and groups the requests. O(requests x log).
+    ///
+    /// # Errors
+    /// [`PlanError`] for a cluster, options or requests that nothing can be planned for, [`PlanError::TooLarge`]
+    /// included.
+    pub fn new(files: &'a [FileTrace<'a>], cluster: &'a Cluster, options: &'a PlanOptions) -> Result<Self, PlanError> {
+        check(cluster, options)?;
+        let demand = Demand::new(files, options)?;
+        let limits = Limits::new(cluster, demand.bytes())?;
+        let servers = || cluster.tiers.iter().flat_map(|tier| &tier.servers);
+        let mut slots = vec![None; servers().map(|server| server.index() + 1).max().unwrap_or(0)];
+        servers().enumerate().for_each(|(slot, server)| slots[server.index()] = Some(slot));
+        Ok(Self { files, cluster, options, demand, limits, priced_as: as_priced(cluster, options.network), slots })
+    }
+
+    /// Prices load by load; cheap to make.
+    pub(crate) fn pricer(&self) -> Pricer<'_> {
+        Pricer::new(&self.priced_as, &self.demand)
+    }
+
+    /// Widths of the default layout.
+    pub(crate) fn default_widths(&self) -> TierWidths {
+        TierWidths::uniform(self.cluster, self.options.default_width_bytes)
+    }
+
+    /// The default: every file in one region over all servers with equal widths.
+    pub fn default_layouts(&self) -> Vec<Layout> {
+        let layout = TierWidths::layout(&[(0, self.default_widths())], self.cluster);
+        vec![layout.expect("a checked cluster has servers, and the default width is in bounds"); self.files.len()]
+    }
+
+    /// Bytes that file `index` has, which its layout must find room for: its size, or the end of its last write (or
+    /// request, when the size is unknown).
+    pub fn extent_bytes(&self, index: usize) -> u64 {
+        self.demand.files[index].extent
+    }
+
+    /// Mean number of processes with a request in flight (`p`), over the requests of all phases.
+    pub fn processes(&self) -> f64 {
+        let (busy, requests) = self.demand.phases.iter().fold((0.0, 0.0), |(busy, requests), phase| {
+            (busy + phase.processes * phase.requests as f64, requests + phase.requests as f64)
+        });
+        if requests > 0.0 { (busy / requests).max(1.0) } else { 1.0 }
+    }
+
+    /// Prices any layouts, one per file. O(entries x sub-requests^2).
+    ///
+    /// # Errors
+    /// [`PlanError::UnknownServer`] when a layout names a server outside the cluster.
+    ///
+    /// # Panics
+    /// When there are not as many layouts as files.
+    pub fn price(&self, layouts: &[Layout]) -> Result<Price, PlanError> {
+        assert_eq!(self.files.len(), layouts.len(), "one layout per file");
+        let pricer = self.pricer();
+        let mut load = pricer.no_load();
+        let mut server_bytes = vec![0_u64; pricer.servers()];
+        for (number, (file, layout)) in self.demand.files.iter().zip(layouts).enumerate() {
+            for (index, region) in layout.regions().iter().enumerate() {
+                let (from, to) = (region.offset().min(file.extent), layout.region_end(index).min(file.extent));
+                for (stripe, held) in region.stripes().iter().enumerate() {
+                    let slot = self.slot(number, held.server)?;
+                    let bytes = region.bytes_before(stripe, to) - region.bytes_before(stripe, from);
+                    server_bytes[slot] = server_bytes[slot].saturating_add(bytes);
+                }
+            }
+            let of = pricer.layout_load(&file.entries, layout);
+            add(&mut load, &of.expect("every server of the layout has a slot"));
+        }
+        let excess_bytes = self.limits.excess(&server_bytes);
+        Ok(Price { predicted_s: pricer.time_s(&load), excess_bytes, server_bytes, load })
+    }
+
+    /// The place among all servers, tiers in order, of a server that the layout of file `index` names. O(1).
+    pub(crate) fn slot(&self, index: usize, server: ServerId) -> Result<usize, PlanError> {
+        let unknown = || PlanError::UnknownServer { file: self.files[index].name.clone(), server };
+        self.slots.get(server.index()).copied().flatten().ok_or_else(unknown)
+    }
+
+    /// Largest width that a round of all servers may have, so that it stays a valid layout.
+    pub fn max_width_bytes(&self) -> u64 {
+        let servers = self.cluster.tiers.iter().map(|tier| tier.servers.len() as u64).sum::<u64>();
+        MAX_OFFSET / servers.max(1)
+    }
+}

@@ -1,0 +1,104 @@
+//! The planners: one file each behind one trait, in one list.
+//!
+//! A planner makes one layout per file from a [`Job`] and knows nothing of the others. What all of them share is in the
+//! frame around it ([`propose`]): its layouts are checked, priced in one model, held against the space limits and the
+//! limit on regions, and never taken where its own price says that the default is better.
+//!
+//! To add a planner, write `planners/NAME.rs` with a unit struct that implements [`Planner`], and add its line to the
+//! list below; the command line, `auto` and the tests find it there. `docs/planners.md` shows it with `fixed`.
+
+use crate::job::{Job, Price};
+use crate::plan::PlanError;
+use stripewise_layout::Layout;
+
+/// A way to make layouts.
+pub trait Planner: Sync {
+    /// Its name on the command line: lower case, words joined by `-`.
+    fn name(&self) -> &'static str;
+
+    /// Where it comes from: the paper with the section, or the design.
+    fn source(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// One layout per file of the job, in its order, with at most `job.options.max_regions` regions each and with
+    /// servers of `job.cluster` only. The space limits may be ignored: layouts that are beyond them are priced and
+    /// reported as such, and never taken. Must be deterministic: the same job, the same layouts, on every machine.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the planner has no layout for such a job.
+    fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError>;
+
+    /// The price by which this planner would choose among layouts, in any unit: lower is better. The frame takes the
+    /// default layouts where they have a lower one. Planners of a paper give the paper's; the default is the model of
+    /// [`Job::price`].
+    ///
+    /// # Errors
+    /// Those of [`Job::price`].
+    fn own_price(&self, job: &Job, layouts: &[Layout]) -> Result<f64, PlanError> {
+        job.price(layouts).map(|price| price.predicted_s)
+    }
+}
+
+/// Declares the file of each planner and puts its planners into [`PLANNERS`].
+macro_rules! planners {
+    ($($file:ident: $($planner:ident),+;)+) => {
+        $(mod $file;)+
+
+        /// Every planner that makes layouts by itself, in the order in which they are listed. Of two that are equally
+        /// good the first is taken.
+        pub static PLANNERS: &[&dyn Planner] = &[$($(&$file::$planner),+),+];
+    };
+}
+
+planners! {
+    fixed: Fixed;
+    harl: HarlPaper, Harl;
+    regions: Regions;
+}
+
+/// The planner of that name.
+pub fn by_name(name: &str) -> Option<&'static dyn Planner> {
+    PLANNERS.iter().copied().find(|planner| planner.name() == name)
+}
+
+/// What a planner makes of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// One layout per file.
+    pub layouts: Vec<Layout>,
+    /// Their price in the model that all planners are compared by.
+    pub price: Price,
+    /// The planner's own layouts had a higher price than the default's, by its own measure: these are the default's.
+    pub kept_default: bool,
+}
+
+/// What `planner` makes of `job`: valid layouts, never worse than the default by the planner's own price. They may be
+/// beyond the space limits, which [`Price::excess_bytes`] says. Where the default is itself beyond the limits and the
+/// planner's layouts are not, they are not held against it.
+///
+/// # Errors
+/// Those of the planner; [`PlanError::TooManyRegions`] and [`PlanError::UnknownServer`] when it breaks its contract.
+pub fn propose(planner: &dyn Planner, job: &Job) -> Result<Proposal, PlanError> {
+    let layouts = planner.plan(job)?;
+    let name = planner.name();
+    assert_eq!(layouts.len(), job.files.len(), "{name}: one layout per file");
+    for (layout, file) in layouts.iter().zip(job.files) {
+        let regions = layout.regions().len();
+        if regions > job.options.max_regions.max(1) {
+            let (file, most) = (file.name.clone(), job.options.max_regions.max(1));
+            return Err(PlanError::TooManyRegions { planner: name, file, regions, most });
+        }
+    }
+    let price = job.price(&layouts)?;
+    let default = job.default_layouts();
+    if layouts != default {
+        let default_price = job.price(&default)?;
+        let comparable = default_price.excess_bytes <= price.excess_bytes;
+        if comparable && planner.own_price(job, &default)? < planner.own_price(job, &layouts)? {
+            return Ok(Proposal { layouts: default, price: default_price, kept_default: true });
+        }
+    }
+    Ok(Proposal { layouts, price, kept_default: false })
+}
