@@ -227,3 +227,62 @@ def plan(
     trace: Trace, pool_file: str, root: str, *, planner: str = "ours", processes: float | None = None
 ) -> PlanDocument: ...
 def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...
+
+# Workloads and devices that are described instead of recorded
+
+class Devices(TypedDict):
+    """Servers of one profile; an operation is its least and greatest startup and its seconds per byte."""
+
+    name: str
+    servers: int
+    read: tuple[float, float, float]
+    write: tuple[float, float, float]
+    network_s_per_byte: float
+
+class Steps(TypedDict):
+    """One row a step; `kind` is 0 (read), 1 (write) or 2 (barrier)."""
+
+    process: npt.NDArray[np.uint32]
+    file: npt.NDArray[np.uint32]
+    offset: npt.NDArray[np.uint64]
+    size: npt.NDArray[np.uint64]
+    kind: npt.NDArray[np.uint8]
+    think_s: npt.NDArray[np.float64]
+
+Regions = list[tuple[int, list[tuple[int, int]]]]
+"""A layout: offset of each region, and its round of servers (by number) and widths in bytes."""
+
+class SimulatedServer(TypedDict):
+    requests: int
+    bytes: int
+    busy_s: float
+    waiting_s: float
+    link_busy_s: float
+
+class SimulatedLatency(TypedDict):
+    mean: float
+    p50: float
+    p99: float
+    max: float
+
+class Simulated(TypedDict):
+    makespan_s: float
+    read_bytes: int
+    written_bytes: int
+    bytes_per_s: float
+    latency_s: SimulatedLatency
+    barriers_s: list[float]
+    servers: list[SimulatedServer]
+
+class Price(TypedDict):
+    theta_s: float
+    latency_s: float
+    bottleneck_s: float
+
+def simulate_generated(
+    cluster: list[Devices], layouts: list[Regions], steps: Steps, *, seed: int = 1, network: str = "link"
+) -> Simulated: ...
+def price_generated(cluster: list[Devices], layouts: list[Regions], steps: Steps, processes: float) -> Price: ...
+def plan_generated(
+    cluster: list[Devices], steps: Steps, planner: str, *, default_width_bytes: int = 65536
+) -> list[Regions]: ...

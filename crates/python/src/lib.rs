@@ -5,6 +5,7 @@ mod cluster;
 mod convert;
 mod emulation;
 mod error;
+mod experiment;
 mod files;
 mod layout_file;
 mod plan;
@@ -38,5 +39,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::plan_generated, module)?)?;
     Ok(())
 }
