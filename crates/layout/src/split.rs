@@ -29,7 +29,7 @@ pub type SubRequests = SmallVec<[SubRequest; 16]>;
 impl Layout {
     /// Splits the request `[offset, offset + len)`. Servers that hold none of its bytes do not appear; `len` 0 gives
     /// none; what lies beyond the largest file offset is left out. O(log regions + regions touched x their stripes),
-    /// and O(log stripes + sub-requests) for a request within one round; no allocation for up to 16 sub-requests.
+    /// and O(log stripes + sub-requests) for a request no longer than a round; no allocation for up to 16 sub-requests.
     pub fn split(&self, offset: u64, len: u64) -> SubRequests {
         let mut out = SubRequests::new();
         let end = offset.saturating_add(len).min(MAX_OFFSET + 1);
@@ -42,10 +42,15 @@ impl Layout {
             let to = end.min(self.region_end(region));
             let row = &self.regions()[region];
             let (first, last, origin) = (row.phase(from), row.phase(to - 1), row.phase(row.offset()));
+            let (first_slot, last_slot) = (row.slot_at_phase(first.1), row.slot_at_phase(last.1));
+            let stripes = row.stripes().len();
             let slots = if first.0 == last.0 {
-                row.slot_at_phase(first.1)..row.slot_at_phase(last.1) + 1
+                (first_slot..last_slot + 1).chain(0..0)
+            } else if last.0 - first.0 == 1 && last_slot < first_slot {
+                // The end of one round and the beginning of the next: nothing in between.
+                (0..last_slot + 1).chain(first_slot..stripes)
             } else {
-                0..row.stripes().len()
+                (0..stripes).chain(0..0)
             };
             // Not the phase of `to` itself: the end may be the first byte of the next round.
             let end_phase = (last.0, last.1 + 1);

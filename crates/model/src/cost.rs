@@ -44,8 +44,10 @@ pub struct Busy {
 #[derive(Debug, Clone)]
 pub struct CostModel {
     tiers: Vec<TierCost>,
-    /// `(server, tier)` per slot: all servers of the cluster, tiers in order.
-    slots: Vec<(ServerId, usize)>,
+    /// Tier per slot: all servers of the cluster, tiers in order.
+    slots: Vec<usize>,
+    /// Slot by server index; `u32::MAX` where the cluster has no such server.
+    slot_by_server: Vec<u32>,
 }
 
 impl CostModel {
@@ -57,8 +59,15 @@ impl CostModel {
             network_s_per_byte: tier.profile.network_s_per_byte,
         });
         let slots = cluster.tiers.iter().enumerate();
-        let slots = slots.flat_map(|(tier, of)| of.servers.iter().map(move |&server| (server, tier)));
-        Self { tiers: tiers.collect(), slots: slots.collect() }
+        let slots: Vec<(ServerId, usize)> =
+            slots.flat_map(|(tier, of)| of.servers.iter().map(move |&server| (server, tier))).collect();
+        let servers = slots.iter().map(|(server, _)| server.index() + 1).max().unwrap_or(0);
+        let mut slot_by_server = vec![u32::MAX; servers];
+        // The first one counts where a server stands twice.
+        for (slot, (server, _)) in slots.iter().enumerate().rev() {
+            slot_by_server[server.index()] = slot as u32;
+        }
+        Self { tiers: tiers.collect(), slots: slots.into_iter().map(|(_, tier)| tier).collect(), slot_by_server }
     }
 
     /// Number of servers (slots).
@@ -66,9 +75,13 @@ impl CostModel {
         self.slots.len()
     }
 
-    /// The slot of a server: its place among all servers, tiers in order. O(servers).
+    /// The slot of a server: its place among all servers, tiers in order. O(1).
+    #[inline]
     pub fn slot_of(&self, server: ServerId) -> Result<usize, UnknownServer> {
-        self.slots.iter().position(|&(known, _)| known == server).ok_or(UnknownServer(server))
+        match self.slot_by_server.get(server.index()) {
+            Some(&slot) if slot != u32::MAX => Ok(slot as usize),
+            _ => Err(UnknownServer(server)),
+        }
     }
 
     /// The profile that prices `op` on tier `tier`.
@@ -175,7 +188,8 @@ impl CostModel {
         }
     }
 
-    /// Calls `visit(slot, busy)` for each server that holds bytes of the request. O(servers), no allocation.
+    /// Calls `visit(slot, busy)` for each server that holds bytes of the request. O(tiers + those servers), no
+    /// allocation.
     #[inline]
     pub fn for_each_busy(&self, round: &Round, op: Op, offset: u64, size: u64, mut visit: impl FnMut(usize, Busy)) {
         round.for_each_server(offset, size, |slot, tier, bytes| visit(slot, self.busy(tier, op, bytes)));
@@ -183,7 +197,7 @@ impl CostModel {
 
     /// Exact mean latency of one request under any layout, regions and widths per server included, and the busy time
     /// of each server through `visit(slot, busy)`. A server that holds parts in two regions serves them one after
-    /// the other: each further part adds its mean time. O(sub-requests x (sub-requests + servers)).
+    /// the other: each further part adds its mean time. O(sub-requests^2).
     ///
     /// # Errors
     /// [`UnknownServer`] when the layout names a server outside the cluster (the metadata tier has no profile).
@@ -199,7 +213,7 @@ impl CostModel {
         let mut branches = Branches::new();
         for (index, sub) in subs.iter().enumerate() {
             let slot = self.slot_of(sub.server)?;
-            let tier = self.slots[slot].1;
+            let tier = self.slots[slot];
             let busy = self.busy(tier, op, sub.len);
             visit(slot, busy);
             match subs[..index].iter().position(|earlier| earlier.server == sub.server) {

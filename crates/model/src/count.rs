@@ -194,13 +194,12 @@ impl Class {
         }
     }
 
-    /// Bytes on server `server` (0 = first of the class): O(1).
+    /// Bytes on the server that comes `distance` after the one of the first unit; one that holds any. O(1).
     #[inline]
-    fn bytes_on(&self, units: &Units, server: u64) -> u64 {
+    fn bytes_at(&self, units: &Units, distance: u64) -> u64 {
         let (k, w, u) = (self.servers, self.width, units.count);
-        let distance = (server + k - units.first_server) % k;
         if u == 1 {
-            return if distance == 0 { units.len } else { 0 };
+            return units.len;
         }
         let (q, e) = (u / k, u % k);
         let mut bytes = if distance < e { (q + 1) * w } else { q * w };
@@ -310,7 +309,8 @@ impl Round {
     }
 
     /// Calls `visit(slot, tier, bytes)` for each server that holds bytes of the request; the slot counts all servers
-    /// of the cluster, tiers in order. O(servers of the tiers in the round), no allocation.
+    /// of the cluster, tiers in order. In a tier the server of the first byte comes first. O(tiers + servers that hold
+    /// bytes), no allocation.
     #[inline]
     pub fn for_each_server(&self, offset: u64, size: u64, mut visit: impl FnMut(usize, usize, u64)) {
         if size == 0 || self.len == 0 {
@@ -319,11 +319,10 @@ impl Round {
         let (from, to) = self.ends(offset, size);
         for class in &self.classes[..self.len] {
             let Some(units) = class.units(from, to) else { continue };
-            for server in 0..class.servers {
-                let bytes = class.bytes_on(&units, server);
-                if bytes > 0 {
-                    visit(class.first_slot + server as usize, class.tier, bytes);
-                }
+            for distance in 0..units.count.min(class.servers) {
+                let server = units.first_server + distance;
+                let server = if server < class.servers { server } else { server - class.servers };
+                visit(class.first_slot + server as usize, class.tier, class.bytes_at(&units, distance));
             }
         }
     }
