@@ -280,6 +280,9 @@ fn search(
     let at_prices = holdout::starts(&free, &holdout::DEARER, 32);
     let divided = at_prices.first().cloned();
     starts.extend(at_prices);
+    // One region a file: where processes have parts of the file to themselves, regions give some of them the slow
+    // servers alone, which only a rehearsal sees. All candidates: few of the short list's keep a limit by themselves.
+    let whole_files = Search { short_list: usize::MAX, ..free }.settle_in(free.state(&undivided));
     starts.push(undivided);
     if let Some(rows) = harl_rows {
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
@@ -293,6 +296,7 @@ fn search(
     // As they are, too: where the model errs a rehearsal may prefer them.
     if options.simulations > 0 {
         states.extend(starts.iter().map(|start| free.state(start)));
+        states.push(whole_files);
     }
     // Requests that follow each other in the file meet on one server when stripes are wide; the model, which takes
     // requests as independent, cannot see it, but a simulation can choose a plan with stripes as narrow as requests.

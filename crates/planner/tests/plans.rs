@@ -3,8 +3,9 @@
 
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
-use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, presets};
+use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
 use stripewise_planner::{FileTrace, PlanError, PlanOptions, plan, plan_harl, predict};
+use stripewise_simulate::{Network, Options, Workload, simulate};
 
 fn quick() -> PlanOptions {
     PlanOptions { max_chunks: 24, max_entries: 100, max_regions: 6, simulations: 60, ..PlanOptions::default() }
@@ -156,6 +157,35 @@ fn random_half_megabytes_have_their_known_optimum() {
         let (h, s) = (region.widths.width_bytes(0), region.widths.width_bytes(1));
         assert!(s >= 4 * h && s >= 1 << 20, "{}", region.widths);
     }
+}
+
+#[test]
+fn processes_with_parts_of_their_own_share_the_fast_servers() {
+    // Each process has a sixteenth of the file to itself. With regions for the fast servers some processes would have
+    // none of those; a round of both tiers at the limit's ratio serves all alike, and simulates 10 % faster.
+    let (size, processes, each) = (512_u64 << 10, 16_u64, 256_u64);
+    let part = |process: u64| {
+        let mut slots: Vec<u64> = (process * each..(process + 1) * each).collect();
+        slots.sort_by_key(|slot| slot.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d));
+        slots.into_iter().enumerate().map(move |(number, slot)| {
+            let start_s = number as f64;
+            let (offset, process) = (slot * size, process as u32);
+            Request { offset, size, op: Op::Write, process, start_s, end_s: start_s + 1.0 }
+        })
+    };
+    let requests: Vec<Request> = (0..processes).flat_map(part).collect();
+    let mut cluster = presets::set_p(6, 2, false);
+    cluster.tiers[1].capacity_bytes = Some(processes * each * size / 5);
+    let plan = planned(&requests, &cluster, &PlanOptions::default());
+    let simulated_s = |layout: &Layout| {
+        let workload = Workload::replay(&[&requests], &[], false);
+        let options = Options { seed: 5, network: Network::InBeta };
+        simulate(&cluster, std::slice::from_ref(layout), &workload, &options).unwrap().makespan_s
+    };
+    let round = TierWidths::new(&[size, 2 * size]);
+    let by_hand = TierWidths::layout(&[(0, round)], &cluster).unwrap();
+    let (planned_s, by_hand_s) = (simulated_s(&plan.files[0].layout), simulated_s(&by_hand));
+    assert!(planned_s <= 1.02 * by_hand_s, "{planned_s} {by_hand_s} {:?}", plan.files[0].regions);
 }
 
 #[test]
