@@ -9,8 +9,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, CostModel, Loads, Op, OpProfile, Profile, Request, Tier};
-use stripewise_planner::harl::{self, HarlOptions};
-use stripewise_planner::{FileTrace, PlanOptions};
+use stripewise_planner::{FileTrace, Job, PlanOptions, planners};
 use stripewise_simulate::{Access, Network, Options, Step, Workload, simulate};
 
 /// What one operation costs on a device: startup from .. to in seconds, seconds per byte.
@@ -178,7 +177,7 @@ pub(crate) fn simulate_generated<'py>(
     network: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, layouts, workload) = (cluster_of(cluster)?, layouts_of(layouts)?, steps.workload()?);
-    let options = Options { seed, network: network_of(network)?, ..Options::default() };
+    let options = Options { seed, network: network_of(network)? };
     let outcome = py.detach(|| simulate(&cluster, &layouts, &workload, &options)).map_err(raise)?;
     let latency = outcome.latency;
     let document = json!({
@@ -230,7 +229,8 @@ pub(crate) fn price_generated<'py>(
     to_python(py, &document)
 }
 
-/// The layouts that the planner named `planner` makes for described requests, one a file.
+/// The layouts that the planner named `planner` makes for described requests, one a file: the planner's own, also where
+/// the default would be better.
 #[pyfunction]
 #[pyo3(signature = (cluster, steps, planner, *, default_width_bytes = 65536))]
 pub(crate) fn plan_generated<'py>(
@@ -241,21 +241,20 @@ pub(crate) fn plan_generated<'py>(
     default_width_bytes: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
-    let layouts = py.detach(|| -> Result<Vec<Layout>, String> {
-        if planner == "harl-paper" {
-            let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
-            let plans = requests.iter().map(|requests| harl::plan(requests, &cluster, &options).layout(&cluster));
-            return plans.collect::<Result<_, _>>().map_err(|error| error.to_string());
-        }
-        let names: Vec<String> = (0..requests.len()).map(|number| format!("file.{number}")).collect();
-        let files = names.iter().zip(&requests);
-        let files: Vec<FileTrace> =
-            files.map(|(name, requests)| FileTrace { name: name.clone(), requests, size_bytes: None }).collect();
+    let planner = planners::by_name(planner).ok_or_else(|| {
+        let names: Vec<&str> = planners::PLANNERS.iter().map(|planner| planner.name()).collect();
+        raise(format!("no planner '{planner}'; there is {}", names.join(", ")))
+    })?;
+    let layouts = py.detach(|| {
+        let files: Vec<FileTrace> = requests
+            .iter()
+            .enumerate()
+            .map(|(number, requests)| FileTrace { name: format!("file.{number}"), requests, size_bytes: None })
+            .collect();
         let processes = requests.iter().flatten().map(|request| request.process).collect::<HashSet<_>>().len();
         let processes = Some(processes.max(1) as f64);
         let options = PlanOptions { default_width_bytes, processes, ..PlanOptions::default() };
-        let plan = stripewise_planner::plan(&files, &cluster, &options).map_err(|error| error.to_string())?;
-        Ok(plan.files.into_iter().map(|file| file.layout).collect())
+        planner.plan(&Job::new(&files, &cluster, &options)?)
     });
     let layouts = layouts.map_err(raise)?;
     to_python(py, &json!(layouts.iter().map(regions_of).collect::<Vec<_>>()))
