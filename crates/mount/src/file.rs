@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -19,6 +20,10 @@ use crate::{Failure, lock};
 const COPY_BYTES: u64 = 8 << 20;
 /// Bytes in one of its steps.
 const COPY_STEP_BYTES: usize = 1 << 20;
+/// How often a file that the kernel could serve is asked for before it is served the longer way: a move takes longer
+/// than all of them, anything else less than one pause.
+const REGISTER_TRIES: usize = 8;
+const REGISTER_PAUSE: Duration = Duration::from_micros(250);
 
 thread_local! {
     /// Where a thread reads what it answers with: one buffer per thread, as large as the largest read so far.
@@ -309,10 +314,10 @@ impl Core {
         self.asked_for_backing(open_backing(&fd.ok()?))
     }
 
-    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write. (It
-    /// appends then without the store's append lock: atomic among all mounts that pass through, but not beside a mount
-    /// of the same pool that does not, another user's.)
-    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer way.
+    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write.
+    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer way,
+    /// here and now: another mount may pass through at the same time, so that no way may rely on a lock the other does
+    /// not take ([`Inode::append`]).
     fn backing_of_placed(
         &self,
         node: &Node,
@@ -323,8 +328,15 @@ impl Core {
         if !self.passthrough.load(Ordering::Relaxed) || !inode.is_whole().unwrap_or(false) {
             return None;
         }
-        // Without waiting for a move, as we hold the node's lock.
-        if !inode.try_register_writer().unwrap_or(false) {
+        // Without waiting for a move, as we hold the node's lock; but whoever opens or closes the file under another mount
+        // has it alone for a moment too.
+        let registered = (0..REGISTER_TRIES).any(|attempt| {
+            if attempt > 0 {
+                std::thread::sleep(REGISTER_PAUSE);
+            }
+            inode.try_register_writer().unwrap_or(false)
+        });
+        if !registered {
             return None;
         }
         let datafile = inode.whole_datafile(writes).ok().flatten();

@@ -6,46 +6,12 @@ use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
-use common::{BIN, TestPool, succeeded};
+use common::{Mounted, TestPool, eventually, succeeded};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
 use stripewise_store::{DataPlane, Outcome, PlacedFile, Placement, PlaneOptions, Pool};
-
-/// A daemon's mount; gone with the value.
-struct Mounted {
-    dir: PathBuf,
-}
-
-impl Mounted {
-    fn new(pool: &TestPool, name: &str, options: &str) -> Mounted {
-        let dir = pool.path(name);
-        fs::create_dir_all(&dir).unwrap();
-        let output = Command::new(BIN).arg(pool.file()).arg(&dir).args(["-o", options]).stdin(Stdio::null()).output();
-        succeeded("mount", &output.unwrap());
-        Mounted { dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new(BIN).args(["--lazy", "--unmount"]).arg(&self.dir).output();
-    }
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{what} did not come about");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 #[test]
 fn two_mounts_of_one_pool_see_each_other() {

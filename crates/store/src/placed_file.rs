@@ -331,7 +331,12 @@ impl PlacedFile {
 
     /// The descriptor of a sub-request's datafile, if it exists.
     pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
-        let fd = self.descriptor(self.datafiles.index(sub.region, sub.slot), Direction::Write)?;
+        self.writable_datafile(self.datafiles.index(sub.region, sub.slot))
+    }
+
+    /// The descriptor of datafile `index`, if it exists.
+    pub(crate) fn writable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
+        let fd = self.descriptor(index, Direction::Write)?;
         // SAFETY: a slot's descriptor stays open as long as `self` lives.
         Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
     }

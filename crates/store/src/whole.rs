@@ -1,10 +1,13 @@
 //! Files whose bytes all lie in one datafile (a file per process on one server, for one): the kernel itself can serve
 //! them, if it is given that datafile.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
-use rustix::fd::{FromRawFd, OwnedFd};
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use crate::sys::retry;
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSlice;
 use stripewise_layout::ServerId;
 
 impl Inode {
@@ -48,17 +51,60 @@ impl Inode {
             // SAFETY: opened just now, and owned by nobody else.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             let error = self.store.plane().server(datafile.server)?.error("extend a datafile");
-            let stat = rustix::fs::fstat(&fd).map_err(error)?;
+            let found = rustix::fs::fstat(&fd).map_err(error)?;
+            let extended = self.extend_whole(fd.as_fd(), error)?;
             // A new or short datafile was not written to: its time must not make the file look changed.
-            if (stat.st_size as u64) < before.size_bytes {
-                rustix::fs::ftruncate(&fd, before.size_bytes).map_err(error)?;
-            }
-            if stat.st_size == 0 || (stat.st_size as u64) < before.size_bytes {
+            if extended || found.st_size == 0 {
                 let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
                 let times = Timestamps { last_access: omit, last_modification: before.mtime };
                 rustix::fs::futimens(&fd, &times).map_err(error)?;
             }
             return Ok(Some(fd));
+        }
+    }
+
+    /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it, whoever appends
+    /// meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile agree.
+    fn extend_whole(&self, datafile: BorrowedFd<'_>, error: impl Fn(Errno) -> Error + Copy) -> Result<bool> {
+        let length = || rustix::fs::fstat(datafile).map(|stat| stat.st_size).map_err(error);
+        if length()? >= self.stat()?.st_size {
+            return Ok(false);
+        }
+        let _change = self.change_handle()?;
+        let size = self.stat()?.st_size;
+        if length()? >= size {
+            return Ok(false);
+        }
+        // Giving the last byte its place extends, if the file still is shorter when the kernel has its lock; setting the
+        // length would cut off what was appended since we asked.
+        let last = size as u64 - 1;
+        match retry(|| rustix::fs::fallocate(datafile, FallocateFlags::empty(), last, 1)) {
+            // A file system that cannot, or a full one: there is no other call that only ever extends.
+            Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
+                retry(|| rustix::fs::ftruncate(datafile, size as u64)).map_err(error)?
+            }
+            done => done.map_err(error)?,
+        }
+        Ok(true)
+    }
+
+    /// [`Inode::append`] to a file that [`Inode::is_whole`]: the kernel finds the end and writes there in one, for
+    /// everybody who appends to the datafile. The caller holds `self.appending`, for the descriptor's offset is used.
+    /// Four system calls.
+    pub(crate) fn append_whole(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        loop {
+            let file = self.file()?;
+            let Some(fd) = file.writable_datafile(0)? else {
+                self.ensure_datafiles(file.placement().version, &[0])?;
+                continue;
+            };
+            let error = self.store.plane().server(file.datafiles().table[0].server)?.error("append to a datafile");
+            self.extend_whole(fd, error)?;
+            // -1: at the descriptor's own offset, which the append leaves behind its last byte.
+            let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))
+                .map_err(error)?;
+            let end = rustix::fs::seek(fd, SeekFrom::Current(0)).map_err(error)?;
+            return Ok((end - put as u64, put));
         }
     }
 }

@@ -244,8 +244,15 @@ impl Inode {
 
     /// Writes at the end of the file, whoever else appends; the offset where the bytes went, and how many. The caller
     /// must be registered as a writer.
+    ///
+    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and the
+    /// only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A file
+    /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
     pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
         let _local = guard(&self.appending);
+        if self.is_whole()? {
+            return self.append_whole(buf);
+        }
         let lock = self.registered_lock()?;
         lock.lock(Purpose::Append, true)?;
         let done = self.append_locked(buf);

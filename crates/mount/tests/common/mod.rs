@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use stripewise_store::Pool;
 
@@ -96,6 +97,40 @@ impl Drop for TestPool {
     /// A test that failed half-way must not leave a mount behind.
     fn drop(&mut self) {
         let _ = Command::new("umount").args(["-l", "-q"]).arg(self.mnt()).stderr(Stdio::null()).status();
+    }
+}
+
+/// A daemon's mount; gone with the value.
+pub struct Mounted {
+    pub dir: PathBuf,
+}
+
+impl Mounted {
+    pub fn new(pool: &TestPool, name: &str, options: &str) -> Mounted {
+        let dir = pool.path(name);
+        fs::create_dir_all(&dir).unwrap();
+        let output = Command::new(BIN).arg(pool.file()).arg(&dir).args(["-o", options]).stdin(Stdio::null()).output();
+        succeeded("mount", &output.unwrap());
+        Mounted { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new(BIN).args(["--lazy", "--unmount"]).arg(&self.dir).output();
+    }
+}
+
+/// Waits for what another process does in its own time.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,0 +1,114 @@
+//! Two mounts of one pool, each with a serving process of its own: what one does, the other sees.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::Barrier;
+
+use common::{Mounted, TestPool};
+
+/// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither, by
+/// the kernel through one of them.
+const WAYS: [(&[&str], [&str; 2]); 4] = [
+    (&["s0", "s1", "s2"], ["rw", "rw"]),
+    (&["s0"], ["rw", "rw"]),
+    (&["s0"], ["nopassthrough", "nopassthrough"]),
+    (&["s0"], ["rw", "nopassthrough"]),
+];
+
+fn two_mounts(servers: &[&str], options: [&str; 2]) -> (TestPool, [Mounted; 2]) {
+    let pool = TestPool::with("4KiB", servers);
+    let mounts = [Mounted::new(&pool, "mnt", options[0]), Mounted::new(&pool, "other", options[1])];
+    (pool, mounts)
+}
+
+const APPENDERS: usize = 6;
+const RECORDS: usize = 25;
+const RECORD_BYTES: usize = 50;
+
+/// What an appender finds, and how it goes about it.
+#[derive(Clone, Copy, Debug)]
+enum Race {
+    /// All make the file at once.
+    Create,
+    /// Somebody reads the empty file through one mount, so that this mount has no datafile to give to the kernel.
+    WhileRead,
+    /// The file is opened for each record, so that registrations of writers come and go.
+    Reopen,
+    /// The file ends in a hole.
+    Hole,
+}
+
+/// Appends from both mounts; the bytes of the hole in front, and what each mount reads then.
+fn race(mounts: &[Mounted; 2], name: &str, race: Race) -> (usize, [Vec<u8>; 2]) {
+    let mut hole = 0;
+    let _reader = match race {
+        Race::Create | Race::Reopen => None,
+        Race::WhileRead => {
+            File::create(mounts[1].path(name)).unwrap();
+            Some(File::open(mounts[0].path(name)).unwrap())
+        }
+        Race::Hole => {
+            hole = 9001;
+            File::create(mounts[0].path(name)).unwrap().set_len(hole as u64).unwrap();
+            None
+        }
+    };
+    let together = Barrier::new(APPENDERS);
+    let append = |who: usize| {
+        let path = mounts[who % 2].path(name);
+        let open = || File::options().append(true).create(true).open(&path).unwrap();
+        together.wait();
+        let mut log = open();
+        for number in 0..RECORDS {
+            if matches!(race, Race::Reopen) {
+                log = open();
+            }
+            let record = format!("{who} {number:03} {:1$}\n", "", RECORD_BYTES - 7);
+            assert_eq!(log.write(record.as_bytes()).unwrap(), RECORD_BYTES);
+        }
+    };
+    std::thread::scope(|scope| {
+        for who in 0..APPENDERS {
+            scope.spawn(move || append(who));
+        }
+    });
+    (hole, [0, 1].map(|side: usize| fs::read(mounts[side].path(name)).unwrap()))
+}
+
+/// Fails unless `log` holds every record once, and those of one appender in their order.
+fn check(log: &[u8], hole: usize, what: &str) {
+    assert!(log.len() >= hole && log[..hole].iter().all(|byte| *byte == 0), "{what}: the hole is not zeros");
+    let mut next = [0; APPENDERS];
+    for record in log[hole..].chunks(RECORD_BYTES) {
+        let text = std::str::from_utf8(record).unwrap();
+        let mut words = text.split_whitespace().map(|word| word.parse::<usize>());
+        let (Some(Ok(who)), Some(Ok(number)), None) = (words.next(), words.next(), words.next()) else {
+            panic!("{what}: {text:?} is no record: two were written over each other")
+        };
+        assert_eq!(number, next[who], "{what}: of appender {who}");
+        next[who] += 1;
+    }
+    assert_eq!(
+        next,
+        [RECORDS; APPENDERS],
+        "{what}: {} of {} bytes",
+        log.len(),
+        hole + APPENDERS * RECORDS * RECORD_BYTES
+    );
+}
+
+#[test]
+fn appends_through_two_mounts_lose_no_record() {
+    for (servers, options) in WAYS {
+        let (_pool, mounts) = two_mounts(servers, options);
+        for kind in [Race::Create, Race::WhileRead, Race::Reopen, Race::Hole] {
+            for round in 0..25 {
+                let what = format!("{} servers, {options:?}, {kind:?}, round {round}", servers.len());
+                let (hole, logs) = race(&mounts, &format!("{kind:?}{round}"), kind);
+                logs.iter().for_each(|log| check(log, hole, &what));
+            }
+        }
+    }
+}
