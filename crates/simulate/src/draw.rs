@@ -2,7 +2,7 @@
 
 /// SplitMix64's output function: a bijection of 64 bits without visible structure.
 #[inline]
-fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -24,9 +24,25 @@ impl Draws {
     /// The next draw, uniform in `[min, max]`. O(1).
     #[inline]
     pub(crate) fn uniform(&mut self, min: f64, max: f64) -> f64 {
+        min + self.unit() * (max - min)
+    }
+
+    /// The next draw, uniform in `[0, 1)`. O(1).
+    #[inline]
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    }
+
+    /// The next draw of whole numbers below `n`, `n` at least 1; off even by at most `n` in 2^64. O(1).
+    #[inline]
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+
+    #[inline]
+    fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let unit = (mix(self.state) >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
-        min + unit * (max - min)
+        mix(self.state)
     }
 }
 

@@ -1,11 +1,12 @@
-//! The event loop.
+//! The quick way: FIFO servers know the end of a sub-request as it arrives, so a request is two events at most.
 
 use crate::draw::Draws;
+use crate::error::SimulateError;
 use crate::outcome::{Latency, Outcome, ServerUse};
 use crate::workload::{Access, Step, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
+use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, Op, Profile};
 
 /// Where the network time of a profile is spent.
@@ -25,47 +26,6 @@ pub struct Options {
     pub seed: u64,
     /// Where the network time is spent.
     pub network: Network,
-}
-
-/// What cannot be simulated.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum SimulateError {
-    /// A layout names a server that the cluster does not have.
-    #[error("the layout of file {file} uses server {server}, which no tier of the cluster has")]
-    UnknownServer {
-        /// Index of the file.
-        file: usize,
-        /// The server.
-        server: ServerId,
-    },
-    /// A request for a file without a layout.
-    #[error("process {process} uses file {file}, but only {layouts} layouts were given")]
-    NoLayout {
-        /// Index of the process.
-        process: usize,
-        /// Index of the file.
-        file: u32,
-        /// Number of layouts.
-        layouts: usize,
-    },
-    /// A request ends beyond the largest file offset.
-    #[error("process {process}: the request of {size} bytes at {offset} ends beyond 2^63 bytes")]
-    BeyondEnd {
-        /// Index of the process.
-        process: usize,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        size: u64,
-    },
-    /// A think time that is negative or not a number.
-    #[error("process {process}: a think time of {think_s} s is not a time")]
-    Think {
-        /// Index of the process.
-        process: usize,
-        /// The think time in seconds.
-        think_s: f64,
-    },
 }
 
 /// A device with its links: what is free when, and what it did. FIFO needs no queue: a sub-request that arrives
@@ -221,6 +181,7 @@ pub fn simulate_observed(
                         }
                     }
                     Some(Step::Barrier) => at_barrier.push(process),
+                    Some(Step::Collective { .. } | Step::Metadata(_)) => unreachable!("checked"),
                     None => {
                         live -= 1;
                         makespan_s = now;
@@ -326,17 +287,29 @@ fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &Workload) ->
     }
     for (process, steps) in workload.processes.iter().enumerate() {
         for step in steps {
-            let Step::Access(access) = step else { continue };
-            if access.file as usize >= layouts.len() {
-                return Err(SimulateError::NoLayout { process, file: access.file, layouts: layouts.len() });
-            }
-            if access.offset.checked_add(access.size).is_none_or(|end| end > MAX_OFFSET + 1) {
-                return Err(SimulateError::BeyondEnd { process, offset: access.offset, size: access.size });
-            }
-            if !(access.think_s >= 0.0 && access.think_s.is_finite()) {
-                return Err(SimulateError::Think { process, think_s: access.think_s });
+            match step {
+                Step::Access(access) => check_access(process, access, layouts.len())?,
+                Step::Barrier => {}
+                Step::Collective { .. } => return Err(SimulateError::NeedsRun { process, step: "collective" }),
+                Step::Metadata(_) => return Err(SimulateError::NeedsRun { process, step: "metadata" }),
             }
         }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// The first thing that is wrong with a request of process `process`, where there are `layouts` files. O(1).
+#[inline]
+pub(crate) fn check_access(process: usize, access: &Access, layouts: usize) -> Result<(), SimulateError> {
+    if access.file as usize >= layouts {
+        return Err(SimulateError::NoLayout { process, file: access.file, layouts });
+    }
+    if access.offset.checked_add(access.size).is_none_or(|end| end > MAX_OFFSET + 1) {
+        return Err(SimulateError::BeyondEnd { process, offset: access.offset, size: access.size });
+    }
+    if !(access.think_s >= 0.0 && access.think_s.is_finite()) {
+        return Err(SimulateError::Think { process, think_s: access.think_s });
     }
     Ok(())
 }

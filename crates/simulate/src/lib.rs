@@ -1,21 +1,85 @@
 //! Discrete-event simulation of requests on servers.
 //!
-//! A [`Workload`] is a list of closed-loop processes; [`simulate`] runs it under one [`Layout`] per file on a
-//! [`Cluster`] and reports the makespan, what every server did, and how long requests took. Servers are FIFO; a
-//! sub-request takes its startup, drawn uniformly from the profile, plus its bytes times beta (HARL Table I). The
-//! sub-requests of a request are in flight together; the request ends with the last of them.
+//! There are two ways in, for one model: closed-loop processes issue requests; a request is split by the [`Layout`] of
+//! its file, its sub-requests are in flight together, and it ends with the last of them; a sub-request takes its
+//! server's startup plus its bytes times beta (HARL Table I).
+//!
+//! - [`simulate`](simulate()) is the quick one: FIFO servers, startups drawn from the profile, at most a link a server.
+//!   Planners try layouts with it.
+//! - [`run`](run()) is the whole one: a [`System`] says what stands around the cluster's profiles (elevator and
+//!   anticipatory queues, seeks by distance, links of servers and of the nodes that processes run on, a metadata
+//!   server), and a [`Program`] what the processes do: a [`Workload`] as it is, [`Packed`] in a tenth of the memory, or
+//!   [`Generated`] by a rule, with barriers and collective calls of communicators. It reports what [`simulate`](simulate())
+//!   does ([`Report::outcome`]), queues, links and a time line. [`repeat`] runs it with several seeds in parallel and
+//!   gives means with confidence intervals.
+//!
+//! With a plain [`System`] both agree, but for the rounding of [`run`](run()) to nanoseconds and the order in which
+//! processes that act at the same instant are served.
 //!
 //! Everything is deterministic by seed. The n-th startup of a server is the same draw under every layout, so two
 //! layouts compared with one seed differ by the layout and not by luck.
 //!
+//! ```
+//! use stripewise_layout::{Layout, ServerId};
+//! use stripewise_model::presets;
+//! use stripewise_simulate::{Device, Files, Generated, Order, Part, Queue, System, Together, repeat};
+//!
+//! // 6 HDDs with elevators and 2 SSDs; 16 processes read 512 KiB at random places of a 1 GiB file, 20 times each.
+//! let cluster = presets::set_p(6, 2, false);
+//! let elevator = Device { queue: Queue::Elevator, ..Device::default() };
+//! let system = System { devices: vec![elevator, Device::default()], bins: 64, ..System::default() };
+//! let program = Generated {
+//!     processes: 16,
+//!     parts: vec![Part { offset: 0, bytes: 1 << 30, request_bytes: 512 << 10, requests: 20 }],
+//!     order: Order::Random,
+//!     files: Files::Shared,
+//!     read_share: 1.0,
+//!     think_s: 0.0,
+//!     together: Together::Free,
+//!     opens: false,
+//! };
+//! let layout = Layout::striped((0..8).map(ServerId), 64 << 10)?;
+//! let repeated = repeat(&cluster, &[layout], &program, &system, 1, 5)?;
+//! let (mean, half_width) = (repeated.throughput.mean, repeated.throughput.half_width.unwrap());
+//! assert!(mean > 1e6 && half_width < mean);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`Layout`]: stripewise_layout::Layout
-//! [`Cluster`]: stripewise_model::Cluster
 
+mod agenda;
+mod communicator;
+mod device;
 mod draw;
 mod engine;
+mod error;
+mod generate;
+mod histogram;
+mod link;
+mod metadata;
 mod outcome;
+mod packed;
+mod program;
+mod repeat;
+mod report;
+mod run;
+mod slab;
+mod system;
+mod time;
+mod timeline;
 mod workload;
 
-pub use engine::{Network, Options, SimulateError, simulate, simulate_observed};
+pub use engine::{Network, Options, simulate, simulate_observed};
+pub use error::SimulateError;
+pub use generate::{Files, Generated, Order, Part, Position, Together};
 pub use outcome::{Latency, Outcome, ServerUse};
-pub use workload::{Access, Step, Workload};
+pub use packed::{Packed, Reading};
+pub use program::Program;
+pub use repeat::{Estimate, Repeated, repeat};
+pub use report::{MetadataUse, NodeUse, QueueUse, Report};
+pub use run::{run, run_observed};
+pub use system::{
+    ClientLink, Device, Forwarding, Links, Metadata, Queue, SeekCurve, SeekShape, ServerLink, Service, Startup, System,
+};
+pub use timeline::{ServerBin, Timeline};
+pub use workload::{Access, MetadataOp, Step, Workload};

@@ -48,8 +48,8 @@ impl Latency {
     }
 }
 
-/// Result of [`simulate`](crate::simulate).
-#[derive(Debug, Clone, PartialEq)]
+/// Result of [`simulate`](crate::simulate()).
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Seconds until the last process ended.
     pub makespan_s: f64,

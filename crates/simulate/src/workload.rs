@@ -24,6 +24,28 @@ pub enum Step {
     Access(Access),
     /// Wait until every process that has not ended is at a barrier.
     Barrier,
+    /// A collective call: wait until every member of the communicator that has not ended makes it, then for the
+    /// exchange among them. Only [`run`](crate::run()) knows it.
+    Collective {
+        /// Which one: an index into [`Program::communicators`](crate::Program::communicators).
+        communicator: u32,
+        /// Seconds that the members exchange data once all are there. Members that name different times exchange for
+        /// the longest.
+        exchange_s: f64,
+    },
+    /// Ask the metadata server and wait for its answer. Only [`run`](crate::run()) knows it.
+    Metadata(MetadataOp),
+}
+
+/// What a metadata server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MetadataOp {
+    /// To open a file that exists.
+    Open,
+    /// To make one.
+    Create,
+    /// For the attributes of one.
+    Stat,
 }
 
 /// Closed-loop processes: each takes its steps one after the other.

@@ -1,0 +1,149 @@
+//! What happens when: the pending events of a run.
+
+/// What ends or is due at an event's time. At one time events happen in the order of this list, then of the number:
+/// a run depends on nothing else, so it can be repeated and checked against another implementation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A server's device has served a sub-request.
+    Device = 0,
+    /// A server's link has sent one.
+    ServerOut = 1,
+    /// A server's link has taken one in.
+    ServerIn = 2,
+    /// A node's link has sent one.
+    ClientOut = 3,
+    /// A node's link has taken one in.
+    ClientIn = 4,
+    /// A thread of the metadata server has done an operation.
+    Metadata = 5,
+    /// The exchange of a communicator is over.
+    Release = 6,
+    /// A process goes on, after a think time or a message's latency.
+    Wake = 7,
+    /// A device has waited long enough for the next request of a process.
+    Patience = 8,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Device,
+    Kind::ServerOut,
+    Kind::ServerIn,
+    Kind::ClientOut,
+    Kind::ClientIn,
+    Kind::Metadata,
+    Kind::Release,
+    Kind::Wake,
+    Kind::Patience,
+];
+
+/// Children of a node: four 16-byte events are a cache line.
+const CHILDREN: usize = 4;
+
+/// Pending events: a 4-ary heap of 16-byte keys (time, kind, number). Every event belongs to a resource or a process
+/// that has one at a time, so it holds few events and needs no sequence numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    heap: Vec<u128>,
+    /// The first entry has happened; the next event to be added takes its place, which saves half of the work.
+    hole: bool,
+}
+
+impl Agenda {
+    /// O(log events).
+    #[inline]
+    pub(crate) fn at(&mut self, time_ns: u64, kind: Kind, number: u32) {
+        let event = u128::from(time_ns) << 64 | u128::from(kind as u8) << 32 | u128::from(number);
+        if self.hole {
+            self.hole = false;
+            self.sift_down(event);
+        } else {
+            self.heap.push(event);
+            self.sift_up(event);
+        }
+    }
+
+    /// The next event. O(log events).
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<(u64, Kind, u32)> {
+        if std::mem::take(&mut self.hole)
+            && let Some(last) = self.heap.pop()
+            && !self.heap.is_empty()
+        {
+            self.sift_down(last);
+        }
+        let event = *self.heap.first()?;
+        self.hole = true;
+        Some(((event >> 64) as u64, KINDS[(event >> 32) as usize & 0xf], event as u32))
+    }
+
+    /// Puts `event` where the first entry was.
+    #[inline]
+    fn sift_down(&mut self, event: u128) {
+        let heap = self.heap.as_mut_slice();
+        let mut at = 0;
+        loop {
+            let first = CHILDREN * at + 1;
+            let Some(children) = heap.get(first..) else { break };
+            let (mut least, mut child) = (u128::MAX, 0);
+            for (index, &key) in children.iter().take(CHILDREN).enumerate() {
+                if key < least {
+                    (least, child) = (key, index);
+                }
+            }
+            if event <= least {
+                break;
+            }
+            heap[at] = least;
+            at = first + child;
+        }
+        heap[at] = event;
+    }
+
+    #[inline]
+    fn sift_up(&mut self, event: u128) {
+        let heap = self.heap.as_mut_slice();
+        let mut at = heap.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / CHILDREN;
+            if heap[parent] <= event {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
+        }
+        heap[at] = event;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Adds and takes in any order, as a sorted set does it.
+        #[test]
+        fn gives_events_in_order(steps in prop::collection::vec(prop::option::of((0_u64..40, 0_usize..9, 0_u32..30)), 1..300)) {
+            let (mut agenda, mut set) = (Agenda::default(), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Some((time, kind, number)) => {
+                        if set.insert((time, kind, number)) {
+                            agenda.at(time, KINDS[kind], number);
+                        }
+                    }
+                    None => {
+                        let next = agenda.next().map(|(time, kind, number)| (time, kind as usize, number));
+                        prop_assert_eq!(next, set.pop_first());
+                    }
+                }
+            }
+            while let Some(expected) = set.pop_first() {
+                prop_assert_eq!(agenda.next().map(|(t, kind, n)| (t, kind as usize, n)), Some(expected));
+            }
+            prop_assert!(agenda.next().is_none());
+        }
+    }
+}

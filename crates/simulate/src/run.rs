@@ -1,0 +1,622 @@
+//! The event loop of the whole simulator.
+
+use crate::agenda::{Agenda, Kind};
+use crate::communicator::{Communicators, Goes};
+use crate::device::{Begin, Device, MOST_SLOTS};
+use crate::draw::Draws;
+use crate::error::SimulateError;
+use crate::histogram::Histogram;
+use crate::link::{Link, Sending};
+use crate::metadata::MetadataServer;
+use crate::outcome::{Outcome, ServerUse};
+use crate::program::{Program, check_step};
+use crate::report::{NodeUse, QueueUse, Report};
+use crate::slab::{Slab, Sub};
+use crate::system::{Forwarding, ServerLink, System};
+use crate::time::{after, ns, seconds};
+use crate::timeline::Recorder;
+use crate::workload::{Access, Step};
+use std::collections::VecDeque;
+use stripewise_layout::Layout;
+use stripewise_model::{Cluster, Op, OpProfile, Profile};
+
+/// Runs `program` under `layouts[i]` for file `i`, on `cluster` with `system` around it.
+///
+/// The same arguments give the same report, on every machine. Startups are drawn as [`simulate`](crate::simulate()) does
+/// it: the n-th sub-request that a server serves has the n-th draw, under every layout.
+///
+/// # Errors
+/// A layout names a server that no tier has, `system` has a number that is none, or a process comes to a step that
+/// cannot be done ([`SimulateError`]).
+///
+/// # Cost
+/// O(log (servers + nodes + processes)) a sub-request and link, O(log queue) for elevators, O(1) for FIFO; no allocation
+/// a request once queues have their size (and requests have at most 16 sub-requests). Memory: 100 bytes and a cursor a
+/// process, 300 bytes a server, 40 bytes a sub-request in flight (16 more in an elevator), 24 bytes a server and bin.
+pub fn run<P: Program>(
+    cluster: &Cluster,
+    layouts: &[Layout],
+    program: &P,
+    system: &System,
+    seed: u64,
+) -> Result<Report, SimulateError> {
+    run_observed(cluster, layouts, program, system, seed, |_, _, _, _| ())
+}
+
+/// [`run`](run()) that tells `observe` of every request of more than 0 bytes as it ends: its process, the request, and
+/// when it was issued and ended, in seconds.
+///
+/// # Errors
+/// As [`run`](run()).
+pub fn run_observed<P: Program>(
+    cluster: &Cluster,
+    layouts: &[Layout],
+    program: &P,
+    system: &System,
+    seed: u64,
+    observe: impl FnMut(u32, &Access, f64, f64),
+) -> Result<Report, SimulateError> {
+    let mut run = Run::new(cluster, layouts, program, system, seed, observe)?;
+    run.play()?;
+    Ok(run.report())
+}
+
+struct Server {
+    device: Device,
+    /// What was read leaves through it.
+    link_out: Link,
+    /// What is written comes through it.
+    link_in: Link,
+}
+
+/// The links of the machine that processes run on.
+struct Node {
+    link_out: Link,
+    link_in: Link,
+}
+
+/// What a process waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing, or an answer.
+    Going,
+    /// The end of its think time.
+    Thinking,
+    /// Its request, which is under way to the servers.
+    Sending,
+    /// The last answer, which is under way to it.
+    Returning,
+    Ended,
+}
+
+struct Process<C> {
+    cursor: C,
+    access: Access,
+    issued_ns: u64,
+    /// Sub-requests of its request that are under way.
+    outstanding: u32,
+    phase: Phase,
+}
+
+struct Run<'a, P: Program, O> {
+    program: &'a P,
+    layouts: &'a [Layout],
+    observe: O,
+    agenda: Agenda,
+    now_ns: u64,
+    slab: Slab,
+    servers: Vec<Server>,
+    nodes: Vec<Node>,
+    processes_per_node: u32,
+    has_server_links: bool,
+    pipelined: bool,
+    latency_ns: u64,
+    metadata: Option<MetadataServer>,
+    /// Where each file's datafiles begin on disk.
+    file_starts: Vec<u64>,
+    processes: Vec<Process<P::Cursor>>,
+    /// Processes that take their next step now.
+    ready: VecDeque<u32>,
+    communicators: Communicators,
+    communicator_count: usize,
+    timeline: Option<Recorder>,
+    reads: Histogram,
+    writes: Histogram,
+    all: Histogram,
+    outcome: Outcome,
+    makespan_ns: u64,
+    requests: u64,
+    sub_requests: u64,
+    events: u64,
+    live: usize,
+}
+
+impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
+    fn new(
+        cluster: &Cluster,
+        layouts: &'a [Layout],
+        program: &'a P,
+        system: &System,
+        seed: u64,
+        observe: O,
+    ) -> Result<Self, SimulateError> {
+        system.check()?;
+        let (servers, known) = servers_of(cluster, system, seed);
+        for (file, layout) in layouts.iter().enumerate() {
+            if let Some(server) = layout.servers().into_iter().find(|s| !known.get(s.index()).is_some_and(|k| *k)) {
+                return Err(SimulateError::UnknownServer { file, server });
+            }
+        }
+        let count = program.processes();
+        let most = u32::MAX as usize - 1;
+        if count > most {
+            return Err(SimulateError::TooMany { what: "processes", count, most });
+        }
+        let nodes = system.links.client.map_or_else(Vec::new, |client| {
+            let link = Link::new(client.s_per_byte);
+            let nodes = count.div_ceil(client.processes_per_node as usize);
+            (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
+        });
+        let members = program.communicators();
+        let nothing = Access { file: 0, offset: 0, size: 0, op: Op::Read, think_s: 0.0 };
+        let processes = (0..count as u32).map(|process| Process {
+            cursor: program.start(process, seed),
+            access: nothing,
+            issued_ns: 0,
+            outstanding: 0,
+            phase: Phase::Going,
+        });
+        let file_starts = match &system.file_starts {
+            Some(starts) => starts.clone(),
+            None if system.has_positions() && layouts.len() > 1 => {
+                one_after_the_other(layouts, &program.extents(layouts.len()))
+            }
+            None => Vec::new(),
+        };
+        Ok(Self {
+            program,
+            layouts,
+            observe,
+            agenda: Agenda::default(),
+            now_ns: 0,
+            slab: Slab::new(),
+            nodes,
+            processes_per_node: system.links.client.map_or(1, |client| client.processes_per_node),
+            has_server_links: system.links.server != ServerLink::InBeta,
+            pipelined: system.links.forwarding == Forwarding::Pipelined
+                && system.links.server != ServerLink::InBeta
+                && system.links.client.is_some(),
+            latency_ns: ns(system.links.latency_s),
+            metadata: system.metadata.map(|metadata| MetadataServer::new(metadata, seed)),
+            file_starts,
+            processes: processes.collect(),
+            ready: (0..count as u32).collect(),
+            communicators: Communicators::new(count, &members),
+            communicator_count: members.len(),
+            timeline: (system.bins > 0).then(|| Recorder::new(system.bins, servers.len())),
+            servers,
+            reads: Histogram::default(),
+            writes: Histogram::default(),
+            all: Histogram::default(),
+            outcome: Outcome::default(),
+            makespan_ns: 0,
+            requests: 0,
+            sub_requests: 0,
+            events: 0,
+            live: count,
+        })
+    }
+
+    fn play(&mut self) -> Result<(), SimulateError> {
+        self.go()?;
+        while let Some((time_ns, kind, number)) = self.agenda.next() {
+            self.now_ns = time_ns;
+            self.events += 1;
+            let index = number as usize;
+            // What has ended is passed on, everything that follows from it at this moment happens, and only then does
+            // the resource take its next: a process that goes on at once is in the queue that an elevator looks at.
+            match kind {
+                Kind::Device => self.device_done(index)?,
+                Kind::ServerOut => {
+                    let slot = self.servers[index].link_out.done();
+                    if !self.pipelined {
+                        if self.nodes.is_empty() {
+                            self.finish(slot)
+                        } else {
+                            self.enter_client_in(slot)
+                        }
+                        self.go()?;
+                    }
+                    let next = self.servers[index].link_out.go_on(time_ns, &self.slab);
+                    self.sends(kind, index, next);
+                }
+                Kind::ClientIn => {
+                    let slot = self.nodes[index].link_in.done();
+                    self.finish(slot);
+                    self.go()?;
+                    let next = self.nodes[index].link_in.go_on(time_ns, &self.slab);
+                    self.sends(kind, index, next);
+                }
+                Kind::ClientOut => {
+                    let slot = self.nodes[index].link_out.done();
+                    if !self.pipelined {
+                        if self.has_server_links { self.enter_server_in(slot) } else { self.enter_device(slot) }
+                    }
+                    let next = self.nodes[index].link_out.go_on(time_ns, &self.slab);
+                    self.sends(kind, index, next);
+                }
+                Kind::ServerIn => {
+                    let slot = self.servers[index].link_in.done();
+                    self.enter_device(slot);
+                    let next = self.servers[index].link_in.go_on(time_ns, &self.slab);
+                    self.sends(kind, index, next);
+                }
+                Kind::Metadata => {
+                    let metadata = self.metadata.as_mut().expect("an event of the metadata server");
+                    self.ready.push_back(metadata.done(index));
+                    self.go()?;
+                    let next = self.metadata.as_mut().and_then(|metadata| metadata.go_on(time_ns, index));
+                    if let Some(ends_ns) = next {
+                        self.agenda.at(ends_ns, Kind::Metadata, number);
+                    }
+                }
+                Kind::Release => {
+                    self.release(number);
+                    self.go()?;
+                }
+                Kind::Wake => {
+                    match self.processes[index].phase {
+                        Phase::Thinking => self.issue(number)?,
+                        Phase::Sending => self.dispatch(number)?,
+                        Phase::Returning => self.complete(number),
+                        Phase::Going | Phase::Ended => unreachable!("nobody wakes a process that does not wait"),
+                    }
+                    self.go()?;
+                }
+                Kind::Patience => {
+                    let begin = self.servers[index].device.out_of_patience(time_ns, &self.slab);
+                    self.begins(index, begin);
+                }
+            }
+        }
+        if self.live == 0 {
+            return Ok(());
+        }
+        let (process, number) = self.communicators.waiting().expect("a process that has not ended waits");
+        let at = if number == 0 { "at a barrier".into() } else { format!("in communicator {}", number - 1) };
+        Err(SimulateError::Deadlock { process: process as usize, at })
+    }
+
+    /// Lets processes take steps until all of them wait.
+    #[inline]
+    fn go(&mut self) -> Result<(), SimulateError> {
+        while let Some(process) = self.ready.pop_front() {
+            self.step(process)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, process: u32) -> Result<(), SimulateError> {
+        let state = &mut self.processes[process as usize];
+        let Some(step) = self.program.next(&mut state.cursor) else {
+            self.end(process);
+            return Ok(());
+        };
+        check_step(process as usize, &step, self.layouts.len(), self.communicator_count)?;
+        match step {
+            Step::Access(access) => {
+                state.access = access;
+                let think_ns = ns(access.think_s);
+                if think_ns == 0 {
+                    return self.issue(process);
+                }
+                state.phase = Phase::Thinking;
+                self.agenda.at(after(self.now_ns, think_ns), Kind::Wake, process);
+            }
+            Step::Barrier => self.meet(0, process, 0.0),
+            Step::Collective { communicator, exchange_s } => self.meet(communicator + 1, process, exchange_s),
+            Step::Metadata(op) => match &mut self.metadata {
+                Some(metadata) => {
+                    if let Some((thread, ends_ns)) = metadata.arrive(self.now_ns, process, op) {
+                        self.agenda.at(ends_ns, Kind::Metadata, thread);
+                    }
+                }
+                None => self.ready.push_back(process),
+            },
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, number: u32, process: u32, exchange_s: f64) {
+        let goes = self.communicators.arrive(number, process, exchange_s);
+        self.goes(number, goes);
+    }
+
+    fn goes(&mut self, number: u32, goes: Goes) {
+        match goes {
+            Goes::NotYet => {}
+            Goes::Now => self.release(number),
+            Goes::After(exchange_ns) => {
+                self.agenda.at(after(self.now_ns, exchange_ns), Kind::Release, number);
+            }
+        }
+    }
+
+    fn release(&mut self, number: u32) {
+        if number == 0 {
+            self.outcome.barriers_s.push(seconds(self.now_ns));
+        }
+        self.ready.extend(self.communicators.release(number));
+    }
+
+    fn end(&mut self, process: u32) {
+        self.processes[process as usize].phase = Phase::Ended;
+        self.live -= 1;
+        self.makespan_ns = self.now_ns;
+        let mut going = Vec::new();
+        self.communicators.end(process, |number, goes| going.push((number, goes)));
+        for (number, goes) in going {
+            self.goes(number, goes);
+        }
+    }
+
+    /// A process issues its request.
+    fn issue(&mut self, process: u32) -> Result<(), SimulateError> {
+        let state = &mut self.processes[process as usize];
+        state.issued_ns = self.now_ns;
+        if self.latency_ns == 0 || state.access.size == 0 {
+            return self.dispatch(process);
+        }
+        state.phase = Phase::Sending;
+        self.agenda.at(after(self.now_ns, self.latency_ns), Kind::Wake, process);
+        Ok(())
+    }
+
+    /// The sub-requests of a process's request set out.
+    fn dispatch(&mut self, process: u32) -> Result<(), SimulateError> {
+        let state = &mut self.processes[process as usize];
+        let access = state.access;
+        state.phase = Phase::Going;
+        let subs = self.layouts[access.file as usize].split(access.offset, access.size);
+        state.outstanding = subs.len() as u32;
+        if subs.is_empty() {
+            self.ready.push_back(process);
+            return Ok(());
+        }
+        self.requests += 1;
+        self.sub_requests += subs.len() as u64;
+        let start = self.file_starts.get(access.file as usize).copied().unwrap_or(0);
+        let write = access.op == Op::Write;
+        for sub in &subs {
+            let slot = self.slab.add(Sub {
+                position: start.saturating_add(sub.datafile_offset),
+                bytes: sub.len,
+                stamp_ns: 0,
+                process,
+                next: 0,
+                server: sub.server.0,
+                write,
+            });
+            match (write, self.nodes.is_empty(), self.has_server_links) {
+                (false, ..) | (true, true, false) => self.enter_device(slot),
+                (true, false, _) => self.enter_client_out(slot),
+                (true, true, true) => self.enter_server_in(slot),
+            }
+        }
+        if self.slab.len() > MOST_SLOTS {
+            let count = self.slab.len();
+            return Err(SimulateError::TooMany { what: "sub-requests in flight", count, most: MOST_SLOTS });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn device_done(&mut self, index: usize) -> Result<(), SimulateError> {
+        let now_ns = self.now_ns;
+        let device = &mut self.servers[index].device;
+        let present = device.used.present;
+        let (slot, since_ns) = device.done(now_ns);
+        let sub = *self.slab.get(slot);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.queue_changes(index, now_ns, present);
+            timeline.served(index, since_ns, now_ns, sub.bytes);
+        }
+        match (sub.write, self.has_server_links, self.nodes.is_empty()) {
+            (false, true, _) => {
+                let sending = self.servers[index].link_out.arrive(now_ns, &mut self.slab, slot);
+                self.sends(Kind::ServerOut, index, sending);
+            }
+            (false, false, false) => self.enter_client_in(slot),
+            _ => self.finish(slot),
+        }
+        self.go()?;
+        let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
+        let begin = self.servers[index].device.go_on(now_ns, &self.slab, served);
+        self.begins(index, begin);
+        Ok(())
+    }
+
+    #[inline]
+    fn enter_device(&mut self, slot: u32) {
+        let index = usize::from(self.slab.get(slot).server);
+        let device = &mut self.servers[index].device;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.queue_changes(index, self.now_ns, device.used.present);
+        }
+        let begin = device.arrive(self.now_ns, &mut self.slab, slot);
+        self.begins(index, begin);
+    }
+
+    /// To the link of its server, for writing.
+    #[inline]
+    fn enter_server_in(&mut self, slot: u32) {
+        let index = usize::from(self.slab.get(slot).server);
+        let sending = self.servers[index].link_in.arrive(self.now_ns, &mut self.slab, slot);
+        self.sends(Kind::ServerIn, index, sending);
+    }
+
+    /// To the link of its node, for reading.
+    #[inline]
+    fn enter_client_in(&mut self, slot: u32) {
+        let index = (self.slab.get(slot).process / self.processes_per_node) as usize;
+        let sending = self.nodes[index].link_in.arrive(self.now_ns, &mut self.slab, slot);
+        self.sends(Kind::ClientIn, index, sending);
+    }
+
+    /// To the link of its node, for writing.
+    #[inline]
+    fn enter_client_out(&mut self, slot: u32) {
+        let index = (self.slab.get(slot).process / self.processes_per_node) as usize;
+        let sending = self.nodes[index].link_out.arrive(self.now_ns, &mut self.slab, slot);
+        self.sends(Kind::ClientOut, index, sending);
+    }
+
+    #[inline]
+    fn begins(&mut self, index: usize, begin: Begin) {
+        match begin {
+            Begin::Nothing => {}
+            Begin::Service(ends_ns) => self.agenda.at(ends_ns, Kind::Device, index as u32),
+            Begin::Wait(until_ns) => self.agenda.at(until_ns, Kind::Patience, index as u32),
+        }
+    }
+
+    /// A link has begun to send; with pipelining the second link is asked for at once.
+    #[inline]
+    fn sends(&mut self, kind: Kind, index: usize, sending: Option<Sending>) {
+        let Some(Sending { slot, ends_ns }) = sending else { return };
+        self.agenda.at(ends_ns, kind, index as u32);
+        if self.pipelined {
+            match kind {
+                Kind::ServerOut => {
+                    self.slab.get_mut(slot).stamp_ns = ends_ns;
+                    self.enter_client_in(slot);
+                }
+                Kind::ClientOut => {
+                    self.slab.get_mut(slot).stamp_ns = ends_ns;
+                    self.enter_server_in(slot);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A sub-request is done.
+    #[inline]
+    fn finish(&mut self, slot: u32) {
+        let process = self.slab.remove(slot).process;
+        let state = &mut self.processes[process as usize];
+        state.outstanding -= 1;
+        if state.outstanding > 0 {
+            return;
+        }
+        if self.latency_ns == 0 {
+            return self.complete(process);
+        }
+        state.phase = Phase::Returning;
+        self.agenda.at(after(self.now_ns, self.latency_ns), Kind::Wake, process);
+    }
+
+    /// A process has its answer.
+    fn complete(&mut self, process: u32) {
+        let state = &mut self.processes[process as usize];
+        state.phase = Phase::Going;
+        let access = state.access;
+        let took_ns = self.now_ns - state.issued_ns;
+        self.all.add(took_ns);
+        let write = access.op == Op::Write;
+        let (histogram, bytes) = if write {
+            (&mut self.writes, &mut self.outcome.written_bytes)
+        } else {
+            (&mut self.reads, &mut self.outcome.read_bytes)
+        };
+        histogram.add(took_ns);
+        // A trace may claim more bytes than there are.
+        *bytes = bytes.saturating_add(access.size);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.ended(self.now_ns, write, access.size);
+        }
+        (self.observe)(process, &access, seconds(state.issued_ns), seconds(self.now_ns));
+        self.ready.push_back(process);
+    }
+
+    fn report(self) -> Report {
+        let use_of = |server: &Server| ServerUse {
+            requests: server.device.used.requests,
+            bytes: server.device.used.bytes,
+            busy_s: seconds(server.device.used.busy_ns),
+            waiting_s: seconds(server.device.used.waiting_ns),
+            link_out_busy_s: seconds(server.link_out.busy_ns),
+            link_in_busy_s: seconds(server.link_in.busy_ns),
+        };
+        let queue_of = |server: &Server| QueueUse {
+            most: server.device.used.most_present,
+            startup_s: seconds(server.device.used.startup_ns),
+        };
+        let node_of = |node: &Node| NodeUse {
+            in_busy_s: seconds(node.link_in.busy_ns),
+            out_busy_s: seconds(node.link_out.busy_ns),
+        };
+        Report {
+            queues: self.servers.iter().map(queue_of).collect(),
+            nodes: self.nodes.iter().map(node_of).collect(),
+            reads: self.reads.latency(),
+            writes: self.writes.latency(),
+            requests: self.requests,
+            sub_requests: self.sub_requests,
+            events: self.events,
+            most_in_flight: self.slab.len(),
+            metadata: self.metadata.map(|metadata| metadata.used()).unwrap_or_default(),
+            timeline: self.timeline.map(|timeline| timeline.finish(self.makespan_ns)),
+            outcome: Outcome {
+                makespan_s: seconds(self.makespan_ns),
+                servers: self.servers.iter().map(use_of).collect(),
+                latency: self.all.latency(),
+                ..self.outcome
+            },
+        }
+    }
+}
+
+/// The servers by index, and whether the cluster has one of that number.
+fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Server>, Vec<bool>) {
+    let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
+    let mut tier_of = vec![None; highest.unwrap_or(0)];
+    for (tier, of) in cluster.tiers.iter().enumerate() {
+        of.servers.iter().for_each(|server| tier_of[server.index()] = Some(tier));
+    }
+    let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0 };
+    let nobody = Profile { read: free, write: free, network_s_per_byte: 0.0 };
+    let in_beta = system.links.server == ServerLink::InBeta;
+    let servers = tier_of.iter().enumerate().map(|(index, tier)| {
+        let profile = tier.map_or(nobody, |tier| cluster.tiers[tier].profile);
+        let device = tier.map(|tier| system.device(tier)).unwrap_or_default();
+        let link = Link::new(match system.links.server {
+            ServerLink::InBeta => 0.0,
+            ServerLink::OfProfile => profile.network_s_per_byte,
+            ServerLink::Rate { s_per_byte } => s_per_byte,
+        });
+        Server {
+            device: Device::new(device, &profile, in_beta, Draws::new(seed, index)),
+            link_out: link,
+            link_in: link,
+        }
+    });
+    (servers.collect(), tier_of.iter().map(Option::is_some).collect())
+}
+
+/// Where files begin on disk when each has the room of its fullest server, in order. O(files x regions x stripes).
+fn one_after_the_other(layouts: &[Layout], extents: &[u64]) -> Vec<u64> {
+    let mut next = 0_u64;
+    let starts = layouts.iter().zip(extents).map(|(layout, &extent)| {
+        let ends = layout.regions().iter().enumerate().take_while(|(_, region)| region.offset() < extent);
+        let ends = ends.flat_map(|(index, region)| {
+            let end = extent.min(layout.region_end(index));
+            (0..region.stripes().len()).map(move |slot| region.datafile_offset(slot, end))
+        });
+        let room = ends.max().unwrap_or(0);
+        let start = next;
+        next = next.saturating_add(room);
+        start
+    });
+    starts.collect()
+}

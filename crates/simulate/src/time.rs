@@ -1,0 +1,24 @@
+//! Time inside a run: whole nanoseconds, so that equal times are equal on every machine.
+
+/// Later than anything that happens: 292 years. Times stop there, so that a trace that claims more bytes than there are
+/// still ends.
+pub(crate) const END_NS: u64 = u64::MAX >> 1;
+
+/// Nanoseconds of `seconds`, to the nearest.
+#[inline]
+pub(crate) fn ns(seconds: f64) -> u64 {
+    // The cast keeps to the bounds of the type.
+    ((seconds * 1e9).round() as u64).min(END_NS)
+}
+
+/// `time_ns` and `more_ns` together.
+#[inline]
+pub(crate) fn after(time_ns: u64, more_ns: u64) -> u64 {
+    time_ns.saturating_add(more_ns).min(END_NS)
+}
+
+/// Seconds of `ns`.
+#[inline]
+pub(crate) fn seconds(ns: u64) -> f64 {
+    ns as f64 * 1e-9
+}
