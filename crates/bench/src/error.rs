@@ -63,6 +63,21 @@ pub enum BenchError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// There is no MPI library, or none that can be used.
+    #[error("{0}")]
+    NoMpi(String),
+    /// An MPI function failed.
+    #[error("process {rank}: {call}{place}: {message}")]
+    Mpi {
+        /// Process.
+        rank: u32,
+        /// Function.
+        call: &'static str,
+        /// File, offset and size, where it was about some.
+        place: String,
+        /// What the library said.
+        message: String,
+    },
     /// Processes ended without a result; each said why.
     #[error("{failed} of {processes} processes failed: no result")]
     Processes {

@@ -1,14 +1,24 @@
-//! The command line, declared once, and what it asks for.
+//! The command line, declared once: the workloads by name, and what all of them take.
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
-use stripewise_layout::units::{format_bytes, parse_bytes};
+use stripewise_layout::units::{parse_bytes, parse_seconds};
 
-use crate::error::BenchError;
+use crate::workloads::btio::BtioOptions;
+use crate::workloads::hpio::HpioOptions;
+use crate::workloads::ior::IorOptions;
+use crate::workloads::loops::{LanlOptions, SongOptions};
+use crate::workloads::mpi_io_test::MpiIoTestOptions;
+use crate::workloads::mpi_tile_io::MpiTileIoOptions;
+use crate::workloads::noncontig::NoncontigOptions;
 
 const EXAMPLES: &str = "\
+Without the name of a workload it is ior. `stripewise-bench WORKLOAD --help` says what a workload takes.
+Those through MPI-IO are started by the first `mpiexec` of PATH, in the MPI library beside it; under an
+mpiexec of your own they run as its ranks.
+
 Examples:
   The paper's run (HARL, Section IV): 16 processes, each at random offsets in its own sixteenth of one file
     stripewise-bench /data/scratch/ior.dat --processes 16 --request-size 512KiB --file-size 16GiB
@@ -22,30 +32,91 @@ Examples:
         --region 512MiB:512MiB:1MiB:1 --region 1GiB:64MiB:512KiB:2
 
   A file per process, in order, past the page cache
-    stripewise-bench /disk/test --file-per-process --file-size 256MiB --pattern sequential --direct";
+    stripewise-bench /disk/test --file-per-process --file-size 256MiB --pattern sequential --direct
 
-/// IOR-like workload: real processes that write and read a file in requests of a fixed size, at sequential, strided or
-/// random offsets, and measure it by the wall clock.
+  BTIO on 16 MPI processes, 8 steps instead of 40, every byte checked
+    stripewise-bench btio /data/scratch/bt.out --processes 16 --steps 8 --verify
+
+  Two instances of mpi-io-test at once, each with a file of its own, a barrier after each call
+    stripewise-bench mpi-io-test /data/scratch/segments --instances 2 --barrier";
+
+/// I/O workloads of the literature: real processes that write and read files in a fixed pattern, check the bytes, and
+/// measure it by the wall clock.
 ///
-/// Each process owns its own 1/p of the file (of each region) and issues its requests one at a time. Without --read or
-/// --write both are done, first all writes, then all reads.
+/// Without --read or --write both are done, first all writes, then all reads.
 #[derive(Debug, Parser)]
 #[command(name = "stripewise-bench", version, after_help = EXAMPLES, max_term_width = 100)]
-pub struct Options {
-    /// The shared file; with --file-per-process the start of the names (FILE.0, FILE.1, ...)
+#[command(subcommand_value_name = "WORKLOAD", subcommand_help_heading = "Workloads")]
+#[command(override_usage = "stripewise-bench [WORKLOAD] FILE [OPTIONS]", disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to run.
+    #[command(subcommand)]
+    pub workload: Named,
+}
+
+/// A workload with its options.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // One of these exists in a process.
+pub enum Named {
+    /// Requests of a fixed size at sequential, strided or random offsets (the default; HARL, Chen et al.)
+    Ior(IorOptions),
+    /// The I/O of NAS BT: a solution written in steps by all ranks, each its cells of the grid (HARL)
+    Btio(BtioOptions),
+    /// Tiles of a two-dimensional array, one each, overlapping (Song et al., IOrchestrator)
+    MpiTileIo(MpiTileIoOptions),
+    /// Segments in turn: process i takes segment k*p + i (IOrchestrator)
+    MpiIoTest(MpiIoTestOptions),
+    /// Columns of a two-dimensional array, one each (IOrchestrator)
+    Noncontig(NoncontigOptions),
+    /// Regions with spaces between, in the file, in memory, in both or neither (IOrchestrator)
+    Hpio(HpioOptions),
+    /// Loop of many small requests and a large one (Song et al.)
+    Song(SongOptions),
+    /// Loop of 16 bytes, 128 KiB less 16, and 128 KiB (Los Alamos; Song et al.)
+    #[command(name = "lanl-app1")]
+    LanlApp1(LanlOptions),
+}
+
+impl Named {
+    /// Options that all workloads have.
+    pub fn common(&self) -> &Common {
+        match self {
+            Self::Ior(options) => &options.common,
+            Self::Btio(options) => &options.common,
+            Self::MpiTileIo(options) => &options.common,
+            Self::MpiIoTest(options) => &options.common,
+            Self::Noncontig(options) => &options.common,
+            Self::Hpio(options) => &options.common,
+            Self::Song(options) => &options.common,
+            Self::LanlApp1(options) => &options.common,
+        }
+    }
+}
+
+impl Cli {
+    /// Reads a command line; ends the process for `--help` and for what cannot be read.
+    pub fn read(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Self {
+        let mut arguments: Vec<_> = arguments.into_iter().collect();
+        let named = arguments.get(1).and_then(|first| first.to_str()).is_some_and(|first| {
+            Self::command().find_subcommand(first).is_some() || ["--help", "-h", "--version", "-V"].contains(&first)
+        });
+        // Before there were others, ior was all there was, and had no name.
+        if !named && arguments.len() > 1 {
+            arguments.insert(1, "ior".into());
+        }
+        Self::parse_from(arguments)
+    }
+}
+
+/// What every workload takes.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The shared file; with several files the start of their names (FILE.0, FILE.1, ...)
     pub file: PathBuf,
 
-    /// Number of processes
-    #[arg(short, long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub processes: u32,
-
-    /// Bytes per request
-    #[arg(short, long, default_value = "512KiB", value_name = "SIZE", value_parser = bytes)]
-    pub request_size: u64,
-
-    /// Bytes of the file, or of each file with --file-per-process [default: 1GiB, or the end of the last region]
-    #[arg(short = 's', long, value_name = "SIZE", value_parser = bytes)]
-    pub file_size: Option<u64>,
+    /// Number of processes of each instance
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub processes: Option<u32>,
 
     /// Only read; the file must have been written by a run with the same options
     #[arg(long, conflicts_with = "write")]
@@ -55,53 +126,52 @@ pub struct Options {
     #[arg(long)]
     pub write: bool,
 
-    /// Order of a process's requests
-    #[arg(long, value_enum, default_value_t = Pattern::Random)]
-    pub pattern: Pattern,
-
-    /// A part of the file with its own request size and heat (bytes requested over its length; 1 is once over); may be
-    /// given several times, instead of --request-size
-    #[arg(long = "region", value_name = "OFFSET:LENGTH:REQUEST_SIZE:HEAT", value_parser = region)]
-    pub regions: Vec<RegionSpec>,
-
-    /// With several regions: finish one before the next, or mix their requests
-    #[arg(long, value_enum, default_value_t = RegionOrder::InTurn)]
-    pub region_order: RegionOrder,
-
-    /// All processes use one file (the default)
-    #[arg(long, conflicts_with = "file_per_process")]
-    pub shared: bool,
-
-    /// Each process has a file of its own
-    #[arg(long)]
-    pub file_per_process: bool,
-
-    /// Limit of requests per process and phase; regions keep their shares
-    #[arg(long, value_name = "N", conflicts_with = "bytes", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-
-    /// Limit of bytes per phase over all processes; regions keep their shares
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    pub bytes: Option<u64>,
-
     /// Reads take what the process this many ranks further on wrote, so not what this one may have cached
     #[arg(long, default_value_t = 0, value_name = "RANKS")]
     pub read_shift: u32,
 
-    /// Check every byte against what was written there last: in a phase of its own after the timed ones (half of each
-    /// process's data by itself, half by the next rank), or inline as the timed reads arrive
+    /// Check every byte against what was written there last: in a phase of its own after the timed ones, mostly by
+    /// another process than the one that wrote it, or inline as the timed reads arrive
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "after", value_name = "WHEN")]
     pub verify: Option<Verify>,
 
-    /// System calls to use: with the offset in the call, or lseek first
-    #[arg(long, value_enum, default_value_t = Api::Pread)]
-    pub api: Api,
+    /// Calls to use: system calls with the offset in the call, lseek first, or MPI-IO
+    #[arg(long, value_enum)]
+    pub api: Option<Api>,
+
+    /// Collective calls: all processes of an instance make each call together (MPI-IO)
+    #[arg(long, conflicts_with = "independent")]
+    pub collective: bool,
+
+    /// Each process calls for itself (the default, but for btio)
+    #[arg(long)]
+    pub independent: bool,
+
+    /// A hint for the MPI library, as in romio_cb_write=enable; may be given several times
+    #[arg(long = "hint", value_name = "KEY=VALUE", value_parser = hint)]
+    pub hints: Vec<(String, String)>,
+
+    /// All processes of an instance wait for each other after each request
+    #[arg(long)]
+    pub barrier: bool,
+
+    /// Time that a process computes, that is sleeps, after each request
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = seconds)]
+    pub think: f64,
+
+    /// Run this many instances at once, each with its own processes and its own FILE.0, FILE.1, ...
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub instances: u32,
+
+    /// All instances use one file, each this far after the one before it
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub distance: Option<u64>,
 
     /// Open with O_DIRECT: past the page cache (sizes and offsets must be multiples of the device's block)
     #[arg(long)]
     pub direct: bool,
 
-    /// Each process ends its writes with fsync, inside the measured time
+    /// Each process ends its writes with fsync (MPI_File_sync), inside the measured time
     #[arg(long)]
     pub fsync: bool,
 
@@ -120,28 +190,26 @@ pub struct Options {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Program that starts MPI processes, instead of the first mpiexec of PATH
+    #[arg(long, value_name = "PATH")]
+    pub mpiexec: Option<PathBuf>,
+
+    /// MPI library, instead of the one beside mpiexec
+    #[arg(long, value_name = "PATH")]
+    pub mpi_library: Option<PathBuf>,
 }
 
-/// Order of a process's requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// One after the other in the process's own part
-    Sequential,
-    /// Process i takes request k*p + i
-    Strided,
-    /// Random order in the process's own part, aligned to the request size
-    Random,
-}
+impl Common {
+    /// Whether writes are measured.
+    pub fn writes(&self) -> bool {
+        !self.read
+    }
 
-/// How requests of several regions follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RegionOrder {
-    /// Region after region
-    InTurn,
-    /// All regions at once
-    Mixed,
+    /// Whether reads are measured.
+    pub fn reads(&self) -> bool {
+        !self.write
+    }
 }
 
 /// When data is checked.
@@ -154,7 +222,7 @@ pub enum Verify {
     Inline,
 }
 
-/// System calls to use.
+/// Calls to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Api {
@@ -162,6 +230,8 @@ pub enum Api {
     Pread,
     /// lseek, then read or write
     Read,
+    /// MPI_File_read_at and MPI_File_write_at; with --collective ..._at_all
+    MpiIo,
 }
 
 /// A part of the file with its own request size and heat.
@@ -177,11 +247,43 @@ pub struct RegionSpec {
     pub heat: f64,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+/// A number of bytes.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
-fn region(text: &str) -> Result<RegionSpec, String> {
+/// A number of bytes that is not zero and at most a call's limit.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn request_bytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        bytes @ 1..=LARGEST_REQUEST => Ok(bytes),
+        _ => Err("it must be 1 byte to 1GiB".into()),
+    }
+}
+
+/// Bytes that one request may have: MPI's counts end at 2^31 - 1.
+pub const LARGEST_REQUEST: u64 = 1 << 30;
+
+/// `WIDTHxHEIGHT`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn pair(text: &str) -> Result<[u64; 2], String> {
+    let (x, y) = text.split_once('x').ok_or("it is WIDTHxHEIGHT, as in 128x64")?;
+    let number = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| format!("'{text}' is not a number"));
+    Ok([number(x)?, number(y)?])
+}
+
+/// `OFFSET:LENGTH:REQUEST_SIZE:HEAT`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn region(text: &str) -> Result<RegionSpec, String> {
     let fields: Vec<&str> = text.split(':').collect();
     let [offset, length, request_size, heat] = fields[..] else {
         return Err("a region is OFFSET:LENGTH:REQUEST_SIZE:HEAT, as in 256MiB:1GiB:64KiB:2".into());
@@ -193,74 +295,19 @@ fn region(text: &str) -> Result<RegionSpec, String> {
     Ok(RegionSpec { offset: bytes(offset)?, length: bytes(length)?, request_size: bytes(request_size)?, heat })
 }
 
-impl Options {
-    /// The regions that are worked on: those given, in order of offset, or one over the whole file.
-    ///
-    /// # Errors
-    /// [`BenchError::Usage`] for regions that overlap, end after the file, or are too small for a request per process.
-    pub fn regions(&self) -> Result<Vec<RegionSpec>, BenchError> {
-        let usage = |message: String| Err(BenchError::Usage(message));
-        let mut regions = self.regions.clone();
-        if regions.is_empty() {
-            let length = self.file_size.unwrap_or(1 << 30);
-            regions.push(RegionSpec { offset: 0, length, request_size: self.request_size, heat: 1.0 });
-        }
-        regions.sort_by_key(|region| region.offset);
-        let mut end = 0;
-        for region in &regions {
-            let (offset, length, request) = (region.offset, region.length, region.request_size);
-            let named = format!("region at {} of {}", format_bytes(offset), format_bytes(length));
-            if offset < end {
-                return usage(format!("{named}: overlaps the one before it"));
-            }
-            end = match offset.checked_add(length) {
-                Some(end) if end <= i64::MAX as u64 => end,
-                _ => return usage(format!("{named}: ends above 2^63-1")),
-            };
-            if request == 0 || request > 1 << 30 {
-                return usage(format!("{named}: a request is {}; it must be 1 byte to 1 GiB", format_bytes(request)));
-            }
-            let owners = if self.file_per_process { 1 } else { u64::from(self.processes) };
-            if length / request < owners {
-                return usage(format!(
-                    "{named}: too small for a request of {} from each of {} processes; make it at least {}",
-                    format_bytes(request),
-                    self.processes,
-                    format_bytes(request.saturating_mul(owners))
-                ));
-            }
-            if self.direct && (!request.is_multiple_of(512) || !offset.is_multiple_of(512)) {
-                return usage(format!("{named}: with --direct, offset and request size must be multiples of 512"));
-            }
-        }
-        match self.file_size {
-            Some(size) if size < end => usage(format!(
-                "the last region ends at {}, after the file's {}; raise --file-size",
-                format_bytes(end),
-                format_bytes(size)
-            )),
-            _ => Ok(regions),
-        }
+fn seconds(text: &str) -> Result<f64, String> {
+    match parse_seconds(text) {
+        Ok(value) if (0.0..=3600.0).contains(&value) => Ok(value),
+        Ok(_) => Err("it must be 0 to 3600s".into()),
+        Err(error) => Err(error.to_string()),
     }
+}
 
-    /// Whether writes are measured.
-    pub fn writes(&self) -> bool {
-        !self.read
-    }
-
-    /// Whether reads are measured.
-    pub fn reads(&self) -> bool {
-        !self.write
-    }
-
-    /// The file of process `rank`.
-    pub fn path_of(&self, rank: u32) -> PathBuf {
-        if self.file_per_process {
-            let mut name = self.file.clone().into_os_string();
-            name.push(format!(".{rank}"));
-            name.into()
-        } else {
-            self.file.clone()
-        }
+fn hint(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a hint is KEY=VALUE, as in romio_cb_write=enable")?;
+    if key.is_empty() || text.contains('\0') {
+        Err("a hint needs a name".into())
+    } else {
+        Ok((key.into(), value.into()))
     }
 }

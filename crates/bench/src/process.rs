@@ -1,15 +1,14 @@
-//! One process of a run: an ordinary program that calls the C library's `open`, `pread`, `pwrite` and their like.
+//! One process of a run: what an ordinary program does with its file, one request at a time.
 
-use std::ffi::{CString, c_int};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 use crate::content::Content;
 use crate::error::BenchError;
-use crate::options::{Api, Options, Verify};
-use crate::shared::{Aborted, Shared, Span};
-use crate::workload::{Phase, Request, Workload};
+use crate::options::Verify;
+use crate::run::Run;
+use crate::view::{Piece, View};
+use crate::workload::{Phase, Spaced};
 
 /// Why a process ends early.
 #[derive(Debug)]
@@ -26,14 +25,121 @@ impl From<BenchError> for Ended {
     }
 }
 
-impl From<Aborted> for Ended {
-    fn from(_: Aborted) -> Self {
-        Self::Aborted
-    }
+/// Times of one process in one group of requests of one phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Begin of the first request (`CLOCK_MONOTONIC`, nanoseconds).
+    pub first_ns: u64,
+    /// End of the last one.
+    pub last_ns: u64,
+}
+
+/// What a process measured in a phase.
+#[derive(Debug)]
+pub struct Measured {
+    /// When all processes were ready (`CLOCK_MONOTONIC`, nanoseconds).
+    pub start_ns: u64,
+    /// Of each group.
+    pub spans: Vec<Span>,
+    /// Of each request, in nanoseconds.
+    pub times_ns: Vec<u64>,
+}
+
+/// Bytes of a request: where in the file and where in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte in the file.
+    pub offset: u64,
+    /// First byte in the buffer.
+    pub at: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// A request as a file takes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    /// First byte in the view.
+    pub offset: u64,
+    /// Bytes, gaps not counted.
+    pub bytes: u64,
+    /// What it means, piece by piece.
+    pub segments: &'a [Segment],
+}
+
+/// How to open a file.
+pub struct Opening<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// For what.
+    pub phase: Phase,
+    /// Which bytes of it.
+    pub view: &'a View,
+    /// How requests lie in memory.
+    pub memory: Option<Spaced>,
+    /// Whether the other processes of the instance open it at the same time and make the same calls.
+    pub together: bool,
+}
+
+/// An open file.
+pub trait OpenFile {
+    /// Writes a request.
+    ///
+    /// # Errors
+    /// What the call said.
+    fn write(&mut self, access: &Access<'_>, buffer: &[u8]) -> Result<(), BenchError>;
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What the call said, or that the file ends inside the request.
+    fn read(&mut self, access: &Access<'_>, buffer: &mut [u8]) -> Result<(), BenchError>;
+
+    /// Makes writes durable.
+    ///
+    /// # Errors
+    /// What the call said.
+    fn sync(&mut self) -> Result<(), BenchError>;
+
+    /// Closes the file and sees what that has to say.
+    ///
+    /// # Errors
+    /// What the call said.
+    fn close(self: Box<Self>) -> Result<(), BenchError>;
+}
+
+/// What a process has around it: the other processes, and a way to files.
+pub trait World {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// What the call said.
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn OpenFile + '_>, BenchError>;
+
+    /// Waits for all processes of the run.
+    ///
+    /// # Errors
+    /// [`Ended::Aborted`] when one of them failed and will not come.
+    fn wait_for_all(&self) -> Result<(), Ended>;
+
+    /// Waits for all processes of the own instance.
+    ///
+    /// # Errors
+    /// [`Ended::Aborted`] when a process failed and will not come.
+    fn wait_for_instance(&self) -> Result<(), Ended>;
+
+    /// Whether a process is known to have failed.
+    fn has_failed(&self) -> bool;
+
+    /// Takes what the process measured in a phase. All processes call it.
+    ///
+    /// # Errors
+    /// [`BenchError`] when it cannot be passed on.
+    fn keep(&self, phase: Phase, measured: &Measured) -> Result<(), BenchError>;
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
-fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -48,249 +154,227 @@ struct Buffer {
 impl Buffer {
     const ALIGNMENT: usize = 4096;
 
-    fn new(length: u64) -> Self {
-        let length = length as usize;
+    fn new(length: usize) -> Self {
         // One page more than needed, so that an aligned start can be chosen.
         let pages = vec![[0; Self::ALIGNMENT]; length.div_ceil(Self::ALIGNMENT) + 1];
         let skip = pages.as_ptr().cast::<u8>().align_offset(Self::ALIGNMENT);
         Self { pages, skip, length }
     }
 
-    fn bytes(&mut self, length: u64) -> &mut [u8] {
-        let length = (length as usize).min(self.length);
+    fn bytes(&mut self, length: usize) -> &mut [u8] {
+        let length = length.min(self.length);
         &mut self.pages.as_flattened_mut()[self.skip..self.skip + length]
     }
 }
 
-/// An open file of the run.
-struct OpenFile {
-    descriptor: c_int,
-    path: PathBuf,
-    rank: u32,
-    api: Api,
+/// Bytes of memory that a request of `bytes` is spread over.
+pub fn footprint(bytes: u64, memory: Option<Spaced>) -> usize {
+    let gaps = memory.map_or(0, |Spaced { run, gap }| (bytes / run).saturating_sub(1) * gap);
+    (bytes + gaps) as usize
 }
 
-impl OpenFile {
-    fn open(path: &Path, phase: Phase, rank: u32, options: &Options) -> Result<Self, BenchError> {
-        let access = match phase {
-            Phase::Write => libc::O_WRONLY | libc::O_CREAT,
-            Phase::Read => libc::O_RDONLY,
-        };
-        let direct = if options.direct { libc::O_DIRECT } else { 0 };
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| BenchError::Usage(format!("{path:?} has a NUL byte; no file can have that name")))?;
-        // SAFETY: `name` ends with a NUL byte and lives through the call.
-        let descriptor = unsafe { libc::open(name.as_ptr(), access | direct | libc::O_CLOEXEC, 0o644) };
-        let file = Self { descriptor, path: path.to_owned(), rank, api: options.api };
-        if descriptor < 0 { Err(file.error("open", 0, 0)) } else { Ok(file) }
-    }
-
-    /// The present errno as an error of this file.
-    fn error(&self, call: &'static str, offset: u64, bytes: u64) -> BenchError {
-        let source = io::Error::last_os_error();
-        BenchError::Io { rank: self.rank, call, path: self.path.clone(), offset, bytes, source }
-    }
-
-    fn seek(&self, offset: u64) -> Result<(), BenchError> {
-        // SAFETY: `lseek` touches no memory.
-        let at = unsafe { libc::lseek(self.descriptor, offset as i64, libc::SEEK_SET) };
-        if at == offset as i64 { Ok(()) } else { Err(self.error("lseek", offset, 0)) }
-    }
-
-    fn read(&self, mut buffer: &mut [u8], mut offset: u64) -> Result<(), BenchError> {
-        if self.api == Api::Read {
-            self.seek(offset)?;
-        }
-        while !buffer.is_empty() {
-            let (to, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: `to` is valid for writes of `length` bytes.
-            let (call, got) = unsafe {
-                match self.api {
-                    Api::Pread => ("pread", libc::pread(self.descriptor, to, length, offset as i64)),
-                    Api::Read => ("read", libc::read(self.descriptor, to, length)),
-                }
+/// Where the bytes of a request that is `pieces` of the file are in memory.
+fn segments(pieces: &[Piece], memory: Option<Spaced>, found: &mut Vec<Segment>) {
+    found.clear();
+    let mut taken = 0;
+    for piece in pieces {
+        let mut done = 0;
+        while done < piece.bytes {
+            let (at, room) = match memory {
+                None => (taken, u64::MAX),
+                Some(Spaced { run, gap }) => (taken / run * (run + gap) + taken % run, run - taken % run),
             };
-            match got {
-                0 => return Err(BenchError::Short { rank: self.rank, path: self.path.clone(), offset }),
-                1.. => {
-                    buffer = &mut buffer[got as usize..];
-                    offset += got as u64;
-                }
-                _ => self.unless_interrupted(call, offset, length)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, mut buffer: &[u8], mut offset: u64) -> Result<(), BenchError> {
-        if self.api == Api::Read {
-            self.seek(offset)?;
-        }
-        while !buffer.is_empty() {
-            let (from, length) = (buffer.as_ptr().cast(), buffer.len());
-            // SAFETY: `from` is valid for reads of `length` bytes.
-            let (call, put) = unsafe {
-                match self.api {
-                    Api::Pread => ("pwrite", libc::pwrite(self.descriptor, from, length, offset as i64)),
-                    Api::Read => ("write", libc::write(self.descriptor, from, length)),
-                }
-            };
-            match put {
-                0.. => {
-                    buffer = &buffer[put as usize..];
-                    offset += put as u64;
-                }
-                _ => self.unless_interrupted(call, offset, length)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn unless_interrupted(&self, call: &'static str, offset: u64, length: usize) -> Result<(), BenchError> {
-        let error = self.error(call, offset, length as u64);
-        match &error {
-            BenchError::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted => Ok(()),
-            _ => Err(error),
-        }
-    }
-
-    fn sync(&self) -> Result<(), BenchError> {
-        // SAFETY: `fsync` touches no memory.
-        if unsafe { libc::fsync(self.descriptor) } == 0 { Ok(()) } else { Err(self.error("fsync", 0, 0)) }
-    }
-
-    /// Closes the file and sees what `close` has to say, which Drop could not.
-    fn close(mut self) -> Result<(), BenchError> {
-        let descriptor = std::mem::replace(&mut self.descriptor, -1);
-        // SAFETY: the descriptor is this file's own and not used again.
-        if unsafe { libc::close(descriptor) } == 0 { Ok(()) } else { Err(self.error("close", 0, 0)) }
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        if self.descriptor >= 0 {
-            // SAFETY: the descriptor is this file's own and not used again.
-            unsafe { libc::close(self.descriptor) };
+            let bytes = room.min(piece.bytes - done);
+            found.push(Segment { offset: piece.offset + done, at: at as usize, bytes: bytes as usize });
+            done += bytes;
+            taken += bytes;
         }
     }
 }
 
 /// A process and what it works with.
 pub struct Process<'a> {
+    run: &'a Run<'a>,
+    world: &'a dyn World,
     rank: u32,
-    options: &'a Options,
-    workload: &'a Workload,
-    shared: &'a Shared,
+    instance: u32,
+    local_rank: u32,
     content: Content,
     buffer: Buffer,
     /// What a check compares with.
     expected: Buffer,
+    verified_bytes: u64,
 }
 
 impl<'a> Process<'a> {
     /// Process `rank` of a run.
-    pub fn new(rank: u32, options: &'a Options, workload: &'a Workload, shared: &'a Shared) -> Self {
-        let largest = workload.regions.iter().map(|region| region.spec.request_size).max().unwrap_or(0);
-        let content = Content { seed: options.seed };
-        let mut buffer = Buffer::new(largest);
-        content.fill(buffer.bytes(largest), workload.file_of(rank), 0, 0);
-        let expected = Buffer::new(if options.verify.is_some() { largest } else { 0 });
-        Self { rank, options, workload, shared, content, buffer, expected }
+    pub fn new(rank: u32, run: &'a Run<'a>, world: &'a dyn World) -> Self {
+        let (instance, local_rank) = run.place_of(rank);
+        let workload = &run.workload;
+        let sizes: Option<Vec<u64>> = workload.groups().iter().map(|group| group.request_size).collect();
+        let mut largest = sizes.unwrap_or_else(|| {
+            let of = |phase| workload.requests(phase, local_rank, run.owner(phase, local_rank));
+            [Phase::Write, Phase::Read].into_iter().flat_map(of).map(|request| request.bytes).collect()
+        });
+        largest.sort_unstable();
+        let mut largest = largest.last().copied().unwrap_or(0);
+        let mut length = footprint(largest, workload.memory());
+        if run.common.verify == Some(Verify::After) {
+            largest = workload.checks(local_rank).iter().map(|check| check.bytes).fold(largest, u64::max);
+            length = length.max(largest as usize);
+        }
+        let content = Content { seed: run.common.seed };
+        let mut buffer = Buffer::new(length);
+        content.fill(buffer.bytes(length), run.file_number(instance, workload.file_of(local_rank)), 0, 0);
+        let expected = Buffer::new(if run.common.verify.is_some() { largest as usize } else { 0 });
+        Self { run, world, rank, instance, local_rank, content, buffer, expected, verified_bytes: 0 }
     }
 
-    /// All its phases.
+    /// All its phases. Returns the bytes that it found to be right.
     ///
     /// # Errors
     /// [`Ended`] when it or another process failed.
-    pub fn run(&mut self) -> Result<(), Ended> {
-        if self.options.writes() {
+    pub fn run(&mut self) -> Result<u64, Ended> {
+        if self.run.common.writes() {
             self.timed(Phase::Write)?;
         }
-        if self.options.reads() {
+        if self.run.common.reads() {
             self.timed(Phase::Read)?;
         }
-        if self.options.verify == Some(Verify::After) {
-            for (owner, requests) in self.workload.checks(self.rank) {
-                let file = OpenFile::open(&self.options.path_of(owner), Phase::Read, self.rank, self.options)?;
-                for request in requests {
-                    file.read(self.buffer.bytes(request.bytes), request.offset)?;
-                    self.check(&file, owner, &request)?;
-                }
-            }
+        if self.run.common.verify == Some(Verify::After) {
+            self.check_all()?;
         }
-        Ok(())
+        Ok(self.verified_bytes)
     }
 
     /// A phase between two barriers. Opening and closing are outside the time, `fsync` is inside.
     fn timed(&mut self, phase: Phase) -> Result<(), Ended> {
-        let owner = self.workload.owner(phase, self.rank);
-        let requests = self.workload.requests(phase, self.rank);
-        let file = OpenFile::open(&self.options.path_of(owner), phase, self.rank, self.options)?;
-        let mut spans = vec![Span::default(); self.workload.regions.len()];
-        let file_number = self.workload.file_of(owner);
-        let checked_data = self.options.verify.is_some();
-        self.shared.wait()?;
-        for (i, request) in requests.iter().enumerate() {
-            if self.shared.has_failed() {
+        let (run, workload, common) = (self.run, &self.run.workload, self.run.common);
+        let owner = run.owner(phase, self.local_rank);
+        let requests = workload.requests(phase, self.local_rank, owner);
+        let number = run.file_number(self.instance, workload.file_of(owner));
+        let view = workload.view(owner).moved(run.base(self.instance));
+        let path = run.path(number);
+        let (memory, together) = (workload.memory(), workload.files() == 1);
+        let mut file = self.world.open(&Opening { path: &path, phase, view: &view, memory, together })?;
+        let mut spans = vec![Span::default(); workload.groups().len()];
+        let mut times_ns = Vec::with_capacity(requests.len());
+        let (mut pieces, mut parts) = (Vec::new(), Vec::new());
+        let think = Duration::from_secs_f64(common.think);
+        self.world.wait_for_all()?;
+        let ready_ns = now_ns();
+        for request in &requests {
+            if self.world.has_failed() {
                 return Err(Ended::Aborted);
             }
-            let buffer = self.buffer.bytes(request.bytes);
-            if phase == Phase::Write && checked_data {
-                self.content.fill(buffer, file_number, request.offset, request.generation);
+            view.pieces(request.offset, request.bytes, &mut pieces);
+            segments(&pieces, memory, &mut parts);
+            let buffer = self.buffer.bytes(footprint(request.bytes, memory));
+            if phase == Phase::Write && common.verify.is_some() {
+                for part in &parts {
+                    let bytes = &mut buffer[part.at..part.at + part.bytes];
+                    self.content.fill(bytes, number, part.offset, request.generation);
+                }
             }
+            let access = Access { offset: request.offset, bytes: request.bytes, segments: &parts };
             let start_ns = now_ns();
             match phase {
-                Phase::Write => file.write(buffer, request.offset)?,
-                Phase::Read => file.read(buffer, request.offset)?,
+                Phase::Write => file.write(&access, buffer)?,
+                Phase::Read => file.read(&access, buffer)?,
             }
             let end_ns = now_ns();
-            self.shared.set_time(phase as usize, self.rank, i, end_ns - start_ns);
-            let span = &mut spans[request.region as usize];
+            times_ns.push(end_ns - start_ns);
+            let span = &mut spans[request.group as usize];
             if span.last_ns == 0 {
                 span.first_ns = start_ns;
             }
             span.last_ns = end_ns;
-            if phase == Phase::Read && self.options.verify == Some(Verify::Inline) {
-                self.check(&file, owner, request)?;
+            if phase == Phase::Read && common.verify == Some(Verify::Inline) {
+                for part in &parts {
+                    self.check(&path, number, *part, request.generation)?;
+                }
+            }
+            if common.barrier {
+                self.world.wait_for_instance()?;
+            }
+            if !think.is_zero() {
+                std::thread::sleep(think);
             }
         }
-        if phase == Phase::Write && self.options.fsync {
+        if phase == Phase::Write && common.fsync {
             file.sync()?;
-            // The whole phase waits for it; so does the region that was last.
+            // The whole phase waits for it; so does the group that was last.
             if let Some(last) = requests.last() {
-                spans[last.region as usize].last_ns = now_ns();
+                spans[last.group as usize].last_ns = now_ns();
             }
-        }
-        for (region, span) in spans.into_iter().enumerate() {
-            self.shared.set_span(phase as usize, self.rank, region, span);
         }
         file.close()?;
-        self.shared.wait()?;
+        self.world.keep(phase, &Measured { start_ns: ready_ns, spans, times_ns })?;
+        self.world.wait_for_all()?;
         Ok(())
     }
 
-    /// Checks the bytes of a request that was just read.
-    fn check(&mut self, file: &OpenFile, owner: u32, request: &Request) -> Result<(), BenchError> {
-        let found = self.buffer.bytes(request.bytes);
-        let expected = self.expected.bytes(request.bytes);
-        let number = self.workload.file_of(owner);
-        let Some(difference) = self.content.check(found, expected, number, request.offset, request.generation) else {
-            self.shared.add_verified(request.bytes);
+    /// The phase of its own: plain reads, whatever the view that the data was written through.
+    fn check_all(&mut self) -> Result<(), Ended> {
+        let (run, workload, base) = (self.run, &self.run.workload, self.run.base(self.instance));
+        let view = View::bytes().moved(base);
+        let mut checks = workload.checks(self.local_rank);
+        checks.sort_by_key(|check| check.file);
+        for of_file in checks.chunk_by(|a, b| a.file == b.file) {
+            let number = run.file_number(self.instance, of_file[0].file);
+            let path = run.path(number);
+            let opening = Opening { path: &path, phase: Phase::Read, view: &view, memory: None, together: false };
+            let mut file = self.world.open(&opening)?;
+            for check in of_file {
+                let part = Segment { offset: base + check.offset, at: 0, bytes: check.bytes as usize };
+                let access = Access { offset: check.offset, bytes: check.bytes, segments: &[part] };
+                file.read(&access, self.buffer.bytes(part.bytes))?;
+                for run in workload.coverage().runs(check.offset, check.bytes) {
+                    let at = (run.offset - check.offset) as usize;
+                    let part = Segment { offset: base + run.offset, at, bytes: run.bytes as usize };
+                    self.check(&path, number, part, check.generation)?;
+                }
+            }
+            file.close()?;
+        }
+        Ok(())
+    }
+
+    /// Checks bytes of the buffer that were just read.
+    fn check(&mut self, path: &Path, file: u32, part: Segment, generation: u32) -> Result<(), BenchError> {
+        let Segment { offset, at, bytes } = part;
+        let found = &self.buffer.bytes(at + bytes)[at..];
+        let expected = self.expected.bytes(bytes);
+        let Some(difference) = self.content.check(found, expected, file, offset, generation) else {
+            self.verified_bytes += bytes as u64;
             return Ok(());
         };
-        let workload = self.workload;
-        let generations = workload.regions.iter().map(|r| r.requests.div_ceil(u64::from(r.blocks))).max().unwrap_or(1);
-        let generations = generations.min(1000) as u32;
-        let origin =
-            self.content.origin(found, difference.at, request.offset, workload.files, generations, workload.end());
+        let generations = self.run.workload.generations().min(1000);
+        let origin = self.content.origin(found, difference.at, offset, self.run.files(), generations, self.run.end());
         Err(BenchError::Mismatch {
             rank: self.rank,
-            path: file.path.clone(),
-            offset: request.offset + difference.at as u64,
+            path: path.to_owned(),
+            offset: offset + difference.at as u64,
             expected: difference.expected,
             found: difference.found,
             origin,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_its_gaps_whatever_the_pieces() {
+        let pieces = [Piece { offset: 100, bytes: 5 }, Piece { offset: 200, bytes: 7 }];
+        let mut found = Vec::new();
+        segments(&pieces, Some(Spaced { run: 4, gap: 3 }), &mut found);
+        let expected = [(100, 0, 4), (104, 7, 1), (200, 8, 3), (203, 14, 4)];
+        assert_eq!(found, expected.map(|(offset, at, bytes)| Segment { offset, at, bytes }));
+        assert_eq!(footprint(12, Some(Spaced { run: 4, gap: 3 })), 18);
+        segments(&pieces, None, &mut found);
+        assert_eq!(found, [(100, 0, 5), (200, 5, 7)].map(|(offset, at, bytes)| Segment { offset, at, bytes }));
     }
 }

@@ -3,30 +3,55 @@
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use stripewise_layout::units::format_bytes;
 
-use crate::options::{Api, Options, Pattern, RegionOrder};
-use crate::shared::Shared;
-use crate::workload::{Phase, Workload};
+use crate::options::{Api, RegionSpec};
+use crate::process::Span;
+use crate::run::Run;
+use crate::workload::Phase;
+
+/// What the processes of a run measured.
+pub trait Figures {
+    /// Bytes that were checked by all processes.
+    fn verified_bytes(&self) -> u64;
+
+    /// The time of one request in nanoseconds.
+    fn time_ns(&self, phase: Phase, rank: u32, request: usize) -> u64;
+
+    /// The span of a process in a group.
+    fn span(&self, phase: Phase, rank: u32, group: usize) -> Span;
+}
 
 /// A run.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    workload: &'static str,
     file: String,
+    /// Of all instances.
     processes: u32,
-    file_per_process: bool,
-    pattern: Pattern,
-    region_order: RegionOrder,
+    instances: u32,
+    /// What the workload was asked for.
+    #[serde(flatten)]
+    settings: Map<String, Value>,
     api: Api,
+    collective: bool,
+    barrier: bool,
+    think_s: f64,
     direct: bool,
     fsync: bool,
     spin_barrier: bool,
     seed: u64,
+    /// Name and version of the MPI library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mpi_library: Option<String>,
     /// Writes, then reads, as far as they were asked for.
     phases: Vec<PhaseReport>,
     /// Bytes found to be what was written there; absent when nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     verified_bytes: Option<u64>,
+    #[serde(skip)]
+    heading: String,
 }
 
 /// A phase.
@@ -35,7 +60,25 @@ struct PhaseReport {
     op: &'static str,
     #[serde(flatten)]
     total: Measured,
+    /// Parts of the file that have requests of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     regions: Vec<RegionReport>,
+    /// Requests by their size, in a workload without regions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sizes: Vec<SizeReport>,
+    /// Each instance, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    instances: Vec<Measured>,
+}
+
+/// Requests of a size in a phase.
+#[derive(Debug, Serialize)]
+struct SizeReport {
+    /// Bytes; absent where processes differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_size: Option<u64>,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 /// A region in a phase.
@@ -97,66 +140,118 @@ impl Measured {
 
 impl Report {
     /// Reads the measurements of a run that has ended.
-    pub fn new(options: &Options, workload: &Workload, shared: &Shared) -> Self {
-        let asked = [(Phase::Write, options.writes()), (Phase::Read, options.reads())];
+    pub fn new(run: &Run<'_>, figures: &dyn Figures, mpi_library: Option<String>) -> Self {
+        let common = run.common;
+        let asked = [(Phase::Write, common.writes()), (Phase::Read, common.reads())];
         Self {
-            file: options.file.display().to_string(),
-            processes: options.processes,
-            file_per_process: options.file_per_process,
-            pattern: options.pattern,
-            region_order: options.region_order,
-            api: options.api,
-            direct: options.direct,
-            fsync: options.fsync,
-            spin_barrier: options.spin_barrier,
-            seed: options.seed,
+            workload: run.workload.name(),
+            file: common.file.display().to_string(),
+            processes: run.processes(),
+            instances: common.instances,
+            settings: run.workload.settings(),
+            api: run.api,
+            collective: run.collective,
+            barrier: common.barrier,
+            think_s: common.think,
+            direct: common.direct,
+            fsync: common.fsync,
+            spin_barrier: common.spin_barrier,
+            seed: common.seed,
+            mpi_library,
             phases: asked
                 .into_iter()
                 .filter(|(_, asked)| *asked)
-                .map(|(phase, _)| PhaseReport::new(phase, workload, shared))
+                .map(|(phase, _)| PhaseReport::new(phase, run, figures))
                 .collect(),
-            verified_bytes: options.verify.map(|_| shared.verified_bytes()),
+            verified_bytes: common.verify.map(|_| figures.verified_bytes()),
+            heading: heading(run),
         }
     }
 }
 
+/// What was run, in a line.
+fn heading(run: &Run<'_>) -> String {
+    let count = |count: u32, one: &str, several: &str| format!("{count} {}", if count == 1 { one } else { several });
+    let processes = count(run.workload.processes(), "process", "processes");
+    let mut words = vec![match run.common.instances {
+        1 => processes,
+        instances => format!("{instances} instances of {processes}"),
+    }];
+    words.push(run.workload.describe());
+    if run.api == Api::MpiIo {
+        words.push(if run.collective { "collective MPI-IO".into() } else { "MPI-IO".into() });
+    }
+    if run.common.barrier {
+        words.push("barriers".into());
+    }
+    let name = match run.workload.name() {
+        "ior" => String::new(),
+        name => format!("{name}: "),
+    };
+    format!("{name}{}, seed {}: {}", words.join(", "), run.common.seed, run.common.file.display())
+}
+
+/// Requests that are reported together, while they are collected.
+#[derive(Debug, Clone, Default)]
+struct Collected {
+    times_ns: Vec<u64>,
+    bytes: u64,
+    /// Of each process that had any.
+    spans: Vec<Span>,
+}
+
+impl Collected {
+    fn measured(self) -> Measured {
+        let first_ns = self.spans.iter().map(|span| span.first_ns).min().unwrap_or(0);
+        let last_ns = self.spans.iter().map(|span| span.last_ns).max().unwrap_or(0);
+        Measured::new(self.times_ns, self.bytes, first_ns, last_ns)
+    }
+}
+
 impl PhaseReport {
-    fn new(phase: Phase, workload: &Workload, shared: &Shared) -> Self {
-        let count = workload.regions.len();
-        let mut times_ns = vec![Vec::new(); count];
-        let mut spans = vec![(u64::MAX, 0); count];
-        for rank in 0..workload.processes {
-            for (i, request) in workload.requests(phase, rank).iter().enumerate() {
-                times_ns[request.region as usize].push(shared.time(phase as usize, rank, i));
+    /// Cost: linear in the requests, and sorts their times.
+    fn new(phase: Phase, run: &Run<'_>, figures: &dyn Figures) -> Self {
+        let groups = run.workload.groups();
+        let several = run.common.instances > 1;
+        let mut total = Collected::default();
+        let mut of_group = vec![Collected::default(); groups.len()];
+        let mut of_instance = vec![Collected::default(); if several { run.common.instances as usize } else { 0 }];
+        for rank in 0..run.processes() {
+            let (instance, local_rank) = run.place_of(rank);
+            let mut own = of_instance.get_mut(instance as usize);
+            let requests = run.workload.requests(phase, local_rank, run.owner(phase, local_rank));
+            for (i, request) in requests.iter().enumerate() {
+                let time_ns = figures.time_ns(phase, rank, i);
+                let group = &mut of_group[request.group as usize];
+                for collected in [Some(&mut total), Some(group), own.as_deref_mut()].into_iter().flatten() {
+                    collected.times_ns.push(time_ns);
+                    collected.bytes += request.bytes;
+                }
             }
-            for (region, (first_ns, last_ns)) in spans.iter_mut().enumerate() {
-                let span = shared.span(phase as usize, rank, region);
-                *first_ns = span.first_ns.min(*first_ns);
-                *last_ns = span.last_ns.max(*last_ns);
+            for (group, collected) in of_group.iter_mut().enumerate() {
+                let span = figures.span(phase, rank, group);
+                for collected in [Some(&mut total), Some(collected), own.as_deref_mut()].into_iter().flatten() {
+                    collected.spans.push(span);
+                }
             }
         }
-        let first_ns = spans.iter().map(|span| span.0).min().unwrap_or(0);
-        let last_ns = spans.iter().map(|span| span.1).max().unwrap_or(0);
-        let bytes = |region: usize| {
-            let plan = &workload.regions[region];
-            plan.requests * plan.spec.request_size * u64::from(workload.processes)
-        };
-        let total = Measured::new(times_ns.concat(), (0..count).map(bytes).sum(), first_ns, last_ns);
-        let regions = times_ns
-            .into_iter()
-            .enumerate()
-            .map(|(region, times_ns)| {
-                let spec = workload.regions[region].spec;
-                RegionReport {
-                    offset: spec.offset,
-                    length: spec.length,
-                    request_size: spec.request_size,
-                    heat: spec.heat,
-                    measured: Measured::new(times_ns, bytes(region), spans[region].0, spans[region].1),
+        let (mut regions, mut sizes) = (Vec::new(), Vec::new());
+        for (group, collected) in groups.iter().zip(of_group) {
+            let measured = collected.measured();
+            match group.region {
+                Some(RegionSpec { offset, length, request_size, heat }) => {
+                    regions.push(RegionReport { offset, length, request_size, heat, measured });
                 }
-            })
-            .collect();
-        Self { op: if phase == Phase::Write { "write" } else { "read" }, total, regions }
+                None => sizes.push(SizeReport { request_size: group.request_size, measured }),
+            }
+        }
+        Self {
+            op: if phase == Phase::Write { "write" } else { "read" },
+            total: total.measured(),
+            regions,
+            sizes,
+            instances: of_instance.into_iter().map(Collected::measured).collect(),
+        }
     }
 }
 
@@ -189,10 +284,7 @@ fn bytes(value: f64) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = if self.file_per_process { "a file each" } else { "one file" };
-        let processes = if self.processes == 1 { "1 process".into() } else { format!("{} processes", self.processes) };
-        let pattern = format!("{:?}", self.pattern).to_lowercase();
-        writeln!(f, "{processes}, {files}, {pattern}, seed {}: {}", self.seed, self.file)?;
+        writeln!(f, "{}", self.heading)?;
         const HEADINGS: [&str; 10] =
             ["phase", "region", "request", "requests", "bytes", "time", "per second", "p50", "p99", "max"];
         let mut rows = vec![HEADINGS.map(str::to_owned)];
@@ -216,7 +308,14 @@ impl fmt::Display for Report {
                 let from = format!("{} +{}", format_bytes(region.offset), format_bytes(region.length));
                 rows.push(row(phase.op, from, format_bytes(region.request_size), &region.measured));
             }
-            if phase.regions.len() > 1 {
+            for size in &phase.sizes {
+                let request = size.request_size.map_or("mixed".into(), format_bytes);
+                rows.push(row(phase.op, String::new(), request, &size.measured));
+            }
+            for (number, instance) in phase.instances.iter().enumerate() {
+                rows.push(row(phase.op, format!("instance {number}"), String::new(), instance));
+            }
+            if phase.regions.len() + phase.sizes.len() > 1 || !phase.instances.is_empty() {
                 rows.push(row(phase.op, "all".into(), "mixed".into(), &phase.total));
             }
         }

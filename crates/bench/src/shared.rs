@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::thread::futex;
 
 use crate::error::BenchError;
+use crate::process::{Measured, Span};
+use crate::report::Figures;
+use crate::run::Run;
+use crate::workload::Phase;
 
 /// Where all processes wait for each other.
 #[repr(C)]
@@ -13,26 +17,26 @@ struct Barrier {
     arrived: AtomicU32,
     /// Number of the present round; the word that waiters sleep on.
     round: AtomicU32,
-    failed: AtomicBool,
 }
 
-/// Times of one process in one region of one phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Span {
-    /// Begin of the first request (`CLOCK_MONOTONIC`, nanoseconds).
-    pub first_ns: u64,
-    /// End of the last one.
-    pub last_ns: u64,
+impl Barrier {
+    fn next_round(&self) {
+        self.round.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(&self.round, futex::Flags::empty(), u32::MAX >> 1);
+    }
 }
 
 /// Memory shared by all processes of a run, mapped before they are made.
 pub struct Shared {
-    barrier: &'static Barrier,
+    /// Of all processes, then of each instance.
+    barriers: &'static [Barrier],
+    failed: &'static AtomicBool,
     /// Spans, then request times.
     words: &'static [AtomicU64],
     verified_bytes: &'static AtomicU64,
-    processes: u32,
-    regions: usize,
+    instances: u32,
+    each: u32,
+    groups: usize,
     requests: usize,
     spin: bool,
 }
@@ -65,28 +69,46 @@ impl Shared {
     ///
     /// # Errors
     /// [`BenchError::System`] when there is not enough memory.
-    pub fn new(processes: u32, regions: usize, requests: u64, spin: bool) -> Result<Self, BenchError> {
+    pub fn new(run: &Run<'_>) -> Result<Self, BenchError> {
         let error = |source| BenchError::System { action: "map shared memory for the times of all requests", source };
-        let requests = requests as usize;
-        let words = (processes as usize) * PHASES * (regions * 2 + requests);
-        let (barrier, counters, slots) =
-            (map::<Barrier>(1).map_err(error)?, map::<AtomicU64>(1).map_err(error)?, map(words).map_err(error)?);
+        let (instances, each) = (run.common.instances, run.workload.processes());
+        let (groups, requests) = (run.workload.groups().len(), run.workload.requests_per_process() as usize);
+        let words = run.processes() as usize * PHASES * (groups * 2 + requests);
+        let count = instances as usize + 1;
+        let barriers = map::<Barrier>(count).map_err(error)?;
+        let (failed, verified) = (map::<AtomicBool>(1).map_err(error)?, map::<AtomicU64>(1).map_err(error)?);
+        let slots = map::<AtomicU64>(words).map_err(error)?;
         // SAFETY: each mapping is zeroed, long enough, page-aligned and never unmapped; zero is a valid atomic.
-        let (barrier, verified_bytes, words) =
-            unsafe { (&*barrier, &*counters, std::slice::from_raw_parts(slots, words)) };
-        Ok(Self { barrier, words, verified_bytes, processes, regions, requests, spin })
+        let (barriers, failed, verified_bytes, words) = unsafe {
+            let barriers = std::slice::from_raw_parts(barriers, count);
+            (barriers, &*failed, &*verified, std::slice::from_raw_parts(slots, words))
+        };
+        let spin = run.common.spin_barrier;
+        Ok(Self { barriers, failed, words, verified_bytes, instances, each, groups, requests, spin })
     }
 
-    /// Waits until all processes have come here. Sleeps, or spins when the run asks for it.
+    /// Waits until all processes have come here.
     ///
     /// # Errors
     /// [`Aborted`] when a process failed and will not come.
-    pub fn wait(&self) -> Result<(), Aborted> {
-        let barrier = self.barrier;
+    pub fn wait_for_all(&self) -> Result<(), Aborted> {
+        self.wait(&self.barriers[0], self.instances * self.each)
+    }
+
+    /// Waits until all processes of an instance have come here.
+    ///
+    /// # Errors
+    /// [`Aborted`] when a process failed and will not come.
+    pub fn wait_for_instance(&self, instance: u32) -> Result<(), Aborted> {
+        self.wait(&self.barriers[instance as usize + 1], self.each)
+    }
+
+    /// Sleeps, or spins when the run asks for it.
+    fn wait(&self, barrier: &Barrier, processes: u32) -> Result<(), Aborted> {
         let round = barrier.round.load(Ordering::Acquire);
-        if barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.processes {
+        if barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == processes {
             barrier.arrived.store(0, Ordering::Relaxed);
-            self.next_round();
+            barrier.next_round();
         } else {
             while barrier.round.load(Ordering::Acquire) == round && !self.has_failed() {
                 if self.spin {
@@ -100,20 +122,15 @@ impl Shared {
         if self.has_failed() { Err(Aborted) } else { Ok(()) }
     }
 
-    fn next_round(&self) {
-        self.barrier.round.fetch_add(1, Ordering::AcqRel);
-        let _ = futex::wake(&self.barrier.round, futex::Flags::empty(), u32::MAX >> 1);
-    }
-
     /// Lets nobody wait for this process.
     pub fn fail(&self) {
-        self.barrier.failed.store(true, Ordering::Release);
-        self.next_round();
+        self.failed.store(true, Ordering::Release);
+        self.barriers.iter().for_each(Barrier::next_round);
     }
 
     /// Whether a process failed.
     pub fn has_failed(&self) -> bool {
-        self.barrier.failed.load(Ordering::Acquire)
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Counts bytes that were checked.
@@ -121,35 +138,32 @@ impl Shared {
         self.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that were checked by all processes.
-    pub fn verified_bytes(&self) -> u64 {
+    fn base(&self, phase: Phase, rank: u32) -> usize {
+        let processes = (self.instances * self.each) as usize;
+        (phase as usize * processes + rank as usize) * (self.groups * 2 + self.requests)
+    }
+
+    /// Keeps what a process measured in a phase.
+    pub fn keep(&self, phase: Phase, rank: u32, measured: &Measured) {
+        let spans = measured.spans.iter().flat_map(|span| [span.first_ns, span.last_ns]);
+        let values = spans.chain(measured.times_ns.iter().copied());
+        for (word, value) in self.words[self.base(phase, rank)..].iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Figures for Shared {
+    fn verified_bytes(&self) -> u64 {
         self.verified_bytes.load(Ordering::Relaxed)
     }
 
-    fn base(&self, phase: usize, rank: u32) -> usize {
-        (phase * self.processes as usize + rank as usize) * (self.regions * 2 + self.requests)
+    fn time_ns(&self, phase: Phase, rank: u32, request: usize) -> u64 {
+        self.words[self.base(phase, rank) + self.groups * 2 + request].load(Ordering::Relaxed)
     }
 
-    /// Keeps the time of one request.
-    pub fn set_time(&self, phase: usize, rank: u32, request: usize, ns: u64) {
-        self.words[self.base(phase, rank) + self.regions * 2 + request].store(ns, Ordering::Relaxed);
-    }
-
-    /// The time of one request.
-    pub fn time(&self, phase: usize, rank: u32, request: usize) -> u64 {
-        self.words[self.base(phase, rank) + self.regions * 2 + request].load(Ordering::Relaxed)
-    }
-
-    /// Keeps the span of a process in a region.
-    pub fn set_span(&self, phase: usize, rank: u32, region: usize, span: Span) {
-        let at = self.base(phase, rank) + region * 2;
-        self.words[at].store(span.first_ns, Ordering::Relaxed);
-        self.words[at + 1].store(span.last_ns, Ordering::Relaxed);
-    }
-
-    /// The span of a process in a region.
-    pub fn span(&self, phase: usize, rank: u32, region: usize) -> Span {
-        let at = self.base(phase, rank) + region * 2;
+    fn span(&self, phase: Phase, rank: u32, group: usize) -> Span {
+        let at = self.base(phase, rank) + group * 2;
         Span { first_ns: self.words[at].load(Ordering::Relaxed), last_ns: self.words[at + 1].load(Ordering::Relaxed) }
     }
 }

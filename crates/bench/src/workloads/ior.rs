@@ -1,34 +1,141 @@
-//! Which requests each process makes. Everything derives from the options and the seed, so that any process, and a later
-//! run, knows what another one wrote where.
+//! The IOR-like workload of HARL: requests of a fixed size, for each region of the file another, in order, strided or at
+//! random.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use stripewise_layout::units::format_bytes;
 
 use crate::error::BenchError;
-use crate::options::{Options, Pattern, RegionOrder, RegionSpec};
+use crate::options::{Api, Common, LARGEST_REQUEST, RegionSpec, bytes, region};
 use crate::random::Random;
+use crate::workload::{Check, Coverage, Group, Phase, Request, Workload};
 
-/// What a phase does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Timed writes.
-    Write,
-    /// Timed reads.
-    Read,
+/// Processes, when the command line does not say.
+const PROCESSES: u32 = 16;
+
+/// Requests of a fixed size at sequential, strided or random offsets. 16 processes unless you say otherwise.
+///
+/// Each process owns its own 1/p of the file (of each region) and issues its requests one at a time.
+#[derive(Debug, Args)]
+pub struct IorOptions {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// Bytes per request
+    #[arg(short, long, default_value = "512KiB", value_name = "SIZE", value_parser = bytes)]
+    pub request_size: u64,
+
+    /// Bytes of the file, or of each file with --file-per-process [default: 1GiB, or the end of the last region]
+    #[arg(short = 's', long, value_name = "SIZE", value_parser = bytes)]
+    pub file_size: Option<u64>,
+
+    /// Order of a process's requests
+    #[arg(long, value_enum, default_value_t = Pattern::Random)]
+    pub pattern: Pattern,
+
+    /// A part of the file with its own request size and heat (bytes requested over its length; 1 is once over); may be
+    /// given several times, instead of --request-size
+    #[arg(long = "region", value_name = "OFFSET:LENGTH:REQUEST_SIZE:HEAT", value_parser = region)]
+    pub regions: Vec<RegionSpec>,
+
+    /// With several regions: finish one before the next, or mix their requests
+    #[arg(long, value_enum, default_value_t = RegionOrder::InTurn)]
+    pub region_order: RegionOrder,
+
+    /// All processes use one file (the default)
+    #[arg(long, conflicts_with = "file_per_process")]
+    pub shared: bool,
+
+    /// Each process has a file of its own
+    #[arg(long)]
+    pub file_per_process: bool,
+
+    /// Limit of requests per process and phase; regions keep their shares
+    #[arg(long, value_name = "N", conflicts_with = "bytes", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Limit of bytes per phase over all processes of an instance; regions keep their shares
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub bytes: Option<u64>,
 }
 
-/// One request of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// First byte in the file.
-    pub offset: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Index of its region.
-    pub region: u32,
-    /// Which of the owner's blocks of the region it is.
-    pub block: u32,
-    /// How often this run has written the block after the request (writes), or at the end of all writes (reads).
-    pub generation: u32,
+/// Order of a process's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// One after the other in the process's own part
+    Sequential,
+    /// Process i takes request k*p + i
+    Strided,
+    /// Random order in the process's own part, aligned to the request size
+    Random,
 }
 
+/// How requests of several regions follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegionOrder {
+    /// Region after region
+    InTurn,
+    /// All regions at once
+    Mixed,
+}
+
+impl IorOptions {
+    fn processes(&self) -> u32 {
+        self.common.processes.unwrap_or(PROCESSES)
+    }
+
+    /// The regions that are worked on: those given, in order of offset, or one over the whole file.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] for regions that overlap, end after the file, or are too small for a request per process.
+    fn regions(&self) -> Result<Vec<RegionSpec>, BenchError> {
+        let usage = |message: String| Err(BenchError::Usage(message));
+        let mut regions = self.regions.clone();
+        if regions.is_empty() {
+            let length = self.file_size.unwrap_or(1 << 30);
+            regions.push(RegionSpec { offset: 0, length, request_size: self.request_size, heat: 1.0 });
+        }
+        regions.sort_by_key(|region| region.offset);
+        let mut end = 0;
+        for region in &regions {
+            let (offset, length, request) = (region.offset, region.length, region.request_size);
+            let named = format!("region at {} of {}", format_bytes(offset), format_bytes(length));
+            if offset < end {
+                return usage(format!("{named}: overlaps the one before it"));
+            }
+            end = match offset.checked_add(length) {
+                Some(end) if end <= i64::MAX as u64 => end,
+                _ => return usage(format!("{named}: ends above 2^63-1")),
+            };
+            if request == 0 || request > LARGEST_REQUEST {
+                return usage(format!("{named}: a request is {}; it must be 1 byte to 1 GiB", format_bytes(request)));
+            }
+            let owners = if self.file_per_process { 1 } else { u64::from(self.processes()) };
+            if length / request < owners {
+                return usage(format!(
+                    "{named}: too small for a request of {} from each of {} processes; make it at least {}",
+                    format_bytes(request),
+                    self.processes(),
+                    format_bytes(request.saturating_mul(owners))
+                ));
+            }
+            if self.common.direct && (!request.is_multiple_of(512) || !offset.is_multiple_of(512)) {
+                return usage(format!("{named}: with --direct, offset and request size must be multiples of 512"));
+            }
+        }
+        match self.file_size {
+            Some(size) if size < end => usage(format!(
+                "the last region ends at {}, after the file's {}; raise --file-size",
+                format_bytes(end),
+                format_bytes(size)
+            )),
+            _ => Ok(regions),
+        }
+    }
+}
 /// A region, as each process sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct RegionPlan {
@@ -40,9 +147,9 @@ pub struct RegionPlan {
     pub requests: u64,
 }
 
-/// The requests of all processes.
+/// The workload.
 #[derive(Debug)]
-pub struct Workload {
+pub struct Ior {
     /// The regions in order of offset.
     pub regions: Vec<RegionPlan>,
     /// Processes.
@@ -52,16 +159,16 @@ pub struct Workload {
     pattern: Pattern,
     order: RegionOrder,
     seed: u64,
-    read_shift: u32,
 }
 
-impl Workload {
+impl Ior {
     /// Works out what the options ask for.
     ///
     /// # Errors
-    /// [`BenchError::Usage`] for regions that do not fit, or more requests than a run can keep the times of.
-    pub fn new(options: &Options) -> Result<Self, BenchError> {
-        let owners = if options.file_per_process { 1 } else { u64::from(options.processes) };
+    /// [`BenchError::Usage`] for regions that do not fit.
+    pub fn new(options: &IorOptions) -> Result<Self, BenchError> {
+        let processes = options.processes();
+        let owners = if options.file_per_process { 1 } else { u64::from(processes) };
         let mut regions = Vec::new();
         for spec in options.regions()? {
             let blocks = u32::try_from(spec.length / spec.request_size / owners)
@@ -73,7 +180,7 @@ impl Workload {
         let bytes: u64 = regions.iter().map(|region| region.requests * region.spec.request_size).sum();
         let share = match (options.count, options.bytes) {
             (Some(count), _) => count as f64 / per_process as f64,
-            (_, Some(limit)) => limit as f64 / (bytes as f64 * f64::from(options.processes)),
+            (_, Some(limit)) => limit as f64 / (bytes as f64 * f64::from(processes)),
             _ => 1.0,
         };
         if share < 1.0 {
@@ -81,36 +188,18 @@ impl Workload {
                 region.requests = ((region.requests as f64 * share).round() as u64).max(1);
             }
         }
-        let workload = Self {
+        Ok(Self {
             regions,
-            processes: options.processes,
-            files: if options.file_per_process { options.processes } else { 1 },
+            processes,
+            files: if options.file_per_process { processes } else { 1 },
             pattern: options.pattern,
             order: options.region_order,
-            seed: options.seed,
-            read_shift: options.read_shift % options.processes,
-        };
-        let total = workload.requests_per_process().saturating_mul(u64::from(options.processes));
-        if total > 1 << 28 {
-            return Err(BenchError::Usage(format!(
-                "{total} requests per phase are more than a run keeps the times of (268435456): limit them by --count"
-            )));
-        }
-        Ok(workload)
-    }
-
-    /// Requests of each process per phase.
-    pub fn requests_per_process(&self) -> u64 {
-        self.regions.iter().map(|region| region.requests).sum()
-    }
-
-    /// The file that holds the data of `owner`.
-    pub fn file_of(&self, owner: u32) -> u32 {
-        if self.files > 1 { owner } else { 0 }
+            seed: options.common.seed,
+        })
     }
 
     /// The end of the last region.
-    pub fn end(&self) -> u64 {
+    fn end(&self) -> u64 {
         self.regions.last().map_or(0, |region| region.spec.offset + region.spec.length)
     }
 
@@ -124,8 +213,7 @@ impl Workload {
         Request {
             offset: plan.spec.offset + index * plan.spec.request_size,
             bytes: plan.spec.request_size,
-            region: region as u32,
-            block,
+            group: region as u32,
             generation,
         }
     }
@@ -140,7 +228,7 @@ impl Workload {
     }
 
     /// How often a run writes each of the owner's blocks of a region.
-    fn generations(&self, owner: u32, region: usize) -> Vec<u32> {
+    fn written(&self, owner: u32, region: usize) -> Vec<u32> {
         let plan = &self.regions[region];
         let passes = (plan.requests / u64::from(plan.blocks)) as u32;
         let partial = (plan.requests % u64::from(plan.blocks)) as usize;
@@ -148,19 +236,45 @@ impl Workload {
         self.blocks(owner, region)[..partial].iter().for_each(|&block| generations[block as usize] += 1);
         generations
     }
+}
 
-    /// The process whose data `rank` uses in a phase: its own, or for reads that of another rank.
-    pub fn owner(&self, phase: Phase, rank: u32) -> u32 {
-        match phase {
-            Phase::Write => rank,
-            Phase::Read => (rank + self.read_shift) % self.processes,
-        }
+impl Workload for Ior {
+    fn name(&self) -> &'static str {
+        "ior"
     }
 
-    /// The requests that process `rank` makes in a phase, in order. Reads touch the blocks that writes touch, as often, in
-    /// another random order.
-    pub fn requests(&self, phase: Phase, rank: u32) -> Vec<Request> {
-        let owner = self.owner(phase, rank);
+    fn describe(&self) -> String {
+        let files = if self.files > 1 { "a file each" } else { "one file" };
+        format!("{files}, {}", format!("{:?}", self.pattern).to_lowercase())
+    }
+
+    fn settings(&self) -> Map<String, Value> {
+        Map::from_iter([
+            ("file_per_process".into(), json!(self.files > 1)),
+            ("pattern".into(), json!(self.pattern)),
+            ("region_order".into(), json!(self.order)),
+        ])
+    }
+
+    fn usual_calls(&self) -> (Api, bool) {
+        (Api::Pread, false)
+    }
+
+    fn processes(&self) -> u32 {
+        self.processes
+    }
+
+    fn requests_per_process(&self) -> u64 {
+        self.regions.iter().fold(0, |sum, region| sum.saturating_add(region.requests))
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let group = |plan: &RegionPlan| Group { region: Some(plan.spec), request_size: Some(plan.spec.request_size) };
+        self.regions.iter().map(group).collect()
+    }
+
+    /// Reads touch the blocks that writes touch, as often, in another random order.
+    fn requests(&self, phase: Phase, rank: u32, owner: u32) -> Vec<Request> {
         let salt = if phase == Phase::Write { 2 } else { 3 };
         let shuffle = |requests: &mut [(u32, u32)], region: u64| {
             if self.pattern == Pattern::Random {
@@ -186,7 +300,7 @@ impl Workload {
         }
         let mut written: Vec<Vec<u32>> = match phase {
             Phase::Write => self.regions.iter().map(|plan| vec![0; plan.blocks as usize]).collect(),
-            Phase::Read => (0..self.regions.len()).map(|region| self.generations(owner, region)).collect(),
+            Phase::Read => (0..self.regions.len()).map(|region| self.written(owner, region)).collect(),
         };
         order
             .into_iter()
@@ -200,21 +314,33 @@ impl Workload {
             .collect()
     }
 
-    /// What process `rank` checks in the verification phase, by owner: the even blocks that it wrote itself and the odd
-    /// ones of the next rank, so that all processes together check every block once.
-    pub fn checks(&self, rank: u32) -> [(u32, Vec<Request>); 2] {
-        let next = (rank + 1) % self.processes;
-        [(rank, 0), (next, 1)].map(|(owner, parity)| {
-            let mut requests = Vec::new();
+    fn coverage(&self) -> Coverage {
+        Coverage::whole(self.end())
+    }
+
+    fn files(&self) -> u32 {
+        self.files
+    }
+
+    fn generations(&self) -> u32 {
+        let passes = self.regions.iter().map(|region| region.requests.div_ceil(u64::from(region.blocks))).max();
+        passes.unwrap_or(1).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// The even blocks that it wrote itself and the odd ones of the next rank.
+    fn checks(&self, rank: u32) -> Vec<Check> {
+        let mut checks = Vec::new();
+        for (owner, parity) in [(rank, 0), ((rank + 1) % self.processes, 1)] {
             for region in 0..self.regions.len() {
-                for (block, generation) in (0..).zip(self.generations(owner, region)) {
+                for (block, generation) in (0..).zip(self.written(owner, region)) {
                     if generation > 0 && block % 2 == parity {
-                        requests.push(self.request(owner, region, block, generation));
+                        let Request { offset, bytes, .. } = self.request(owner, region, block, generation);
+                        checks.push(Check { file: self.file_of(owner), offset, bytes, generation });
                     }
                 }
             }
-            (owner, requests)
-        })
+        }
+        checks
     }
 }
 
@@ -222,17 +348,17 @@ impl Workload {
 mod tests {
     use std::collections::{HashMap, HashSet};
 
-    use clap::Parser;
-
     use super::*;
+    use crate::options::{Cli, Named};
 
-    fn workload(arguments: &str) -> Workload {
-        let options = Options::parse_from(["stripewise-bench", "f"].into_iter().chain(arguments.split_whitespace()));
-        Workload::new(&options).unwrap()
+    fn workload(arguments: &str) -> Ior {
+        let words = ["stripewise-bench", "f"].into_iter().chain(arguments.split_whitespace());
+        let Named::Ior(options) = Cli::read(words.map(Into::into)).workload else { panic!("ior is the default") };
+        Ior::new(&options).unwrap()
     }
 
-    fn everyone(workload: &Workload, phase: Phase) -> Vec<Request> {
-        (0..workload.processes).flat_map(|rank| workload.requests(phase, rank)).collect()
+    fn everyone(workload: &Ior, phase: Phase) -> Vec<Request> {
+        (0..workload.processes).flat_map(|rank| workload.requests(phase, rank, rank)).collect()
     }
 
     #[test]
@@ -251,9 +377,9 @@ mod tests {
         let w = workload("-p 4 -r 4KiB -s 1MiB");
         for rank in 0..4_u64 {
             let part = rank * (256 << 10)..(rank + 1) * (256 << 10);
-            assert!(w.requests(Phase::Write, rank as u32).iter().all(|r| part.contains(&r.offset)));
+            assert!(w.requests(Phase::Write, rank as u32, rank as u32).iter().all(|r| part.contains(&r.offset)));
         }
-        let strided = workload("-p 4 -r 4KiB -s 1MiB --pattern strided").requests(Phase::Write, 1);
+        let strided = workload("-p 4 -r 4KiB -s 1MiB --pattern strided").requests(Phase::Write, 1, 1);
         assert_eq!(strided[..2].iter().map(|r| r.offset).collect::<Vec<_>>(), [4096, 5 * 4096]);
     }
 
@@ -261,8 +387,8 @@ mod tests {
     fn heat_counts_requests_and_generations() {
         let w = workload("-p 2 --region 0:64KiB:1KiB:2.5 --region 1MiB:64KiB:4KiB:0.25 --region-order mixed");
         let writes = everyone(&w, Phase::Write);
-        assert_eq!(writes.iter().filter(|r| r.region == 0).count(), 160);
-        assert_eq!(writes.iter().filter(|r| r.region == 1).count(), 4);
+        assert_eq!(writes.iter().filter(|r| r.group == 0).count(), 160);
+        assert_eq!(writes.iter().filter(|r| r.group == 1).count(), 4);
         let mut last: HashMap<u64, u32> = HashMap::new();
         for write in &writes {
             let generation = last.entry(write.offset).or_default();
@@ -281,19 +407,15 @@ mod tests {
             ["-p 3 -r 1KiB -s 100KiB", "-p 3 -r 1KiB -s 100KiB --file-per-process --count 20", "-p 1 -s 4MiB"]
         {
             let w = workload(arguments);
-            let key = |owner, request: &Request| (w.file_of(owner), request.offset, request.generation);
             let mut last = HashMap::new();
             for owner in 0..w.processes {
-                w.requests(Phase::Write, owner).iter().for_each(|r| {
+                w.requests(Phase::Write, owner, owner).iter().for_each(|r| {
                     last.insert((w.file_of(owner), r.offset), r.generation);
                 });
             }
-            let checked: Vec<_> = (0..w.processes)
-                .flat_map(|rank| w.checks(rank))
-                .flat_map(|(owner, requests)| requests.iter().map(|r| key(owner, r)).collect::<Vec<_>>())
-                .collect();
+            let checked: Vec<_> = (0..w.processes).flat_map(|rank| w.checks(rank)).collect();
             assert_eq!(checked.len(), last.len());
-            assert!(checked.iter().all(|(file, offset, generation)| last[&(*file, *offset)] == *generation));
+            assert!(checked.iter().all(|check| last[&(check.file, check.offset)] == check.generation));
         }
     }
 

@@ -1,0 +1,6 @@
+//! MPI: the library found and bound at run time, ranks started, files through MPI-IO.
+
+mod file;
+pub mod launch;
+mod library;
+pub mod rank;
