@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, CostModel, Loads, Op, OpProfile, Profile, Request, Tier};
+use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::{FileTrace, Job, PlanOptions, planners};
 use stripewise_simulate::{Access, Network, Options, Step, Workload, simulate};
 
@@ -232,15 +233,17 @@ pub(crate) fn price_generated<'py>(
 /// The layouts that the planner named `planner` makes for described requests, one a file: the planner's own, also where
 /// the default would be better.
 #[pyfunction]
-#[pyo3(signature = (cluster, steps, planner, *, default_width_bytes = 65536))]
+#[pyo3(signature = (cluster, steps, planner, *, default_width_bytes = 65536, network = "link"))]
 pub(crate) fn plan_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
     steps: Steps<'py>,
     planner: &str,
     default_width_bytes: u64,
+    network: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
+    let network = network_of(network)?;
     let planner = planners::by_name(planner).ok_or_else(|| {
         let names: Vec<&str> = planners::PLANNERS.iter().map(|planner| planner.name()).collect();
         raise(format!("no planner '{planner}'; there is {}", names.join(", ")))
@@ -253,9 +256,27 @@ pub(crate) fn plan_generated<'py>(
             .collect();
         let processes = requests.iter().flatten().map(|request| request.process).collect::<HashSet<_>>().len();
         let processes = Some(processes.max(1) as f64);
-        let options = PlanOptions { default_width_bytes, processes, ..PlanOptions::default() };
+        let options = PlanOptions { default_width_bytes, processes, network, ..PlanOptions::default() };
         planner.plan(&Job::new(&files, &cluster, &options)?)
     });
     let layouts = layouts.map_err(raise)?;
     to_python(py, &json!(layouts.iter().map(regions_of).collect::<Vec<_>>()))
+}
+
+/// HARL's layouts as in the paper, one a file, with `epsilon` as the least coefficient of variation that a change of it
+/// is measured against: the paper does not say what a change from none is.
+#[pyfunction]
+pub(crate) fn plan_harl_generated<'py>(
+    py: Python<'py>,
+    cluster: Vec<Devices>,
+    steps: Steps<'py>,
+    epsilon: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
+    let options = HarlOptions { epsilon, ..HarlOptions::default() };
+    let layouts = py.detach(|| {
+        let plans = requests.iter().map(|requests| harl::plan(requests, &cluster, &options).layout(&cluster));
+        plans.collect::<Result<Vec<_>, _>>()
+    });
+    to_python(py, &json!(layouts.map_err(raise)?.iter().map(regions_of).collect::<Vec<_>>()))
 }

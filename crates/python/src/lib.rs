@@ -42,5 +42,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::plan_harl_generated, module)?)?;
     Ok(())
 }

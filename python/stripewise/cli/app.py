@@ -15,6 +15,7 @@ from stripewise.cli import (
     pool_calibrate,
     pool_init,
     pool_show,
+    reproduce,
     run,
     show,
     stat,
@@ -91,6 +92,7 @@ app.command("stat", context_settings=CONTEXT)(stat.stat)
 app.command("optimize", context_settings=PROGRAM_CONTEXT)(optimize.optimize)
 app.command("bench", context_settings={"ignore_unknown_options": True, "help_option_names": []})(bench.bench)
 app.command("top", context_settings=CONTEXT)(top.top)
+app.command("reproduce", context_settings=CONTEXT)(reproduce.reproduce)
 
 
 def main() -> NoReturn:

@@ -1,0 +1,95 @@
+"""Plots of results: bars are simulated at the paper's scale, points are measured on emulated servers."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from stripewise._native import StripewiseError
+from stripewise.reproduce.experiment import Result, Sample
+
+try:
+    import altair
+    import vl_convert
+except ImportError as error:
+    raise StripewiseError(
+        f"{error.name} is not installed, and plots need it: pip install 'stripewise[plots]', or use --no-plots"
+    ) from error
+
+Chart: TypeAlias = Any
+"""Of altair; what its classes have in common has no name."""
+
+PANEL_WIDTH, PANEL_HEIGHT = 380, 240
+BAR_WIDTH = 26
+
+
+def chart(result: Result) -> Chart:
+    """The result's own plot, or the usual one: groups of bars, a panel for each operation."""
+    made = result.chart(result) if result.chart is not None else _bars(result)
+    return made.properties(title=f"{result.experiment.paper}, {result.experiment.figure}").configure_view(stroke=None)
+
+
+def svg(made: Chart) -> str:
+    """The chart as an image that needs nothing else."""
+    text: str = vl_convert.vegalite_to_svg(made.to_dict())
+    return text
+
+
+def png(made: Chart) -> bytes:
+    """The same in dots."""
+    image: bytes = vl_convert.vegalite_to_png(made.to_dict(), scale=1.5)
+    return image
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """The cells as data of a chart."""
+
+    def sample(value: Sample | None) -> dict[str, float]:
+        return {"measured": value.median, "low": value.low, "high": value.high} if value is not None else {}
+
+    return [
+        {
+            "panel": cell.panel,
+            "x": cell.x,
+            "layout": cell.layout,
+            "simulated": cell.simulated,
+            **sample(cell.measured),
+        }
+        for cell in result.cells
+    ]
+
+
+def _bars(result: Result) -> Chart:
+    data = rows(result)
+    xs = list(dict.fromkeys(row["x"] for row in data))
+    layouts = list(dict.fromkeys(row["layout"] for row in data))
+    panels = list(dict.fromkeys(row["panel"] for row in data))
+    base = altair.Chart(altair.InlineData(values=data))
+    single = len(xs) == 1 or len(layouts) == 1
+    axis = altair.Axis(labelAngle=-40 if single and max(len(xs), len(layouts)) > 4 else 0, title=None)
+    if single:
+        field, values = ("layout", layouts) if len(xs) == 1 else ("x", xs)
+        place = base.encode(x=altair.X(f"{field}:N", sort=values, axis=axis))
+        width: Any = altair.Step(BAR_WIDTH + 8)
+    else:
+        place = base.encode(x=altair.X("x:N", sort=xs, axis=axis), xOffset=altair.XOffset("layout:N", sort=layouts))
+        width = max(PANEL_WIDTH, len(xs) * len(layouts) * BAR_WIDTH)
+    legend = None if single else altair.Legend(title="layout", orient="bottom")
+    colour = altair.Color("layout:N", sort=layouts, legend=legend, scale=altair.Scale(scheme="tableau10"))
+    bars = place.mark_bar().encode(y=altair.Y("simulated:Q", title=f"{result.axis}"), color=colour)
+    layers = [bars]
+    if any("measured" in row for row in data):
+        measured = place.transform_filter("isValid(datum.measured)")
+        layers.append(measured.mark_rule(color="black").encode(y=altair.Y("low:Q", title=""), y2="high:Q"))
+        layers.append(measured.mark_point(color="black", filled=True, size=45).encode(y="measured:Q"))
+    panel = altair.layer(*layers).properties(width=width, height=PANEL_HEIGHT)
+    return panel.facet(
+        column=altair.Column(
+            "panel:N", sort=panels, title=caption(result), header=altair.Header(titleFontWeight="normal")
+        )
+    )
+
+
+def caption(result: Result) -> str:
+    """What bars and points are."""
+    measured = any(cell.measured is not None for cell in result.cells)
+    return "bars: simulated" + ("; points: measured on emulated servers, least to greatest" if measured else "")
