@@ -61,17 +61,18 @@ pub fn expected_max_s(branches: &[Branch]) -> f64 {
             8..=15 => integral(branches, from, to, &NODES_8),
             16..=31 => integral(branches, from, to, &NODES_16),
             // Halves: high powers live near the upper end only.
-            _ => high_degree(branches, from, to),
+            _ => high_degree(branches, from, to, degree),
         };
         from = to;
     }
     upper - below
 }
 
-/// Composite rule for more than 31 servers: intervals that shrink by half towards the upper end.
-fn high_degree(branches: &[Branch], from: f64, to: f64) -> f64 {
+/// Composite rule for more than 31 servers: intervals that shrink by half towards the upper end, until a power of
+/// `degree` is as smooth on the last as one of 8 is on all.
+fn high_degree(branches: &[Branch], from: f64, to: f64, degree: u64) -> f64 {
     let (mut sum, mut at, mut width) = (0.0, from, to - from);
-    for _ in 0..12 {
+    for _ in 0..(degree.ilog2() - 2).min(12) {
         width *= 0.5;
         sum += integral(branches, at, at + width, &NODES_16);
         at += width;

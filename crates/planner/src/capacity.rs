@@ -1,5 +1,6 @@
 //! Space limits: one per server, shared by all regions of all files (math A.10).
 
+use crate::lanes::Lanes;
 use crate::plan::PlanError;
 use stripewise_model::Cluster;
 
@@ -7,6 +8,8 @@ use stripewise_model::Cluster;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limits {
     slots: Vec<u64>,
+    /// Limit of a server of each lane, and its servers.
+    lanes: Vec<(u64, u64)>,
 }
 
 impl Limits {
@@ -19,13 +22,23 @@ impl Limits {
         if bytes > room && slots.iter().all(|&limit| limit != u64::MAX) {
             return Err(PlanError::TooLarge { bytes, room });
         }
-        Ok(Self { slots })
+        let lanes = Lanes::new(cluster);
+        let lane = |lane| (slots[lanes.slots(lane).start], lanes.slots(lane).len() as u64);
+        let lanes = (0..lanes.len()).map(lane).collect();
+        Ok(Self { slots, lanes })
     }
 
     /// Bytes beyond the limits, added up over the servers. 0 when all limits hold.
+    pub(crate) fn excess(&self, server_bytes: &[u64]) -> u64 {
+        let over = self.slots.iter().zip(server_bytes).map(|(&limit, &bytes)| bytes.saturating_sub(limit));
+        over.fold(0, u64::saturating_add)
+    }
+
+    /// [`Limits::excess`] from above, by lanes: the bytes of each lane's fullest server. 0 only when all limits hold.
     #[inline]
-    pub(crate) fn excess(&self, bytes: &[u64]) -> u64 {
-        let over = self.slots.iter().zip(bytes).map(|(&limit, &bytes)| bytes.saturating_sub(limit));
+    pub(crate) fn lane_excess(&self, lane_bytes: &[u64]) -> u64 {
+        let over = self.lanes.iter().zip(lane_bytes);
+        let over = over.map(|(&(limit, servers), &bytes)| bytes.saturating_sub(limit).saturating_mul(servers));
         over.fold(0, u64::saturating_add)
     }
 
@@ -45,22 +58,22 @@ impl Limits {
 pub(crate) struct Choice {
     /// Cost in seconds.
     pub cost_s: f64,
-    /// Bytes on every server.
+    /// Bytes on the fullest server of every lane.
     pub bytes: Vec<u64>,
 }
 
 /// Brings regions within the limits by changing their choice, "least extra cost per byte freed" first (math A.10).
 /// `choices[r]` are the ways to place region `r`, `chosen[r]` is the present one. Gives whether the limits hold now.
-/// O(steps x choices x servers); every step lowers the excess.
+/// O(steps x choices x lanes); every step lowers the excess.
 pub(crate) fn fall_back(limits: &Limits, choices: &[Vec<Choice>], chosen: &mut [usize]) -> bool {
-    let servers = limits.slots.len();
-    let mut used = vec![0_u64; servers];
+    let lanes = limits.lanes.len();
+    let mut used = vec![0_u64; lanes];
     for (region, &choice) in chosen.iter().enumerate() {
         used.iter_mut().zip(&choices[region][choice].bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
     }
-    let mut after = vec![0; servers];
+    let mut after = vec![0; lanes];
     loop {
-        let excess = limits.excess(&used);
+        let excess = limits.lane_excess(&used);
         if excess == 0 {
             return true;
         }
@@ -71,7 +84,7 @@ pub(crate) fn fall_back(limits: &Limits, choices: &[Vec<Choice>], chosen: &mut [
                 for (slot, after) in after.iter_mut().enumerate() {
                     *after = (used[slot] - now.bytes[slot]).saturating_add(option.bytes[slot]);
                 }
-                let freed = excess.saturating_sub(limits.excess(&after));
+                let freed = excess.saturating_sub(limits.lane_excess(&after));
                 if freed > 0 {
                     let rate = (option.cost_s - now.cost_s) / freed as f64;
                     if best.is_none_or(|(least, ..)| rate < least) {

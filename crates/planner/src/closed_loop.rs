@@ -51,13 +51,13 @@ pub(crate) fn time_s(processes: f64, latency_s: f64, busy_s: &[f64], copies: &[f
     (response / processes).min(theta).max(busiest)
 }
 
-/// A time that [`time_s`] cannot go below, for `busy_s` with one server each: that of the busiest server, or of the same
+/// A time that [`time_s`] cannot go below, for `servers` servers in all: that of the busiest server, or of the same
 /// work spread evenly. O(servers).
 #[inline]
-pub(crate) fn least_time_s(processes: f64, latency_s: f64, busy_s: &[f64]) -> f64 {
+pub(crate) fn least_time_s(processes: f64, latency_s: f64, busy_s: &[f64], servers: f64) -> f64 {
     let busiest = busy_s.iter().fold(0.0_f64, |max, &busy| max.max(busy));
     let theta = latency_s + (processes - 1.0) * busiest;
-    let even = latency_s * (1.0 + (processes - 1.0) / busy_s.len().max(1) as f64);
+    let even = latency_s * (1.0 + (processes - 1.0) / servers.max(1.0));
     (theta.min(even) / processes).max(busiest)
 }
 
@@ -96,7 +96,7 @@ mod tests {
             let latency = max + overlap * (sum - max);
             let ones = vec![1.0; busy.len()];
             let time = time_s(p, latency, &busy, &ones);
-            prop_assert!(time >= least_time_s(p, latency, &busy) * (1.0 - 1e-9));
+            prop_assert!(time >= least_time_s(p, latency, &busy, busy.len() as f64) * (1.0 - 1e-9));
             prop_assert!(time >= max - 1e-9);
             prop_assert!(time <= (latency + (p - 1.0) * max) / p + 1e-9);
             // Falls up to the 0.1 % by which the quick answer may be too high.

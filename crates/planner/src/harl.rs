@@ -32,13 +32,14 @@ pub struct HarlOptions {
 
 impl Default for HarlOptions {
     fn default() -> Self {
+        let sampling = Sampling { verify_evaluations: 20_000_000, ..Sampling::default() };
         Self {
             threshold: 1.0,
             epsilon: 0.05,
             chunk_bytes: Some(64 << 20),
             max_regions: usize::MAX,
             literal: false,
-            search: SearchOptions { extra: false, sampling: Some(Sampling::default()), ..SearchOptions::default() },
+            search: SearchOptions { extra: false, sampling: Some(sampling), ..SearchOptions::default() },
             default_width_bytes: 64 << 10,
         }
     }

@@ -89,11 +89,11 @@ pub(crate) fn rows_by(
     }
     let mut chosen = vec![0; choices.len()];
     if !fall_back(limits, &choices, &mut chosen) {
-        let mut held = vec![0_u64; pricer.servers()];
+        let mut held = vec![0_u64; pricer.lanes().len()];
         for (choices, &way) in choices.iter().zip(&chosen) {
             held.iter_mut().zip(&choices[way].bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
         }
-        return Err(limits.excess(&held));
+        return Err(limits.lane_excess(&held));
     }
     let mut found = widths.iter().zip(&chosen).map(|(ways, &way)| ways[way]);
     rows.iter_mut().flatten().for_each(|row| row.1 = found.next().expect("a way for every row"));

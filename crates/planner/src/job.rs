@@ -97,7 +97,7 @@ impl<'a> Job<'a> {
         assert_eq!(self.files.len(), layouts.len(), "one layout per file");
         let pricer = self.pricer();
         let mut load = pricer.no_load();
-        let mut server_bytes = vec![0_u64; pricer.servers()];
+        let mut server_bytes = vec![0_u64; pricer.lanes().servers()];
         for (number, (file, layout)) in self.demand.files.iter().zip(layouts).enumerate() {
             for (index, region) in layout.regions().iter().enumerate() {
                 let (from, to) = (region.offset().min(file.extent), layout.region_end(index).min(file.extent));

@@ -15,6 +15,7 @@ mod harl_limits;
 mod holdout;
 mod hottest;
 mod job;
+mod lanes;
 mod outcome;
 mod phases;
 mod plan;

@@ -194,7 +194,7 @@ pub(crate) fn describe(
                 read_bytes: bytes(Op::Read),
                 written_bytes: bytes(Op::Write),
                 times: times(&|plan| pricer.share_s(&load_of(pricer, &plan.layouts[index], &inside), &plan.load)),
-                tier_bytes: by_tier(cluster, &pricer.bytes(&widths, file.present(offset, end))),
+                tier_bytes: by_tier(cluster, &pricer.server_bytes(&widths, file.present(offset, end))),
             }
         };
         let regions = rows.iter().enumerate().map(region).collect();

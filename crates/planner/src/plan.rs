@@ -411,13 +411,13 @@ impl Priced {
             .map(|rows| TierWidths::layout(rows, pricer.cluster).expect("rows are ascending rounds of the cluster"))
             .collect();
         let mut load = pricer.no_load();
-        let mut bytes = vec![0_u64; pricer.servers()];
+        let mut bytes = vec![0_u64; pricer.lanes().servers()];
         for ((file, layout), rows) in demand.files.iter().zip(&layouts).zip(&rows) {
             let of = pricer.layout_load(&file.entries, layout).expect("the layout is of the pricer's cluster");
             add(&mut load, &of);
             for (index, &(offset, widths)) in rows.iter().enumerate() {
                 let end = rows.get(index + 1).map_or(u64::MAX, |next| next.0);
-                let region = pricer.bytes(&widths, file.present(offset, end));
+                let region = pricer.server_bytes(&widths, file.present(offset, end));
                 bytes.iter_mut().zip(region).for_each(|(sum, b)| *sum = sum.saturating_add(b));
             }
         }

@@ -1,11 +1,12 @@
 //! The objective: time of the whole run, from what every region asks of every server in every phase.
 //!
-//! A [`Load`] has for each phase the sum of the latencies of its requests (`T`) and the busy time of each device (and
-//! of each link, when links are apart). Loads of regions add up; the time of a run is the sum of its phases' times,
+//! A [`Load`] has for each phase the sum of the latencies of its requests (`T`) and the busy time of each lane's devices
+//! (and of its links, when links are apart): servers, where they are few ([`Lanes`]). Loads of regions add up; the time of a run is the sum of its phases' times,
 //! each that of [`closed_loop`]: with its own bottleneck, over all files.
 
 use crate::closed_loop;
 use crate::demand::{Demand, Entry, FileDemand, PhaseDemand};
+use crate::lanes::Lanes;
 use std::ops::Range;
 use stripewise_layout::Layout;
 use stripewise_model::{Busy, Cluster, CostModel, Round, TierWidths, UnknownServer};
@@ -18,9 +19,13 @@ pub(crate) struct Pricer<'a> {
     pub cluster: &'a Cluster,
     pub model: CostModel,
     phases: &'a [PhaseDemand],
-    servers: usize,
-    /// One for every resource.
+    lanes: Lanes,
+    /// Lane of each slot, and one over the servers of the lane.
+    share: Vec<(u32, f64)>,
+    /// Servers that each resource stands for.
     copies: Vec<f64>,
+    /// Devices and links of all servers.
+    total: f64,
     /// Whether any server has a link of its own to wait for.
     links: bool,
 }
@@ -29,16 +34,22 @@ impl<'a> Pricer<'a> {
     pub(crate) fn new(cluster: &'a Cluster, demand: &'a Demand) -> Self {
         let model = CostModel::new(cluster);
         let links = cluster.tiers.iter().any(|tier| tier.profile.network_s_per_byte > 0.0);
-        let servers = model.servers();
-        let copies = vec![1.0; servers * (1 + usize::from(links))];
-        Self { cluster, servers, model, phases: &demand.phases, copies, links }
+        let lanes = Lanes::new(cluster);
+        let share = |slot| {
+            let lane = lanes.of_slot(slot);
+            (lane as u32, 1.0 / lanes.slots(lane).len() as f64)
+        };
+        let share = (0..lanes.servers()).map(share).collect();
+        let copies: Vec<f64> = (0..=usize::from(links)).flat_map(|_| lanes.copies()).collect();
+        let total = copies.iter().sum();
+        Self { cluster, lanes, share, model, phases: &demand.phases, copies, total, links }
     }
 
-    pub(crate) fn servers(&self) -> usize {
-        self.servers
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
-    /// Resources (devices and links) of each server.
+    /// Resources (devices and links) of each lane.
     pub(crate) fn resources_per_server(&self) -> usize {
         1 + usize::from(self.links)
     }
@@ -49,7 +60,7 @@ impl<'a> Pricer<'a> {
 
     /// Figures of one phase in a load: its latency, then the devices, then the links.
     pub(crate) fn stride(&self) -> usize {
-        1 + self.servers * self.resources_per_server()
+        1 + self.lanes.len() * self.resources_per_server()
     }
 
     pub(crate) fn no_load(&self) -> Load {
@@ -58,13 +69,15 @@ impl<'a> Pricer<'a> {
 
     #[inline]
     fn add_busy(&self, of_phase: &mut [f64], slot: usize, busy: Busy, weight: f64) {
-        of_phase[1 + slot] += weight * busy.device_s;
+        let (lane, share) = self.share[slot];
+        let (lane, weight) = (lane as usize, weight * share);
+        of_phase[1 + lane] += weight * busy.device_s;
         if self.links {
-            of_phase[1 + self.servers + slot] += weight * busy.network_s;
+            of_phase[1 + self.lanes.len() + lane] += weight * busy.network_s;
         }
     }
 
-    /// What `chunks` of a file ask of the servers under `widths`. O(parts x servers).
+    /// What `chunks` of a file ask of the servers under `widths`. O(parts x servers touched).
     pub(crate) fn load(&self, file: &FileDemand, chunks: Range<usize>, widths: &TierWidths) -> Load {
         let round = Round::new(widths, self.cluster);
         let mut load = self.no_load();
@@ -76,7 +89,7 @@ impl<'a> Pricer<'a> {
         load
     }
 
-    /// Adds a request to the figures of its phase. O(servers).
+    /// Adds a request to the figures of its phase. O(servers touched).
     #[inline]
     pub(crate) fn add_request(&self, of_phase: &mut [f64], round: &Round, e: &Entry, weight: f64) {
         of_phase[0] += weight * self.model.latency_s(round, e.op, e.offset, e.size);
@@ -90,10 +103,12 @@ impl<'a> Pricer<'a> {
         let mut means = Vec::with_capacity(self.cluster.tiers.len() * self.resources_per_server());
         let mut at = 1;
         for _ in 0..self.resources_per_server() {
-            for tier in &self.cluster.tiers {
-                let servers = &of_phase[at..at + tier.servers.len()];
-                means.push(servers.iter().sum::<f32>() / servers.len().max(1) as f32);
-                at += servers.len();
+            for (tier, of) in self.cluster.tiers.iter().enumerate() {
+                let lanes = self.lanes.of_tier(tier);
+                let busy = of_phase[at..at + lanes.len()].iter().zip(&self.copies[lanes.clone()]);
+                let sum: f32 = busy.map(|(&busy, &copies)| busy * copies as f32).sum();
+                means.push(sum / of.servers.len().max(1) as f32);
+                at += lanes.len();
             }
         }
         means
@@ -128,10 +143,10 @@ impl<'a> Pricer<'a> {
     #[inline]
     pub(crate) fn least_phase_time_s(&self, phase: usize, load: &[f64]) -> f64 {
         let of_phase = &load[phase * self.stride()..][..self.stride()];
-        closed_loop::least_time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..])
+        closed_loop::least_time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..], self.total)
     }
 
-    /// Time of the run in seconds. O(phases x servers).
+    /// Time of the run in seconds. O(phases x lanes).
     #[inline]
     pub(crate) fn time_s(&self, load: &[f64]) -> f64 {
         (0..self.phases.len()).map(|phase| self.phase_time_s(phase, load)).sum()
@@ -154,18 +169,78 @@ impl<'a> Pricer<'a> {
     }
 
     /// Bytes of `[range)` on every server under `widths`. O(servers).
-    pub(crate) fn bytes(&self, widths: &TierWidths, range: Range<u64>) -> Vec<u64> {
-        let round = widths.round_bytes(self.cluster);
-        let before = |x: u64, start: u64, width: u64| x / round * width + (x % round).saturating_sub(start).min(width);
-        let mut start = 0;
-        let mut bytes = Vec::with_capacity(self.servers);
-        for (tier, &width) in self.cluster.tiers.iter().zip(widths.as_slice()) {
-            for _ in &tier.servers {
-                bytes.push(before(range.end, start, width) - before(range.start, start, width));
-                start += width;
-            }
+    pub(crate) fn server_bytes(&self, widths: &TierWidths, range: Range<u64>) -> Vec<u64> {
+        let mut bytes = Vec::with_capacity(self.lanes.servers());
+        for held in self.held(widths, range) {
+            bytes.extend((0..held.servers).map(|server| held.on(server)));
         }
         bytes
+    }
+
+    /// Bytes of `[range)` on the fullest server of every lane under `widths`. O(lanes).
+    pub(crate) fn bytes(&self, widths: &TierWidths, range: Range<u64>) -> Vec<u64> {
+        let mut bytes = Vec::with_capacity(self.lanes.len());
+        let mut first_slot = 0;
+        for (tier, held) in self.held(widths, range).enumerate() {
+            for lane in self.lanes.of_tier(tier) {
+                let slots = self.lanes.slots(lane);
+                bytes.push(held.most(slots.start - first_slot..slots.end - first_slot));
+            }
+            first_slot += held.servers;
+        }
+        bytes
+    }
+
+    /// What each tier holds of `[range)` under `widths`.
+    fn held(&self, widths: &TierWidths, range: Range<u64>) -> impl Iterator<Item = Held> {
+        let round = widths.round_bytes(self.cluster);
+        let (from, to) = ((range.start / round, range.start % round), (range.end / round, range.end % round));
+        let tiers = self.cluster.tiers.iter().zip(widths.as_slice()).map(|(tier, &width)| (tier.servers.len(), width));
+        let tiers: Vec<(usize, u64)> = tiers.collect();
+        tiers.into_iter().scan(0, move |start, (servers, width)| {
+            let held = Held { servers, width, start: *start, from, to };
+            *start += width * servers as u64;
+            Some(held)
+        })
+    }
+}
+
+/// What a tier holds of a range of a file.
+struct Held {
+    servers: usize,
+    width: u64,
+    /// Where the tier begins in the round.
+    start: u64,
+    /// Ends of the range: whole rounds, and the place in the round.
+    from: (u64, u64),
+    to: (u64, u64),
+}
+
+impl Held {
+    /// Bytes on a server of the tier.
+    #[inline]
+    fn on(&self, server: usize) -> u64 {
+        let start = self.start + server as u64 * self.width;
+        let before = |(rounds, phase): (u64, u64)| rounds * self.width + phase.saturating_sub(start).min(self.width);
+        before(self.to) - before(self.from)
+    }
+
+    /// Most bytes on a server of a run of them, not empty. O(1): only where the range begins and ends do neighbours
+    /// differ.
+    fn most(&self, servers: Range<usize>) -> u64 {
+        let at = |phase: u64| phase.saturating_sub(self.start).checked_div(self.width).unwrap_or(0);
+        let mut most = self.on(servers.start);
+        if servers.len() > 1 {
+            for border in [at(self.from.1), at(self.to.1)] {
+                for server in border.saturating_sub(1)..=border.saturating_add(1) {
+                    if servers.contains(&(server as usize)) {
+                        most = most.max(self.on(server as usize));
+                    }
+                }
+            }
+            most = most.max(self.on(servers.end - 1));
+        }
+        most
     }
 }
 
@@ -173,4 +248,31 @@ impl<'a> Pricer<'a> {
 #[inline]
 pub(crate) fn add(sum: &mut [f64], part: &[f64]) {
     sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PlanOptions;
+    use proptest::prelude::*;
+    use stripewise_model::presets;
+
+    proptest! {
+        #[test]
+        fn a_lane_has_the_bytes_of_its_fullest_server(
+            h in 0_u64..9, s in 0_u64..9, from in 0_u64..4000, len in 0_u64..4000,
+        ) {
+            prop_assume!(h + s > 0);
+            let cluster = presets::set_p(150, 40, false);
+            let demand = Demand::new(&[], &PlanOptions::default()).unwrap();
+            let pricer = Pricer::new(&cluster, &demand);
+            let widths = TierWidths::new(&[h, s]);
+            let servers = pricer.server_bytes(&widths, from..from + len);
+            prop_assert_eq!(servers.iter().sum::<u64>(), len);
+            let lanes = pricer.bytes(&widths, from..from + len);
+            for (lane, &bytes) in lanes.iter().enumerate() {
+                prop_assert_eq!(bytes, servers[pricer.lanes().slots(lane)].iter().copied().max().unwrap());
+            }
+        }
+    }
 }

@@ -128,7 +128,7 @@ impl Search<'_> {
 
     pub(crate) fn summed(&self, places: Vec<Place>) -> State {
         let mut load = self.pricer.no_load();
-        let mut bytes = vec![0_u64; self.pricer.servers()];
+        let mut bytes = vec![0_u64; self.pricer.lanes().len()];
         for place in &places {
             add(&mut load, &place.way.load);
             bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
@@ -142,7 +142,7 @@ impl Search<'_> {
 
     pub(crate) fn rank_of(&self, load: &[f64], bytes: &[u64], regions: usize) -> Rank {
         let regions_s = self.region_s * regions as f64;
-        Rank { excess_bytes: self.limits.excess(bytes), time_s: self.pricer.time_s(load) + regions_s, regions_s }
+        Rank { excess_bytes: self.limits.lane_excess(bytes), time_s: self.pricer.time_s(load) + regions_s, regions_s }
     }
 
     /// Widest stripe for a region.
@@ -208,7 +208,7 @@ impl Search<'_> {
     /// Coordinate descent over regions, then (with `pairs`) over pairs of regions, until neither helps.
     fn descend(&self, state: &mut State, ways: &[Vec<Way>], pairs: bool) {
         let mut chosen = vec![0; ways.len()];
-        if self.limits.excess(&state.bytes) > 0 {
+        if self.limits.lane_excess(&state.bytes) > 0 {
             self.fall_back(state, ways, &mut chosen);
         }
         let mut rank = self.rank(state);
@@ -267,7 +267,7 @@ impl Search<'_> {
         // The rank with `way` added, unless a bound shows that it cannot beat the present one.
         let rank_with = |rest: &[f64], rest_bytes: &[u64], way: &Way, load: &mut Load, bytes: &mut Vec<u64>| {
             sum_into(load, rest, way, bytes, rest_bytes);
-            let excess_bytes = self.limits.excess(bytes);
+            let excess_bytes = self.limits.lane_excess(bytes);
             let least = |&phase: &usize| self.pricer.least_phase_time_s(phase, load);
             let floor_s = active.iter().map(least).sum::<f64>() + fixed_s;
             if excess_bytes > before.excess_bytes || (excess_bytes == before.excess_bytes && floor_s >= before.time_s) {
@@ -423,7 +423,7 @@ fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
         return kept;
     }
     let tiers = &pricer.cluster.tiers;
-    let (servers, stride) = (pricer.servers(), pricer.stride());
+    let (lanes, stride) = (pricer.lanes(), pricer.stride());
     // Per way and tier: mean busy time weighted by (p - 1) / p, bytes; and the latency.
     let summary: Vec<(f64, Vec<(f64, f64)>)> = ways
         .iter()
@@ -434,23 +434,19 @@ fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
                 let load = &way.load[phase * stride..][..stride];
                 latency += load[0] / demand.processes;
                 let weight = (demand.processes - 1.0) / demand.processes;
-                let mut slot = 0;
-                for (tier, of) in tiers.iter().zip(&mut of) {
-                    let range = slot..slot + tier.servers.len();
+                for (tier, of) in of.iter_mut().enumerate() {
+                    let range = lanes.of_tier(tier);
                     let busiest = |range: Range<usize>| load[1..][range].iter().fold(0.0_f64, |m, &b| m.max(b));
                     let link = if pricer.resources_per_server() > 1 {
-                        busiest(servers + range.start..servers + range.end)
+                        busiest(lanes.len() + range.start..lanes.len() + range.end)
                     } else {
                         0.0
                     };
-                    of.0 += weight * busiest(range.clone()).max(link);
-                    slot = range.end;
+                    of.0 += weight * busiest(range).max(link);
                 }
             }
-            let mut slot = 0;
-            for (tier, of) in tiers.iter().zip(&mut of) {
-                of.1 = way.bytes[slot..slot + tier.servers.len()].iter().map(|&b| b as f64).sum();
-                slot += tier.servers.len();
+            for (tier, of) in of.iter_mut().enumerate() {
+                of.1 = lanes.of_tier(tier).map(|lane| way.bytes[lane] as f64 * lanes.slots(lane).len() as f64).sum();
             }
             (latency, of)
         })

@@ -26,6 +26,9 @@ pub const TIE_TOLERANCE: f64 = 1e-9;
 /// Room for the rounding of sums in another order: far below [`TIE_TOLERANCE`], far above the rounding.
 const SUM_SLACK: f64 = 1e-10;
 
+/// Requests that are counted into cells in the time of one cost evaluation, about.
+const COUNTED: u64 = 8;
+
 /// Most steps on one axis: beyond, the step grows, so that a mean request of gigabytes does not make the grid endless.
 const MAX_STEPS: u64 = 1024;
 
@@ -73,7 +76,7 @@ impl RequestCost for LatencyCost<'_> {
 pub struct Sampling {
     /// Sets of at most this many requests are searched exactly, ...
     pub exact_up_to: usize,
-    /// ... as long as that takes no more cost evaluations than this; then the pairs that are left race.
+    /// ... as long as that takes no more work than so many cost evaluations; then the pairs that are left race.
     pub exact_evaluations: u64,
     /// Probability that the stated bound does not hold.
     pub risk: f64,
@@ -319,8 +322,8 @@ struct Search<'a, C, R> {
 }
 
 impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
-    /// Exact: pairs in order of bound, until the bound alone is too much. After `most_evaluations` it gives the requests
-    /// back with the number of pairs that are done.
+    /// Exact: pairs in order of bound, until the bound alone is too much. After the work of
+    /// `most_evaluations` it gives the requests back with the number of pairs that are done.
     fn visit(&mut self, items: Vec<Item>, bounded: &[Bounded], most_evaluations: u64) -> Option<(Vec<Item>, usize)> {
         let mut lines = Lines::new(items, self.classes.len());
         // A round as long as a request is usually close to the best: a good incumbent from the start.
@@ -332,7 +335,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
             if of.bound > self.best.limit() {
                 break;
             }
-            if self.evaluations > most_evaluations {
+            if self.evaluations + lines.counted / COUNTED > most_evaluations {
                 return Some((lines.items, visited));
             }
             if of.pair != first {

@@ -90,11 +90,13 @@ pub(super) struct Lines {
     classes: usize,
     levels: HashMap<(u64, usize), Level>,
     kept_cells: usize,
+    /// Requests that were counted into cells, over all levels made: the other part of the work.
+    pub(super) counted: u64,
 }
 
 impl Lines {
     pub(super) fn new(items: Vec<Item>, classes: usize) -> Self {
-        Self { items, classes, levels: HashMap::new(), kept_cells: 0 }
+        Self { items, classes, levels: HashMap::new(), kept_cells: 0, counted: 0 }
     }
 
     /// Level `level` of the line `S = round_bytes`, up to `BUCKETS.len()`. The first call for a level is O(requests);
@@ -112,6 +114,7 @@ impl Lines {
                 None => self.single(round_bytes),
             };
             self.kept_cells += made.cells.len();
+            self.counted += self.items.len() as u64;
             self.levels.insert(key, made);
         }
         &self.levels[&key]

@@ -1,0 +1,110 @@
+//! Planning at scale: prints time and peak memory of one case. A process each, since peak memory is the process's:
+//!
+//! `cargo run --release -p stripewise-planner --example planner_scale -- requests|files|servers [NUMBER]`
+
+use std::process::ExitCode;
+use std::time::Instant;
+use stripewise_layout::ServerId;
+use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier};
+use stripewise_planner::{FileTrace, Plan, PlanOptions, plan};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const PROCESSES: u64 = 64;
+
+/// SplitMix64's output function: request `i` is the same whoever asks, so that nothing need be kept.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// `number` of `stream`.
+fn draw(stream: u64, number: u64) -> u64 {
+    mix(mix(stream.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
+fn cluster(hdds: u16, ssds: u16, ssd_bytes: Option<u64>) -> Cluster {
+    let op = |min_ms: f64, max_ms: f64, mb_s: f64| OpProfile {
+        startup_min_s: min_ms * 1e-3,
+        startup_max_s: max_ms * 1e-3,
+        transfer_s_per_byte: 1e-6 / mb_s,
+    };
+    let tier = |name: &str, servers: std::ops::Range<u16>, op: OpProfile, capacity_bytes| Tier {
+        name: name.into(),
+        servers: servers.map(ServerId).collect(),
+        profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
+        capacity_bytes,
+    };
+    let hdd = tier("hdd", 0..hdds, op(4.0, 12.0, 80.0), None);
+    Cluster { tiers: vec![hdd, tier("ssd", hdds..hdds + ssds, op(0.08, 0.12, 400.0), ssd_bytes)] }
+}
+
+/// Request `i` of `count` of a file of `bytes`: four regions of unlike size and heat, any offset, sizes of 4 KiB to 4
+/// MiB that are no power of two; the first half of the run writes mostly, the second reads.
+fn mixed(i: u64, count: u64, bytes: u64) -> Request {
+    let random = draw(1, i);
+    let (region, usual) = [(0, 64 * KIB), (1, MIB), (1, MIB), (2, 256 * KIB), (3, 16 * KIB)][(random % 5) as usize];
+    let size = usual / 4 + draw(2, i) % (usual * 7 / 4);
+    let quarter = bytes / 4;
+    let offset = region * quarter + draw(3, i) % (quarter - 2 * MIB);
+    let write = (random >> 32) % 10 < if i < count / 2 { 8 } else { 1 };
+    // Closed loops: every process has a request in flight at all times.
+    let start_s = (i / PROCESSES) as f64 * 0.01;
+    let op = if write { Op::Write } else { Op::Read };
+    Request { offset, size, op, process: (i % PROCESSES) as u32, start_s, end_s: start_s + 0.01 }
+}
+
+/// Most memory that the process ever had, in bytes.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).unwrap_or(0) * KIB
+}
+
+fn report(what: &str, begin: Instant, plan: &Plan) {
+    let regions: usize = plan.files.iter().map(|file| file.regions.len()).sum();
+    println!("{what}");
+    println!("  seconds {:.2}", begin.elapsed().as_secs_f64());
+    println!("  peak MB {:.0}", peak_bytes() as f64 / 1e6);
+    println!("  regions {regions}, phases {}, predicted gain {:.2}", plan.phases.len(), plan.total.gain());
+    if let Some(sampled) = plan.sampled {
+        println!("  sample {} of {}, error bound {:.3} %", sampled.kept, sampled.of, 100.0 * sampled.error_bound);
+    }
+}
+
+/// One file over many servers.
+fn servers(number: u64) {
+    let ssds = (number / 5) as u16;
+    let count = 200_000;
+    let bytes = 64 * 1024 * GIB;
+    let requests: Vec<Request> = (0..count).map(|i| mixed(i, count, bytes)).collect();
+    let cluster = cluster(number as u16 - ssds, ssds, Some(2 * bytes / 5 / u64::from(ssds)));
+    let begin = Instant::now();
+    let files = [FileTrace { name: "file".into(), requests: &requests, size_bytes: Some(bytes) }];
+    let plan = plan(&files, &cluster, &PlanOptions::default()).expect("a plan");
+    report(&format!("one file over {number} servers, {count} requests"), begin, &plan);
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse::<u64>());
+    let run = |usual: u64, case: fn(u64)| match number(usual) {
+        Ok(number) => {
+            case(number);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("the number: {error}");
+            ExitCode::FAILURE
+        }
+    };
+    match arguments.first().map(String::as_str) {
+        Some("servers") => run(10_000, servers),
+        _ => {
+            eprintln!("give one of: requests, files, servers");
+            ExitCode::FAILURE
+        }
+    }
+}
