@@ -315,17 +315,21 @@ impl fmt::Display for Report {
             for (number, instance) in phase.instances.iter().enumerate() {
                 rows.push(row(phase.op, format!("instance {number}"), String::new(), instance));
             }
-            if phase.regions.len() + phase.sizes.len() > 1 || !phase.instances.is_empty() {
+            if phase.regions.len() + phase.sizes.len() > 1 {
                 rows.push(row(phase.op, "all".into(), "mixed".into(), &phase.total));
             }
         }
+        // No column for regions where there are none.
+        let kept: Vec<usize> =
+            (0..HEADINGS.len()).filter(|&column| rows[1..].iter().any(|row| !row[column].is_empty())).collect();
         let mut widths = [0; HEADINGS.len()];
         for row in &rows {
             widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
         }
         for row in &rows {
             let mut line = String::new();
-            for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+            for &i in &kept {
+                let (cell, width) = (&row[i], widths[i]);
                 // Names to the left, numbers to the right.
                 if i < 2 {
                     write!(line, "{cell:<width$}  ")?;

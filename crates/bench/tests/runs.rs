@@ -8,7 +8,13 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(file: &Path, arguments: &str) -> Output {
+    workload("ior", file, arguments)
+}
+
+fn workload(name: &str, file: &Path, arguments: &str) -> Output {
+    let named = if name == "ior" { None } else { Some(name) };
     Command::new(env!("CARGO_BIN_EXE_stripewise-bench"))
+        .args(named)
         .arg(file)
         .args(arguments.split_whitespace())
         .output()
@@ -48,6 +54,124 @@ fn every_way_of_working_verifies() {
             assert!(read["bytes_per_second"].as_f64().unwrap() > 0.0);
             assert!(read["latency_s"]["p50"].as_f64().unwrap() <= read["latency_s"]["max"].as_f64().unwrap());
         }
+    }
+}
+
+/// Each workload by plain calls, with what a phase of it moves.
+const WORKLOADS: [(&str, &str, u64); 9] = [
+    ("btio", "-p 9 --grid 13 --steps 2", 13 * 13 * 13 * 40 * 2),
+    // 4 tiles of 5 x 4 elements, the shared ones twice.
+    ("mpi-tile-io", "--tile 5x4 --overlap 2x1 --element 100 --frames 3", 4 * 20 * 100 * 3),
+    ("mpi-io-test", "-s 1MiB --segment 1000", 1_045_000),
+    ("noncontig", "-p 3 -s 300000 --width 100 --buffer 30000", 300_000),
+    ("hpio", "-p 3 --region-count 32 --region-size 1000", 96_000),
+    ("hpio", "-p 3 --region-count 32 --region-size 1000 --memory-regions contiguous", 96_000),
+    ("hpio", "-p 3 --region-count 32 --region-size 1000 --file-regions contiguous", 96_000),
+    ("song", "-p 4 --loops 3", 4 * 3 * (256 << 10)),
+    ("lanl-app1", "-p 5 --loops 3", 5 * 3 * (256 << 10)),
+];
+
+#[test]
+fn every_workload_verifies() {
+    for (name, arguments, moved) in WORKLOADS {
+        for more in ["--verify", "--verify inline --read-shift 1 --barrier", "--verify --instances 2 --think 10us"] {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("file");
+            let arguments = format!("{arguments} {more} --api pread --json");
+            let output = workload(name, &file, &arguments);
+            assert!(output.status.success(), "{name} {arguments}: {}", text(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(report["workload"], name);
+            let instances = report["instances"].as_u64().unwrap();
+            assert!(report["verified_bytes"].as_u64().unwrap() > 0);
+            for phase in report["phases"].as_array().unwrap() {
+                assert_eq!(phase["bytes"], moved * instances, "{name} {arguments}");
+                let sizes = phase["sizes"].as_array().unwrap();
+                assert_eq!(sizes.iter().map(|size| size["bytes"].as_u64().unwrap()).sum::<u64>(), moved * instances);
+                let each = phase.get("instances").map_or(0, |each| each.as_array().unwrap().len());
+                assert_eq!(each, if instances > 1 { 2 } else { 0 });
+            }
+            assert_eq!(directory.path().join("file.1").exists(), instances > 1);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_byte_of_any_workload_is_named() {
+    for (name, arguments, _) in WORKLOADS {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        let arguments = format!("{arguments} --api pread");
+        assert!(workload(name, &file, &format!("{arguments} --write --verify")).status.success());
+        // No gap of any of them is here.
+        let at = 10_101;
+        let opened = File::options().read(true).write(true).open(&file).unwrap();
+        let mut byte = [0];
+        opened.read_exact_at(&mut byte, at).unwrap();
+        opened.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+        for verify in ["--verify", "--verify inline"] {
+            let output = workload(name, &file, &format!("{arguments} --read {verify}"));
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{name} {arguments}");
+            assert!(output.stdout.is_empty(), "no figures of a run that failed");
+            let found = format!("found [{:02x}", byte[0] ^ 0x40);
+            for part in ["VERIFICATION FAILED", "offset 10101", &format!("expected [{:02x}", byte[0]), &found] {
+                assert!(message.contains(part), "{name}: {part} in {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gaps_stay_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let arguments = "-p 2 --region-count 8 --region-size 100 --region-spacing 28 --write --api pread --verify";
+    assert!(workload("hpio", &file, arguments).status.success());
+    let written = std::fs::read(&file).unwrap();
+    assert_eq!(written.len(), 16 * 128 - 28);
+    for region in written.chunks(128) {
+        assert!(region[..100].iter().any(|byte| *byte != 0));
+        assert!(region[100..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn instances_in_one_file_keep_their_distance() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let arguments = "-p 2 --loops 1 --instances 3 --distance 1MiB --verify --read-shift 1";
+    let output = workload("song", &file, arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for part in ["song: 3 instances of 2 processes, 1 loops", "instance 2", "1.50 MiB verified"] {
+        assert!(table.contains(part), "{part} in\n{table}");
+    }
+    assert_eq!(file.metadata().unwrap().len(), (2 << 20) + (512 << 10));
+    let too_near = workload("song", &file, "-p 2 --loops 1 --instances 3 --distance 1KiB");
+    assert_eq!(too_near.status.code(), Some(2));
+    assert!(text(&too_near.stderr).contains("overlap"));
+}
+
+#[test]
+fn what_mpi_needs_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    for (name, arguments, status, part) in [
+        ("ior", "--collective", 2, "--api mpi-io"),
+        ("song", "--hint a=b", 2, "--api mpi-io"),
+        ("ior", "--api mpi-io --direct", 2, "--direct"),
+        ("ior", "--api mpi-io --collective --file-per-process", 2, "shared file"),
+        ("btio", "-p 5", 2, "take 4 or 9"),
+        ("hpio", "--hint nothing", 2, "KEY=VALUE"),
+        ("mpi-io-test", "--mpiexec /no/such/mpiexec", 1, "/no/such/mpiexec"),
+        ("mpi-io-test", "--mpiexec /bin/true --mpi-library /no/such/libmpi.so", 1, "/no/such/libmpi.so"),
+    ] {
+        let output = workload(name, &file, arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{name} {arguments}: {message}");
+        assert!(message.contains(part), "{name} {arguments}: {message}");
+        assert!(!file.exists());
     }
 }
 

@@ -40,7 +40,10 @@ pub fn start(run: &Run<'_>) -> BenchError {
 fn prepared(run: &Run<'_>) -> Result<Command, BenchError> {
     let common = run.common;
     let mpiexec = match &common.mpiexec {
-        Some(path) if path.components().count() > 1 => path.clone(),
+        Some(path) if path.components().count() > 1 => match path.is_file() {
+            true => path.clone(),
+            false => return Err(BenchError::NoMpi(format!("no --mpiexec {}", path.display()))),
+        },
         Some(name) => in_path(name).ok_or_else(|| BenchError::NoMpi(format!("no {} in PATH", name.display())))?,
         None => in_path(Path::new("mpiexec")).or_else(|| in_path(Path::new("mpirun"))).ok_or_else(|| {
             BenchError::NoMpi(
@@ -57,6 +60,14 @@ fn prepared(run: &Run<'_>) -> Result<Command, BenchError> {
     let own = env::current_exe().map_err(|source| BenchError::System { action: "find this program", source })?;
     let mut command = Command::new(mpiexec);
     command.arg("-n").arg(run.processes().to_string()).arg(own).args(env::args_os().skip(1));
+    // Waiting for emulated or slow servers needs no core of its own; Open MPI 4 and 5 ask for one unless told otherwise.
+    for (name, value) in
+        [("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")]
+    {
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
     if let Some(library) = library {
         command.env(LIBRARY_VARIABLE, std::path::absolute(&library).unwrap_or(library));
     }

@@ -208,7 +208,7 @@ impl Library {
         let version = version()?;
         let constants = Constants::of(&version)?;
         let first_line = version.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-        let version = first_line.trim_end_matches(',').chars().take(80).collect();
+        let version = first_line.split(',').next().unwrap_or_default().chars().take(80).collect();
         Ok(Self { functions: Functions::find()?, constants, version })
     }
 }
@@ -261,7 +261,9 @@ impl Library {
         unsafe { (self.functions.error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(0);
         let words = String::from_utf8_lossy(&text[..end]).split_whitespace().collect::<Vec<_>>().join(" ");
-        Err(if words.is_empty() { format!("error {code}") } else { words })
+        // MPICH adds where in its own source it was.
+        let words = words.split(", error stack").next().unwrap_or_default();
+        Err(if words.is_empty() { format!("error {code}") } else { words.to_owned() })
     }
 
     /// A handle that a function writes.
