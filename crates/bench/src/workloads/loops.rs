@@ -28,6 +28,11 @@ pub struct SongOptions {
     /// Where the processes' loops are in the file
     #[arg(long, value_enum, default_value_t = Placing::Segmented)]
     pub placing: Placing,
+
+    /// Process i begins i/p of a loop further on, and does what it left out at its end: else all processes ask for the
+    /// same part of a round at the same time
+    #[arg(long)]
+    pub stagger: bool,
 }
 
 /// Loop of 16 bytes, 128 KiB less 16, and 128 KiB, the processes' loops one after the other in the file. 64 processes unless
@@ -48,6 +53,11 @@ pub struct LanlOptions {
     /// Where the processes' loops are in the file
     #[arg(long, value_enum, default_value_t = Placing::Strided)]
     pub placing: Placing,
+
+    /// Process i begins i/p of a loop further on, and does what it left out at its end: else all processes ask for the
+    /// same part of a round at the same time
+    #[arg(long)]
+    pub stagger: bool,
 }
 
 /// Where the loops of all processes are in the one file.
@@ -86,6 +96,7 @@ pub struct Loop {
     steps: Vec<(u64, u64)>,
     loops: u64,
     placing: Placing,
+    stagger: bool,
 }
 
 impl Loop {
@@ -95,7 +106,7 @@ impl Loop {
     /// [`BenchError::Usage`] for a file that would be too long.
     pub fn song(options: &SongOptions) -> Result<Self, BenchError> {
         let processes = options.common.processes.unwrap_or(16);
-        Self::new("song", processes, &options.steps, options.loops, options.placing)
+        Self::new("song", processes, &options.steps, options.loops, options.placing, options.stagger)
     }
 
     /// App 1 of the Los Alamos National Laboratory.
@@ -104,7 +115,7 @@ impl Loop {
     /// [`BenchError::Usage`] for a file that would be too long.
     pub fn lanl(options: &LanlOptions) -> Result<Self, BenchError> {
         let processes = options.common.processes.unwrap_or(64);
-        Self::new("lanl-app1", processes, &options.steps, options.loops, options.placing)
+        Self::new("lanl-app1", processes, &options.steps, options.loops, options.placing, options.stagger)
     }
 
     fn new(
@@ -113,13 +124,14 @@ impl Loop {
         steps: &Steps,
         loops: u64,
         placing: Placing,
+        stagger: bool,
     ) -> Result<Self, BenchError> {
         let mut bytes = 0_u64;
         for (count, size) in &steps.0 {
             bytes = bytes.saturating_add(file_bytes(&[*count, *size])?);
         }
         file_bytes(&[bytes, loops, u64::from(processes)])?;
-        Ok(Self { name, processes, steps: steps.0.clone(), loops, placing })
+        Ok(Self { name, processes, steps: steps.0.clone(), loops, placing, stagger })
     }
 
     fn loop_bytes(&self) -> u64 {
@@ -158,6 +170,7 @@ impl Workload for Loop {
             ("loop".into(), json!(self.steps)),
             ("loops".into(), json!(self.loops)),
             ("placing".into(), json!(self.placing)),
+            ("stagger".into(), json!(self.stagger)),
         ])
     }
 
@@ -193,6 +206,10 @@ impl Workload for Loop {
                     offset += size;
                 }
             }
+        }
+        if self.stagger {
+            let of_a_loop: u64 = self.steps.iter().map(|(count, _)| count).sum();
+            requests.rotate_left((owner * of_a_loop / processes) as usize);
         }
         requests
     }
@@ -233,6 +250,17 @@ mod tests {
         assert_covered(&*w);
         assert!(!touched(&*w, Phase::Write).1, "each byte once");
         assert_eq!(workload("lanl-app1 f").processes(), 64);
+    }
+
+    #[test]
+    fn staggered_processes_begin_at_places_of_their_own() {
+        let (plain, staggered) = (workload("song f -p 4 --loops 3"), workload("song f -p 4 --loops 3 --stagger"));
+        for rank in 0..4 {
+            let mut expected = plain.requests(Phase::Write, rank, rank);
+            expected.rotate_left(rank as usize * 193 / 4);
+            assert_eq!(staggered.requests(Phase::Write, rank, rank), expected);
+        }
+        assert_covered(&*staggered);
     }
 
     #[test]
