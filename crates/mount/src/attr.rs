@@ -3,13 +3,19 @@
 //! | what | attributes | name |
 //! |---|---|---|
 //! | placed file, open for writing on this mount | 0 | 1 s |
-//! | placed file otherwise | 0.1 s | 1 s |
+//! | placed file otherwise | 0.1 s, beside other mounts 0 | 1 s |
 //! | plain file, directory, symbolic link, special file | 1 s | 1 s |
-//! | a name that does not exist | – | 0 |
+//! | a name that does not exist | – | 0.1 s, beside other mounts 0 |
 //!
 //! A placed file that is open for writing may grow past the mount (preload), so its size is asked for each time, and an
-//! open for writing makes the kernel forget what it has. Somebody else (another mount of the pool, on this machine or not) is
-//! noticed after 0.1 s (size, times) or 1 s (names).
+//! open for writing makes the kernel forget what it has. A size that another mount of the pool on this machine makes, and
+//! a name, is there for all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s.
+//! Another machine is noticed after 0.1 s (sizes, new names) or 1 s (names that go).
+//!
+//! That a name does not exist is worth remembering for more than speed. A program that makes a file has the kernel look
+//! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it no
+//! longer holds, the kernel drops it, together with the file that has been put under it meanwhile: the first program's
+//! open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -27,7 +33,11 @@ use crate::{Failure, lock};
 
 /// How long names and the attributes of all but placed files hold.
 pub const LONG: Duration = Duration::from_secs(1);
+/// How long sizes of placed files and the absence of names hold while the pool has no other mount.
 const SHORT: Duration = Duration::from_millis(100);
+/// When a kernel has forgotten what it was told to believe for [`SHORT`]: it rounds up to its ticks, of at most 10 ms,
+/// and an answer may be on its way for a while.
+pub const SHORT_IS_OVER: Duration = Duration::from_millis(250);
 
 /// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
 /// request costs a way through the kernel and back.
@@ -62,6 +72,11 @@ pub struct Change {
 }
 
 impl Core {
+    /// How long what another mount may change at any time holds; nothing holds beside one. One atomic load.
+    pub fn short(&self) -> Duration {
+        if self.neighbours.alone() { SHORT } else { Duration::ZERO }
+    }
+
     /// The placed file of `node`: the open one, or one made for this question.
     ///
     /// # Errors
@@ -99,7 +114,7 @@ impl Core {
                     attr.blocks = known.blocks;
                     attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
                     attr.blksize = BLOCK_BYTES;
-                    ttl = SHORT;
+                    ttl = self.short();
                 }
                 Ok(None) => {}
                 Err(failure) => {

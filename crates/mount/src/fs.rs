@@ -5,16 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
-use stripewise_store::Store;
+use stripewise_store::{Neighbours, Store};
 
 use crate::attr::{Change, LONG};
 use crate::dir::OpenDir;
@@ -29,6 +29,8 @@ use crate::{Failure, control, log};
 pub struct Core {
     /// The pool.
     pub store: Arc<Store>,
+    /// Other mounts of it.
+    pub neighbours: Neighbours,
     /// The inodes the kernel knows.
     pub table: Table,
     /// Opens of regular files.
@@ -45,12 +47,14 @@ impl Core {
     /// Prepares to serve a pool; with `passthrough` (and as root) the kernel serves itself what it can.
     ///
     /// # Errors
-    /// The pool's tree of names cannot be opened.
+    /// The pool's tree of names cannot be opened, or its namespace not be written.
     pub fn new(store: Arc<Store>, passthrough: bool) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let table = Table::new(store.tree()).map_err(MountError::system("opening the pool's names"))?;
+        let neighbours = Neighbours::join(&store.pool().namespace)?;
         Ok(Core {
             store,
+            neighbours,
             table,
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(false),
@@ -190,6 +194,28 @@ impl PoolFs {
     }
 }
 
+/// Attributes of a name that does not exist.
+fn no_attributes() -> FileAttr {
+    let epoch = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: epoch,
+        mtime: epoch,
+        ctime: epoch,
+        crtime: epoch,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
+
 fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -232,8 +258,13 @@ impl Filesystem for PoolFs {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("lookup", || {
-            self.reply_entry(self.core.lookup(parent.0, name).map_err(Failure::Errno), "lookup", reply)
+        guarded("lookup", || match self.core.lookup(parent.0, name) {
+            Err(Errno::NOENT) => {
+                // Inode 0 is none: the kernel may remember that.
+                let (holds, nothing) = (self.core.short(), no_attributes());
+                reply.entry_with_ttls(&Duration::ZERO, &holds, &nothing, Generation(0));
+            }
+            found => self.reply_entry(found.map_err(Failure::Errno), "lookup", reply),
         });
     }
 

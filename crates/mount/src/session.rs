@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_store::{Pool, Store};
 
+use crate::attr::SHORT_IS_OVER;
 use crate::error::MountError;
 use crate::fs::{Core, PoolFs};
 use crate::mounts::{FS_TYPE, mounted_at};
@@ -40,6 +41,10 @@ impl Serving {
         let name = pool.name.clone();
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
         let core = Arc::new(Core::new(Store::open(pool)?, options.passthrough)?);
+        if !core.neighbours.alone() {
+            // What the other mounts' kernels were told before they knew of us must not outlive our first change.
+            std::thread::sleep(SHORT_IS_OVER);
+        }
         let mut config = Config::default();
         // The kernel itself keeps out users without allow_other, and checks permissions of every file.
         config.acl = SessionACL::All;

@@ -3,7 +3,8 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::sync::Barrier;
 
 use common::{Mounted, TestPool};
@@ -111,4 +112,71 @@ fn appends_through_two_mounts_lose_no_record() {
             }
         }
     }
+}
+
+/// Size by name, by an open descriptor, by seeking, and the end by reading: each through the other mount, right after the
+/// change, and with the old size known there just before.
+#[test]
+fn sizes_of_one_mount_are_there_in_the_other_at_once() {
+    for (servers, options) in WAYS {
+        let (_pool, mounts) = two_mounts(servers, options);
+        for (round, (from, to)) in [(0, 1), (1, 0)].into_iter().cycle().take(20).enumerate() {
+            let name = format!("f{round}");
+            let mut writer = File::create(mounts[from].path(&name)).unwrap();
+            let mut reader = File::open(mounts[to].path(&name)).unwrap();
+            let mut check = |size: u64, what: &str| {
+                let what = format!("{} servers, {options:?}, round {round}, {what}", servers.len());
+                assert_eq!(fs::metadata(mounts[to].path(&name)).unwrap().len(), size, "{what}: stat");
+                assert_eq!(reader.metadata().unwrap().len(), size, "{what}: fstat");
+                assert_eq!(reader.seek(SeekFrom::End(0)).unwrap(), size, "{what}: SEEK_END");
+                assert_eq!(reader.read(&mut [0; 10]).unwrap(), 0, "{what}: read at the end");
+                let seek = |from| rustix::fs::seek(reader.as_fd(), from);
+                assert_eq!(seek(rustix::fs::SeekFrom::Hole(0)).ok(), (size > 0).then_some(size), "{what}: SEEK_HOLE");
+                assert_eq!(seek(rustix::fs::SeekFrom::Data(size)), Err(rustix::io::Errno::NXIO), "{what}: SEEK_DATA");
+                assert_eq!(fs::read(mounts[to].path(&name)).unwrap().len() as u64, size, "{what}: read");
+                // Reading makes the kernel ask for all attributes again; with this it knows them.
+                assert_eq!(fs::metadata(mounts[to].path(&name)).unwrap().len(), size, "{what}: stat again");
+            };
+            check(0, "new");
+            writer.write_all(&[1; 5000]).unwrap();
+            check(5000, "written");
+            writer.write_all(&[1; 9000]).unwrap();
+            check(14_000, "written on");
+            drop(writer);
+            check(14_000, "closed");
+            File::options().append(true).open(mounts[from].path(&name)).unwrap().write_all(&[1; 100]).unwrap();
+            check(14_100, "appended and closed");
+            fs::write(mounts[from].path(&name), [1; 70]).unwrap();
+            check(70, "written anew");
+        }
+    }
+}
+
+/// A name that was not there a moment ago, as one mount's kernel knows well, is there when the other mount has made it.
+#[test]
+fn names_of_one_mount_are_there_in_the_other_at_once() {
+    let pool = TestPool::new();
+    let one = Mounted::new(&pool, "mnt", "rw");
+    assert!(!one.path("first").exists());
+    let two = Mounted::new(&pool, "other", "rw");
+    assert!(!one.path("later").exists());
+    fs::write(two.path("first"), b"x").unwrap();
+    assert!(one.path("first").exists());
+    let mounts = [one, two];
+    for (round, (from, to)) in [(0, 1), (1, 0)].into_iter().cycle().take(50).enumerate() {
+        let (made, seen) = (mounts[from].path(&round.to_string()), mounts[to].path(&round.to_string()));
+        assert!(!seen.exists());
+        match round / 2 % 3 {
+            0 => fs::write(&made, b"bytes").unwrap(),
+            1 => fs::create_dir(&made).unwrap(),
+            _ => fs::hard_link(mounts[from].path("first"), &made).unwrap(),
+        }
+        assert!(seen.exists(), "round {round}");
+    }
+    // With the neighbour gone, its changes are all there.
+    let [one, two] = mounts;
+    assert!(!one.path("last").exists());
+    fs::write(two.path("last"), b"x").unwrap();
+    drop(two);
+    assert_eq!(fs::read(one.path("last")).unwrap(), b"x");
 }

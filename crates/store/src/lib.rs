@@ -14,6 +14,7 @@ mod layouts;
 mod lockfile;
 pub mod mover;
 mod namespace;
+pub mod neighbours;
 mod placed_file;
 pub mod placement;
 pub mod plane;
@@ -27,6 +28,7 @@ mod writers;
 
 pub use error::{Error, Result};
 pub use inode::Inode;
+pub use neighbours::Neighbours;
 pub use placed_file::{Outcome, PlacedFile};
 pub use placement::Placement;
 pub use plane::{DataPlane, PlaneOptions};

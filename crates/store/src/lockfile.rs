@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::sys::retry;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -77,21 +77,7 @@ impl LockFile {
     }
 
     fn control(&self, purpose: Purpose, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
-        let mut lock = libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: purpose as libc::off_t,
-            l_len: 1,
-            l_pid: 0,
-        };
-        let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
-        retry(|| {
-            // SAFETY: the descriptor is open and `lock` a valid structure for this command.
-            match unsafe { libc::fcntl(self.fd.as_raw_fd(), command, &raw mut lock) } {
-                -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-                _ => Ok(()),
-            }
-        })
+        crate::sys::lock_byte(self.fd.as_fd(), purpose as i64, kind, wait)
     }
 
     fn failed(&self, errno: Errno) -> Error {

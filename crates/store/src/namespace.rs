@@ -7,6 +7,7 @@
 //!             locks/        a lock file per handle that is being written
 //!             rules.toml    layouts of files to come
 //!             epoch         the epoch page
+//!             mounts        how many mounts there have been; locked by those there are
 //! ```
 
 use crate::error::{Error, Result};

@@ -1,0 +1,138 @@
+//! Whether a pool has other mounts on this machine: what one mount's kernel may remember depends on it.
+//!
+//! Every mount holds a shared lock on the file `<namespace>/mounts` as long as it lives (it ends with the process), and
+//! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long as the
+//! count stays: one atomic load.
+
+use crate::emulate::now_ns;
+use crate::error::{Error, Result};
+use crate::sys::{lock_byte, retry};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Name of the file in the namespace.
+const FILE: &str = "mounts";
+const BYTES: usize = 4096;
+/// No count of mounts: there are neighbours.
+const NOT_ALONE: u64 = u64::MAX;
+/// How soon is looked again whether the neighbours have gone.
+const AGAIN_NS: u64 = 1_000_000_000;
+
+/// This mount among those of its pool.
+#[derive(Debug)]
+pub struct Neighbours {
+    file: OwnedFd,
+    count: NonNull<AtomicU32>,
+    /// The count at which this mount was found alone.
+    alone_at: AtomicU64,
+    look_again_ns: AtomicU64,
+}
+
+// SAFETY: the mapping is shared memory of one atomic, valid in every thread until it is dropped.
+unsafe impl Send for Neighbours {}
+// SAFETY: as above.
+unsafe impl Sync for Neighbours {}
+
+impl Neighbours {
+    /// Joins the mounts of the pool whose namespace this is. If [`Neighbours::alone`] is false then, the caller must
+    /// not let programs in before what the kernels of the others remember has run out.
+    ///
+    /// # Errors
+    /// The namespace cannot be written.
+    pub fn join(namespace: &Path) -> Result<Self> {
+        let path = namespace.join(FILE);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
+        let file = file.map_err(Error::io("open", &path))?;
+        // Growing only: a page shortened under a mapping would kill its users with SIGBUS.
+        if rustix::fs::fstat(&file).map_err(Error::io("read", &path))?.st_size < BYTES as i64 {
+            rustix::fs::ftruncate(&file, BYTES as u64).map_err(Error::io("extend", &path))?;
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, access, MapFlags::SHARED, &file, 0) };
+        let address = address.map_err(Error::io("map", &path))?;
+        let count = NonNull::new(address.cast()).ok_or_else(|| Error::Invalid("a mapping at address 0".into()))?;
+        let never = AtomicU64::new(NOT_ALONE);
+        let neighbours = Self { file, count, alone_at: never, look_again_ns: AtomicU64::new(0) };
+        // Others have the lock alone for a moment only. With the lock first, nobody who takes it alone after us has missed us
+        // in the count.
+        lock_byte(neighbours.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
+        neighbours.count().fetch_add(1, Ordering::AcqRel);
+        Ok(neighbours)
+    }
+
+    fn count(&self) -> &AtomicU32 {
+        // SAFETY: the mapping holds an aligned counter as long as `self` lives; other processes change it only as
+        // memory, which atomics allow.
+        unsafe { self.count.as_ref() }
+    }
+
+    /// Whether no other mount of the pool is on this machine. One atomic load; after there were others, three system
+    /// calls once in a second.
+    pub fn alone(&self) -> bool {
+        let count = u64::from(self.count().load(Ordering::Acquire));
+        self.alone_at.load(Ordering::Acquire) == count || self.look(count)
+    }
+
+    #[cold]
+    fn look(&self, count: u64) -> bool {
+        let now_ns = now_ns();
+        let due_ns = self.look_again_ns.load(Ordering::Acquire);
+        let next_ns = now_ns + AGAIN_NS;
+        let claim = || self.look_again_ns.compare_exchange(due_ns, next_ns, Ordering::AcqRel, Ordering::Acquire);
+        if now_ns < due_ns || claim().is_err() {
+            return false;
+        }
+        let lock = |kind| lock_byte(self.file.as_fd(), 0, kind, false).is_ok();
+        // Whoever comes waits for us, and counts himself after `count` was read.
+        let alone = lock(libc::F_WRLCK) && lock(libc::F_RDLCK);
+        self.alone_at.store(if alone { count } else { NOT_ALONE }, Ordering::Release);
+        alone
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `join` with this length; no reference to it outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.count.as_ptr().cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alone_until_another_comes_and_again_when_it_has_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = Neighbours::join(dir.path()).unwrap();
+        assert!(one.alone() && one.alone());
+        let two = Neighbours::join(dir.path()).unwrap();
+        assert!(!one.alone() && !two.alone());
+        drop(two);
+        one.look_again_ns.store(0, Ordering::Release);
+        assert!(one.alone());
+    }
+
+    #[test]
+    fn of_many_that_come_at_once_none_is_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(8);
+        let join = || {
+            together.wait();
+            let neighbours = Neighbours::join(dir.path()).unwrap();
+            neighbours.alone();
+            together.wait();
+            neighbours.alone()
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(join)).collect();
+            assert!(all.into_iter().all(|one| !one.join().unwrap()));
+        });
+    }
+}
