@@ -4,8 +4,11 @@
 //! [`plan`](plan()) is Stripewise's own: any number of tiers, files and phases, within space limits. [`harl`] is the
 //! paper's, with its [`stripe_search`].
 
+pub mod aligned_widths;
+pub mod assignment;
 mod candidates;
 mod capacity;
+pub mod chen;
 mod closed_loop;
 mod concurrency;
 mod demand;
@@ -17,6 +20,7 @@ mod hottest;
 mod job;
 mod lanes;
 mod outcome;
+pub mod partition;
 mod phases;
 mod plan;
 pub mod planners;
@@ -25,6 +29,7 @@ mod pricing;
 mod refine;
 mod rehearse;
 mod reshape;
+pub mod song;
 pub mod stripe_search;
 mod viterbi;
 

@@ -51,12 +51,7 @@ fn reach(server: usize, from: usize, blocks: usize, load: &impl Fn(usize, usize,
 
 /// Ends with every server as full as the bound lets it be; `None` when blocks are left over. Greedy is right: a server
 /// that stops earlier leaves more to the others.
-fn fill(
-    servers: usize,
-    blocks: usize,
-    load: &impl Fn(usize, usize, usize) -> f64,
-    most: f64,
-) -> Option<Vec<usize>> {
+fn fill(servers: usize, blocks: usize, load: &impl Fn(usize, usize, usize) -> f64, most: f64) -> Option<Vec<usize>> {
     let mut from = 0;
     let ends: Vec<usize> = (0..servers)
         .map(|server| {
@@ -68,12 +63,7 @@ fn fill(
 }
 
 /// Least ends: the last servers as full as the bound lets them be.
-fn fill_backwards(
-    servers: usize,
-    blocks: usize,
-    load: &impl Fn(usize, usize, usize) -> f64,
-    most: f64,
-) -> Vec<usize> {
+fn fill_backwards(servers: usize, blocks: usize, load: &impl Fn(usize, usize, usize) -> f64, most: f64) -> Vec<usize> {
     let mut ends = vec![blocks; servers];
     for server in (1..servers).rev() {
         let to = ends[server];
@@ -154,12 +144,7 @@ fn most_even(
 }
 
 /// Ends midway between their bounds, as far as the load allows.
-fn midway(
-    earliest: &[usize],
-    latest: &[usize],
-    load: &impl Fn(usize, usize, usize) -> f64,
-    most: f64,
-) -> Vec<usize> {
+fn midway(earliest: &[usize], latest: &[usize], load: &impl Fn(usize, usize, usize) -> f64, most: f64) -> Vec<usize> {
     let mut from = 0;
     let ends = earliest.iter().zip(latest).enumerate();
     ends.map(|(server, (&first, &last))| {

@@ -56,6 +56,8 @@ planners! {
     fixed: Fixed;
     harl: HarlPaper, Harl;
     regions: Regions;
+    groups: OneDh, OneDv, TwoD, Groups;
+    equal_depth: EqualDepthPaper, EqualDepth;
 }
 
 /// The planner of that name.
