@@ -12,6 +12,10 @@ from stripewise.pool import Pool
 
 def umount(
     target: Annotated[Path, typer.Argument(metavar="DIR|POOL", help="Where the pool is mounted, or its pool file.")],
+    lazy: Annotated[
+        bool,
+        typer.Option("--lazy", help="Though programs use it: no new ones come in, open files are served until closed."),
+    ] = False,
 ) -> None:
     """Take a pool's mount away; its files stay on the servers.
 
@@ -19,6 +23,8 @@ def umount(
     Examples:
       stripewise umount p/mount
       stripewise umount p/pool.toml
+      stripewise umount --lazy p/mount         programs that have files open go on with them
     """
     directory = Pool.load(target).mount if target.is_file() else target
-    raise SystemExit(subprocess.call([str(native_paths.mount_program()), "--unmount", str(directory)]))
+    options = ["--lazy"] if lazy else []
+    raise SystemExit(subprocess.call([str(native_paths.mount_program()), *options, "--unmount", str(directory)]))
