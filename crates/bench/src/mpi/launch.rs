@@ -80,8 +80,14 @@ fn prepared(run: &Run<'_>) -> Result<Command, BenchError> {
 /// [`BenchError::NoMpi`] when there is none that can be used.
 pub fn library(run: &Run<'_>) -> Result<Library, BenchError> {
     let chosen = run.common.mpi_library.clone().or_else(|| env::var_os(LIBRARY_VARIABLE).map(PathBuf::from));
-    let candidates = in_path(Path::new("mpiexec")).map_or_else(|| beside(Path::new("")), |mpiexec| beside(&mpiexec));
-    Library::load(chosen.as_deref(), &candidates)
+    // The process that starts ranks is of the same installation as the mpiexec that started it.
+    let parent = rustix::process::getppid().map(|parent| format!("/proc/{}/exe", parent.as_raw_nonzero()));
+    let parent = parent.and_then(|link| std::fs::read_link(link).ok());
+    let candidates: Vec<PathBuf> =
+        parent.into_iter().chain(in_path(Path::new("mpiexec"))).flat_map(|program| beside(&program)).collect();
+    // Files beside a program come before what the loader finds by name alone.
+    let (files, names): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|path| path.is_absolute());
+    Library::load(chosen.as_deref(), &[files, names].concat())
 }
 
 fn in_path(name: &Path) -> Option<PathBuf> {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::CString;
+use std::io::Write as _;
 use std::time::Duration;
 
 use super::file::MpiFile;
@@ -26,6 +27,9 @@ struct Ranks<'a> {
     /// At rank 0: what each process measured in each phase.
     gathered: RefCell<[Vec<u64>; 2]>,
 }
+
+/// Time for `mpiexec` to pass on an error message.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Words of a process's figures before its spans: which machine it runs on, and when it was ready.
 const HEAD: usize = 2;
@@ -146,7 +150,9 @@ pub fn run(run: &Run<'_>) -> Result<Option<Report>, BenchError> {
     let report = match outcome {
         Ok(report) => report,
         Err(Ended::Failed(error)) => {
-            eprintln!("stripewise-bench: {error}");
+            // In one piece, and with time for mpiexec to pass it on: it drops what comes after an abort.
+            let _ = std::io::stderr().write_all(format!("stripewise-bench: {error}\n").as_bytes());
+            std::thread::sleep(LAST_WORDS);
             library.abort();
             std::process::exit(1);
         }
