@@ -280,10 +280,20 @@ class Price(TypedDict):
     bottleneck_s: float
 
 def simulate_generated(
-    cluster: list[Devices], layouts: list[Regions], steps: Steps, *, seed: int = 1, network: str = "link"
+    cluster: list[Devices],
+    layouts: list[Regions],
+    steps: Steps,
+    *,
+    seed: int = 1,
+    network: str = "link",
+    stroke_bytes: int | None = None,
 ) -> Simulated: ...
 def price_generated(cluster: list[Devices], layouts: list[Regions], steps: Steps, processes: float) -> Price: ...
 def plan_generated(
     cluster: list[Devices], steps: Steps, planner: str, *, default_width_bytes: int = 65536, network: str = "link"
 ) -> list[Regions]: ...
 def plan_harl_generated(cluster: list[Devices], steps: Steps, epsilon: float) -> list[Regions]: ...
+def equal_depth_generated(cluster: list[Devices], steps: Steps, round_bytes: int, block_bytes: int) -> list[int]: ...
+def chen_costs(
+    processes: int, servers: int, startup_s: float, part_s: float
+) -> tuple[float, float, float, tuple[int, float]]: ...

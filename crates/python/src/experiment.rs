@@ -10,8 +10,11 @@ use std::collections::HashSet;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, CostModel, Loads, Op, OpProfile, Profile, Request, Tier};
 use stripewise_planner::harl::{self, HarlOptions};
-use stripewise_planner::{FileTrace, Job, PlanOptions, planners};
-use stripewise_simulate::{Access, Network, Options, Step, Workload, simulate};
+use stripewise_planner::song::{BlockCosts, Blocks, quantile_widths};
+use stripewise_planner::{FileTrace, Job, PlanOptions, chen, planners};
+use stripewise_simulate::{
+    Access, Device, Links, Network, Options, Queue, ServerLink, Startup, Step, System, Workload, run, simulate,
+};
 
 /// What one operation costs on a device: startup from .. to in seconds, seconds per byte.
 type Operation = (f64, f64, f64);
@@ -166,9 +169,10 @@ impl Steps<'_> {
 }
 
 /// Runs described processes on described devices. `network` is where the network's time goes: `link` (a link of its
-/// own a server) or `device` (in the device's queue, as emulated servers have it).
+/// own a server) or `device` (in the device's queue, as emulated servers have it). With `stroke_bytes` the servers are
+/// disks of that size: they serve in sweeps, and a startup depends on the distance from the request before it.
 #[pyfunction]
-#[pyo3(signature = (cluster, layouts, steps, *, seed = 1, network = "link"))]
+#[pyo3(signature = (cluster, layouts, steps, *, seed = 1, network = "link", stroke_bytes = None))]
 pub(crate) fn simulate_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
@@ -176,10 +180,18 @@ pub(crate) fn simulate_generated<'py>(
     steps: Steps<'py>,
     seed: u64,
     network: &str,
+    stroke_bytes: Option<u64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, layouts, workload) = (cluster_of(cluster)?, layouts_of(layouts)?, steps.workload()?);
     let options = Options { seed, network: network_of(network)? };
-    let outcome = py.detach(|| simulate(&cluster, &layouts, &workload, &options)).map_err(raise)?;
+    let outcome = py.detach(|| match stroke_bytes {
+        None => simulate(&cluster, &layouts, &workload, &options),
+        Some(stroke_bytes) => {
+            let system = disks(&cluster, stroke_bytes, options.network);
+            run(&cluster, &layouts, &workload, &system, seed).map(|report| report.outcome)
+        }
+    });
+    let outcome = outcome.map_err(raise)?;
     let latency = outcome.latency;
     let document = json!({
         "makespan_s": outcome.makespan_s,
@@ -197,6 +209,19 @@ pub(crate) fn simulate_generated<'py>(
         })).collect::<Vec<_>>(),
     });
     to_python(py, &document)
+}
+
+/// Servers with elevators whose startups depend on distance, within the range of their profiles.
+fn disks(cluster: &Cluster, stroke_bytes: u64, network: Network) -> System {
+    let devices = cluster.tiers.iter().map(|tier| Device {
+        queue: Queue::Elevator,
+        startup: Startup::seek_within(&tier.profile.read, &tier.profile.write, stroke_bytes),
+    });
+    let server = match network {
+        Network::InBeta => ServerLink::InBeta,
+        Network::Link => ServerLink::OfProfile,
+    };
+    System { devices: devices.collect(), links: Links { server, ..Links::default() }, ..System::default() }
 }
 
 /// What the cost model says of described requests: mean seconds a request with `processes` in flight, the mean latency
@@ -279,4 +304,45 @@ pub(crate) fn plan_harl_generated<'py>(
         plans.collect::<Result<Vec<_>, _>>()
     });
     to_python(py, &json!(layouts.map_err(raise)?.iter().map(regions_of).collect::<Vec<_>>()))
+}
+
+/// Song's width in bytes for each of `servers` equal servers of a tier: the paper's rule on rounds of `round_bytes` and
+/// blocks of `block_bytes`, with the device's costs alone. Requests of all files are taken together.
+#[pyfunction]
+pub(crate) fn equal_depth_generated(
+    cluster: Vec<Devices>,
+    steps: Steps<'_>,
+    round_bytes: u64,
+    block_bytes: u64,
+) -> PyResult<Vec<u64>> {
+    let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
+    let [tier] = &cluster.tiers[..] else {
+        return Err(raise(format!("{} tiers: the rule is for servers that are all alike", cluster.tiers.len())));
+    };
+    if block_bytes == 0 || !round_bytes.is_multiple_of(block_bytes) || round_bytes / block_bytes > 1 << 20 {
+        return Err(raise(format!("a round of {round_bytes} bytes is not made of blocks of {block_bytes}")));
+    }
+    let count = (round_bytes / block_bytes) as usize;
+    let mut costs = BlockCosts::new(Blocks { count: count.max(1), bytes: block_bytes });
+    requests.iter().flatten().for_each(|request| costs.add(request.op, request.offset, request.size, 1.0));
+    let costs_s = costs.costs_s(&Profile { network_s_per_byte: 0.0, ..tier.profile });
+    let widths = quantile_widths(&costs_s, tier.servers.len().max(1));
+    Ok(widths.into_iter().map(|blocks| blocks as u64 * block_bytes).collect())
+}
+
+/// Chen's costs in seconds of `processes` that each access `part_s` seconds of data at once on equal servers: 1-DH,
+/// 1-DV, 2-D, and the least of any number of groups with that number.
+#[pyfunction]
+pub(crate) fn chen_costs(
+    processes: u64,
+    servers: u64,
+    startup_s: f64,
+    part_s: f64,
+) -> PyResult<(f64, f64, f64, (u64, f64))> {
+    if processes == 0 || servers == 0 {
+        return Err(raise(format!("{processes} processes on {servers} servers: at least one of each")));
+    }
+    let of = chen::Pattern { processes, servers, startup_s, part_s };
+    let rest = chen::Rest::Floor;
+    Ok((chen::one_dh_s(&of), chen::one_dv_s(&of), chen::two_d_s(&of, rest), chen::best_groups(&of, rest)))
 }

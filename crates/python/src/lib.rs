@@ -43,5 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_harl_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::equal_depth_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::chen_costs, module)?)?;
     Ok(())
 }
