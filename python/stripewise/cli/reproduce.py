@@ -28,7 +28,7 @@ def reproduce(
     ] = Path("stripewise-reproduce"),
     simulate_only: Annotated[bool, typer.Option("--simulate-only", help="Measure nothing.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="1/64 of the bytes, and one run: does it all run? No figures to quote.")
+        bool, typer.Option("--quick", help="1/256 of the bytes, and one run: does it all run? No figures to quote.")
     ] = False,
     seed: Annotated[
         int,
@@ -86,7 +86,7 @@ def reproduce(
         f"{os.cpu_count()} processors."
     ]
     if quick:
-        head.append("QUICK: 1/64 of the bytes and single runs; these are no figures to quote.")
+        head.append("QUICK: 1/256 of the bytes and single runs; these are no figures to quote.")
     file = document.write(output, pages, head)
     if as_json:
         console.result(json.dumps({"seed": seed, "quick": quick, "results": [words.as_json(p.result) for p in pages]}))

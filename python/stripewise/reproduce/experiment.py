@@ -12,7 +12,7 @@ from stripewise._native import StripewiseError
 
 ROUNDS = 5
 """Runs of each layout, in turn; figures are medians."""
-QUICK_SHARE = 1 / 64
+QUICK_SHARE = 1 / 256
 """Of an experiment's bytes, with `--quick`."""
 
 

@@ -8,8 +8,8 @@ from stripewise import _native
 from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import GIB, KIB, MIB, Devices, Operation, Tier
 from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample
-from stripewise.reproduce.placement import Variant, fixed, planned, random_pairs
-from stripewise.reproduce.throughput import OP_NAMES, Choice, Gain, Ran, Setting, Throughput
+from stripewise.reproduce.placement import OURS, Variant, fixed, planned, random_pairs
+from stripewise.reproduce.throughput import Choice, Gain, Ran, Setting, Throughput, ours_over
 from stripewise.reproduce.workload import Collective, Ior, Op, Part
 
 PAPER = "HARL (He et al. 2015)"
@@ -34,7 +34,7 @@ def set_ab(hdds: int, ssds: int) -> Devices:
 
 DEFAULT = fixed(64)
 HARL = planned("harl-paper", "HARL")
-OURS = planned("regions", "Stripewise")
+ours_over_harl = ours_over("HARL")
 EPSILON = 1e-3
 """The paper compares a coefficient of variation with the one before it and does not say what is a change from none."""
 
@@ -152,6 +152,7 @@ def fig7() -> Throughput:
             Choice("512K", "write", "HARL", "{36K,148K}", as_pair),
         ),
         remarks=ours_over_harl,
+        bounded=True,
     )
 
 
@@ -165,7 +166,7 @@ def fig8() -> Throughput:
         variants = (DEFAULT, fixed(256), fixed(1024), HARL, OURS)
         settings += ior(x, set_ab(6, 2), uniform(processes, 512), variants, measured=False)
         gains += over_default(*figures, x)
-    return Throughput(tuple(settings), tuple(gains), remarks=ours_over_harl)
+    return Throughput(tuple(settings), tuple(gains), remarks=ours_over_harl, bounded=True)
 
 
 def fig9() -> Throughput:
@@ -184,6 +185,7 @@ def fig9() -> Throughput:
             Choice("1024K", "write", "HARL", "both tiers", tiers_used),
         ),
         remarks=ours_over_harl,
+        bounded=True,
     )
 
 
@@ -202,6 +204,7 @@ def fig10() -> Throughput:
             Choice("2:6", "write", "HARL", "SSDs only", tiers_used),
         ),
         remarks=ours_over_harl,
+        bounded=True,
     )
 
 
@@ -224,16 +227,6 @@ def fig11() -> Throughput:
         return [*lines, *ours_over_harl(ran)]
 
     return Throughput(settings, tuple(over_default(255.6, 116.9, "4 regions")), remarks=remarks)
-
-
-def ours_over_harl(ran: dict[tuple[str, Op], Ran]) -> list[str]:
-    """What the paper does not have: Stripewise's own planner under the same load."""
-    lines = []
-    for (x, op), one in ran.items():
-        gain = 100 * (one.rate("Stripewise") / one.rate("HARL") - 1)
-        layout = placement.text(one.layouts["Stripewise"], one.setting.devices)
-        lines.append(f"{x}, {OP_NAMES[op]}: Stripewise's own planner, simulated: {gain:+.0f} % over HARL ({layout})")
-    return lines
 
 
 # Figure 12

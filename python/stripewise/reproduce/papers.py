@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stripewise.reproduce import harl
+from stripewise.reproduce import chen, harl, song
 from stripewise.reproduce.experiment import Experiment, UnknownExperimentError
 
-EXPERIMENTS: tuple[Experiment, ...] = (*harl.EXPERIMENTS,)
+EXPERIMENTS: tuple[Experiment, ...] = (*harl.EXPERIMENTS, *chen.EXPERIMENTS, *song.EXPERIMENTS)
 
 ALL = "all"
 

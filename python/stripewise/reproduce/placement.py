@@ -71,6 +71,19 @@ def from_native(regions: _native.Regions) -> _native.Regions:
     return [(offset, [(server, width) for server, width in stripes]) for offset, stripes in regions]
 
 
+OURS = planned("regions", "Stripewise")
+"""What the papers do not have: Stripewise's own planner."""
+
+
+def equal_depth(label: str, round_kib: int, block_kib: int) -> Variant:
+    """Song's rule with rounds and blocks of these sizes, all servers alike."""
+
+    def make(devices: Devices, steps: _native.Steps, _network: str) -> _native.Regions:
+        return widths(_native.equal_depth_generated(devices.native(), steps, round_kib * KIB, block_kib * KIB))
+
+    return Variant(label, make)
+
+
 def widths(of_servers: Sequence[int], first: int = 0) -> _native.Regions:
     """One region; the servers from number `first` on have these widths in bytes, 0 leaves one out."""
     return [(0, [(first + server, width) for server, width in enumerate(of_servers) if width])]

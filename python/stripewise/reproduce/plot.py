@@ -59,34 +59,40 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def _bars(result: Result) -> Chart:
+    """Panels that share their places side by side; where each has its own, one by one in two columns."""
     data = rows(result)
+    panels = list(dict.fromkeys(row["panel"] for row in data))
+    if len(panels) > 2:
+        single = [_panel(result, [row for row in data if row["panel"] == panel], PANEL_WIDTH) for panel in panels]
+        titled = [made.properties(title=panel) for made, panel in zip(single, panels, strict=True)]
+        return altair.concat(*titled, columns=2)
+    header = altair.Header(titleFontWeight="normal")
+    facet = altair.Column("panel:N", sort=panels, title=caption(result), header=header)
+    return _panel(result, data, None).facet(column=facet)
+
+
+def _panel(result: Result, data: list[dict[str, Any]], fixed_width: int | None) -> Chart:
     xs = list(dict.fromkeys(row["x"] for row in data))
     layouts = list(dict.fromkeys(row["layout"] for row in data))
-    panels = list(dict.fromkeys(row["panel"] for row in data))
     base = altair.Chart(altair.InlineData(values=data))
     single = len(xs) == 1 or len(layouts) == 1
     axis = altair.Axis(labelAngle=-40 if single and max(len(xs), len(layouts)) > 4 else 0, title=None)
     if single:
         field, values = ("layout", layouts) if len(xs) == 1 else ("x", xs)
         place = base.encode(x=altair.X(f"{field}:N", sort=values, axis=axis))
-        width: Any = altair.Step(BAR_WIDTH + 8)
+        width: Any = fixed_width or altair.Step(BAR_WIDTH + 8)
     else:
         place = base.encode(x=altair.X("x:N", sort=xs, axis=axis), xOffset=altair.XOffset("layout:N", sort=layouts))
-        width = max(PANEL_WIDTH, len(xs) * len(layouts) * BAR_WIDTH)
+        width = fixed_width or max(PANEL_WIDTH, len(xs) * len(layouts) * BAR_WIDTH)
     legend = None if single else altair.Legend(title="layout", orient="bottom")
     colour = altair.Color("layout:N", sort=layouts, legend=legend, scale=altair.Scale(scheme="tableau10"))
-    bars = place.mark_bar().encode(y=altair.Y("simulated:Q", title=f"{result.axis}"), color=colour)
+    bars = place.mark_bar().encode(y=altair.Y("simulated:Q", title=result.axis), color=colour)
     layers = [bars]
     if any("measured" in row for row in data):
         measured = place.transform_filter("isValid(datum.measured)")
         layers.append(measured.mark_rule(color="black").encode(y=altair.Y("low:Q", title=""), y2="high:Q"))
         layers.append(measured.mark_point(color="black", filled=True, size=45).encode(y="measured:Q"))
-    panel = altair.layer(*layers).properties(width=width, height=PANEL_HEIGHT)
-    return panel.facet(
-        column=altair.Column(
-            "panel:N", sort=panels, title=caption(result), header=altair.Header(titleFontWeight="normal")
-        )
-    )
+    return altair.layer(*layers).properties(width=width, height=PANEL_HEIGHT)
 
 
 def caption(result: Result) -> str:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stripewise import _native
-from stripewise.reproduce import measure
+from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import MIB, Devices
 from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample
-from stripewise.reproduce.placement import Variant
+from stripewise.reproduce.placement import OURS, Variant
 from stripewise.reproduce.workload import BARRIER, Op, Workload
 
 OP_NAMES = {"read": "read", "write": "write", "both": "write and read"}
 EMULATED_NETWORK = "device"
 """Emulated servers hold the device while its bytes travel."""
+LONGEST_LAYOUT = 80
+"""Characters of a remark."""
 CLOSE = 0.1
 """Ratios within so much of each other are called alike."""
 
@@ -95,6 +97,9 @@ class Throughput:
     choices: tuple[Choice, ...] = ()
     remarks: Callable[[dict[tuple[str, Op], Ran]], list[str]] | None = None
     dilation: float = 1.0
+    """Of the emulated servers' times."""
+    bounded: bool = False
+    """Whether the paper's cost model is HARL's, which bounds what its layouts can gain."""
     network: str = "link"
 
     def __call__(self, experiment: Experiment, context: Context) -> Result:
@@ -115,7 +120,8 @@ class Throughput:
             if one.invalid:
                 result.invalid.append(f"{setting.x}, {OP_NAMES[setting.op]}: {one.invalid}")
         result.setup = _setup(self, context, bool(pools))
-        result.rows = [row(choice, ran) for choice in self.choices] + [row(gain, ran) for gain in self.gains]
+        result.rows = [row(choice, ran, self.bounded) for choice in self.choices]
+        result.rows += [row(gain, ran, self.bounded) for gain in self.gains]
         if self.remarks is not None:
             result.remarks = self.remarks(ran)
         return result
@@ -185,7 +191,7 @@ def cells(ran: Ran) -> list[Cell]:
     return found
 
 
-def row(claim: Gain | Choice, ran: dict[tuple[str, Op], Ran]) -> Row:
+def row(claim: Gain | Choice, ran: dict[tuple[str, Op], Ran], bounded: bool) -> Row:
     """The paper's figure beside ours."""
     if isinstance(claim, Choice):
         one = ran[claim.x, claim.op]
@@ -209,21 +215,38 @@ def row(claim: Gain | Choice, ran: dict[tuple[str, Op], Ran]) -> Row:
         pairs = zip(one.measured[claim.variant], rounds, strict=True)
         measured = Sample.of([_percent(rate, min(others)) for rate, others in pairs])
         expected = _percent(one.expected[claim.variant], min(one.expected[label] for label in over))
-    return Row(claim.text(x), claim.paper, simulated, "%", measured, expected, explain(claim, one, simulated))
+    return Row(claim.text(x), claim.paper, simulated, "%", measured, expected, explain(claim, one, simulated, bounded))
+
+
+def ours_over(label: str) -> Callable[[dict[tuple[str, Op], Ran]], list[str]]:
+    """What the papers do not have: Stripewise's own planner under the same load, beside the layout of this label."""
+
+    def remarks(ran: dict[tuple[str, Op], Ran]) -> list[str]:
+        lines = []
+        for (x, op), one in ran.items():
+            gain = 100 * (one.rate(OURS.label) / one.rate(label) - 1)
+            layout = placement.text(one.layouts[OURS.label], one.setting.devices)
+            shown = layout if len(layout) <= LONGEST_LAYOUT else f"{layout[:LONGEST_LAYOUT]}..."
+            lines.append(
+                f"{x}, {OP_NAMES[op]}: Stripewise's own planner, simulated: {gain:+.0f} % over {label} ({shown})"
+            )
+        return lines
+
+    return remarks
 
 
 def _percent(rate: float, base: float) -> float:
     return 100 * (rate / base - 1)
 
 
-def explain(claim: Gain, ran: Ran, simulated: float) -> str:
+def explain(claim: Gain, ran: Ran, simulated: float, bounded: bool) -> str:
     """By how much ours differs from the paper, and what limits ours."""
     paper, ours = 1 + claim.paper / 100, 1 + simulated / 100
     if abs(ours / paper - 1) <= CLOSE:
         return f"alike: {ours:.2f}x for {paper:.2f}x"
     difference = f"{simulated - claim.paper:+.0f} points"
     slowest = min(claim.over, key=ran.rate)
-    limit = latency_bound(ran, slowest, claim.variant)
+    limit = latency_bound(ran, slowest, claim.variant) if bounded else None
     if limit is not None and paper > limit:
         return (
             f"{difference}: outside the paper's own latency model, which for these two layouts has at most "

@@ -186,6 +186,8 @@ class Loop:
     """Of the workload in `stripewise bench`."""
     strided: bool = False
     """Loop k of process i is loop k*p + i of the file, else each process has its own part."""
+    shuffled: bool = False
+    """Each loop in a random order of its own (only simulated)."""
 
     @property
     def loop_bytes(self) -> int:
@@ -206,19 +208,24 @@ class Loop:
             else:
                 runs.append((1, size))
         sequence = ", ".join(f"{count} x {exact_bytes(size)}" for count, size in runs)
-        return f"{self.processes} processes, {self.loops} loops each of {sequence}"
+        order = ", in random order" if self.shuffled else ""
+        return f"{self.processes} processes, {self.loops} loops each of {sequence}{order}"
 
     def steps(self, op: Op, seed: int) -> _native.Steps:
-        """In order of offset from the process's place in the first loop on; nothing here is random."""
+        """In order of offset from the process's place in the first loop on."""
         steps = Steps()
+        draw = np.random.default_rng(seed)
         sizes = np.asarray(self.sizes, dtype=np.uint64)
         within = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes)[:-1]])
         numbers = np.arange(self.loops, dtype=np.uint64)
         for process in range(self.processes):
             places = numbers * self.processes + process if self.strided else process * self.loops + numbers
-            offsets = (places[:, None] * self.loop_bytes + within).astype(np.uint64).ravel()
+            order = np.tile(np.arange(len(sizes)), (self.loops, 1))
+            if self.shuffled:
+                order = draw.permuted(order, axis=1)
+            offsets = (places[:, None] * self.loop_bytes + within[order]).astype(np.uint64).ravel()
             first = process * len(self.sizes) // self.processes
-            steps.requests(process, op, np.roll(offsets, -first), np.roll(np.tile(sizes, self.loops), -first))
+            steps.requests(process, op, np.roll(offsets, -first), np.roll(sizes[order].ravel(), -first))
         return steps.native()
 
     def arguments(self) -> list[str]:
