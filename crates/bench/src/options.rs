@@ -59,20 +59,42 @@ pub struct Cli {
 #[allow(clippy::large_enum_variant)] // One of these exists in a process.
 pub enum Named {
     /// Requests of a fixed size at sequential, strided or random offsets (the default; HARL, Chen et al.)
+    ///
+    /// Each process owns its own 1/p of the file (of each region) and issues its requests one at a time. 16 processes
+    /// by plain calls, unless you say otherwise.
     Ior(IorOptions),
     /// The I/O of NAS BT: a solution written in steps by all ranks, each its cells of the grid (HARL)
+    ///
+    /// The grid is cut into cells along each axis, as many as the square root of the processes; each process has one
+    /// in each layer, on a diagonal. The number of processes must be a square: 4 by collective calls through MPI-IO,
+    /// unless you say otherwise.
     Btio(BtioOptions),
     /// Tiles of a two-dimensional array, one each, overlapping (Song et al., IOrchestrator)
+    ///
+    /// 4 processes through MPI-IO, unless you say otherwise.
     MpiTileIo(MpiTileIoOptions),
     /// Segments in turn: process i takes segment k*p + i (IOrchestrator)
+    ///
+    /// 5 processes through MPI-IO, unless you say otherwise.
     MpiIoTest(MpiIoTestOptions),
     /// Columns of a two-dimensional array, one each (IOrchestrator)
+    ///
+    /// A request is some rows of the own column, one call on a strided view of the file. 5 processes through MPI-IO,
+    /// unless you say otherwise.
     Noncontig(NoncontigOptions),
     /// Regions with spaces between, in the file, in memory, in both or neither (IOrchestrator)
+    ///
+    /// In a file with spaces the processes' regions follow each other in turn; without, each process has its own part.
+    /// What is in the spaces of the file is the MPI library's affair. 5 processes through MPI-IO, unless you say
+    /// otherwise.
     Hpio(HpioOptions),
     /// Loop of many small requests and a large one (Song et al.)
+    ///
+    /// 16 processes by plain calls, each in its own part of the file, unless you say otherwise.
     Song(SongOptions),
     /// Loop of 16 bytes, 128 KiB less 16, and 128 KiB (Los Alamos; Song et al.)
+    ///
+    /// 64 processes by plain calls, their loops one after the other in the file, unless you say otherwise.
     #[command(name = "lanl-app1")]
     LanlApp1(LanlOptions),
 }
@@ -108,13 +130,16 @@ impl Cli {
     }
 }
 
+/// Over the options that every workload takes, in its help.
+pub const COMMON_HEADING: &str = "Options of every workload";
+
 /// What every workload takes.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
     /// The shared file; with several files the start of their names (FILE.0, FILE.1, ...)
     pub file: PathBuf,
 
-    /// Number of processes of each instance
+    /// Number of processes of each instance [default: the workload's, above]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub processes: Option<u32>,
 

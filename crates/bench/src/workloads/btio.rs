@@ -9,19 +9,16 @@ use serde_json::{Map, Value, json};
 
 use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
-use crate::options::{Api, Common, LARGEST_REQUEST};
+use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST};
 use crate::view::{Type, View};
 use crate::workload::{Coverage, Group, Phase, Request, Workload};
 
 /// Bytes of a point: five doubles.
 const POINT: u64 = 40;
 
-/// The I/O of NAS BT. 4 processes (a square number), collective calls through MPI-IO unless you say otherwise.
+/// Options of `btio`.
 #[derive(Debug, Args)]
 pub struct BtioOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Size of the problem: 64 points along each axis in class A (419 MB in 40 steps), 102 in class B (1.70 GB)
     #[arg(long, value_enum, default_value_t = Class::A, ignore_case = true)]
     pub class: Class,
@@ -33,6 +30,9 @@ pub struct BtioOptions {
     /// Steps that are written
     #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: u64,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// A class of the NAS Parallel Benchmarks.

@@ -8,16 +8,13 @@ use stripewise_layout::units::format_bytes;
 
 use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
-use crate::options::{Common, LARGEST_REQUEST, bytes, request_bytes};
+use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, bytes, request_bytes};
 use crate::view::{Type, View};
 use crate::workload::{Coverage, Group, Phase, Request, Spaced, Workload};
 
-/// Regions with spaces between. 5 processes through MPI-IO unless you say otherwise.
+/// Options of `hpio`.
 #[derive(Debug, Args)]
 pub struct HpioOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Regions of each process
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub region_count: u64,
@@ -41,6 +38,9 @@ pub struct HpioOptions {
     /// Whether there are spaces between the regions in memory
     #[arg(long, value_enum, default_value_t = Spacing::Noncontiguous)]
     pub memory_regions: Spacing,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// Whether regions touch.

@@ -7,21 +7,16 @@ use serde_json::{Map, Value, json};
 use stripewise_layout::units::format_bytes;
 
 use crate::error::BenchError;
-use crate::options::{Api, Common, LARGEST_REQUEST, RegionSpec, bytes, region};
+use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST, RegionSpec, bytes, region};
 use crate::random::Random;
 use crate::workload::{Check, Coverage, Group, Phase, Request, Workload};
 
 /// Processes, when the command line does not say.
 const PROCESSES: u32 = 16;
 
-/// Requests of a fixed size at sequential, strided or random offsets. 16 processes unless you say otherwise.
-///
-/// Each process owns its own 1/p of the file (of each region) and issues its requests one at a time.
+/// Options of `ior`.
 #[derive(Debug, Args)]
 pub struct IorOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Bytes per request
     #[arg(short, long, default_value = "512KiB", value_name = "SIZE", value_parser = bytes)]
     pub request_size: u64,
@@ -58,6 +53,9 @@ pub struct IorOptions {
     /// Limit of bytes per phase over all processes of an instance; regions keep their shares
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub bytes: Option<u64>,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// Order of a process's requests.

@@ -7,16 +7,12 @@ use stripewise_layout::units::{format_bytes, parse_bytes};
 
 use super::file_bytes;
 use crate::error::BenchError;
-use crate::options::{Api, Common, LARGEST_REQUEST};
+use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST};
 use crate::workload::{Coverage, Group, Phase, Request, Workload};
 
-/// Loop of many small requests and a large one, each process in its own part of the file. 16 processes unless you say
-/// otherwise.
+/// Options of `song`.
 #[derive(Debug, Args)]
 pub struct SongOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Requests of a loop
     #[arg(long = "loop", default_value = "192x1KiB,64KiB", value_name = "[COUNTx]SIZE,...", value_parser = steps)]
     pub steps: Steps,
@@ -33,15 +29,14 @@ pub struct SongOptions {
     /// same part of a round at the same time
     #[arg(long)]
     pub stagger: bool,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
-/// Loop of 16 bytes, 128 KiB less 16, and 128 KiB, the processes' loops one after the other in the file. 64 processes unless
-/// you say otherwise.
+/// Options of `lanl-app1`.
 #[derive(Debug, Args)]
 pub struct LanlOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Requests of a loop
     #[arg(long = "loop", default_value = "16,131056,128KiB", value_name = "[COUNTx]SIZE,...", value_parser = steps)]
     pub steps: Steps,
@@ -58,6 +53,9 @@ pub struct LanlOptions {
     /// same part of a round at the same time
     #[arg(long)]
     pub stagger: bool,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// Where the loops of all processes are in the one file.
@@ -75,7 +73,7 @@ pub enum Placing {
 pub struct Steps(Vec<(u64, u64)>);
 
 fn steps(text: &str) -> Result<Steps, String> {
-    let mut steps = Vec::new();
+    let mut steps: Vec<(u64, u64)> = Vec::new();
     for step in text.split(',') {
         let (count, size) = step.split_once('x').unwrap_or(("1", step));
         let count: u32 = count.parse().map_err(|_| format!("'{count}' is no number of requests"))?;
@@ -83,7 +81,10 @@ fn steps(text: &str) -> Result<Steps, String> {
         if count == 0 || !(1..=LARGEST_REQUEST).contains(&size) {
             return Err(format!("'{step}': at least one request of 1 byte to 1GiB"));
         }
-        steps.push((u64::from(count), size));
+        match steps.last_mut() {
+            Some((before, last)) if *last == size => *before += u64::from(count),
+            _ => steps.push((u64::from(count), size)),
+        }
     }
     Ok(Steps(steps))
 }
@@ -265,7 +266,8 @@ mod tests {
 
     #[test]
     fn other_loops_can_be_had() {
-        let w = workload("song f -p 3 --loop 3x10,7,2x10 --loops 4 --placing strided");
+        let w = workload("song f -p 3 --loop 10,2x10,7,2x10 --loops 4 --placing strided");
+        assert_eq!(w.describe(), "4 loops of 3 x 10B + 7B + 2 x 10B, strided");
         assert_eq!(w.groups().len(), 2, "equal sizes are one group");
         assert_eq!(w.requests_per_process(), 24);
         assert_covered(&*w);

@@ -6,15 +6,12 @@ use stripewise_layout::units::format_bytes;
 
 use super::requests_in;
 use crate::error::BenchError;
-use crate::options::{Common, bytes, request_bytes};
+use crate::options::{COMMON_HEADING, Common, bytes, request_bytes};
 use crate::workload::{Coverage, Group, Phase, Request, Workload};
 
-/// Segments in turn: process i takes segment k*p + i. 5 processes through MPI-IO unless you say otherwise.
+/// Options of `mpi-io-test`.
 #[derive(Debug, Args)]
 pub struct MpiIoTestOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Bytes of a segment
     #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = request_bytes)]
     pub segment: u64,
@@ -22,6 +19,9 @@ pub struct MpiIoTestOptions {
     /// Bytes of the file; IOrchestrator's have 10GiB
     #[arg(short = 's', long, default_value = "1GiB", value_name = "SIZE", value_parser = bytes)]
     pub file_size: u64,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// The workload.

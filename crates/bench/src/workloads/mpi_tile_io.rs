@@ -8,16 +8,13 @@ use stripewise_layout::units::format_bytes;
 
 use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
-use crate::options::{Common, LARGEST_REQUEST, pair, request_bytes};
+use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, pair, request_bytes};
 use crate::view::{Type, View};
 use crate::workload::{Coverage, Group, Phase, Request, Workload};
 
-/// Tiles of a two-dimensional array: a tile for each process. 4 processes through MPI-IO unless you say otherwise.
+/// Options of `mpi-tile-io`.
 #[derive(Debug, Args)]
 pub struct MpiTileIoOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Tiles of the array [default: as near to a square as the processes allow]
     #[arg(long, value_name = "COLUMNSxROWS", value_parser = pair)]
     pub tiles: Option<[u64; 2]>,
@@ -37,6 +34,9 @@ pub struct MpiTileIoOptions {
     /// Frames: such arrays, one after the other in the file; a request is a tile of one
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub frames: u64,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// The workload.

@@ -7,16 +7,13 @@ use stripewise_layout::units::format_bytes;
 
 use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
-use crate::options::{Common, LARGEST_REQUEST, bytes, request_bytes};
+use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, bytes, request_bytes};
 use crate::view::{Type, View};
 use crate::workload::{Coverage, Group, Phase, Request, Workload};
 
-/// Columns of a two-dimensional array: process i has column i. 5 processes through MPI-IO unless you say otherwise.
+/// Options of `noncontig`.
 #[derive(Debug, Args)]
 pub struct NoncontigOptions {
-    #[command(flatten)]
-    pub common: Common,
-
     /// Bytes that a row has of each column
     #[arg(long, default_value = "512", value_name = "SIZE", value_parser = request_bytes)]
     pub width: u64,
@@ -28,6 +25,9 @@ pub struct NoncontigOptions {
     /// Bytes of the file
     #[arg(short = 's', long, default_value = "1GiB", value_name = "SIZE", value_parser = bytes)]
     pub file_size: u64,
+
+    #[command(flatten, next_help_heading = COMMON_HEADING)]
+    pub common: Common,
 }
 
 /// The workload.
