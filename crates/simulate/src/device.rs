@@ -18,7 +18,7 @@ struct Cost {
 #[derive(Debug)]
 enum Pending {
     Line(Line),
-    Sweeps(Box<Sweeps>),
+    Sweeps(Sweeps),
 }
 
 /// Two heaps: the present sweep and the next one. An entry is position, order of arrival and slot, in one number, so a
@@ -183,7 +183,7 @@ impl Device {
         };
         let pending = match device.queue {
             Queue::Fifo => Pending::Line(Line::EMPTY),
-            Queue::Elevator | Queue::Anticipatory { .. } => Pending::Sweeps(Box::default()),
+            Queue::Elevator | Queue::Anticipatory { .. } => Pending::Sweeps(Sweeps::default()),
         };
         Self {
             pending,

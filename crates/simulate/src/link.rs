@@ -1,13 +1,16 @@
 //! One direction of a link.
 
 use crate::slab::{Line, NONE, Slab};
-use crate::time::{END_NS, after};
+use crate::time::{after, whole};
 
-/// FIFO; 32 bytes.
+/// FIFO. A link is either the last stage of its sub-requests, which then need no event at its end
+/// ([`Link::reserve`]), or is followed by another ([`Link::arrive`]).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
-    pub ns_per_byte: f64,
+    ns_per_byte: f64,
     pub busy_ns: u64,
+    /// When what was reserved is through.
+    free_ns: u64,
     queue: Line,
     /// The sub-request on it; [`NONE`] when it is free.
     current: u32,
@@ -22,7 +25,17 @@ pub(crate) struct Sending {
 
 impl Link {
     pub(crate) fn new(s_per_byte: f64) -> Self {
-        Self { ns_per_byte: s_per_byte * 1e9, busy_ns: 0, queue: Line::EMPTY, current: NONE }
+        Self { ns_per_byte: s_per_byte * 1e9, busy_ns: 0, free_ns: 0, queue: Line::EMPTY, current: NONE }
+    }
+
+    /// A sub-request of `bytes` comes to the link, its last stage: when it is through, and not before `not_before_ns`.
+    /// O(1).
+    #[inline]
+    pub(crate) fn reserve(&mut self, now_ns: u64, bytes: u64, not_before_ns: u64) -> u64 {
+        let starts_ns = now_ns.max(self.free_ns);
+        self.free_ns = after(starts_ns, whole(bytes as f64 * self.ns_per_byte)).max(not_before_ns);
+        self.busy_ns = after(self.busy_ns, self.free_ns - starts_ns);
+        self.free_ns
     }
 
     /// A sub-request comes to the link; `Some` when it is sent at once. O(1).
@@ -52,7 +65,7 @@ impl Link {
     #[inline]
     fn send(&mut self, now_ns: u64, slab: &Slab, slot: u32) -> Sending {
         let sub = slab.get(slot);
-        let takes_ns = ((sub.bytes as f64 * self.ns_per_byte).round() as u64).min(END_NS);
+        let takes_ns = whole(sub.bytes as f64 * self.ns_per_byte);
         // What comes through another link at the same time cannot be through this one before it is through that.
         let ends_ns = after(now_ns, takes_ns).max(sub.stamp_ns);
         self.busy_ns = after(self.busy_ns, ends_ns - now_ns);

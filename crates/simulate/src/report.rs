@@ -18,7 +18,7 @@ pub struct Report {
     pub sub_requests: u64,
     /// Events that it took.
     pub events: u64,
-    /// Sub-requests that were under way at any time, at most.
+    /// Sub-requests at devices and before links that others follow, at any time, at most.
     pub most_in_flight: usize,
     /// By [`ServerId::index`](stripewise_layout::ServerId::index).
     pub queues: Vec<QueueUse>,

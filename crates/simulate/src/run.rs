@@ -93,6 +93,8 @@ struct Process<C> {
     cursor: C,
     access: Access,
     issued_ns: u64,
+    /// The end of the last of its request's sub-requests, of those whose end is known.
+    ends_ns: u64,
     /// Sub-requests of its request that are under way.
     outstanding: u32,
     phase: Phase,
@@ -109,6 +111,7 @@ struct Run<'a, P: Program, O> {
     nodes: Vec<Node>,
     processes_per_node: u32,
     has_server_links: bool,
+    has_links: bool,
     pipelined: bool,
     latency_ns: u64,
     metadata: Option<MetadataServer>,
@@ -163,6 +166,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             cursor: program.start(process, seed),
             access: nothing,
             issued_ns: 0,
+            ends_ns: 0,
             outstanding: 0,
             phase: Phase::Going,
         });
@@ -183,6 +187,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             nodes,
             processes_per_node: system.links.client.map_or(1, |client| client.processes_per_node),
             has_server_links: system.links.server != ServerLink::InBeta,
+            has_links: system.links.server != ServerLink::InBeta || system.links.client.is_some(),
             pipelined: system.links.forwarding == Forwarding::Pipelined
                 && system.links.server != ServerLink::InBeta
                 && system.links.client.is_some(),
@@ -218,23 +223,11 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             match kind {
                 Kind::Device => self.device_done(index)?,
                 Kind::ServerOut => {
-                    let slot = self.servers[index].link_out.done();
                     if !self.pipelined {
-                        if self.nodes.is_empty() {
-                            self.finish(slot)
-                        } else {
-                            self.enter_client_in(slot)
-                        }
-                        self.go()?;
+                        let slot = self.servers[index].link_out.done();
+                        self.enter_client_in(slot);
                     }
                     let next = self.servers[index].link_out.go_on(time_ns, &self.slab);
-                    self.sends(kind, index, next);
-                }
-                Kind::ClientIn => {
-                    let slot = self.nodes[index].link_in.done();
-                    self.finish(slot);
-                    self.go()?;
-                    let next = self.nodes[index].link_in.go_on(time_ns, &self.slab);
                     self.sends(kind, index, next);
                 }
                 Kind::ClientOut => {
@@ -378,7 +371,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         let access = state.access;
         state.phase = Phase::Going;
         let subs = self.layouts[access.file as usize].split(access.offset, access.size);
-        state.outstanding = subs.len() as u32;
+        (state.outstanding, state.ends_ns) = (subs.len() as u32, 0);
         if subs.is_empty() {
             self.ready.push_back(process);
             return Ok(());
@@ -422,12 +415,16 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             timeline.served(index, since_ns, now_ns, sub.bytes);
         }
         match (sub.write, self.has_server_links, self.nodes.is_empty()) {
-            (false, true, _) => {
+            (false, true, false) => {
                 let sending = self.servers[index].link_out.arrive(now_ns, &mut self.slab, slot);
                 self.sends(Kind::ServerOut, index, sending);
             }
+            (false, true, true) => {
+                let ends_ns = self.servers[index].link_out.reserve(now_ns, sub.bytes, 0);
+                self.finish(slot, ends_ns);
+            }
             (false, false, false) => self.enter_client_in(slot),
-            _ => self.finish(slot),
+            _ => self.finish(slot, now_ns),
         }
         self.go()?;
         let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
@@ -458,9 +455,10 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     /// To the link of its node, for reading.
     #[inline]
     fn enter_client_in(&mut self, slot: u32) {
-        let index = (self.slab.get(slot).process / self.processes_per_node) as usize;
-        let sending = self.nodes[index].link_in.arrive(self.now_ns, &mut self.slab, slot);
-        self.sends(Kind::ClientIn, index, sending);
+        let sub = self.slab.get(slot);
+        let index = (sub.process / self.processes_per_node) as usize;
+        let ends_ns = self.nodes[index].link_in.reserve(self.now_ns, sub.bytes, sub.stamp_ns);
+        self.finish(slot, ends_ns);
     }
 
     /// To the link of its node, for writing.
@@ -500,20 +498,22 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         }
     }
 
-    /// A sub-request is done.
+    /// A sub-request will be done at `ends_ns`. The answer of the last one wakes the process; what a device ends now and
+    /// no message brings is there at once.
     #[inline]
-    fn finish(&mut self, slot: u32) {
-        let process = self.slab.remove(slot).process;
-        let state = &mut self.processes[process as usize];
+    fn finish(&mut self, slot: u32, ends_ns: u64) {
+        let sub = self.slab.remove(slot);
+        let state = &mut self.processes[sub.process as usize];
+        state.ends_ns = state.ends_ns.max(ends_ns);
         state.outstanding -= 1;
         if state.outstanding > 0 {
             return;
         }
-        if self.latency_ns == 0 {
-            return self.complete(process);
+        if self.latency_ns == 0 && (sub.write || !self.has_links) {
+            return self.complete(sub.process);
         }
         state.phase = Phase::Returning;
-        self.agenda.at(after(self.now_ns, self.latency_ns), Kind::Wake, process);
+        self.agenda.at(after(state.ends_ns, self.latency_ns), Kind::Wake, sub.process);
     }
 
     /// A process has its answer.

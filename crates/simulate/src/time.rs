@@ -7,8 +7,14 @@ pub(crate) const END_NS: u64 = u64::MAX >> 1;
 /// Nanoseconds of `seconds`, to the nearest.
 #[inline]
 pub(crate) fn ns(seconds: f64) -> u64 {
-    // The cast keeps to the bounds of the type.
-    ((seconds * 1e9).round() as u64).min(END_NS)
+    whole(seconds * 1e9)
+}
+
+/// The nearest whole number of nanoseconds, within what time there is.
+#[inline]
+pub(crate) fn whole(ns: f64) -> u64 {
+    // The cast cuts off, and keeps to the bounds of the type; `round` would be a call.
+    ((ns + 0.5) as u64).min(END_NS)
 }
 
 /// `time_ns` and `more_ns` together.

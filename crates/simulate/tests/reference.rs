@@ -177,7 +177,13 @@ impl<'a> Reference<'a> {
                     What::ServerOut(_) if both => self.enter(self.client(sub.process, false), sub),
                     What::ClientOut(_) if both => self.enter(What::ServerIn(sub.server), sub),
                     What::ServerIn(_) | What::ClientOut(_) => self.enter(What::Device(sub.server), sub),
-                    _ => self.finish(sub),
+                    // The answer is a message of its own, though it takes no time.
+                    _ => {
+                        self.left[sub.process] -= 1;
+                        if self.left[sub.process] == 0 {
+                            self.wake(sub.process, ns(self.system.links.latency_s), Then::Complete);
+                        }
+                    }
                 }
                 self.go();
                 self.line(what).current = None;
