@@ -17,7 +17,7 @@ export PATH := $(BIN):$(PATH)
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench accuracy clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -62,6 +62,9 @@ lint: $(VENV)/.tools ## rustfmt, clippy, ruff and mypy
 
 bench: $(VENV)/.installed ## The figures of docs/benchmarks.md, each by the command that prints it
 	@exec $(BIN)/python -m benches
+
+accuracy: $(VENV)/.installed ## docs/accuracy.md anew: predictions against measurements, on cells drawn at random
+	@exec $(BIN)/python -m benches.accuracy -o docs/accuracy.md
 
 clean: ## Remove what the other targets made, except cargo's target directory
 	rm -rf $(VENV) build .demo dist python/*.egg-info python/stripewise/_bin python/stripewise/_lib python/stripewise/*.so

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benches import (
+    accuracy,
     emulation,
     mount_alone,
     planning,
@@ -25,6 +26,7 @@ from benches import (
     preload_placed,
     recording,
     set_b,
+    simulator,
     stripe_search,
     uniform,
 )
@@ -36,11 +38,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     set_b.BENCHMARK,
     planning.BENCHMARK,
     stripe_search.BENCHMARK,
+    simulator.BENCHMARK,
     preload_outside.BENCHMARK,
     preload_placed.BENCHMARK,
     mount_alone.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,
+    accuracy.BENCHMARK,
 )
 
 MEMORY = Path("/dev/shm")

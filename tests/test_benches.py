@@ -49,3 +49,43 @@ sys.exit(program.main())
     assert done.returncode == code and result["problem"] == problem
     assert result["remarks"] == ["a remark"]
     assert [figure["met"] for figure in result["figures"]] == [False]
+
+
+def accuracy(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "benches.accuracy", "--model-only", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_accuracy_draws_its_cells_by_the_seed():
+    """With a seed the same cells, without one others, and the seed is said: what was seen can be seen again."""
+    page = accuracy("--seed", "11").stdout
+    cells = [line for line in page.splitlines() if line.startswith("| ") and ", p = " in line]
+    assert cells == [line for line in accuracy("--seed", "11").stdout.splitlines() if line in cells]
+    drawn = accuracy()
+    seed = drawn.stderr.split()[1]
+    assert f"with seed {seed} " in drawn.stdout
+    assert cells != [line for line in drawn.stdout.splitlines() if line.startswith("| ") and ", p = " in line]
+
+
+def test_accuracy_has_all_kinds_of_layouts_and_explains_the_worst():
+    script = """
+from benches import accuracy
+cells = accuracy.draw(accuracy.MEASURED_CELLS, 3)
+assert len(cells) >= 12 and {cell.kind for cell in cells} == set(accuracy.KINDS)
+assert {cell.op for cell in cells} == {"read", "write"}
+assert any(len(cell.layout) > 1 for cell in cells)
+one = accuracy.predict(accuracy.sized(cells[0]))
+assert one.model > 0 and one.simulated > 0
+print(accuracy.why_model(one))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for cause in ("requests a process", "chance", "latency"):
+        assert cause in done.stdout

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments, or all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments, or all.", show_default=False)
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     output: Annotated[
@@ -32,7 +32,7 @@ def reproduce(
     ] = False,
     seed: Annotated[
         int,
-        typer.Option("--seed", metavar="N", help="Of random offsets, random layouts' startup times, drawn devices."),
+        typer.Option("--seed", metavar="N", help="Of random offsets and startup times."),
     ] = 1,
     directory: Annotated[
         Path | None,
