@@ -56,6 +56,16 @@ impl TierWidths {
             .collect()
     }
 
+    /// The widths that have this round; `None` when it is no round of whole tiers with one width each, in their order.
+    /// O(tiers x stripes).
+    pub fn of_stripes(stripes: &[Stripe], cluster: &Cluster) -> Option<Self> {
+        let width = |server| stripes.iter().find(|stripe| stripe.server == server).map_or(0, |held| held.width_bytes);
+        let widths: Vec<u64> =
+            cluster.tiers.iter().map(|tier| tier.servers.first().map_or(0, |&server| width(server))).collect();
+        let widths = Self::new(&widths);
+        (widths.stripes(cluster) == stripes).then_some(widths)
+    }
+
     /// A layout from `(offset, widths)` per region.
     pub fn layout(regions: &[(u64, TierWidths)], cluster: &Cluster) -> Result<Layout, LayoutError> {
         Layout::new(regions.iter().map(|(offset, widths)| (*offset, widths.stripes(cluster))))

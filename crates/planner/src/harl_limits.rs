@@ -32,7 +32,7 @@ pub fn plan_harl(
     let limits = Limits::new(cluster, demand.bytes())?;
     // HARL has a network term of its own: the cluster as it is.
     let pricer = Pricer::new(cluster, &demand);
-    let rows = rows(files, &demand.files, &pricer, &limits, options.default_width_bytes);
+    let rows = rows(files, &demand.files, &pricer, &limits, options);
     let layout = |rows: Vec<(u64, TierWidths)>| {
         TierWidths::layout(&rows, cluster).expect("HARL's rows are ascending rounds of the cluster")
     };
@@ -45,9 +45,10 @@ pub(crate) fn rows(
     demands: &[FileDemand],
     pricer: &Pricer,
     limits: &Limits,
-    default_width_bytes: u64,
+    options: &PlanOptions,
 ) -> Option<Vec<Vec<(u64, TierWidths)>>> {
-    let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
+    let PlanOptions { default_width_bytes, max_regions, .. } = *options;
+    let options = HarlOptions { default_width_bytes, max_regions, ..HarlOptions::default() };
     rows_by(files, demands, pricer, limits, &options).ok()
 }
 

@@ -64,5 +64,7 @@ pub(crate) fn starts(search: &Search, factors: &[f64], rounds: usize) -> Vec<Seg
             starts.extend(hottest_chunks_first(regions, requests, demand, pricer, limits));
         }
     }
+    // The hottest bytes may begin and end within regions, which makes more of them.
+    starts.retain(|start| start.iter().all(|spans| spans.len() <= search.max_regions.max(1)));
     starts
 }

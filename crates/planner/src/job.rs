@@ -56,9 +56,9 @@ impl<'a> Job<'a> {
         Ok(Self { files, cluster, options, demand, limits, priced_as: as_priced(cluster, options.network), slots })
     }
 
-    /// Prices load by load; cheap to make.
+    /// Prices any layouts, with every server for itself. O(servers) to make.
     pub(crate) fn pricer(&self) -> Pricer<'_> {
-        Pricer::new(&self.priced_as, &self.demand)
+        Pricer::by_server(&self.priced_as, &self.demand)
     }
 
     /// Widths of the default layout.

@@ -60,6 +60,17 @@ impl Lanes {
         self.of_slot.len()
     }
 
+    /// A lane for every server: for layouts that treat the servers of a tier differently.
+    pub(crate) fn of_every_server(cluster: &Cluster) -> Self {
+        let mut tiers = Vec::with_capacity(cluster.tiers.len());
+        let mut total = 0;
+        for tier in &cluster.tiers {
+            tiers.push(total..total + tier.servers.len());
+            total += tier.servers.len();
+        }
+        Self { of_slot: (0..total as u32).collect(), slots: (0..total).map(|slot| slot..slot + 1).collect(), tiers }
+    }
+
     /// The lane of a slot.
     #[inline]
     pub(crate) fn of_slot(&self, slot: usize) -> usize {

@@ -6,6 +6,7 @@
 
 pub mod aligned_widths;
 pub mod assignment;
+pub mod auto;
 mod candidates;
 mod capacity;
 pub mod chen;
@@ -32,6 +33,7 @@ mod reshape;
 pub mod song;
 pub mod stripe_search;
 mod viterbi;
+pub mod why;
 
 pub use harl_limits::plan_harl;
 pub use job::{Job, Price};

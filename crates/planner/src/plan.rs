@@ -119,6 +119,14 @@ pub enum PlanError {
         /// The server.
         server: ServerId,
     },
+    /// A planner has no layout for such files.
+    #[error("{planner}: {reason}; take another planner, see `stripewise planners`")]
+    NoLayout {
+        /// Name of the planner.
+        planner: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// A planner made more regions than it may.
     #[error("{planner}: {file} has {regions} regions, at most {most} are allowed: allow more, or take another planner")]
     TooManyRegions {
@@ -166,7 +174,7 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     let default_rows: Rows = vec![vec![(0, default)]; files.len()];
     // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
     let as_given = Pricer::new(cluster, &demand);
-    let harl_rows = harl_limits::rows(files, &demand.files, &as_given, &limits, options.default_width_bytes);
+    let harl_rows = harl_limits::rows(files, &demand.files, &as_given, &limits, options);
 
     let (found, region_s) = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
     let price = |rows: Rows| Priced::new(rows, &demand, &pricer, &limits);

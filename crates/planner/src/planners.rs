@@ -76,13 +76,8 @@ pub struct Proposal {
     pub kept_default: bool,
 }
 
-/// What `planner` makes of `job`: valid layouts, never worse than the default by the planner's own price. They may be
-/// beyond the space limits, which [`Price::excess_bytes`] says. Where the default is itself beyond the limits and the
-/// planner's layouts are not, they are not held against it.
-///
-/// # Errors
-/// Those of the planner; [`PlanError::TooManyRegions`] and [`PlanError::UnknownServer`] when it breaks its contract.
-pub fn propose(planner: &dyn Planner, job: &Job) -> Result<Proposal, PlanError> {
+/// The planner's own layouts with their price, once it is certain that they may be taken.
+pub(crate) fn checked(planner: &dyn Planner, job: &Job) -> Result<(Vec<Layout>, Price), PlanError> {
     let layouts = planner.plan(job)?;
     let name = planner.name();
     assert_eq!(layouts.len(), job.files.len(), "{name}: one layout per file");
@@ -94,6 +89,17 @@ pub fn propose(planner: &dyn Planner, job: &Job) -> Result<Proposal, PlanError> 
         }
     }
     let price = job.price(&layouts)?;
+    Ok((layouts, price))
+}
+
+/// What `planner` makes of `job`: valid layouts, never worse than the default by the planner's own price. They may be
+/// beyond the space limits, which [`Price::excess_bytes`] says. Where the default is itself beyond the limits and the
+/// planner's layouts are not, they are not held against it.
+///
+/// # Errors
+/// Those of the planner; [`PlanError::TooManyRegions`] and [`PlanError::UnknownServer`] when it breaks its contract.
+pub fn propose(planner: &dyn Planner, job: &Job) -> Result<Proposal, PlanError> {
+    let (layouts, price) = checked(planner, job)?;
     let default = job.default_layouts();
     if layouts != default {
         let default_price = job.price(&default)?;

@@ -31,10 +31,19 @@ pub(crate) struct Pricer<'a> {
 }
 
 impl<'a> Pricer<'a> {
+    /// With servers of large tiers in lanes: for layouts that treat all servers of a tier alike.
     pub(crate) fn new(cluster: &'a Cluster, demand: &'a Demand) -> Self {
+        Self::with_lanes(cluster, demand, Lanes::new(cluster))
+    }
+
+    /// With a lane for every server: for any layouts.
+    pub(crate) fn by_server(cluster: &'a Cluster, demand: &'a Demand) -> Self {
+        Self::with_lanes(cluster, demand, Lanes::of_every_server(cluster))
+    }
+
+    fn with_lanes(cluster: &'a Cluster, demand: &'a Demand, lanes: Lanes) -> Self {
         let model = CostModel::new(cluster);
         let links = cluster.tiers.iter().any(|tier| tier.profile.network_s_per_byte > 0.0);
-        let lanes = Lanes::new(cluster);
         let share = |slot| {
             let lane = lanes.of_slot(slot);
             (lane as u32, 1.0 / lanes.slots(lane).len() as f64)

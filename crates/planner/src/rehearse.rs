@@ -11,7 +11,7 @@ use crate::outcome::{Priced, Rehearsal};
 use crate::plan::{FileTrace, PlanOptions};
 use crate::pricing::Pricer;
 use rayon::prelude::*;
-use stripewise_layout::MAX_OFFSET;
+use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, Request, TierWidths};
 use stripewise_simulate::{Options, Workload, simulate};
 
@@ -63,13 +63,23 @@ impl<'a> Stage<'a> {
 
     /// Mean makespan over [`DRAWS`] draws of startup times. O(requests).
     fn makespan_s(&self, plan: &Priced) -> f64 {
+        self.mean_makespan_s(&plan.layouts, 0, DRAWS as u64)
+    }
+
+    /// Mean makespan over `draws` draws of startup times from `first` on. O(draws x requests).
+    pub(crate) fn mean_makespan_s(&self, layouts: &[Layout], first: u64, draws: u64) -> f64 {
         let draw = |number: u64| {
             let options = Options { seed: self.options.seed.wrapping_add(number), ..self.options };
-            let outcome = simulate(self.cluster, &plan.layouts, &self.workload, &options);
+            let outcome = simulate(self.cluster, layouts, &self.workload, &options);
             // Layouts of this cluster and requests that were checked cannot fail; a failure must not win.
             outcome.map_or(f64::INFINITY, |outcome| outcome.makespan_s)
         };
-        (0..DRAWS as u64).map(draw).sum::<f64>() / DRAWS as f64
+        (first..first + draws).map(draw).sum::<f64>() / draws as f64
+    }
+
+    /// Requests that are replayed.
+    pub(crate) fn requests(&self) -> usize {
+        self.workload.requests()
     }
 }
 
@@ -131,7 +141,7 @@ pub(crate) fn choose(
     }
     let (best, best_s, more) = widen(stage, (best, best_s), limits, demand, pricer, bound_s);
     spent += more;
-    let requests = stage.workload.requests();
+    let requests = stage.requests();
     (best, Rehearsal { requests, simulations: spent, default_s, planned_s: best_s })
 }
 
