@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import subprocess
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -173,6 +175,25 @@ def test_an_mpi_library_of_another_abi_is_refused(stripewise, tmp_path):
     assert "standard ABI" in done.stderr
     assert "--mpi-library" in done.stderr
     assert not (tmp_path / "file").exists()
+
+
+def shown_commands():
+    page = (Path(__file__).parent.parent / "docs" / "workloads.md").read_text()
+    return re.findall(r"`stripewise (bench [a-z0-9-]+ FILE[^`]*)`", page)
+
+
+def test_the_papers_command_lines_are_understood(stripewise, tmp_path):
+    """Each is worked out to its last process, which `--mpiexec` then cannot start."""
+    commands = shown_commands()
+    assert {command.split()[1] for command in commands} == {name.removesuffix("-collective") for name in WORKLOADS} - {
+        "btio-16",
+        "btio-independent",
+    }
+    for command in commands:
+        words = command.replace("FILE", str(tmp_path / "file")).split()
+        api = [] if "--api" in words else ["--api", "mpi-io"]
+        done = stripewise(*words, *api, "--mpiexec", "/no/mpiexec", check=False)
+        assert (done.returncode, done.stderr) == (1, "stripewise-bench: no --mpiexec /no/mpiexec\n"), command
 
 
 def test_hints_reach_the_library(pool):

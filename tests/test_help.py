@@ -4,6 +4,7 @@ STRIPEWISE_UPDATE_SNAPSHOTS=1 writes them anew; the change is then read in the d
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,14 @@ COMMANDS = [
     "stat",
     "optimize",
     "top",
+    "reproduce",
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+BENCH = ["ior", "btio", "mpi-tile-io", "mpi-io-test", "noncontig", "hpio", "song", "lanl-app1"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "bench", *(f"bench {workload}" for workload in BENCH)])
 def test_help_says_what_it_said(stripewise, command):
     printed = stripewise(*command.split(), "--help").stdout
     snapshot = SNAPSHOTS / f"help-{command.replace(' ', '-') or 'stripewise'}.txt"
@@ -44,7 +49,12 @@ def test_every_help_has_an_example(stripewise, command):
 
 
 def test_bench_help_is_the_workload_generators_own(stripewise):
-    assert "stripewise-bench /disk/test" in stripewise("bench", "--help").stdout
+    printed = stripewise("bench", "--help").stdout
+    assert "stripewise-bench /disk/test" in printed
+    listed = re.findall(
+        r"^  ([a-z0-9-]+)  +\S", printed.split("Workloads:")[1].split("Options:")[0], flags=re.MULTILINE
+    )
+    assert listed == BENCH
 
 
 def test_version(stripewise):
