@@ -30,7 +30,7 @@ pub fn answer(file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, 
             inode.ensure_datafiles(wanted.version, wanted.wanted())?;
             Ok(Vec::new())
         }
-        SIZE => Ok(inode.attributes()?.size_bytes.to_ne_bytes().to_vec()),
+        SIZE => Ok(inode.certain_size_bytes()?.to_ne_bytes().to_vec()),
         MAPPED => {
             file.shared.set_mapped();
             Ok(Vec::new())

@@ -190,7 +190,7 @@ impl Inode {
     /// [`Inode::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         loop {
-            let outcome = self.file()?.read_at(bufs, offset, &mut || self.size_bytes());
+            let outcome = self.file()?.read_at(bufs, offset, &mut || self.certain_size_bytes());
             match outcome {
                 Ok(Outcome::Done(count)) => return Ok(count),
                 Ok(Outcome::Stale) => {}

@@ -86,7 +86,9 @@ impl Inode {
         let layout = self.store.layouts.get(&hash).map_err(failed)?;
         let writers = guard(&self.writers);
         let busy = || Error::Busy { file: name.to_owned() };
-        let lock = self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
+        let (lock, settled) = self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
+        // Bytes behind what is taken for the end would stay behind.
+        settled.map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, progress);
         // If the name stays, the next writer finds nobody behind it and looks after the file.
         let removed = lock.remove(self.store.locks());

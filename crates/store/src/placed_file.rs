@@ -317,16 +317,27 @@ impl PlacedFile {
     }
 
     /// Calls `f` with the attributes of each datafile that exists and can be reached, and the least size of the file
-    /// that has it.
-    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(&rustix::fs::Stat, u64)) {
+    /// that has it; the first error of those that cannot be reached.
+    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(&rustix::fs::Stat, u64)) -> Result<()> {
+        let mut all = Ok(());
         for index in 0..self.slots.len() as u16 {
-            let Ok(Some(fd)) = self.descriptor(index, Direction::Read) else { continue };
-            // SAFETY: a slot's descriptor stays open as long as `self` lives.
-            if let Ok(stat) = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) }) {
-                let layout = &self.placement.layout;
-                f(&stat, crate::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64));
+            let stat = self.descriptor(index, Direction::Read).and_then(|fd| {
+                let Some(fd) = fd else { return Ok(None) };
+                let server = self.datafiles.table[usize::from(index)].server;
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
+                Ok(Some(stat.map_err(self.plane.server(server)?.error("read the attributes of a datafile"))?))
+            });
+            match stat {
+                Ok(Some(stat)) => {
+                    let layout = &self.placement.layout;
+                    f(&stat, crate::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64));
+                }
+                Ok(None) => {}
+                Err(error) => all = all.and(Err(error)),
             }
         }
+        all
     }
 
     /// The descriptor of a sub-request's datafile, if it exists.

@@ -172,18 +172,22 @@ impl Inode {
                     .map_err(root.error("allocate space"))?;
             }
         }
-        if grows && end > self.size_bytes()? { self.truncate(end) } else { Ok(()) }
+        if grows && end > self.certain_size_bytes()? { self.truncate(end) } else { Ok(()) }
     }
 
     /// First offset at or after `offset` that may hold data (SEEK_DATA); ENXIO when there is none. Holes inside the
     /// file count as data.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        if offset < self.size_bytes()? { Ok(offset) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
+        if offset < self.certain_size_bytes()? {
+            Ok(offset)
+        } else {
+            Err(self.failed("seek beyond the end of")(Errno::NXIO))
+        }
     }
 
     /// First offset at or after `offset` that is a hole: the size (SEEK_HOLE); ENXIO beyond the end.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
-        let size = self.size_bytes()?;
+        let size = self.certain_size_bytes()?;
         if offset < size { Ok(size) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
     }
 }

@@ -70,8 +70,8 @@ impl Inode {
                 if !lock.is_current(locks) {
                     continue;
                 }
-                // The file exists and nobody holds it: somebody crashed.
-                self.recover()?;
+                // The file exists and nobody holds it: somebody crashed, or a server is missing, which may still be so.
+                let _ = self.recover()?;
             }
             if wait {
                 lock.lock(Purpose::Writers, false)?;
@@ -103,8 +103,8 @@ impl Inode {
     fn leave(&self, lock: &LockFile) -> Result<()> {
         // Two that leave at once would each see the other's registration: one after the other.
         lock.lock(Purpose::Handle, true)?;
-        if lock.try_exclusive(Purpose::Writers)? {
-            self.settle()?;
+        // With a server missing, the lock file stays and says that the size is not settled.
+        if lock.try_exclusive(Purpose::Writers)? && self.settle()?.is_ok() {
             return lock.remove(self.store.locks());
         }
         lock.unlock(Purpose::Writers)?;
@@ -125,9 +125,10 @@ impl Inode {
         lock.ok_or_else(|| self.failed("write, without being registered as a writer of,")(Errno::BADF))
     }
 
-    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. The `Writers` of this
-    /// process must be locked by the caller.
-    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<LockFile>> {
+    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. With it, whether the
+    /// inode's size is the file's: not when a writer crashed and a server is missing now. The `Writers` of this process
+    /// must be locked by the caller.
+    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<(LockFile, Result<()>)>> {
         let locks = self.store.locks();
         if writers.count > 0 {
             return Ok(None);
@@ -138,10 +139,8 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
-                if !created {
-                    self.recover()?;
-                }
-                return Ok(Some(lock));
+                let settled = if created { Ok(()) } else { self.recover()? };
+                return Ok(Some((lock, settled)));
             }
         }
     }
@@ -157,22 +156,22 @@ impl Inode {
         }
         let (lock, _) = LockFile::open(self.store.locks(), self.handle())?;
         let free = lock.try_exclusive(Purpose::Writers)?;
-        if free && lock.is_current(self.store.locks()) {
-            self.recover()?;
+        if free && lock.is_current(self.store.locks()) && self.recover()?.is_ok() {
             lock.remove(self.store.locks())?;
         }
         Ok(!free)
     }
 
-    /// Puts the file in order after a crash. Under the exclusive lock of the writers.
-    fn recover(&self) -> Result<()> {
+    /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
+    fn recover(&self) -> Result<Result<()>> {
         self.finish_change()?;
         self.settle()
     }
 
-    /// Writes size and mtime into the inode, as the last writer does.
-    fn settle(&self) -> Result<()> {
-        let attributes = self.open_attributes()?;
+    /// Writes size and mtime into the inode, as the last writer does. The inner error is of a server that could not be
+    /// asked: the file may be longer.
+    fn settle(&self) -> Result<Result<()>> {
+        let (attributes, all) = self.open_attributes()?;
         let stat = self.stat()?;
         let longer = attributes.size_bytes > stat.st_size as u64;
         if longer {
@@ -184,14 +183,14 @@ impl Inode {
             let times = Timestamps { last_access: omit, last_modification: attributes.mtime };
             rustix::fs::futimens(self.descriptor(), &times).map_err(self.failed("set the time of"))?;
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Writes a size that has grown into the inode.
     pub(crate) fn store_size(&self) -> Result<()> {
         let size = self.size_bytes()?;
         if size > self.stat()?.st_size as u64 {
-            let mtime = self.open_attributes()?.mtime;
+            let mtime = self.open_attributes()?.0.mtime;
             rustix::fs::ftruncate(self.descriptor(), size).map_err(self.failed("set the size of"))?;
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             let times = Timestamps { last_access: omit, last_modification: mtime };
@@ -201,30 +200,42 @@ impl Inode {
     }
 
     /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
-    /// cannot say anything.
-    fn open_attributes(&self) -> Result<Attributes> {
+    /// cannot say anything; it is the inner error.
+    fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
         let stat = self.stat()?;
         let mut size_bytes = stat.st_size as u64;
         let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-        self.file()?.for_each_stat(|stat, end| {
+        let all = self.file()?.for_each_stat(|stat, end| {
             size_bytes = size_bytes.max(end);
             mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });
         });
-        Ok(Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) })
+        Ok((Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) }, all))
     }
 
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
     /// is registered anywhere, the datafiles are asked.
     pub fn attributes(&self) -> Result<Attributes> {
         if LockFile::exists(self.store.locks(), self.handle())? {
-            return self.open_attributes();
+            return Ok(self.open_attributes()?.0);
         }
         Ok(Attributes::of_closed(&self.stat()?))
     }
 
-    /// Size now, in bytes; see [`Inode::attributes`].
+    /// Size now, in bytes, as far as the servers that are there know; see [`Inode::attributes`].
     pub fn size_bytes(&self) -> Result<u64> {
         Ok(self.attributes()?.size_bytes)
+    }
+
+    /// Size now, in bytes, for those who would lose bytes by a size that is too small.
+    ///
+    /// # Errors
+    /// A server is missing while the file is being written, or since its writer crashed: nobody knows where it ends.
+    pub fn certain_size_bytes(&self) -> Result<u64> {
+        if LockFile::exists(self.store.locks(), self.handle())? {
+            let (attributes, all) = self.open_attributes()?;
+            return all.map(|()| attributes.size_bytes);
+        }
+        Ok(self.stat()?.st_size as u64)
     }
 
     /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
@@ -261,7 +272,7 @@ impl Inode {
     }
 
     fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
-        let end = self.size_bytes()?;
+        let end = self.certain_size_bytes()?;
         let done = self.write_at(buf, end);
         let count = *done.as_ref().unwrap_or(&0);
         if count < buf.len() {
@@ -277,7 +288,7 @@ impl Inode {
         if self.stat()?.st_nlink > 0 {
             return Ok(false);
         }
-        let Some(lock) = self.structural_lock(&writers)? else { return Ok(false) };
+        let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(false) };
         self.remove_datafiles()?;
         lock.remove(self.store.locks())?;
         Ok(true)

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestPool, content, create, layout, pattern, write};
+use common::{TestPool, content, create, layout, pattern, write, write_all};
 use rustix::fd::AsFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -45,6 +45,50 @@ fn a_missing_server_costs_only_its_bytes() {
     std::fs::remove_dir(pool.root(1)).unwrap();
     std::fs::rename(&away, pool.root(1)).unwrap();
     assert!(content(&inode) == bytes);
+}
+
+/// A server that is missing when the last writer closes, or when the file is put in order after a crash, may hold the
+/// file's end.
+#[test]
+fn a_missing_server_does_not_shorten_the_file() {
+    let pool = TestPool::new(3);
+    let one = pool.open();
+    let (_fd, inode) = create(&one, "file");
+    let bytes = pattern(2 * 4096 + 50, 1);
+    inode.register_writer().unwrap();
+    write_all(&inode, &bytes, 0);
+    let away = pool.directory.path().join("away");
+    std::fs::rename(pool.root(2), &away).unwrap();
+    let two = pool.open();
+    let other = two.lookup(Path::new("file")).unwrap().unwrap();
+    other.register_writer().unwrap();
+    inode.release_writer().unwrap();
+    drop((inode, one));
+
+    // The end is on the server that has gone. Who knows only the rest must not append there, nor take it for the whole.
+    let lost = |error: Error| assert!(error.errno() == Errno::IO && error.to_string().contains("disk.2"), "{error}");
+    lost(other.append(b"record").unwrap_err());
+    lost(other.seek_hole(0).unwrap_err());
+    lost(other.read_at(&mut [0; 10], 2 * 4096).unwrap_err());
+    assert_eq!(other.read_at(&mut [0; 8192], 0).unwrap(), 8192);
+    other.release_writer().unwrap();
+    drop((other, two));
+
+    // Opening and closing it again, and trying to move it, do not settle it either.
+    let store = pool.open();
+    let inode = store.lookup(Path::new("file")).unwrap().unwrap();
+    inode.register_writer().unwrap();
+    inode.release_writer().unwrap();
+    assert!(!inode.has_writers().unwrap());
+    lost(inode.move_to(&layout(&[(0, &[(0, 4096)])]), "file", &mut |_, _| true).unwrap_err());
+
+    std::fs::rename(&away, pool.root(2)).unwrap();
+    assert_eq!(inode.size_bytes().unwrap(), bytes.len() as u64);
+    inode.register_writer().unwrap();
+    assert_eq!(inode.append(b"record").unwrap().0, bytes.len() as u64);
+    inode.release_writer().unwrap();
+    assert_eq!(std::fs::read_dir(pool.pool.namespace.join("locks")).unwrap().count(), 0);
+    assert!(content(&inode) == [&bytes[..], b"record"].concat());
 }
 
 #[test]
