@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -107,9 +109,16 @@ class Throughput:
         result = Result(experiment, axis="MiB/s")
         ran: dict[tuple[str, Op], Ran] = {}
         pools: dict[Devices, measure.EmulatedPool] = {}
-        for number, setting in enumerate(self.settings):
+
+        def simulated(setting: Setting) -> Ran:
             context.say(f"{experiment.name}: {setting.x}, {OP_NAMES[setting.op]}: simulating {setting.workload.text()}")
-            one = ran[setting.x, setting.op] = simulate(setting, context, self.network)
+            return simulate(setting, context, self.network)
+
+        # The simulator and the planners leave Python's lock alone, so settings take all processors.
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            all_ran = list(threads.map(simulated, self.settings))
+        for number, (setting, one) in enumerate(zip(self.settings, all_ran, strict=True)):
+            ran[setting.x, setting.op] = one
             if setting.reduced is not None and not context.simulate_only:
                 pool = pools.get(setting.devices)
                 if pool is None:
