@@ -14,6 +14,8 @@ ROUNDS = 5
 """Runs of each layout, in turn; figures are medians."""
 QUICK_SHARE = 1 / 256
 """Of an experiment's bytes, with `--quick`."""
+QUICK_MEASURED_SHARE = 1 / 8
+"""Of the reduced size that is measured."""
 
 
 class UnknownExperimentError(StripewiseError):
@@ -40,6 +42,11 @@ class Context:
     def share(self) -> float:
         """Of the paper's bytes that is simulated."""
         return QUICK_SHARE if self.quick else 1.0
+
+    @property
+    def measured_share(self) -> float:
+        """Of the reduced bytes that is measured."""
+        return QUICK_MEASURED_SHARE if self.quick else 1.0
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from stripewise.pool import Pool
 from stripewise.reproduce import placement
 from stripewise.reproduce.cluster import Devices
 from stripewise.reproduce.workload import Op, Workload
+from stripewise.units import about_bytes
 
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED = 4 << 30
@@ -39,6 +40,15 @@ class Run:
     error: float
     """Median emulation error: measured minus drawn service time, over drawn."""
     servers: list[_native.ServerStatistics]
+
+
+def checked_text(runs: Sequence[Run]) -> str:
+    """That the bytes were checked, and how exactly the emulated servers kept their times."""
+    verified = about_bytes(sum(run.verified_bytes for run in runs))
+    worst = 100 * max(run.error for run in runs)
+    return (
+        f"every byte of every run checked, {verified} in all; emulation error at most {worst:.1f} % (median of a run)"
+    )
 
 
 class EmulatedPool:
