@@ -216,7 +216,9 @@ impl CostModel {
             let tier = self.slots[slot];
             let busy = self.busy(tier, op, sub.len);
             visit(slot, busy);
-            match subs[..index].iter().position(|earlier| earlier.server == sub.server) {
+            // A server stands once in a region.
+            let earlier = if sub.region == subs[0].region { &[] } else { &subs[..index] };
+            match earlier.iter().position(|earlier| earlier.server == sub.server) {
                 // Branches stand in order of each server's first sub-request.
                 Some(first) => {
                     let of = distinct_before(&subs, first);
@@ -227,6 +229,12 @@ impl CostModel {
                 None => branches.push(self.branch(tier, op, sub.len, 1)),
             }
         }
+        // Whole stripes next to each other are equal: the quadrature is quadratic in what is not.
+        branches.dedup_by(|next, kept| {
+            let same = (next.lo_s, next.hi_s) == (kept.lo_s, kept.hi_s);
+            kept.servers += if same { next.servers } else { 0 };
+            same
+        });
         Ok(expected_max_s(&branches))
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use stripewise_layout::ServerId;
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier};
-use stripewise_planner::{FileTrace, Plan, PlanOptions, plan};
+use stripewise_planner::{FileTrace, Plan, PlanOptions, RequestSource, Survey, SurveyedFile, plan, plan_surveyed};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -74,6 +74,62 @@ fn report(what: &str, begin: Instant, plan: &Plan) {
     }
 }
 
+/// Requests that are made when they are asked for: as a trace on disk is, they are never in memory together.
+struct Made {
+    count: u64,
+    bytes: u64,
+}
+
+impl RequestSource for Made {
+    fn visit(&self, visit: &mut dyn FnMut(usize, &Request)) {
+        (0..self.count).for_each(|i| visit(0, &mixed(i, self.count, self.bytes)));
+    }
+}
+
+/// One file with many requests, half of its bytes fit on the SSDs.
+fn requests(number: u64) {
+    let bytes = 1024 * GIB;
+    let cluster = cluster(6, 2, Some(bytes / 4));
+    let begin = Instant::now();
+    let files = vec![SurveyedFile { name: "file".into(), size_bytes: Some(bytes) }];
+    let options = PlanOptions::default();
+    let survey = Survey::new(files, &Made { count: number, bytes }, &options).expect("requests below 2^63");
+    println!("  surveyed after {:.2} s", begin.elapsed().as_secs_f64());
+    let plan = plan_surveyed(&survey, &cluster, &options).expect("a plan");
+    report(&format!("{number} requests of 4 KiB to 2 MiB at any offset of one file"), begin, &plan);
+}
+
+/// Many files, 20 requests each on the mean: most small and read, some large and written, a few hot.
+fn files(number: u64) {
+    let mut requests: Vec<Vec<Request>> = Vec::with_capacity(number as usize);
+    let mut total = 0;
+    for file in 0..number {
+        let (kind, random) = (draw(7, file) % 20, draw(8, file));
+        let (size, bytes, count, op) = match kind {
+            0 => (4 * MIB, 256 * MIB + random % (256 * MIB), 60, Op::Write),
+            1 | 2 => (256 * KIB, 16 * MIB + random % (16 * MIB), 80, Op::Read),
+            _ => (16 * KIB + random % (112 * KIB), MIB + random % MIB, 12, Op::Read),
+        };
+        let request = |i: u64| {
+            let number = file * 100 + i;
+            let start_s = (number % 1000) as f64 * 0.1;
+            let offset = draw(9, number) % (bytes - size);
+            Request { offset, size, op, process: (number % PROCESSES) as u32, start_s, end_s: start_s + 0.1 }
+        };
+        requests.push((0..count).map(request).collect());
+        total += bytes;
+    }
+    let cluster = cluster(48, 16, Some(total / 5 / 16));
+    let begin = Instant::now();
+    let mut files = Vec::with_capacity(requests.len());
+    for (file, requests) in requests.iter().enumerate() {
+        files.push(FileTrace { name: format!("out/{file}"), requests, size_bytes: None });
+    }
+    let plan = plan(&files, &cluster, &PlanOptions::default()).expect("a plan");
+    let count: usize = requests.iter().map(Vec::len).sum();
+    report(&format!("{number} files, {count} requests"), begin, &plan);
+}
+
 /// One file over many servers.
 fn servers(number: u64) {
     let ssds = (number / 5) as u16;
@@ -101,6 +157,8 @@ fn main() -> ExitCode {
         }
     };
     match arguments.first().map(String::as_str) {
+        Some("requests") => run(100_000_000, requests),
+        Some("files") => run(100_000, files),
         Some("servers") => run(10_000, servers),
         _ => {
             eprintln!("give one of: requests, files, servers");

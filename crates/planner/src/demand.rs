@@ -1,5 +1,6 @@
 //! The requests of a plan in the form that its inner loops price: grouped, cut into chunks, sampled when too many.
 
+use crate::alike::FEW_FILES;
 use crate::concurrency::processes_in_flight;
 use crate::phases::{self, Moment};
 use crate::plan::{FileTrace, PlanError, PlanOptions};
@@ -30,8 +31,10 @@ pub(crate) struct Part {
 /// One file.
 #[derive(Debug, Clone)]
 pub(crate) struct FileDemand {
-    /// Bytes that the file has: what space limits are held against.
+    /// Bytes that the file has: what space limits are held against. Of a group of files: those of the largest.
     pub extent: u64,
+    /// Bytes of a file, and how many such files there are, ascending: one file, or all of a group.
+    pub extents: Vec<(u64, u64)>,
     /// In order of offset.
     pub entries: Vec<Entry>,
     /// First byte of each chunk, and the end of the last one.
@@ -39,6 +42,20 @@ pub(crate) struct FileDemand {
     parts: Vec<Part>,
     /// Parts of chunk `c`: `parts[part_ends[c]..part_ends[c + 1]]`.
     part_ends: Vec<usize>,
+}
+
+impl Entry {
+    /// Puts entries in order of offset and makes equal ones one. O(n log n).
+    pub(crate) fn unite(entries: &mut Vec<Entry>) {
+        let key = |e: &Entry| (e.offset, e.size, e.op, e.phase);
+        // By count, too: sums are then the same whatever the order was.
+        entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.count.total_cmp(&b.count)));
+        entries.dedup_by(|next, kept| {
+            let same = key(next) == key(kept);
+            kept.count += if same { next.count } else { 0.0 };
+            same
+        });
+    }
 }
 
 impl FileDemand {
@@ -70,6 +87,17 @@ impl FileDemand {
     /// Bytes of the file in `[from, to)`, as a range.
     pub(crate) fn present(&self, from: u64, to: u64) -> Range<u64> {
         from.min(self.extent)..to.min(self.extent)
+    }
+
+    /// What the files have of `[from, to)`, and how many of them have that. O(1) each.
+    pub(crate) fn each_present(&self, from: u64, to: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+        self.extents.iter().map(move |&(extent, files)| (from.min(extent)..to.min(extent), files))
+    }
+
+    /// Bytes that all files have in `[from, to)`.
+    pub(crate) fn present_bytes(&self, from: u64, to: u64) -> u64 {
+        let bytes = self.each_present(from, to).map(|(range, files)| (range.end - range.start).saturating_mul(files));
+        bytes.fold(0, u64::saturating_add)
     }
 }
 
@@ -103,7 +131,8 @@ pub(crate) struct Demand {
 impl Demand {
     /// Bytes of all files.
     pub(crate) fn bytes(&self) -> u128 {
-        self.files.iter().map(|file| u128::from(file.extent)).sum()
+        let of = |&(extent, files): &(u64, u64)| u128::from(extent) * u128::from(files);
+        self.files.iter().flat_map(|file| &file.extents).map(of).sum()
     }
 
     /// The requests dealt to two halves by chance, each request counted twice: both halves expect the heat and the time
@@ -144,14 +173,28 @@ impl Demand {
         let (mut entries, phases) = group(files, &found, options);
         let total: usize = entries.iter().map(Vec::len).sum();
         let kept = options.max_entries.max(1);
-        let sample = (total > kept).then(|| {
-            let kept = sample(&mut entries, kept);
-            Sample { kept, of: total }
-        });
+        let sample = if files.len() > FEW_FILES {
+            sample_each(&mut entries, total, kept.max(PER_FILE * files.len()))
+        } else {
+            (total > kept).then(|| Sample { kept: sample(&mut entries, kept), of: total })
+        };
+        let extents = files.iter().map(extent).collect();
+        Ok(Self::assemble(extents, entries, phases, found.cuts_s, sample, options))
+    }
+
+    /// Puts together what was found of each file, cut into chunks. O(parts log parts).
+    pub(crate) fn assemble(
+        extents: Vec<u64>,
+        entries: Vec<Vec<Entry>>,
+        phases: Vec<PhaseDemand>,
+        cuts_s: Vec<f64>,
+        sample: Option<Sample>,
+        options: &PlanOptions,
+    ) -> Self {
         let budgets = chunk_budgets(&entries, options.max_chunks.max(1));
-        let files = files.iter().zip(entries).zip(budgets);
-        let files = files.map(|((file, entries), budget)| cut(extent(file), entries, budget)).collect();
-        Ok(Self { files, phases, cuts_s: found.cuts_s, sample })
+        let files = extents.into_iter().zip(entries).zip(budgets);
+        let files = files.map(|((extent, entries), budget)| cut(extent, entries, budget)).collect();
+        Self { files, phases, cuts_s, sample }
     }
 }
 
@@ -173,7 +216,7 @@ impl Coins {
 }
 
 /// A time that can be ordered and subtracted: what is no number counts as 0.
-fn time(seconds: f64) -> f64 {
+pub(crate) fn time(seconds: f64) -> f64 {
     if seconds.is_finite() { seconds } else { 0.0 }
 }
 
@@ -205,14 +248,7 @@ fn group(files: &[FileTrace], found: &phases::Phases, options: &PlanOptions) -> 
             spans[usize::from(phase)].push((r.process, time(r.start_s), time(r.end_s)));
             entries.push(Entry { offset: r.offset, size: r.size, op: r.op, phase, count: 1.0 });
         }
-        entries.sort_unstable_by_key(|e| (e.offset, e.size, e.op, e.phase));
-        entries.dedup_by(|next, kept| {
-            let same = (next.offset, next.size, next.op, next.phase) == (kept.offset, kept.size, kept.op, kept.phase);
-            if same {
-                kept.count += next.count;
-            }
-            same
-        });
+        Entry::unite(&mut entries);
         entries
     });
     let entries = entries.collect();
@@ -222,9 +258,27 @@ fn group(files: &[FileTrace], found: &phases::Phases, options: &PlanOptions) -> 
     (entries, phases)
 }
 
+/// Entries of a file to keep on the mean where files are many.
+const PER_FILE: usize = 4;
+
+/// [`sample`] of each file for itself, when there are more than `most` of `total` entries: every file keeps some, and its
+/// share of the requests.
+fn sample_each(entries: &mut [Vec<Entry>], total: usize, most: usize) -> Option<Sample> {
+    if total <= most {
+        return None;
+    }
+    let requests: f64 = entries.iter().flatten().map(|e| e.count).sum();
+    let of_file = |file: &mut Vec<Entry>| {
+        let share = file.iter().map(|e| e.count).sum::<f64>() / requests;
+        let budget = (most as f64 * share).ceil().max(1.0) as usize;
+        if file.len() <= budget { file.len() } else { sample(std::slice::from_mut(file), budget) }
+    };
+    Some(Sample { kept: entries.iter_mut().map(of_file).sum(), of: total })
+}
+
 /// Systematic sample with probability proportional to count, in the order (file, offset): places keep their share of
 /// the requests, and the counts add up to what they were. Gives the number of entries kept.
-fn sample(entries: &mut [Vec<Entry>], most: usize) -> usize {
+pub(crate) fn sample(entries: &mut [Vec<Entry>], most: usize) -> usize {
     let total: f64 = entries.iter().flatten().map(|e| e.count).sum();
     let step = total / most as f64;
     let (mut seen, mut next, mut kept) = (0.0, step * 0.5, 0);
@@ -276,7 +330,14 @@ fn cut(extent: u64, entries: Vec<Entry>, budget: usize) -> FileDemand {
     }
     parts.sort_by_key(|&(chunk, _)| chunk);
     let part_ends = (0..edges.len()).map(|chunk| parts.partition_point(|&(of, _)| of < chunk)).collect();
-    FileDemand { extent, entries, edges, parts: parts.into_iter().map(|(_, part)| part).collect(), part_ends }
+    FileDemand {
+        extent,
+        extents: vec![(extent, 1)],
+        entries,
+        edges,
+        parts: parts.into_iter().map(|(_, part)| part).collect(),
+        part_ends,
+    }
 }
 
 /// The edges for one granule; stops soon after `budget`.

@@ -15,7 +15,7 @@ use stripewise_model::{Cluster, Request, Round, TierWidths};
 const LARGEST_REQUEST: u64 = 2 << 20;
 
 /// Most requests of a file that HARL's search is given.
-const MOST_REQUESTS: usize = 50_000;
+const MOST_REQUESTS: usize = 20_000;
 
 /// HARL's layouts for `files`, one each, or `None` when its regions cannot be brought within the space limits. For
 /// comparison with [`plan`](crate::plan()), which has HARL's costs in its figures.
@@ -82,7 +82,7 @@ pub(crate) fn rows_by(
             let ways = ways(own, pricer);
             let choice = |widths: &TierWidths| Choice {
                 cost_s: paper_cost_s(demand, offset..end, widths, pricer),
-                bytes: pricer.bytes(widths, demand.present(offset, end)),
+                bytes: pricer.file_bytes(demand, widths, offset, end),
             };
             choices.push(ways.iter().map(choice).collect::<Vec<_>>());
             widths.push(ways);

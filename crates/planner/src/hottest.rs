@@ -116,8 +116,7 @@ pub(crate) fn hottest_chunks_first(
 
 fn bytes_of(file: usize, chunks: &Range<usize>, demand: &Demand) -> u64 {
     let of = &demand.files[file];
-    let present = of.present(of.edges[chunks.start], of.edges[chunks.end]);
-    present.end - present.start
+    of.present_bytes(of.edges[chunks.start], of.edges[chunks.end])
 }
 
 /// How many chunks of a unit have at most `room` bytes.

@@ -3,7 +3,7 @@
 //!
 //! All servers of a tier have one profile and one width, and requests spread over them. Pools of up to [`FEW`] servers
 //! have a lane for each. In larger ones the first servers of a tier have lanes of their own, for every file begins on
-//! them; further lanes are ever longer. A lane's load is the mean of its servers' loads, its bytes are those of its
+//! them; each further one is twice as long. A lane's load is the mean of its servers' loads, its bytes are those of its
 //! fullest server, so that what fits by lanes fits by servers.
 
 use std::ops::Range;
@@ -13,10 +13,7 @@ use stripewise_model::Cluster;
 const FEW: usize = 64;
 
 /// Servers of a tier that have lanes of their own.
-const SINGLE: usize = 8;
-
-/// Lanes of one length before they get twice as long.
-const EQUAL: usize = 2;
+const SINGLE: usize = 4;
 
 /// The lanes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +36,7 @@ impl Lanes {
             while lanes.of_slot.len() < end {
                 let begin = lanes.of_slot.len();
                 let number = lanes.slots.len() - first_lane;
-                let longest =
-                    if total <= FEW || number < SINGLE { 1 } else { 2 << ((number - SINGLE) / EQUAL).min(16) };
+                let longest = if total <= FEW || number < SINGLE { 1 } else { 2 << (number - SINGLE).min(16) };
                 let slots = begin..(begin + longest).min(end);
                 lanes.of_slot.extend(slots.clone().map(|_| lanes.slots.len() as u32));
                 lanes.slots.push(slots);
@@ -107,7 +103,7 @@ mod tests {
         assert_eq!((small.len(), small.servers()), (64, 64));
         assert_eq!((small.of_tier(0), small.of_tier(1)), (0..48, 48..64));
         let large = of(9000, 1000);
-        assert!(large.len() < 80, "{}", large.len());
+        assert!(large.len() < 40, "{}", large.len());
         assert_eq!(large.copies().sum::<f64>(), 10_000.0);
         for slot in 0..10_000 {
             assert!(large.slots(large.of_slot(slot)).contains(&slot));

@@ -6,6 +6,7 @@
 
 pub mod aligned_widths;
 pub mod assignment;
+mod alike;
 pub mod auto;
 mod candidates;
 mod capacity;
@@ -32,10 +33,12 @@ mod rehearse;
 mod reshape;
 pub mod song;
 pub mod stripe_search;
+mod survey;
 mod viterbi;
 pub mod why;
 
 pub use harl_limits::plan_harl;
 pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
-pub use plan::{FileTrace, PlanError, PlanOptions, plan, predict};
+pub use plan::{FileTrace, PlanError, PlanOptions, plan, plan_surveyed, predict};
+pub use survey::{RequestSource, Survey, SurveyedFile};

@@ -1,7 +1,7 @@
 //! What a plan says of itself: layouts, and predictions beside those of the default and of HARL.
 
 use crate::demand::{Demand, Entry};
-use crate::plan::FileTrace;
+use crate::plan::{Chosen, FileTrace};
 use crate::pricing::{Load, Pricer, add};
 use crate::refine::Rank;
 use stripewise_layout::{Layout, MAX_OFFSET};
@@ -107,7 +107,8 @@ pub struct Sampled {
     pub kept: usize,
     /// Distinct requests in the trace.
     pub of: usize,
-    /// 95 % bound of the relative error of the mean latency, from the sample's own spread under the default.
+    /// 95 % bound of the relative error of the mean latency, from the sample's own spread: the larger of those under the
+    /// default and under the plan.
     pub error_bound: f64,
 }
 
@@ -163,17 +164,14 @@ fn load_of<'e>(pricer: &Pricer, layout: &Layout, entries: impl IntoIterator<Item
 }
 
 /// Puts the figures together. O(entries x sub-requests^2) for each of the three layouts.
-#[expect(clippy::too_many_arguments, reason = "the three layouts and what they are priced with")]
 pub(crate) fn describe(
     files: &[FileTrace],
     cluster: &Cluster,
     demand: &Demand,
     pricer: &Pricer,
-    best: Priced,
-    by_default: Priced,
-    by_harl: Option<Priced>,
-    rehearsal: Option<Rehearsal>,
+    chosen: Chosen,
 ) -> Plan {
+    let Chosen { best, by_default, by_harl, rehearsal } = chosen;
     let times = |of: &dyn Fn(&Priced) -> f64| Times {
         default_s: of(&by_default),
         harl_s: by_harl.as_ref().map(of),
@@ -194,7 +192,7 @@ pub(crate) fn describe(
                 read_bytes: bytes(Op::Read),
                 written_bytes: bytes(Op::Write),
                 times: times(&|plan| pricer.share_s(&load_of(pricer, &plan.layouts[index], &inside), &plan.load)),
-                tier_bytes: by_tier(cluster, &pricer.server_bytes(&widths, file.present(offset, end))),
+                tier_bytes: by_tier(cluster, &pricer.file_server_bytes(file, &widths, offset, end)),
             }
         };
         let regions = rows.iter().enumerate().map(region).collect();
@@ -245,11 +243,7 @@ pub(crate) fn describe(
                 limit_bytes: tier.capacity_bytes.map(|limit| limit.saturating_mul(tier.servers.len() as u64)),
             })
             .collect(),
-        sampled: demand.sample.map(|sample| Sampled {
-            kept: sample.kept,
-            of: sample.of,
-            error_bound: error_bound(demand, pricer, &by_default, sample.kept),
-        }),
+        sampled: sampled(demand, pricer, &[&by_default, &best]),
         rehearsal,
     }
 }
@@ -269,15 +263,27 @@ fn by_tier(cluster: &Cluster, slots: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// 1.96 standard errors of the mean latency over the mean. The sample is systematic in order of offset, so this is an
-/// upper bound unless heat is periodic in the very order of the sample.
-fn error_bound(demand: &Demand, pricer: &Pricer, by_default: &Priced, kept: usize) -> f64 {
-    let (mut weight, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for (file, layout) in demand.files.iter().zip(&by_default.layouts) {
+/// What a sampled plan says of its sample: nothing when there is none.
+pub(crate) fn sampled(demand: &Demand, pricer: &Pricer, plans: &[&Priced]) -> Option<Sampled> {
+    let bound = |plan: &&Priced| error_bound(demand, pricer, plan);
+    demand.sample.map(|sample| Sampled {
+        kept: sample.kept,
+        of: sample.of,
+        error_bound: plans.iter().map(bound).fold(0.0, f64::max),
+    })
+}
+
+/// 1.96 standard errors of the mean latency over the mean, by the sample's own spread. The sample is systematic in order
+/// of offset, or has every place and size by its share, so this is an upper bound unless heat is periodic in the very
+/// order of the sample. Unequal weights count as fewer requests (Kish).
+fn error_bound(demand: &Demand, pricer: &Pricer, plan: &Priced) -> f64 {
+    let (mut weight, mut weights, mut sum, mut squares) = (0.0, 0.0, 0.0, 0.0);
+    for (file, layout) in demand.files.iter().zip(&plan.layouts) {
         for e in &file.entries {
             let latency_s =
                 pricer.model.layout_latency_s(layout, e.op, e.offset, e.size, |_, _| ()).unwrap_or_default();
             weight += e.count;
+            weights += e.count * e.count;
             sum += e.count * latency_s;
             squares += e.count * latency_s * latency_s;
         }
@@ -286,5 +292,5 @@ fn error_bound(demand: &Demand, pricer: &Pricer, by_default: &Priced, kept: usiz
         return 0.0;
     }
     let mean = sum / weight;
-    1.96 * (squares / weight - mean * mean).max(0.0).sqrt() / (kept as f64).sqrt() / mean
+    1.96 * (squares / weight - mean * mean).max(0.0).sqrt() * weights.sqrt() / weight / mean
 }

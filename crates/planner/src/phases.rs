@@ -36,6 +36,8 @@ pub(crate) struct Phases {
     pub of: Vec<u16>,
     /// Times at which a phase ends and another one begins, ascending, in seconds.
     pub cuts_s: Vec<f64>,
+    /// The phase before the first cut, and those from each cut on.
+    pub segments: Vec<u16>,
 }
 
 type Mix = [f64; MIXES];
@@ -43,7 +45,7 @@ type Mix = [f64; MIXES];
 /// Finds at most `most` phases. O(n log n + windows^2).
 pub(crate) fn find(moments: &[Moment], most: usize) -> Phases {
     let n = moments.len();
-    let single = Phases { count: 1, of: vec![0; n], cuts_s: Vec::new() };
+    let single = Phases { count: 1, of: vec![0; n], cuts_s: Vec::new(), segments: vec![0] };
     let mut order: Vec<usize> = (0..n).collect();
     // Stable, so that a trace without times stays as it was given.
     order.sort_by(|&a, &b| moments[a].start_s.total_cmp(&moments[b].start_s));
@@ -80,7 +82,9 @@ pub(crate) fn find(moments: &[Moment], most: usize) -> Phases {
     }
     let turns = cuts.iter().enumerate().filter(|&(i, _)| phases[i] != phases[i + 1]);
     let cuts_s = turns.map(|(_, &cut)| time(cut)).collect();
-    Phases { count: usize::from(*phases.iter().max().expect("one segment at least")) + 1, of, cuts_s }
+    let mut segments = phases;
+    segments.dedup();
+    Phases { count: usize::from(*segments.iter().max().expect("one segment at least")) + 1, of, cuts_s, segments }
 }
 
 /// Operation and place of each request as one small number.
@@ -243,6 +247,7 @@ mod tests {
         let phases = find(&moments((0..3000).map(|i| (ops(i), scatter(i)))), 8);
         assert_eq!(phases.count, 2);
         assert_eq!(phases.cuts_s, vec![500.0, 1000.0, 1500.0, 2000.0, 2500.0]);
+        assert_eq!(phases.segments, [0, 1, 0, 1, 0, 1]);
     }
 
     #[test]

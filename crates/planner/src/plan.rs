@@ -1,16 +1,18 @@
 //! The planner: from requests to one layout per file.
 
+use crate::alike::Alike;
 use crate::candidates::candidates;
 use crate::capacity::Limits;
 use crate::demand::Demand;
 use crate::duals::{Segmentation, Span};
 use crate::harl_limits;
 use crate::holdout;
-use crate::outcome::{self, Plan, Priced};
+use crate::outcome::{self, Plan, Priced, Rehearsal};
 use crate::price_table::PriceTable;
 use crate::pricing::{Pricer, add};
 use crate::refine::{Rank, Search, State};
 use crate::rehearse;
+use crate::survey::Survey;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, MAX_TIERS, Op, Request, TierWidths};
 use stripewise_simulate::Network;
@@ -166,18 +168,79 @@ pub enum PlanError {
 /// See [`PlanError`].
 pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Result<Plan, PlanError> {
     check(cluster, options)?;
+    plan_demand(files, &Demand::new(files, options)?, cluster, options)
+}
+
+/// [`plan`](plan()) for requests that were [surveyed](Survey) and are too many to be held.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan_surveyed(survey: &Survey, cluster: &Cluster, options: &PlanOptions) -> Result<Plan, PlanError> {
+    check(cluster, options)?;
+    plan_demand(&survey.traces(), &survey.demand(options), cluster, options)
+}
+
+/// Plans for a demand; `files` are replayed and searched by HARL, and may be a sample.
+pub(crate) fn plan_demand(
+    files: &[FileTrace],
+    demand: &Demand,
+    cluster: &Cluster,
+    options: &PlanOptions,
+) -> Result<Plan, PlanError> {
     let priced_as = as_priced(cluster, options.network);
-    let demand = Demand::new(files, options)?;
-    let pricer = Pricer::new(&priced_as, &demand);
+    let pricer = Pricer::new(&priced_as, demand);
     let limits = Limits::new(cluster, demand.bytes())?;
+    let Some(alike) = Alike::new(files, demand, options) else {
+        let chosen = choose(files, demand, &priced_as, cluster, &limits, options)?;
+        return Ok(outcome::describe(files, cluster, demand, &pricer, chosen));
+    };
+    let groups = choose(&alike.traces(), &alike.demand, &priced_as, cluster, &limits, options)?;
+    // Every file has the layout of its group; what that costs is added up file by file.
+    let spread = |plan: &Priced| {
+        let rows = alike.of.iter().map(|&group| plan.rows[group].clone()).collect();
+        Priced::new(rows, demand, &pricer, &limits)
+    };
+    let (mut best, by_default) = (spread(&groups.best), spread(&groups.by_default));
+    if by_default.rank.order(&best.rank).is_lt() {
+        best = by_default.clone();
+    }
+    if best.rank.excess_bytes > 0 {
+        return Err(PlanError::NoFit { excess_bytes: best.rank.excess_bytes });
+    }
+    let by_harl = groups.by_harl.as_ref().map(spread);
+    let rehearsal = groups.rehearsal;
+    let mut plan = outcome::describe(files, cluster, demand, &pricer, Chosen { best, by_default, by_harl, rehearsal });
+    let of_groups = Pricer::new(&priced_as, &alike.demand);
+    plan.sampled = outcome::sampled(&alike.demand, &of_groups, &[&groups.by_default, &groups.best]);
+    Ok(plan)
+}
+
+/// The plan with what it is compared with.
+pub(crate) struct Chosen {
+    pub best: Priced,
+    pub by_default: Priced,
+    pub by_harl: Option<Priced>,
+    pub rehearsal: Option<Rehearsal>,
+}
+
+/// The best plan for a demand, by price and rehearsal.
+fn choose(
+    files: &[FileTrace],
+    demand: &Demand,
+    priced_as: &Cluster,
+    cluster: &Cluster,
+    limits: &Limits,
+    options: &PlanOptions,
+) -> Result<Chosen, PlanError> {
+    let pricer = Pricer::new(priced_as, demand);
     let default = TierWidths::uniform(cluster, options.default_width_bytes);
     let default_rows: Rows = vec![vec![(0, default)]; files.len()];
     // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
-    let as_given = Pricer::new(cluster, &demand);
-    let harl_rows = harl_limits::rows(files, &demand.files, &as_given, &limits, options);
+    let as_given = Pricer::new(cluster, demand);
+    let harl_rows = harl_limits::rows(files, &demand.files, &as_given, limits, options);
 
-    let (found, region_s) = search(&demand, &pricer, &limits, default, harl_rows.as_deref(), options);
-    let price = |rows: Rows| Priced::new(rows, &demand, &pricer, &limits);
+    let (found, region_s) = search(demand, &pricer, limits, default, harl_rows.as_deref(), options);
+    let price = |rows: Rows| Priced::new(rows, demand, &pricer, limits);
     let by_default = price(default_rows);
     let by_harl = harl_rows.map(price);
     let mut plans: Vec<Priced> = found.into_iter().map(price).collect();
@@ -192,14 +255,14 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
     }
     let mut rehearsal = None;
     let best = if options.simulations > 0 && !demand.files.iter().all(|file| file.entries.is_empty()) {
-        let stage = rehearse::Stage::new(files, &demand, &priced_as, options, region_s);
-        let (best, outcome) = rehearse::choose(&stage, plans, &by_default, &limits, &demand, &pricer);
+        let stage = rehearse::Stage::new(files, demand, priced_as, options, region_s);
+        let (best, outcome) = rehearse::choose(&stage, plans, &by_default, limits, demand, &pricer);
         rehearsal = Some(outcome);
         best
     } else {
         plans.swap_remove(0)
     };
-    Ok(outcome::describe(files, cluster, &demand, &pricer, best, by_default, by_harl, rehearsal))
+    Ok(Chosen { best, by_default, by_harl, rehearsal })
 }
 
 /// Predicted time in seconds of the requests under given layouts, one per file, as [`plan`] predicts it for its own.
@@ -425,7 +488,7 @@ impl Priced {
             add(&mut load, &of);
             for (index, &(offset, widths)) in rows.iter().enumerate() {
                 let end = rows.get(index + 1).map_or(u64::MAX, |next| next.0);
-                let region = pricer.server_bytes(&widths, file.present(offset, end));
+                let region = pricer.file_server_bytes(file, &widths, offset, end);
                 bytes.iter_mut().zip(region).for_each(|(sum, b)| *sum = sum.saturating_add(b));
             }
         }

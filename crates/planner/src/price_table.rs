@@ -110,10 +110,7 @@ impl PriceTable {
             }
             loads.push(of_chunk);
         }
-        let chunk_bytes = file.edges.windows(2).map(|edge| {
-            let present = file.present(edge[0], edge[1]);
-            (present.end - present.start) as f64
-        });
+        let chunk_bytes = file.edges.windows(2).map(|edge| file.present_bytes(edge[0], edge[1]) as f64);
         let share = (0..tiers).map(|tier| {
             let servers = pricer.cluster.tiers[tier].servers.len() as f64;
             let of = |widths: &TierWidths| {

@@ -200,6 +200,18 @@ impl<'a> Pricer<'a> {
         bytes
     }
 
+    /// Bytes of `[from, to)` of a file, or of all files of a group, on the fullest server of every lane. O(lanes), for
+    /// every extent of a group.
+    pub(crate) fn file_bytes(&self, file: &FileDemand, widths: &TierWidths, from: u64, to: u64) -> Vec<u64> {
+        added(file.each_present(from, to).map(|(range, files)| (self.bytes(widths, range), files)), self.lanes.len())
+    }
+
+    /// [`Pricer::file_bytes`] of every server. O(servers), for every extent of a group.
+    pub(crate) fn file_server_bytes(&self, file: &FileDemand, widths: &TierWidths, from: u64, to: u64) -> Vec<u64> {
+        let ranges = file.each_present(from, to).map(|(range, files)| (self.server_bytes(widths, range), files));
+        added(ranges, self.lanes.servers())
+    }
+
     /// What each tier holds of `[range)` under `widths`.
     fn held(&self, widths: &TierWidths, range: Range<u64>) -> impl Iterator<Item = Held> {
         let round = widths.round_bytes(self.cluster);
@@ -212,6 +224,15 @@ impl<'a> Pricer<'a> {
             Some(held)
         })
     }
+}
+
+/// Sums of bytes, each taken for as many files as stand with it.
+fn added(parts: impl Iterator<Item = (Vec<u64>, u64)>, len: usize) -> Vec<u64> {
+    let mut sums = vec![0_u64; len];
+    for (bytes, files) in parts {
+        sums.iter_mut().zip(bytes).for_each(|(sum, b)| *sum = sum.saturating_add(b.saturating_mul(files)));
+    }
+    sums
 }
 
 /// What a tier holds of a range of a file.

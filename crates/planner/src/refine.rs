@@ -105,10 +105,10 @@ impl Search<'_> {
         let of = &self.demand.files[file];
         let bytes = of.edges[chunks.end] - of.edges[chunks.start];
         let widths = if widths == self.default { widths } else { fitted(&widths, bytes, self.pricer.cluster) };
-        let present = of.present(of.edges[chunks.start], of.edges[chunks.end]);
+        let present_bytes = self.pricer.file_bytes(of, &widths, of.edges[chunks.start], of.edges[chunks.end]);
         let load = self.tables[file].load(chunks.clone(), &widths, self.pricer);
         let load = load.unwrap_or_else(|| self.pricer.load(of, chunks, &widths));
-        Way { load, bytes: self.pricer.bytes(&widths, present), widths }
+        Way { load, bytes: present_bytes, widths }
     }
 
     /// A state as given, without search.
@@ -184,7 +184,8 @@ impl Search<'_> {
             let narrow = widths.as_slice().iter().all(|&width| width <= bound);
             *widths == self.default || (narrow && fitted(widths, bytes, self.pricer.cluster) == *widths)
         };
-        let present = self.demand.files[place.file].present(edges[place.chunks.start], edges[place.chunks.end]);
+        let file = &self.demand.files[place.file];
+        let (from, to) = (edges[place.chunks.start], edges[place.chunks.end]);
         let table = &self.tables[place.file];
         let loads = table.loads(place.chunks.clone(), self.pricer).into_iter();
         let ways: Vec<Way> = table
@@ -192,7 +193,7 @@ impl Search<'_> {
             .iter()
             .zip(loads)
             .filter(|(widths, _)| allowed(widths))
-            .map(|(&widths, load)| Way { widths, load, bytes: self.pricer.bytes(&widths, present.clone()) })
+            .map(|(&widths, load)| Way { widths, load, bytes: self.pricer.file_bytes(file, &widths, from, to) })
             .collect();
         let keep = short_list(self.pricer, &ways, self.short_list);
         let mut kept = vec![place.way.clone()];

@@ -16,7 +16,7 @@ use stripewise_model::{Cluster, Request, TierWidths};
 use stripewise_simulate::{Options, Workload, simulate};
 
 /// Most requests that are replayed; more are thinned out evenly.
-const MOST_REQUESTS: usize = 40_000;
+const MOST_REQUESTS: usize = 16_000;
 
 /// Plans that are simulated before the best is varied.
 const FIRST: usize = 24;
