@@ -75,6 +75,8 @@ pub struct Opening<'a> {
     pub phase: Phase,
     /// Which bytes of it.
     pub view: &'a View,
+    /// Whether the view is the whole file, for every process that opens it.
+    pub plain: bool,
     /// How requests lie in memory.
     pub memory: Option<Spaced>,
     /// Whether the other processes of the instance open it at the same time and make the same calls.
@@ -256,7 +258,9 @@ impl<'a> Process<'a> {
         let view = workload.view(owner).moved(run.base(self.instance));
         let path = run.path(number);
         let (memory, together) = (workload.memory(), workload.files() == 1);
-        let mut file = self.world.open(&Opening { path: &path, phase, view: &view, memory, together })?;
+        let base = run.base(self.instance);
+        let plain = (0..workload.processes()).all(|any| workload.view(any).moved(base).is_plain());
+        let mut file = self.world.open(&Opening { path: &path, phase, view: &view, plain, memory, together })?;
         let mut spans = vec![Span::default(); workload.groups().len()];
         let mut times_ns = Vec::with_capacity(requests.len());
         let (mut pieces, mut parts) = (Vec::new(), Vec::new());
@@ -323,7 +327,8 @@ impl<'a> Process<'a> {
         for of_file in checks.chunk_by(|a, b| a.file == b.file) {
             let number = run.file_number(self.instance, of_file[0].file);
             let path = run.path(number);
-            let opening = Opening { path: &path, phase: Phase::Read, view: &view, memory: None, together: false };
+            let (phase, plain) = (Phase::Read, view.is_plain());
+            let opening = Opening { path: &path, phase, view: &view, plain, memory: None, together: false };
             let mut file = self.world.open(&opening)?;
             for check in of_file {
                 let part = Segment { offset: base + check.offset, at: 0, bytes: check.bytes as usize };

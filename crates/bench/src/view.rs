@@ -107,6 +107,11 @@ impl View {
         Self::new(0, Type::Bytes)
     }
 
+    /// Whether it is the whole file.
+    pub fn is_plain(&self) -> bool {
+        self.displacement == 0 && self.filetype == Type::Bytes
+    }
+
     /// The same view, further on in the file.
     pub fn moved(self, by: u64) -> Self {
         Self { displacement: self.displacement + by, ..self }

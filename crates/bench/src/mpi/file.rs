@@ -57,7 +57,8 @@ impl<'a> MpiFile<'a> {
             file.size = file.said("MPI_File_get_size", None, size)?;
         }
         let view = opening.view;
-        if view.filetype != Type::Bytes || view.displacement > 0 {
+        // Setting a view is collective: all processes do it, or none.
+        if !opening.plain {
             let made = datatype(library, &view.filetype);
             let (filetype, own) = file.said("MPI_Type_create", None, made)?;
             let set = library.set_view(file.handle, view.displacement, filetype);

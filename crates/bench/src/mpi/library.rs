@@ -8,7 +8,7 @@
 //!
 //! Here a handle is a word. As an argument it travels in one register, of which a callee that takes an `int` reads the
 //! lower half (System V x86-64 and AArch64 alike); as a result it is written to a zeroed word, of which an `int` is the
-//! lower half (little-endian machines). Arrays of handles are made for each family by [`Library::handles`]. Every constant
+//! lower half (little-endian machines). Arrays of handles are made for each family by [`packed`]. Every constant
 //! that is used is in [`Constants`]. Anything else is refused before a second function is called.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
@@ -273,17 +273,6 @@ impl Library {
         self.checked(code).map(|()| handle)
     }
 
-    /// An array of handles, as this family has them.
-    fn handles(&self, handles: &[Handle]) -> Vec<u64> {
-        if self.constants.handle_bytes == 8 {
-            return handles.iter().map(|handle| *handle as u64).collect();
-        }
-        handles
-            .chunks(2)
-            .map(|two| two[0] as u64 & 0xffff_ffff | (two.get(1).map_or(0, |second| *second as u64) << 32))
-            .collect()
-    }
-
     /// `MPI_COMM_WORLD`.
     pub fn world(&self) -> Handle {
         self.constants.comm_world
@@ -448,7 +437,8 @@ impl Library {
 
     /// All of `types` laid over each other. Takes them.
     pub fn overlay(&self, types: &[Handle]) -> Outcome<Handle> {
-        let (ones, zeros, handles) = (vec![1; types.len()], vec![0; types.len()], self.handles(types));
+        let (ones, zeros, handles) =
+            (vec![1; types.len()], vec![0; types.len()], packed(types, self.constants.handle_bytes));
         // SAFETY: the three arrays have as many entries as there are types, and `made` gives a valid place.
         let made = self.made(|place| unsafe {
             (self.functions.type_create_struct)(
@@ -561,6 +551,16 @@ impl Library {
     }
 }
 
+/// An array of handles of so many bytes each, the last word filled up with zeros.
+fn packed(handles: &[Handle], handle_bytes: usize) -> Vec<u64> {
+    let words = |handle: &Handle| *handle as u64;
+    if handle_bytes == 8 {
+        return handles.iter().map(words).collect();
+    }
+    let two = |pair: &[Handle]| words(&pair[0]) & 0xffff_ffff | pair.get(1).map_or(0, words) << 32;
+    handles.chunks(2).map(two).collect()
+}
+
 fn int(value: u64) -> Outcome<c_int> {
     c_int::try_from(value).map_err(|_| format!("{value} is more than MPI's counts hold"))
 }
@@ -582,6 +582,16 @@ mod tests {
         {
             assert_eq!(Constants::of(known).unwrap().comm_world, 0x4400_0000);
         }
+    }
+
+    #[test]
+    fn arrays_of_handles_are_as_wide_as_the_family_s() {
+        let bytes = |words: Vec<u64>| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let ints = bytes(packed(&[0x4c00_010d, 0x8c00_0001, 7], 4));
+        let expected: Vec<u8> =
+            [0x4c00_010d_u32, 0x8c00_0001, 7, 0].iter().flat_map(|handle| handle.to_le_bytes()).collect();
+        assert_eq!(ints, expected);
+        assert_eq!(packed(&[0x7f00_0000_1234, 2], 8), [0x7f00_0000_1234, 2]);
     }
 
     #[test]
