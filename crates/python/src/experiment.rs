@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, CostModel, Loads, Op, OpProfile, Profile, Request, Tier};
+use stripewise_planner::auto::{AUTO, auto};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::song::{BlockCosts, Blocks, quantile_widths};
 use stripewise_planner::{FileTrace, Job, PlanOptions, chen, planners};
@@ -256,7 +257,7 @@ pub(crate) fn price_generated<'py>(
 }
 
 /// The layouts that the planner named `planner` makes for described requests, one a file: the planner's own, also where
-/// the default would be better.
+/// the default would be better. `auto` takes the best of all.
 #[pyfunction]
 #[pyo3(signature = (cluster, steps, planner, *, default_width_bytes = 65536, network = "link"))]
 pub(crate) fn plan_generated<'py>(
@@ -269,10 +270,11 @@ pub(crate) fn plan_generated<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
     let network = network_of(network)?;
-    let planner = planners::by_name(planner).ok_or_else(|| {
+    let named = planners::by_name(planner);
+    if named.is_none() && planner != AUTO {
         let names: Vec<&str> = planners::PLANNERS.iter().map(|planner| planner.name()).collect();
-        raise(format!("no planner '{planner}'; there is {}", names.join(", ")))
-    })?;
+        return Err(raise(format!("no planner '{planner}'; there is {}, {AUTO}", names.join(", "))));
+    }
     let layouts = py.detach(|| {
         let files: Vec<FileTrace> = requests
             .iter()
@@ -282,7 +284,11 @@ pub(crate) fn plan_generated<'py>(
         let processes = requests.iter().flatten().map(|request| request.process).collect::<HashSet<_>>().len();
         let processes = Some(processes.max(1) as f64);
         let options = PlanOptions { default_width_bytes, processes, network, ..PlanOptions::default() };
-        planner.plan(&Job::new(&files, &cluster, &options)?)
+        let job = Job::new(&files, &cluster, &options)?;
+        match named {
+            Some(planner) => planner.plan(&job),
+            None => auto(&job).map(|comparison| comparison.chosen().layouts.clone()),
+        }
     });
     let layouts = layouts.map_err(raise)?;
     to_python(py, &json!(layouts.iter().map(regions_of).collect::<Vec<_>>()))

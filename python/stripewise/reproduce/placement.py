@@ -10,6 +10,9 @@ from typing import TypeAlias
 from stripewise import _native
 from stripewise.reproduce.cluster import KIB, Devices
 
+MOST_WIDTHS = 8
+"""Widths of servers that are told one by one."""
+
 Make: TypeAlias = "Callable[[Devices, _native.Steps, str], _native.Regions]"
 
 
@@ -71,7 +74,7 @@ def from_native(regions: _native.Regions) -> _native.Regions:
     return [(offset, [(server, width) for server, width in stripes]) for offset, stripes in regions]
 
 
-OURS = planned("regions", "Stripewise")
+OURS = planned("auto", "Stripewise")
 """What the papers do not have: Stripewise's own planner."""
 
 
@@ -105,9 +108,19 @@ def _round_text(stripes: Sequence[tuple[int, int]], devices: Devices) -> str:
         own = [widths_of.get(server, 0) for server in range(first, first + tier.servers)]
         first += tier.servers
         if any(own):
-            shown = [_kib(width) for width in (own[:1] if len(set(own)) == 1 else own)]
-            parts.append(f"{tier.name} {','.join(shown)}")
+            parts.append(f"{tier.name} {_widths_text(own)}")
     return ", ".join(parts)
+
+
+def _widths_text(own: Sequence[int]) -> str:
+    """`64K`, `64K on 16 of 64`, `48K,48K,48K,112K`, or `4K to 120K` where they are many."""
+    used = sorted({width for width in own if width})
+    if len(used) == 1:
+        servers = sum(width > 0 for width in own)
+        return _kib(used[0]) + ("" if servers == len(own) else f" on {servers} of {len(own)}")
+    if len(own) > MOST_WIDTHS:
+        return f"{_kib(used[0])} to {_kib(used[-1])}"
+    return ",".join(_kib(width) for width in own)
 
 
 def _kib(width: int) -> str:
