@@ -19,6 +19,7 @@ COMMANDS = [
     "trace",
     "show",
     "plan",
+    "simulate",
     "apply",
     "mount",
     "umount",

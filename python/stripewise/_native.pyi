@@ -228,6 +228,90 @@ def plan(
 ) -> PlanDocument: ...
 def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...
 
+# Simulation of traces
+
+class SimulationAround(TypedDict):
+    queue: list[str]
+    wait: str
+    near: str
+    seek: list[str]
+    link: str | None
+    client_link: str | None
+    processes_per_node: int | None
+    latency: str
+    pipelined: bool
+    metadata: str | None
+    think: bool
+    repeat: int
+    seed: int
+    bins: int
+
+class Estimate(TypedDict):
+    mean: float
+    half_width: float | None
+
+class ReplayedLatency(TypedDict):
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+
+class ReplayedServer(TypedDict):
+    name: str
+    requests: int
+    bytes: int
+    busy_s: Estimate
+    waiting_s: float
+    startup_s: float
+    longest_queue: int
+    link_in_busy_s: float
+    link_out_busy_s: float
+
+class ReplayedServerBins(TypedDict):
+    name: str
+    busy: list[float]
+    queue: list[float]
+    bytes: list[int]
+
+class ReplayedTimeline(TypedDict):
+    bin_s: float
+    throughput: list[float]
+    read_bytes: list[int]
+    written_bytes: list[int]
+    servers: list[ReplayedServerBins]
+
+class ReplayedSide(TypedDict):
+    throughput: Estimate
+    makespan_s: Estimate
+    read_bytes: int
+    written_bytes: int
+    sub_requests: int
+    latency: dict[str, Estimate]
+    reads: ReplayedLatency
+    writes: ReplayedLatency
+    servers: list[ReplayedServer]
+    nodes: list[dict[str, float]]
+    metadata: dict[str, float]
+    timeline: ReplayedTimeline | None
+
+class SimulationDocument(TypedDict):
+    files: list[str]
+    processes: int
+    nodes: int
+    phases: int
+    collectives: int
+    requests: int
+    runs: int
+    seed: int
+    present: ReplayedSide
+    layout: ReplayedSide | None
+    ratio: Estimate | None
+
+def simulate(
+    trace: Trace, pool_file: str, root: str, layout: str | None, around: SimulationAround
+) -> SimulationDocument: ...
+
 # Workloads and devices that are described instead of recorded
 
 class Devices(TypedDict):

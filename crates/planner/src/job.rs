@@ -86,6 +86,11 @@ impl<'a> Job<'a> {
         if requests > 0.0 { (busy / requests).max(1.0) } else { 1.0 }
     }
 
+    /// Times at which a phase of the program ends and another one begins, ascending, in seconds on the trace's clock.
+    pub fn cuts_s(&self) -> &[f64] {
+        &self.demand.cuts_s
+    }
+
     /// Prices any layouts, one per file. O(entries x sub-requests^2).
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod layout_file;
 mod plan;
 mod pool;
 mod requests;
+mod simulate;
 mod trace;
 mod units;
 
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_generated, module)?)?;

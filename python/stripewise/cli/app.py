@@ -18,6 +18,7 @@ from stripewise.cli import (
     reproduce,
     run,
     show,
+    simulate,
     stat,
     top,
     trace,
@@ -84,6 +85,7 @@ app.add_typer(pool)
 app.command("trace", context_settings=PROGRAM_CONTEXT)(trace.trace)
 app.command("show", context_settings=CONTEXT)(show.show)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
+app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
 app.command("apply", context_settings=CONTEXT)(apply.apply)
 app.command("mount", context_settings=CONTEXT)(mount.mount)
 app.command("umount", context_settings=CONTEXT)(umount.umount)

@@ -1,0 +1,420 @@
+//! Simulating a trace on a pool, under the layouts that its files have and under those of a layout file.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use crate::requests::{self, FileRequests};
+use crate::trace::Trace;
+use crate::{cluster, files, layout_file};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::Layout;
+use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
+use stripewise_model::{Cluster, Op};
+use stripewise_planner::{FileTrace, Job, PlanOptions};
+use stripewise_simulate::{
+    Access, ClientLink, Device, Estimate, Forwarding, Latency, Links, Metadata, MetadataOp, Packed, Program, Queue,
+    Repeated, ServerLink, Service, Startup, Step, System, repeat,
+};
+use stripewise_store::{Pool, Store};
+use stripewise_trace::{Api, Operation, Record, flags};
+
+/// A full stroke of a disk whose tier has no capacity: that of a disk of 1 TB.
+const STROKE_BYTES: u64 = 1_000_000_000_000;
+
+/// What stands around the pool's profiles, as written on the command line.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Around {
+    /// `NAME` for all tiers, `TIER=NAME` for one; the last that fits holds.
+    queue: Vec<String>,
+    wait: String,
+    near: String,
+    /// `TIER`, or `TIER=BYTES` with the size of its disks.
+    seek: Vec<String>,
+    /// A bandwidth, or `profile`.
+    link: Option<String>,
+    client_link: Option<String>,
+    processes_per_node: Option<u32>,
+    latency: String,
+    pipelined: bool,
+    metadata: Option<String>,
+    think: bool,
+    repeat: usize,
+    seed: u64,
+    bins: usize,
+}
+
+/// Simulates the requests of `trace` below `root` under the present layouts, and under those of the layout file
+/// `layout` if there is one.
+#[pyfunction]
+pub(crate) fn simulate<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    pool_file: PathBuf,
+    root: PathBuf,
+    layout: Option<PathBuf>,
+    around: Around,
+) -> PyResult<Bound<'py, PyAny>> {
+    let store = files::open(&pool_file)?;
+    let written = layout.as_deref().map(|path| layout_file::load(path, store.pool())).transpose()?;
+    let document = py.detach(|| -> Result<Value, String> {
+        let case = Case::new(trace, &store, &root, &around)?;
+        let Some(written) = written else { return case.document(None) };
+        let entry = |file: &FileRequests| {
+            written
+                .files
+                .iter()
+                .find(|entry| entry.path.matches(file.path.as_bytes()))
+                .map(|entry| entry.layout.clone())
+        };
+        let new: Vec<Option<Layout>> = case.files.iter().map(entry).collect();
+        if new.iter().all(Option::is_none) {
+            let layout = layout.unwrap_or_default();
+            return Err(format!("{} names no file that the trace reads or writes", layout.display()));
+        }
+        case.document(Some(new))
+    });
+    to_python(py, &document.map_err(raise)?)
+}
+
+/// What is simulated, and on what.
+struct Case<'a> {
+    store: &'a Arc<Store>,
+    cluster: Cluster,
+    files: Vec<FileRequests>,
+    present: Vec<Layout>,
+    program: Packed,
+    nodes: usize,
+    phases: usize,
+    collectives: usize,
+    system: System,
+    around: &'a Around,
+}
+
+impl<'a> Case<'a> {
+    fn new(trace: &Trace, store: &'a Arc<Store>, root: &Path, around: &'a Around) -> Result<Self, String> {
+        let pool = store.pool();
+        let files = requests::below(&trace.inner, root);
+        if files.is_empty() {
+            let root = root.display();
+            return Err(format!(
+                "the trace has no read or write of a file below {root}; name the directory with --root"
+            ));
+        }
+        let cluster = cluster::of_pool(pool, &HashMap::new())?;
+        let present = files.iter().map(|file| files::present_layout(store, Path::new(&file.path)));
+        let present = present.map(|layout| layout.map(|layout| (*layout).clone()).map_err(|error| error.to_string()));
+        let present = present.collect::<Result<Vec<Layout>, String>>()?;
+        let replayed = Replay::of(trace, &files, root, around);
+        // Collective calls part phases themselves; a barrier in the midst of one would have some wait at each.
+        let cuts_s = if replayed.collectives == 0 { cuts(&files, &cluster, pool)? } else { Vec::new() };
+        let processes = replayed.threads.len();
+        let hosts: HashSet<&str> = trace.inner.processes().iter().map(|process| process.host.as_str()).collect();
+        let per_node = around.processes_per_node.unwrap_or_else(|| processes.div_ceil(hosts.len().max(1)) as u32);
+        let system = system(around, pool, &cluster, per_node)?;
+        let collectives = replayed.collectives;
+        let program = replayed.packed(&cuts_s, around.think);
+        let nodes = processes.div_ceil(per_node.max(1) as usize);
+        Ok(Self {
+            store,
+            cluster,
+            files,
+            present,
+            program,
+            nodes,
+            phases: cuts_s.len() + 1,
+            collectives,
+            system,
+            around,
+        })
+    }
+
+    fn document(&self, new: Option<Vec<Option<Layout>>>) -> Result<Value, String> {
+        let present = self.repeat(&self.present)?;
+        let other = match new {
+            None => None,
+            Some(new) => {
+                let layouts = new.into_iter().zip(&self.present).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+                Some(self.repeat(&layouts.collect::<Vec<_>>())?)
+            }
+        };
+        // Both are drawn with the same seeds, so they are compared pair by pair.
+        let ratio = other.as_ref().map(|other| {
+            let pairs = other.throughputs.iter().zip(&present.throughputs).filter(|pair| *pair.1 > 0.0);
+            estimate(&Estimate::of(&pairs.map(|(new, old)| new / old).collect::<Vec<_>>()))
+        });
+        Ok(json!({
+            "files": self.files.iter().map(|file| &file.path).collect::<Vec<_>>(),
+            "processes": self.program.processes(),
+            "nodes": self.nodes,
+            "phases": self.phases,
+            "collectives": self.collectives,
+            "requests": present.first.requests,
+            "runs": self.around.repeat.max(1),
+            "seed": self.around.seed,
+            "present": self.describe(&present),
+            "layout": other.as_ref().map(|other| self.describe(other)),
+            "ratio": ratio,
+        }))
+    }
+
+    fn repeat(&self, layouts: &[Layout]) -> Result<Repeated, String> {
+        let Around { seed, repeat: runs, .. } = *self.around;
+        repeat(&self.cluster, layouts, &self.program, &self.system, seed, runs).map_err(|error| error.to_string())
+    }
+
+    fn describe(&self, repeated: &Repeated) -> Value {
+        let report = &repeated.first;
+        let name = |index: usize| self.store.pool().servers.get(index).map_or("", |server| server.name.as_str());
+        let used = report.outcome.servers.iter().zip(&report.queues).zip(&repeated.busy_s).enumerate();
+        let servers = used.map(|(index, ((server, queue), busy_s))| {
+            json!({
+                "name": name(index),
+                "requests": server.requests,
+                "bytes": server.bytes,
+                "busy_s": estimate(busy_s),
+                "waiting_s": server.waiting_s,
+                "startup_s": queue.startup_s,
+                "longest_queue": queue.most,
+                "link_in_busy_s": server.link_in_busy_s,
+                "link_out_busy_s": server.link_out_busy_s,
+            })
+        });
+        let timeline = report.timeline.as_ref().map(|timeline| {
+            json!({
+                "bin_s": timeline.bin_s,
+                "throughput": timeline.throughput(report.outcome.makespan_s),
+                "read_bytes": timeline.read_bytes,
+                "written_bytes": timeline.written_bytes,
+                "servers": timeline.servers.iter().enumerate().map(|(index, bins)| json!({
+                    "name": name(index),
+                    "busy": bins.iter().map(|bin| bin.busy).collect::<Vec<_>>(),
+                    "queue": bins.iter().map(|bin| bin.queue).collect::<Vec<_>>(),
+                    "bytes": bins.iter().map(|bin| bin.bytes).collect::<Vec<_>>(),
+                })).collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "throughput": estimate(&repeated.throughput),
+            "makespan_s": estimate(&repeated.makespan_s),
+            "read_bytes": report.outcome.read_bytes,
+            "written_bytes": report.outcome.written_bytes,
+            "sub_requests": report.sub_requests,
+            "latency": {
+                "mean_s": estimate(&repeated.latency_mean_s),
+                "p50_s": estimate(&repeated.latency_p50_s),
+                "p95_s": estimate(&repeated.latency_p95_s),
+                "p99_s": estimate(&repeated.latency_p99_s),
+                "max_s": estimate(&repeated.latency_max_s),
+            },
+            "reads": latency(&report.reads),
+            "writes": latency(&report.writes),
+            "servers": servers.collect::<Vec<_>>(),
+            "nodes": report.nodes.iter().map(|node| json!({
+                "in_busy_s": node.in_busy_s,
+                "out_busy_s": node.out_busy_s,
+            })).collect::<Vec<_>>(),
+            "metadata": {
+                "requests": report.metadata.requests,
+                "busy_s": report.metadata.busy_s,
+                "waiting_s": report.metadata.waiting_s,
+            },
+            "timeline": timeline,
+        })
+    }
+}
+
+fn estimate(estimate: &Estimate) -> Value {
+    json!({ "mean": estimate.mean, "half_width": estimate.half_width })
+}
+
+fn latency(latency: &Latency) -> Value {
+    let Latency { mean_s, p50_s, p95_s, p99_s, max_s } = *latency;
+    json!({ "mean_s": mean_s, "p50_s": p50_s, "p95_s": p95_s, "p99_s": p99_s, "max_s": max_s })
+}
+
+/// Where the phases of the program meet, as the planner finds them.
+fn cuts(files: &[FileRequests], cluster: &Cluster, pool: &Pool) -> Result<Vec<f64>, String> {
+    let traces: Vec<FileTrace> = files
+        .iter()
+        .map(|file| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes: None })
+        .collect();
+    let options = PlanOptions { default_width_bytes: pool.default_width_bytes, ..PlanOptions::default() };
+    let job = Job::new(&traces, cluster, &options).map_err(|error| error.to_string())?;
+    Ok(job.cuts_s().to_vec())
+}
+
+/// The system that `around` describes, for the tiers of `pool`.
+fn system(around: &Around, pool: &Pool, cluster: &Cluster, per_node: u32) -> Result<System, String> {
+    let mut devices = vec![Device::default(); cluster.tiers.len()];
+    let tier_of = |option: &str, name: &str| {
+        let known = || cluster.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join(", ");
+        cluster
+            .tiers
+            .iter()
+            .position(|tier| tier.name == name)
+            .ok_or_else(|| format!("{option}: pool '{}' has no tier {name}; there is {}", pool.name, known()))
+    };
+    let quantity = |option: &str, error: &dyn std::fmt::Display| format!("{option}: {error}");
+    for text in &around.queue {
+        let (tier, name) = text.split_once('=').map_or((None, text.as_str()), |(tier, name)| (Some(tier), name));
+        let queue = match name {
+            "fifo" => Queue::Fifo,
+            "elevator" => Queue::Elevator,
+            "anticipatory" => Queue::Anticipatory {
+                wait_s: parse_seconds(&around.wait).map_err(|error| quantity("--wait", &error))?,
+                near_bytes: parse_bytes(&around.near).map_err(|error| quantity("--near", &error))?,
+            },
+            _ => return Err(format!("--queue {text}: there is fifo, elevator and anticipatory")),
+        };
+        match tier {
+            Some(tier) => devices[tier_of("--queue", tier)?].queue = queue,
+            None => devices.iter_mut().for_each(|device| device.queue = queue),
+        }
+    }
+    for text in &around.seek {
+        let (name, size) = text.split_once('=').map_or((text.as_str(), None), |(name, size)| (name, Some(size)));
+        let tier = tier_of("--seek", name)?;
+        let stroke_bytes = match size {
+            Some(size) => parse_bytes(size).map_err(|error| quantity("--seek", &error))?,
+            None => pool.tiers[tier].capacity_bytes.unwrap_or(STROKE_BYTES),
+        };
+        let profile = &cluster.tiers[tier].profile;
+        devices[tier].startup = Startup::seek_within(&profile.read, &profile.write, stroke_bytes);
+    }
+    let rate = |option: &str, text: &str| {
+        parse_bandwidth(text).map(|bytes_per_s| 1.0 / bytes_per_s).map_err(|error| quantity(option, &error))
+    };
+    let server = match around.link.as_deref() {
+        None => ServerLink::InBeta,
+        Some("profile") => ServerLink::OfProfile,
+        Some(text) => ServerLink::Rate { s_per_byte: rate("--link", text)? },
+    };
+    let client = around.client_link.as_deref().map(|text| {
+        rate("--client-link", text).map(|s_per_byte| ClientLink { s_per_byte, processes_per_node: per_node })
+    });
+    let metadata = around.metadata.as_deref().map(|text| {
+        let time_s = parse_seconds(text).map_err(|error| quantity("--metadata", &error))?;
+        let service = Service { min_s: time_s, max_s: time_s };
+        Ok::<Metadata, String>(Metadata { threads: 1, open: service, create: service, stat: service })
+    });
+    Ok(System {
+        devices,
+        links: Links {
+            server,
+            client: client.transpose()?,
+            latency_s: parse_seconds(&around.latency).map_err(|error| quantity("--latency", &error))?,
+            forwarding: if around.pipelined { Forwarding::Pipelined } else { Forwarding::StoreAndForward },
+        },
+        metadata: metadata.transpose()?,
+        file_starts: None,
+        bins: around.bins,
+    })
+}
+
+/// Rank, process and thread: what has one request in flight at a time.
+type ThreadId = (u32, u32, u32);
+
+/// What a thread did, with begin and end in nanoseconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    start_ns: u64,
+    end_ns: u64,
+    step: Step,
+}
+
+/// The steps of a trace by thread.
+struct Replay {
+    threads: Vec<Vec<Moment>>,
+    collectives: usize,
+}
+
+impl Replay {
+    /// O(records of the files).
+    fn of(trace: &Trace, files: &[FileRequests], root: &Path, around: &Around) -> Self {
+        let mut threads: HashMap<ThreadId, Vec<Moment>> = HashMap::new();
+        let mut collectives = 0;
+        let indices: HashMap<&str, u32> =
+            files.iter().zip(0..).map(|(file, index)| (file.path.as_str(), index)).collect();
+        for file in trace.inner.files() {
+            let relative = file.path.strip_prefix(root).ok().and_then(Path::to_str);
+            let Some(&index) = relative.and_then(|path| indices.get(path)) else { continue };
+            let mut add = |record: &Record, start_ns, end_ns, step| {
+                let thread = threads.entry((record.rank, record.pid, record.tid)).or_default();
+                thread.push(Moment { start_ns, end_ns, step });
+            };
+            for record in trace.inner.requests(file.id) {
+                let op = if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
+                let access = Access { file: index, offset: record.offset, size: record.size, op, think_s: 0.0 };
+                add(record, record.start_ns, record.end_ns, Step::Access(access));
+            }
+            for record in trace.inner.of_file(file.id) {
+                let (operation, api) = (record.operation(), record.api());
+                if record.flags & flags::FAILED != 0 {
+                    continue;
+                }
+                let call = record.flags & flags::COLLECTIVE != 0 && record.flags & flags::NONBLOCKING == 0;
+                match operation {
+                    // The processes meet before the library exchanges and moves their bytes, and when all is done.
+                    Some(Operation::Read | Operation::Write) if api == Some(Api::MpiIo) && call => {
+                        let meet = Step::Collective { communicator: index, exchange_s: 0.0 };
+                        add(record, record.start_ns, record.start_ns, meet);
+                        add(record, record.end_ns, record.end_ns, meet);
+                        collectives += 1;
+                    }
+                    Some(Operation::Open | Operation::Stat) if api == Some(Api::Posix) && around.metadata.is_some() => {
+                        let create = record.flags & flags::CREATE != 0;
+                        let op = match operation {
+                            Some(Operation::Stat) => MetadataOp::Stat,
+                            _ if create => MetadataOp::Create,
+                            _ => MetadataOp::Open,
+                        };
+                        add(record, record.start_ns, record.end_ns, Step::Metadata(op));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Ranks of a node are neighbours.
+        let mut threads: Vec<(ThreadId, Vec<Moment>)> = threads.into_iter().collect();
+        threads.sort_unstable_by_key(|thread| thread.0);
+        let mut threads: Vec<Vec<Moment>> = threads.into_iter().map(|thread| thread.1).collect();
+        for moments in &mut threads {
+            // A call begins before, and ends after, the requests that it made.
+            let order = |moment: &Moment| match moment.step {
+                Step::Access(_) | Step::Metadata(_) => 1,
+                _ => 0,
+            };
+            moments.sort_by_key(|moment| (moment.start_ns, order(moment)));
+        }
+        Self { threads, collectives }
+    }
+
+    /// The steps, with barriers at the times `cuts_s` and, if `think`, the time that threads spent between them. O(n).
+    fn packed(self, cuts_s: &[f64], think: bool) -> Packed {
+        let mut packed = Packed::new();
+        for moments in self.threads {
+            let mut steps = Vec::with_capacity(moments.len() + cuts_s.len());
+            let mut passed = 0;
+            let mut idle_since_ns: Option<u64> = None;
+            for Moment { start_ns, end_ns, mut step } in moments {
+                while cuts_s.get(passed).is_some_and(|&cut_s| cut_s <= start_ns as f64 * 1e-9) {
+                    steps.push(Step::Barrier);
+                    passed += 1;
+                    idle_since_ns = None;
+                }
+                if let (Step::Access(access), Some(since_ns), true) = (&mut step, idle_since_ns, think) {
+                    access.think_s = start_ns.saturating_sub(since_ns) as f64 * 1e-9;
+                }
+                idle_since_ns = Some(idle_since_ns.map_or(end_ns, |since_ns| since_ns.max(end_ns)));
+                steps.push(step);
+            }
+            steps.extend(std::iter::repeat_n(Step::Barrier, cuts_s.len() - passed));
+            packed.push(steps);
+        }
+        packed
+    }
+}

@@ -1,0 +1,225 @@
+"""`stripewise simulate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from stripewise import _native
+from stripewise._native import Trace
+from stripewise.cli import console
+from stripewise.cli.run import PoolOption
+from stripewise.pool import Pool
+from stripewise.units import about_bytes, mib_per_s, seconds
+
+BINS = 60
+"""Least number of characters of a printed time line; it has at most twice as many."""
+LEVELS = " ▁▂▃▄▅▆▇█"
+LATENCIES = {"mean": "mean_s", "median": "p50_s", "95 %": "p95_s", "99 %": "p99_s", "longest": "max_s"}
+
+
+def simulate(
+    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program.")],
+    pool_file: PoolOption,
+    layout: Annotated[
+        Path | None,
+        typer.Option("--layout", "-l", metavar="LAYOUT", help="Layout file to compare with the present layouts."),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            metavar="[TIER=]NAME",
+            help="Queue of the servers: fifo (the default), elevator or anticipatory; may be repeated.",
+        ),
+    ] = None,
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="TIME", help="Longest wait of an anticipatory queue.")
+    ] = "6.7ms",
+    near: Annotated[
+        str, typer.Option("--near", metavar="BYTES", help="Distance on disk that an anticipatory queue calls close.")
+    ] = "1MiB",
+    seek: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--seek",
+            metavar="TIER[=BYTES]",
+            help="Startups of the tier by distance on disks of that size (its capacity, else 1TB), within its profile.",
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            "--link",
+            metavar="RATE",
+            help="A link of that bandwidth for every server, or `profile`: its profile's; else the device is held.",
+        ),
+    ] = None,
+    client_link: Annotated[
+        str | None,
+        typer.Option("--client-link", metavar="RATE", help="A link of that bandwidth for every node; else none."),
+    ] = None,
+    processes_per_node: Annotated[
+        int | None,
+        typer.Option("--processes-per-node", metavar="N", min=1, help="As many as a host had in the trace."),
+    ] = None,
+    latency: Annotated[
+        str, typer.Option("--latency", metavar="TIME", help="Of a message; a request waits for two.")
+    ] = "0s",
+    pipelined: Annotated[
+        bool, typer.Option("--pipelined", help="Both links of a sub-request carry it at once, not one after the other.")
+    ] = False,
+    metadata: Annotated[
+        str | None,
+        typer.Option("--metadata", metavar="TIME", help="What an open or stat takes a metadata server; else nothing."),
+    ] = None,
+    think: Annotated[
+        bool, typer.Option("--think", help="Keep the time that the program spent between its requests.")
+    ] = False,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs with other startup times.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the first run.")] = 1,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Draw how busy every server was when.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the time line with it.")] = False,
+) -> None:
+    """Simulate a trace on a pool: throughput, latencies, busy servers.
+
+    Each thread of the trace issues its requests again, one after the other, as fast as it gets answers. Threads wait
+    for each other in collective MPI calls, or, in programs without, where the program's phases end. Servers have the
+    profiles of the pool file. With a layout file the same is simulated under it, with the same startup times.
+    Intervals are of 95 %, over the runs.
+
+    \b
+    Examples:
+      stripewise simulate run.trace --pool p/pool.toml
+      stripewise simulate run.trace --pool p/pool.toml --layout new.layout --timeline
+      stripewise simulate run.trace --pool p/pool.toml --queue hdd=elevator --seek hdd=4TB
+      stripewise simulate run.trace --pool p/pool.toml --link 117MB/s --client-link 117MB/s --processes-per-node 8
+    """
+    pool = Pool.load(pool_file)
+    pool.require_profiles()
+    document = _native.simulate(
+        Trace(str(trace)),
+        str(pool.file),
+        str((root or pool.mount).absolute()),
+        None if layout is None else str(layout),
+        {
+            "queue": queue or [],
+            "wait": wait,
+            "near": near,
+            "seek": seek or [],
+            "link": link,
+            "client_link": client_link,
+            "processes_per_node": processes_per_node,
+            "latency": latency,
+            "pipelined": pipelined,
+            "metadata": metadata,
+            "think": think,
+            "repeat": repeat,
+            "seed": seed,
+            "bins": BINS if timeline or as_json else 0,
+        },
+    )
+    if as_json:
+        console.result(json.dumps(document, indent=2))
+    else:
+        _print(pool, document, timeline=timeline)
+
+
+def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) -> None:
+    sides = {"present": document["present"]}
+    if document["layout"] is not None:
+        sides["layout"] = document["layout"]
+    phases, calls = document["phases"], document["collectives"]
+    meet = f"{calls} collective calls" if calls else f"{phases} phase{'s' if phases != 1 else ''}"
+    runs = document["runs"]
+    console.result(
+        f"simulated on pool '{pool.name}' ({pool.label}): {document['processes']} processes, "
+        f"{document['requests']} requests, {meet}; "
+        f"{runs} run{'s' if runs != 1 else ''}"
+    )
+    totals = console.table(["", *sides], right=list(sides))
+    totals.add_row("MiB/s", *(_interval(side["throughput"], mib_per_s) for side in sides.values()))
+    totals.add_row("time", *(_interval(side["makespan_s"], seconds) for side in sides.values()))
+    for label, key in LATENCIES.items():
+        totals.add_row(f"latency, {label}", *(_interval(side["latency"][key], seconds) for side in sides.values()))
+    ops = {"reads": [side["reads"] for side in sides.values()], "writes": [side["writes"] for side in sides.values()]}
+    for label, latencies in ops.items():
+        if any(latency["max_s"] for latency in latencies):
+            totals.add_row(f"latency, mean of {label}", *(seconds(latency["mean_s"]) for latency in latencies))
+    console.out.print(totals)
+    ratio = document["ratio"]
+    if ratio is not None:
+        console.result(f"layout / present: {_interval(ratio, '{:.2f}x'.format)}")
+    for name, side in sides.items():
+        console.out.print()
+        console.out.print(_servers(name, side))
+    if timeline:
+        for name, side in sides.items():
+            if side["timeline"] is not None:
+                console.out.print()
+                _draw(pool, name, side["timeline"])
+
+
+def _interval(estimate: _native.Estimate, shown: Callable[[float], str]) -> str:
+    """A mean with half of its interval, in percent of it: `61.3 ±0.4%`."""
+    mean, half_width = estimate["mean"], estimate["half_width"]
+    if half_width is None or mean == 0:
+        return shown(mean)
+    return f"{shown(mean)} ±{half_width / mean:.1%}"
+
+
+def _servers(name: str, side: _native.ReplayedSide) -> Table:
+    linked = any(server["link_in_busy_s"] or server["link_out_busy_s"] for server in side["servers"])
+    columns = ["server", "sub-requests", "bytes", "busy", "of the time", "startups", "waiting each", "longest queue"]
+    grid = console.table([*columns, "link"] if linked else columns, title=name, right=[*columns[1:], "link"])
+    took_s = side["makespan_s"]["mean"]
+    for server in side["servers"]:
+        busy_s, requests = server["busy_s"]["mean"], server["requests"]
+        row = [
+            server["name"],
+            str(requests),
+            about_bytes(server["bytes"]),
+            seconds(busy_s),
+            f"{busy_s / took_s:.0%}" if took_s else "-",
+            seconds(server["startup_s"]),
+            seconds(server["waiting_s"] / requests) if requests else "-",
+            str(server["longest_queue"]),
+        ]
+        link_s = max(server["link_in_busy_s"], server["link_out_busy_s"])
+        grid.add_row(*row, *([f"{link_s / took_s:.0%}" if took_s else "-"] if linked else []))
+    return grid
+
+
+def _draw(pool: Pool, name: str, timeline: _native.ReplayedTimeline) -> None:
+    grid = console.table(
+        ["server", "busy over time", "queue over time"], title=f"{name}: one character is {seconds(timeline['bin_s'])}"
+    )
+    rates = timeline["throughput"]
+    servers = {server["name"]: server for server in timeline["servers"]}
+    for tier in pool.tiers:
+        for server in tier.servers:
+            drawn = servers[server.name]
+            grid.add_row(
+                server.name, _line(drawn["busy"], 1.0), _line(drawn["queue"], max(drawn["queue"], default=0.0))
+            )
+    grid.add_row("MiB/s", _line(rates, max(rates, default=0.0)), f"at most {mib_per_s(max(rates, default=0.0))}")
+    console.out.print(grid)
+
+
+def _line(values: list[float], most: float) -> str:
+    """One character a bin, from blank (nothing) to a full block (`most`)."""
+    steps = len(LEVELS) - 1
+    return "".join(
+        LEVELS[0 if value <= 0 or most <= 0 else max(1, min(steps, round(value / most * steps)))] for value in values
+    )
