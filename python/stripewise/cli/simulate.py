@@ -140,13 +140,12 @@ def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) 
     sides = {"present": document["present"]}
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
-    phases, calls = document["phases"], document["collectives"]
-    meet = f"{calls} collective calls" if calls else f"{phases} phase{'s' if phases != 1 else ''}"
-    runs = document["runs"]
+    calls = document["collectives"]
+    meet = _count(calls, "collective call") if calls else _count(document["phases"], "phase")
     console.result(
-        f"simulated on pool '{pool.name}' ({pool.label}): {document['processes']} processes, "
-        f"{document['requests']} requests, {meet}; "
-        f"{runs} run{'s' if runs != 1 else ''}"
+        f"simulated on pool '{pool.name}' ({pool.label}): {_count(document['processes'], 'process', 'es')}, "
+        f"{_count(document['requests'], 'request')}, {meet}; "
+        f"{_count(document['runs'], 'run')}"
     )
     totals = console.table(["", *sides], right=list(sides))
     totals.add_row("MiB/s", *(_interval(side["throughput"], mib_per_s) for side in sides.values()))
@@ -169,6 +168,10 @@ def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) 
             if side["timeline"] is not None:
                 console.out.print()
                 _draw(pool, name, side["timeline"])
+
+
+def _count(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"
 
 
 def _interval(estimate: _native.Estimate, shown: Callable[[float], str]) -> str:
