@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from benches.frame import Benchmark, Context, Figure, Target, checked
+from benches.frame import Benchmark, BenchmarkError, Context, Figure, Target, checked
 from stripewise import _native, native_paths
 from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import KIB, MIB, Devices, Operation, Tier
@@ -44,6 +44,8 @@ RUNS = 5
 SIMULATIONS = 9
 RUN_S = 1.2
 """About how long a measured run takes; a cell has as many requests as that takes."""
+FASTEST = 100 * MIB
+"""Bytes per second: cells that are faster are measured in slow motion, or the processes' own work would weigh."""
 LEAST_REQUESTS, MOST_BYTES = 12, 256 * MIB
 """Requests of a process, and bytes of a file."""
 MEDIAN_TARGET, WORST_TARGET = 10.0, 20.0
@@ -64,6 +66,8 @@ class Cell:
     """Regions: where each begins as a share of the file, and the width in bytes of every server."""
     requests: int = 64
     """Of each process."""
+    dilation: int = 1
+    """All times of the emulated servers are multiplied by it where the cell is measured."""
 
     @property
     def workload(self) -> Ior:
@@ -84,7 +88,8 @@ class Cell:
     @property
     def text(self) -> str:
         """In a table."""
-        return f"{exact_bytes(self.request_bytes)} {self.op}, p = {self.processes}"
+        slow = f", times x {self.dilation}" if self.dilation > 1 else ""
+        return f"{exact_bytes(self.request_bytes)} {self.op}, p = {self.processes}{slow}"
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ class Measured:
     """Bytes per second, one a run."""
     emulation_error: float
     """Median of the runs' medians: by how much emulated servers overshot."""
+    load: float
+    """Of the machine after the runs, its own processes included: processes that ran or wanted to."""
 
     @property
     def median(self) -> float:
@@ -162,9 +169,12 @@ def _shape(kind: str, random_: random.Random) -> tuple[tuple[float, tuple[int, .
 def sized(cell: Cell) -> Cell:
     """With as many requests as a run of the usual length takes, by the cost model."""
     theta_s = _price(cell)["theta_s"]
-    wanted = int(RUN_S / theta_s / cell.processes)
+    dilation = 1
+    while cell.request_bytes / theta_s / dilation > FASTEST:
+        dilation *= 2
+    wanted = int(RUN_S / (theta_s * dilation) / cell.processes)
     room = MOST_BYTES // (cell.processes * cell.request_bytes)
-    return replace(cell, requests=max(LEAST_REQUESTS, min(wanted, room)))
+    return replace(cell, requests=max(LEAST_REQUESTS, min(wanted, room)), dilation=dilation)
 
 
 def _price(cell: Cell) -> _native.Price:
@@ -197,19 +207,37 @@ def predict(cell: Cell) -> Predicted:
     )
 
 
-def measured(predicted: Sequence[Predicted], context: Context) -> Iterator[Measured]:
-    """Real processes on one pool of emulated servers, a file a cell; each is checked once, then measured unchecked."""
-    pool = measure.EmulatedPool(context.directory / "accuracy", DEVICES)
+@dataclass(frozen=True)
+class Late:
+    """A cell that has no figure: the emulated servers could not keep their times."""
+
+    cell: Cell
+    why: str
+
+
+def measured(predicted: Sequence[Predicted], context: Context) -> Iterator[Measured | Late]:
+    """Real processes on pools of emulated servers, a file a cell; each is checked once, then measured unchecked."""
+    pools: dict[int, measure.EmulatedPool] = {}
     for number, one in enumerate(predicted):
         cell, file = one.cell, f"cell-{number}.dat"
         context.say(f"cell {number + 1} of {len(predicted)}: {cell.text}, {cell.kind}")
+        if cell.dilation not in pools:
+            where = context.directory / f"accuracy-{cell.dilation}"
+            pools[cell.dilation] = measure.EmulatedPool(where, DEVICES, cell.dilation)
+        pool = pools[cell.dilation]
         pool.place({file: cell.layout})
-        if cell.op == "read":
-            pool.write_once(file, cell.workload)
-        pool.run(file, cell.workload, cell.op)
-        runs = [pool.run(file, cell.workload, cell.op, check=False) for _ in range(context.rounds(RUNS))]
-        pool.remove(file)
-        yield Measured(one, tuple(run.bytes_per_s for run in runs), statistics.median(run.error for run in runs))
+        try:
+            if cell.op == "read":
+                pool.write_once(file, cell.workload)
+            pool.run(file, cell.workload, cell.op)
+            runs = [pool.run(file, cell.workload, cell.op, check=False) for _ in range(context.rounds(RUNS))]
+        except measure.InvalidRunError as error:
+            yield Late(cell, str(error))
+            continue
+        finally:
+            pool.remove(file)
+        error = statistics.median(run.error for run in runs)
+        yield Measured(one, tuple(run.bytes_per_s for run in runs), error, os.getloadavg()[0])
 
 
 # Why
@@ -243,7 +271,7 @@ def why_measured(one: Measured, context: Context) -> str:
     cell, rates = one.predicted.cell, one.rates
     runs = 100 * (max(rates) / min(rates) - 1)
     plain = without_servers(cell, context)
-    own = 100 * one.median / plain
+    own = 100 * one.median / cell.dilation / plain
     seeds = 100 * one.predicted.spread
     causes = [
         (
@@ -261,7 +289,7 @@ def why_measured(one: Measured, context: Context) -> str:
         ),
         (runs / 2, f"the measured runs differ among themselves by {runs:.1f} %"),
     ]
-    return _ranked(causes)
+    return f"{_ranked(causes)}; the machine's load was {one.load:.1f}, its processors are {os.cpu_count()}"
 
 
 def without_servers(cell: Cell, context: Context) -> float:
@@ -290,7 +318,9 @@ def median_error(items: Sequence[One]) -> float:
     return statistics.median(abs(one.error) for one in items)
 
 
-def page(seed: int, cells: Sequence[Predicted], done: Sequence[Measured], context: Context) -> str:
+def page(
+    seed: int, cells: Sequence[Predicted], done: Sequence[Measured], late: Sequence[Late], context: Context
+) -> str:
     """docs/accuracy.md."""
     made = time.strftime("%Y-%m-%d %H:%M")
     lines = [
@@ -306,7 +336,7 @@ def page(seed: int, cells: Sequence[Predicted], done: Sequence[Measured], contex
         "",
     ]
     if done:
-        lines += _measured_part(done, context)
+        lines += _measured_part(done, late, context)
     lines += _model_part(cells)
     return "\n".join(lines)
 
@@ -326,15 +356,15 @@ def _summary(items: Sequence[One]) -> str:
     )
 
 
-def _measured_part(done: Sequence[Measured], context: Context) -> list[str]:
+def _measured_part(done: Sequence[Measured], late: Sequence[Late], context: Context) -> list[str]:
     bad = worst(done)
     number = list(done).index(bad) + 1
     lines = [
         "## Simulated against measured",
         "",
         "Measured: real processes of `stripewise bench` under `stripewise run` on **emulated** servers, the median of "
-        f"{len(done[0].rates)} runs (least to greatest); each cell's bytes checked once. Simulated: the median of "
-        f"{SIMULATIONS} seeds; neither knows of the other's draws. MiB/s.",
+        f"{len(done[0].rates)} runs (least to greatest); each cell's bytes checked once; fast cells in slow "
+        f"motion. Simulated: the median of {SIMULATIONS} seeds; neither knows of the other's draws. MiB/s.",
         "",
         _summary(done),
         "",
@@ -350,6 +380,9 @@ def _measured_part(done: Sequence[Measured], context: Context) -> list[str]:
             f"| {100 * one.emulation_error:.1f} % |"
         )
     why = why_measured(bad, context)
+    if late:
+        lines += ["", "Not counted, as the emulated servers could not keep their times:", ""]
+        lines += [f"- {one.cell.text}, {one.cell.kind}: {one.why}" for one in late]
     return [*lines, "", f"The worst is cell {number} ({bad.predicted.cell.text}, {bad.error:+.1f} %): {why}.", ""]
 
 
@@ -389,19 +422,26 @@ def _model_part(cells: Sequence[Predicted]) -> list[str]:
 LISTED = 8
 
 
-def collect(context: Context, seed: int, model_only: bool) -> tuple[list[Predicted], list[Measured]]:
+def collect(context: Context, seed: int, model_only: bool) -> tuple[list[Predicted], list[Measured], list[Late]]:
     """Draws, predicts and measures."""
     context.say(f"seed {seed}")
     cells = [predict(sized(cell)) for cell in draw(MEASURED_CELLS + MODEL_CELLS, seed)]
-    done = [] if model_only else list(measured(cells[:MEASURED_CELLS], context))
-    return cells, done
+    if model_only:
+        return cells, [], []
+    found = list(measured(cells[:MEASURED_CELLS], context))
+    done = [one for one in found if isinstance(one, Measured)]
+    late = [one for one in found if isinstance(one, Late)]
+    if not done:
+        raise BenchmarkError(f"no cell could be measured: {late[0].why}")
+    return cells, done, late
 
 
 def run(context: Context) -> Iterator[Figure | str]:
     """The figures of the page; `make accuracy` writes it."""
     seed = secrets.randbelow(10**6)
-    cells, done = collect(context, seed, model_only=False)
+    cells, done, late = collect(context, seed, model_only=False)
     yield f"seed {seed}: {len(done)} cells measured, {len(cells)} priced and simulated"
+    yield from (f"INVALID, not counted: {one.cell.text}, {one.cell.kind}: {one.why}" for one in late)
     errors = {
         "simulated against measured": (median_error(done), worst(done).error),
         "model against simulator": (median_error(cells), worst(cells).error),
@@ -409,9 +449,9 @@ def run(context: Context) -> Iterator[Figure | str]:
     for name, (middle, most) in errors.items():
         yield Figure(f"{name}: median error", middle, "%", target=Target(most=MEDIAN_TARGET))
         yield Figure(f"{name}: worst error", abs(most), "%", target=Target(most=WORST_TARGET))
-    late, off = worst(done), worst(cells)
-    cell = late.predicted.cell
-    yield f"worst against measured: {cell.text}, {cell.kind}: {why_measured(late, context)}"
+    off, bad = worst(cells), worst(done)
+    cell = bad.predicted.cell
+    yield f"worst against measured: {cell.text}, {cell.kind}: {why_measured(bad, context)}"
     yield f"worst against the simulator: {off.cell.text}, {off.cell.kind}: {why_model(off)}"
 
 
@@ -426,8 +466,8 @@ def main() -> int:
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     with measure.directory(None) as directory, tempfile.TemporaryDirectory() as disk:
         context = Context(directory, Path(disk), options.quick, lambda text: print(text, file=sys.stderr, flush=True))
-        cells, done = collect(context, seed, options.model_only)
-        text = page(seed, cells, done, context)
+        cells, done, late = collect(context, seed, options.model_only)
+        text = page(seed, cells, done, late, context)
     if options.output is None:
         print(text)
     else:
