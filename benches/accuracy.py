@@ -236,8 +236,8 @@ def measured(predicted: Sequence[Predicted], context: Context) -> Iterator[Measu
             continue
         finally:
             pool.remove(file)
-        error = statistics.median(run.error for run in runs)
-        yield Measured(one, tuple(run.bytes_per_s for run in runs), error, os.getloadavg()[0])
+        overshot = statistics.median(run.error for run in runs)
+        yield Measured(one, tuple(run.bytes_per_s for run in runs), overshot, os.getloadavg()[0])
 
 
 # Why
