@@ -82,7 +82,7 @@ pub(crate) fn fall_back(limits: &Limits, choices: &[Vec<Choice>], chosen: &mut [
             let now = &options[chosen[region]];
             for (index, option) in options.iter().enumerate() {
                 for (slot, after) in after.iter_mut().enumerate() {
-                    *after = (used[slot] - now.bytes[slot]).saturating_add(option.bytes[slot]);
+                    *after = used[slot].saturating_sub(now.bytes[slot]).saturating_add(option.bytes[slot]);
                 }
                 let freed = excess.saturating_sub(limits.lane_excess(&after));
                 if freed > 0 {
@@ -96,7 +96,7 @@ pub(crate) fn fall_back(limits: &Limits, choices: &[Vec<Choice>], chosen: &mut [
         let Some((_, region, index)) = best else { return false };
         for (slot, used) in used.iter_mut().enumerate() {
             let now = choices[region][chosen[region]].bytes[slot];
-            *used = (*used - now).saturating_add(choices[region][index].bytes[slot]);
+            *used = used.saturating_sub(now).saturating_add(choices[region][index].bytes[slot]);
         }
         chosen[region] = index;
     }

@@ -34,6 +34,7 @@ mod reshape;
 pub mod song;
 pub mod stripe_search;
 mod survey;
+mod vector_search;
 mod viterbi;
 pub mod why;
 

@@ -58,6 +58,8 @@ planners! {
     regions: Regions;
     groups: OneDh, OneDv, TwoD, Groups;
     equal_depth: EqualDepthPaper, EqualDepth;
+    server_widths: ServerWidths;
+    whole_files: WholeFiles;
 }
 
 /// The planner of that name.

@@ -256,7 +256,7 @@ impl Search<'_> {
         for &region in which {
             let now = &ways[region][chosen[region]];
             rest.iter_mut().zip(&now.load).for_each(|(sum, part)| *sum -= part);
-            rest_bytes.iter_mut().zip(&now.bytes).for_each(|(sum, part)| *sum -= part);
+            rest_bytes.iter_mut().zip(&now.bytes).for_each(|(sum, part)| *sum = sum.saturating_sub(*part));
         }
         let before = *rank;
         // Only phases that these regions serve change with them.
@@ -370,7 +370,8 @@ impl Search<'_> {
     fn try_widths(&self, state: &mut State, rank: &mut Rank, region: usize, tried: Vec<TierWidths>) -> bool {
         let place = &state.places[region];
         let rest: Load = state.load.iter().zip(&place.way.load).map(|(sum, part)| sum - part).collect();
-        let rest_bytes: Vec<u64> = state.bytes.iter().zip(&place.way.bytes).map(|(sum, part)| sum - part).collect();
+        let rest_bytes = state.bytes.iter().zip(&place.way.bytes).map(|(sum, part)| sum.saturating_sub(*part));
+        let rest_bytes: Vec<u64> = rest_bytes.collect();
         let ways = tried.into_par_iter().map(|widths| {
             let way = self.way(place.file, place.chunks.clone(), widths);
             let load: Load = rest.iter().zip(&way.load).map(|(a, b)| a + b).collect();
@@ -393,7 +394,7 @@ impl Search<'_> {
                 Some(last) if last.file == place.file && last.way.widths == place.way.widths => {
                     last.chunks.end = place.chunks.end;
                     add(&mut last.way.load, &place.way.load);
-                    last.way.bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum += b);
+                    last.way.bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
                 }
                 _ => places.push(place),
             }

@@ -270,14 +270,14 @@ mod tests {
     use stripewise_model::{CostModel, OpProfile, presets};
 
     fn profile(startup_s: f64, s_per_byte: f64) -> Profile {
-        let op =
-            OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte: s_per_byte };
+        let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte: s_per_byte };
         Profile { read: op, write: op, network_s_per_byte: 0.0 }
     }
 
     /// Requests of the paper's loop, 192 of 1 KB and one of 64 KB, over `bytes` of a file: `(offset, size)`.
     fn song_loop(bytes: u64) -> Vec<(u64, u64)> {
-        let one = |start: u64| (0..192).map(move |i| (start + (i << 10), 1 << 10)).chain([(start + (192 << 10), 64 << 10)]);
+        let one =
+            |start: u64| (0..192).map(move |i| (start + (i << 10), 1 << 10)).chain([(start + (192 << 10), 64 << 10)]);
         (0..bytes >> 18).flat_map(|i| one(i << 18)).collect()
     }
 
@@ -330,7 +330,13 @@ mod tests {
             ends.iter().zip(starts).map(|(&to, from)| load(from, to)).fold(0.0_f64, f64::max)
         };
         let ends = |widths: &[usize]| -> Vec<usize> {
-            widths.iter().scan(0, |sum, width| { *sum += width; Some(*sum) }).collect()
+            widths
+                .iter()
+                .scan(0, |sum, width| {
+                    *sum += width;
+                    Some(*sum)
+                })
+                .collect()
         };
         let exact = least_maximum(4, costs.len(), |_, from, to| load(from, to));
         let paper = ends(&quantile_widths(&costs, 4));

@@ -160,16 +160,18 @@ pub struct TwoClasses {
 }
 
 impl TwoClasses {
-    /// Divides the tiers by their mean startup time, at the largest ratio between neighbours. With one tier, or when
-    /// all startups are equal and there are not exactly two tiers, there is no slow class. With two tiers, the one
-    /// of the longer startup is the slow one; the first, if they are equal.
+    /// Divides the tiers by their mean startup time, at the largest ratio between neighbours. Tiers without servers
+    /// count for nothing: a class of them alone would be a round of no bytes. With one tier, or when all startups are
+    /// equal and there are not exactly two tiers, there is no slow class. With two tiers, the one of the longer startup
+    /// is the slow one; the first, if they are equal.
     pub fn of(cluster: &Cluster) -> Self {
         let startup = |tier: usize| {
             let profile = &cluster.tiers[tier].profile;
             let (read, write) = (&profile.read, &profile.write);
             read.startup_min_s + read.startup_max_s + write.startup_min_s + write.startup_max_s
         };
-        let mut order: Vec<usize> = (0..cluster.tiers.len()).collect();
+        let mut order: Vec<usize> =
+            (0..cluster.tiers.len()).filter(|&tier| !cluster.tiers[tier].servers.is_empty()).collect();
         order.sort_by(|&a, &b| startup(b).total_cmp(&startup(a)));
         let mut slow = usize::from(order.len() == 2);
         let mut largest = 1.0;
@@ -180,7 +182,7 @@ impl TwoClasses {
                 slow = cut;
             }
         }
-        let mut fast = vec![true; order.len()];
+        let mut fast = vec![true; cluster.tiers.len()];
         for &tier in &order[..slow] {
             fast[tier] = false;
         }

@@ -183,6 +183,11 @@ fn tiers_fall_into_two_classes_by_startup() {
     let equal = presets::cluster(&[("a", 1, p.tiers[0].profile), ("b", 1, p.tiers[0].profile)]);
     assert_eq!(TwoClasses::of(&equal).widths((1, 2)), TierWidths::new(&[1, 2]));
     assert!(!TwoClasses::of(&presets::cluster(&[("a", 1, p.tiers[0].profile)])).has_slow());
+    // A tier without servers is no class: its width alone would be a round of no bytes.
+    let hollow = presets::set_p(4, 0, false);
+    assert!(!TwoClasses::of(&hollow).has_slow());
+    let many: Vec<Request> = (0..4000).map(|i| request(i * 64 * KIB, KIB, Op::Read)).collect();
+    assert!(search(&many, &hollow, &SearchOptions::default()).widths.width_bytes(0) > 0);
 }
 
 #[test]
