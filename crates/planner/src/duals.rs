@@ -11,7 +11,7 @@ use crate::closed_loop;
 use crate::demand::PhaseDemand;
 use crate::price_table::{PathLoad, PriceTable, Prices};
 use crate::pricing::Pricer;
-use crate::viterbi::cheapest_path;
+use crate::viterbi::path_within;
 use std::ops::Range;
 use stripewise_model::TierWidths;
 
@@ -87,25 +87,18 @@ pub(crate) fn segmentations(
         bytes: vec![0.0; tiers],
     };
     let mut mix = nothing.clone();
-    let mut region_s = vec![settings.region_s; tables.len()];
     let mut kept: Vec<((f64, f64), Segmentation)> = Vec::new();
     let mut scale = 0.0;
     for round in 0..settings.rounds {
         let mut sum = nothing.clone();
         let mut segmentation = Vec::with_capacity(tables.len());
         let mut regions_s = 0.0;
-        for (table, region_s) in tables.iter().zip(&mut region_s) {
-            let path = loop {
-                let path = cheapest_path(table.chunks(), table.candidates.len(), *region_s, |chunk, row| {
-                    table.costs(chunk, &prices, row);
-                });
-                let regions = path.chunk_by(|a, b| a == b).count();
-                if regions <= settings.max_regions.max(1) {
-                    break path;
-                }
-                // Dearer regions are fewer (the lower convex hull); with an infinite price there is one.
-                *region_s = if *region_s < 1e30 { (*region_s * 2.0).max(1e-9) } else { f64::INFINITY };
-            };
+        for table in tables {
+            let (chunks, candidates) = (table.chunks(), table.candidates.len());
+            let most_changes = settings.max_regions.max(1) - 1;
+            let path = path_within(chunks, candidates, settings.region_s, most_changes, |chunk, row| {
+                table.costs(chunk, &prices, row);
+            });
             table.add_path(&path, &mut sum);
             let mut spans: Vec<Span> = Vec::new();
             for (chunk, &candidate) in path.iter().enumerate() {

@@ -5,8 +5,8 @@
 //! paper's, with its [`stripe_search`].
 
 pub mod aligned_widths;
-pub mod assignment;
 mod alike;
+pub mod assignment;
 pub mod auto;
 mod candidates;
 mod capacity;
@@ -31,6 +31,7 @@ mod pricing;
 mod refine;
 mod rehearse;
 mod reshape;
+mod segment;
 pub mod song;
 pub mod stripe_search;
 mod survey;
@@ -42,4 +43,5 @@ pub use harl_limits::plan_harl;
 pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
 pub use plan::{FileTrace, PlanError, PlanOptions, plan, plan_surveyed, predict};
+pub use segment::segment;
 pub use survey::{RequestSource, Survey, SurveyedFile};

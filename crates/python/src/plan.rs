@@ -2,7 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::requests::{self, FileRequests};
+use crate::requests::{Below, FileRequests};
 use crate::trace::Trace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use stripewise_layout::units::{format_bytes, format_seconds};
 use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern};
 use stripewise_model::{Cluster, Op, Request};
 use stripewise_planner::harl::{self, HarlOptions};
-use stripewise_planner::{FileTrace, Plan, PlanOptions, RegionPlan, Sampled, Times};
+use stripewise_planner::{FileTrace, Plan, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times};
 use stripewise_simulate::{Access, Options, Workload, simulate_observed};
 use stripewise_store::Store;
 
@@ -30,8 +30,8 @@ pub(crate) fn plan<'py>(
     processes: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let document = py.detach(|| -> Result<Value, String> {
-        let job = Job::new(trace, &pool_file, &root)?;
-        job.document(planner, processes)
+        let job = Job::new(trace, &pool_file, &root, false)?;
+        job.document(trace, &root, planner, processes)
     });
     to_python(py, &document.map_err(raise)?)
 }
@@ -41,15 +41,20 @@ struct Job {
     store: Arc<Store>,
     cluster: Cluster,
     files: Vec<FileRequests>,
+    /// There are too many requests to be held: they are read from the trace as a stream.
+    is_large: bool,
     /// The layout that each file has now, or would get.
     present: Vec<Arc<Layout>>,
     sizes: Vec<Option<u64>>,
 }
 
 impl Job {
-    fn new(trace: &Trace, pool_file: &Path, root: &Path) -> Result<Self, String> {
+    /// With `held` all requests are held in memory, however many they are.
+    fn new(trace: &Trace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
         let store = files::open(pool_file).map_err(|error| error.to_string())?;
-        let files = requests::below(&trace.inner, root);
+        let below = Below::new(&trace.inner, root);
+        let is_large = !held && below.is_large();
+        let files = below.files(!is_large);
         if files.is_empty() {
             let root = root.display();
             return Err(format!(
@@ -67,31 +72,42 @@ impl Job {
         }
         let others = cluster::used_by_others(store.pool(), &handles);
         let cluster = cluster::of_pool(store.pool(), &others)?;
-        Ok(Self { store, cluster, files, present, sizes })
+        Ok(Self { store, cluster, files, is_large, present, sizes })
     }
 
-    fn document(&self, planner: &str, processes: Option<f64>) -> Result<Value, String> {
-        let traces: Vec<FileTrace> = self
-            .files
-            .iter()
-            .zip(&self.sizes)
-            .map(|(file, &size_bytes)| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes })
-            .collect();
+    fn document(&self, trace: &Trace, root: &Path, planner: &str, processes: Option<f64>) -> Result<Value, String> {
         let default_width_bytes = self.store.pool().default_width_bytes;
         let options = PlanOptions { default_width_bytes, processes, ..PlanOptions::default() };
-        let plan = stripewise_planner::plan(&traces, &self.cluster, &options).map_err(|error| error.to_string())?;
+        let named = self.files.iter().zip(&self.sizes).map(|(file, &size_bytes)| (file, file.path.clone(), size_bytes));
+        let surveyed = self.is_large.then(|| {
+            let files = named.clone().map(|(_, name, size_bytes)| SurveyedFile { name, size_bytes }).collect();
+            Survey::new(files, &Below::new(&trace.inner, root), &options)
+        });
+        let surveyed = surveyed.transpose().map_err(|error| error.to_string())?;
+        // Of very many requests planners are given an even sample, ours the exact counts of the survey, too.
+        let traces: Vec<FileTrace> = match &surveyed {
+            Some(survey) => survey.traces(),
+            None => {
+                named.map(|(file, name, size_bytes)| FileTrace { name, requests: &file.requests, size_bytes }).collect()
+            }
+        };
+        let plan = match &surveyed {
+            Some(survey) => stripewise_planner::plan_surveyed(survey, &self.cluster, &options),
+            None => stripewise_planner::plan(&traces, &self.cluster, &options),
+        };
+        let plan = plan.map_err(|error| error.to_string())?;
         let layouts = match planner {
-            "harl" => self.harl(default_width_bytes)?,
+            "harl" => self.harl(&traces, default_width_bytes)?,
             _ => plan.files.iter().map(|file| file.layout.clone()).collect(),
         };
         self.describe(&plan, &layouts, planner)
     }
 
     /// HARL's own layouts, as in the paper: each file for itself, without space limits.
-    fn harl(&self, default_width_bytes: u64) -> Result<Vec<Layout>, String> {
+    fn harl(&self, files: &[FileTrace], default_width_bytes: u64) -> Result<Vec<Layout>, String> {
         let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
-        let plans = self.files.iter().map(|file| {
-            let plan = harl::plan(&file.requests, &self.cluster, &options);
+        let plans = files.iter().map(|file| {
+            let plan = harl::plan(file.requests, &self.cluster, &options);
             plan.layout(&self.cluster).map_err(|error| error.to_string())
         });
         plans.collect()
@@ -203,7 +219,7 @@ pub(crate) fn predict<'py>(
     let store = files::open(&pool_file)?;
     let written = layout_file::load(&layout, store.pool())?;
     let document = py.detach(|| -> Result<Value, String> {
-        let job = Job::new(trace, &pool_file, &root)?;
+        let job = Job::new(trace, &pool_file, &root, true)?;
         let new = job.files.iter().map(|file| {
             let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
             entry

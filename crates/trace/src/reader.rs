@@ -39,7 +39,38 @@ enum Records {
     Owned(Vec<Record>),
 }
 
+/// Records after whose reading their pages are given back, so that a mapped trace larger than memory is read in little.
+const WINDOW: usize = 1 << 18;
+
+/// A multiple of the page size of any machine.
+const LARGEST_PAGE: usize = 64 << 10;
+
 impl Records {
+    /// Gives back the pages of a run of records; they are read again from the file when they are used again. The pages
+    /// at its ends may hold others' records, and stay.
+    fn release(&self, run: Range<usize>) {
+        let Records::Mapped(map, _) = self else { return };
+        let from = (HEADER_BYTES + run.start * RECORD_BYTES).next_multiple_of(LARGEST_PAGE);
+        let to = (HEADER_BYTES + run.end * RECORD_BYTES) / LARGEST_PAGE * LARGEST_PAGE;
+        if from < to {
+            // SAFETY: the mapping is shared and read-only: pages that are dropped come back with the file's bytes.
+            // Advice that is not taken costs memory and nothing else.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from) };
+        }
+    }
+
+    /// CRC-32C of a mapped file's records, read window by window.
+    fn crc(&self) -> u32 {
+        let mut crc = 0;
+        for (window, records) in self.as_slice().chunks(WINDOW).enumerate() {
+            // SAFETY: records are plain bytes without padding (their size is that of their fields).
+            let bytes = unsafe { std::slice::from_raw_parts(records.as_ptr().cast::<u8>(), size_of_val(records)) };
+            crc = crc32c::crc32c_append(crc, bytes);
+            self.release(window * WINDOW..window * WINDOW + records.len());
+        }
+        crc
+    }
+
     fn as_slice(&self) -> &[Record] {
         match self {
             Records::Owned(records) => records,
@@ -55,7 +86,8 @@ impl Records {
 
 impl Trace {
     /// Opens a merged file, mapped, or a directory of process files, merged in memory. Every byte is checked:
-    /// about 0.1 s a gigabyte for a merged file.
+    /// about 0.1 s a gigabyte for a merged file, whose pages are
+    /// given back as they are checked: it may be larger than memory.
     ///
     /// # Errors
     /// [`TraceError`] with the file, the place in it and the remedy.
@@ -105,16 +137,16 @@ impl Trace {
             return Err(TraceError::damaged(path, expected_bytes, why));
         }
         let tables = &map[tables_at as usize..];
-        if crc32c::crc32c(&map[HEADER_BYTES..tables_at as usize]) != header.records_crc {
-            return Err(TraceError::damaged(path, HEADER_BYTES as u64, "its records do not match their check sum"));
-        }
         if crc32c::crc32c(tables) != header.tables_crc {
             return Err(TraceError::damaged(path, tables_at, "its tables do not match their check sum"));
         }
         let tables = Tables::from_bytes(tables)
             .map_err(|(at, why)| TraceError::damaged(path, tables_at.saturating_add(at as u64), why))?;
-        let count = header.records as usize;
-        Self::build(path, Records::Mapped(map, count), tables, header.start_unix_ns)
+        let records = Records::Mapped(map, header.records as usize);
+        if records.crc() != header.records_crc {
+            return Err(TraceError::damaged(path, HEADER_BYTES as u64, "its records do not match their check sum"));
+        }
+        Self::build(path, records, tables, header.start_unix_ns)
     }
 
     fn build(path: &Path, records: Records, tables: Tables, start_unix_ns: u64) -> Result<Self, TraceError> {
@@ -130,6 +162,9 @@ impl Trace {
             }
             if index > 0 && slice[index - 1].sort_key() > record.sort_key() {
                 return Err(damaged("its records are not in order".into()));
+            }
+            if (index + 1).is_multiple_of(WINDOW) {
+                records.release(index + 1 - WINDOW..index);
             }
         }
         let mut at = 0;
@@ -177,6 +212,33 @@ impl Trace {
         let records = self.of_file(id);
         let posix = records.iter().any(|record| record.is_data() && record.api == Api::Posix as u8);
         records.iter().filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+    }
+
+    /// [`Trace::requests`] for traces larger than memory: pages are given back as they are passed. O(records) each
+    /// time.
+    pub fn stream(&self, id: u32) -> impl Iterator<Item = &Record> {
+        let range = self.files.get(id as usize).map_or(0..0, |file| file.records.clone());
+        let windows =
+            |range: Range<usize>| range.clone().step_by(WINDOW).map(move |from| from..(from + WINDOW).min(range.end));
+        let is_posix = |record: &Record| record.is_data() && record.api == Api::Posix as u8;
+        let posix = windows(range.clone()).any(|window| {
+            let found = self.records()[window.clone()].iter().any(is_posix);
+            self.records.release(window);
+            found
+        });
+        windows(range).flat_map(move |window| {
+            let records = self.records()[window.clone()].iter();
+            // After the last of a window.
+            let passed = std::iter::once_with(move || {
+                self.records.release(window);
+                None
+            });
+            records
+                .map(Some)
+                .chain(passed)
+                .flatten()
+                .filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+        })
     }
 
     /// `CLOCK_REALTIME` of the first record in nanoseconds since 1970: add a record's times to it.

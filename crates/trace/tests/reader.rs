@@ -54,6 +54,11 @@ fn merging_sorts_and_keeps_everything() {
     assert_eq!(trace.records().iter().map(|record| record.start_ns).min(), Some(0));
     assert!(trace.start_unix_ns() > 0);
     assert!(trace.of_file(3).is_empty());
+    for file in 0..4 {
+        let held: Vec<&Record> = trace.requests(file).collect();
+        assert_eq!(trace.stream(file).collect::<Vec<_>>(), held);
+        assert_eq!(direct.stream(file).collect::<Vec<_>>(), held);
+    }
     // Nothing but the trace is left behind.
     let left = std::fs::read_dir(dir.path()).expect("a listing").filter(|entry| {
         let name = entry.as_ref().expect("an entry").file_name().into_string().expect("text");
@@ -170,4 +175,29 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_mapped_trace_is_streamed_and_its_pages_come_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let recorder = Recorder::create(dir.path(), &ProcessInfo { program: b"p", rank: 0, command: b"p" });
+        let recorder = recorder.expect("a recorder");
+        let file = recorder.file_id(b"/f");
+        // More than one window of records.
+        for i in 0..600_000_u64 {
+            let api = if i % 3 == 0 { Api::MpiIo } else { Api::Posix };
+            let (offset, start_ns) = (i * 64, 1_000 + i);
+            let (op, end_ns) = (Operation::Write, start_ns + 1);
+            recorder.record(&Entry { file, api, op, offset, size: 64, start_ns, end_ns, flags: 0 });
+        }
+    }
+    let out = dir.path().join("run.trace");
+    merge(dir.path(), &out).expect("a merged trace");
+    let trace = Trace::open(&out).expect("a trace");
+    for _ in 0..2 {
+        assert_eq!(trace.stream(0).count(), 400_000);
+        assert!(trace.stream(0).eq(trace.requests(0)));
+    }
+    assert_eq!(trace.records().len(), 600_000);
 }
