@@ -26,6 +26,7 @@ from benches.frame import Benchmark, BenchmarkError, Context, Figure, Target, ch
 from stripewise import _native, native_paths
 from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import KIB, MIB, Devices, Operation, Tier
+from stripewise.reproduce.experiment import counted
 from stripewise.reproduce.workload import Ior, Op
 from stripewise.units import exact_bytes
 
@@ -289,7 +290,14 @@ def why_measured(one: Measured, context: Context) -> str:
         ),
         (runs / 2, f"the measured runs differ among themselves by {runs:.1f} %"),
     ]
-    return f"{_ranked(causes)}; the machine's load was {one.load:.1f}, its processors are {os.cpu_count()}"
+    processors = os.cpu_count() or 1
+    if one.load > processors:
+        # How much that costs between two requests nobody has measured: whatever the others leave unexplained.
+        why = (
+            f"other work on the machine: a load of {one.load:.1f} on {processors} processors, where each waits its turn"
+        )
+        causes.append((abs(one.error), why))
+    return _ranked(causes)
 
 
 def without_servers(cell: Cell, context: Context) -> float:
@@ -363,7 +371,7 @@ def _measured_part(done: Sequence[Measured], late: Sequence[Late], context: Cont
         "## Simulated against measured",
         "",
         "Measured: real processes of `stripewise bench` under `stripewise run` on **emulated** servers, the median of "
-        f"{len(done[0].rates)} runs (least to greatest); each cell's bytes checked once; fast cells in slow "
+        f"{counted(len(done[0].rates))} (least to greatest); each cell's bytes checked once; fast cells in slow "
         f"motion. Simulated: the median of {SIMULATIONS} seeds; neither knows of the other's draws. MiB/s.",
         "",
         _summary(done),

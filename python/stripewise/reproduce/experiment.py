@@ -22,6 +22,11 @@ class UnknownExperimentError(StripewiseError):
     """There is no experiment of that name."""
 
 
+def counted(runs: int) -> str:
+    """`1 run`, `5 runs`."""
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
 @dataclass(frozen=True)
 class Context:
     """How experiments are run."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from stripewise import _native
 from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import GIB, KIB, MIB, Devices, Operation, Tier
-from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample
+from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample, counted
 from stripewise.reproduce.placement import OURS, Variant, fixed, planned, random_pairs
 from stripewise.reproduce.throughput import Choice, Gain, Ran, Setting, Throughput, ours_over
 from stripewise.reproduce.workload import Collective, Ior, Op, Part
@@ -110,7 +110,7 @@ def fig1a(experiment: Experiment, context: Context) -> Result:
     result.setup = [f"devices: {devices.name}", f"the paper's scale: {workload.text()}, 64K on every server"]
     if shares:
         result.setup.append(
-            f"measured: real processes on EMULATED servers, {len(shares)} runs; reduced to {reduced.text()}"
+            f"measured: real processes on EMULATED servers, {counted(len(shares))}; reduced to {reduced.text()}"
         )
         result.setup.append(measure.checked_text(runs))
     for number, share in enumerate(_over_least(times)):

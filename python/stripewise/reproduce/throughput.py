@@ -12,7 +12,7 @@ import numpy as np
 from stripewise import _native
 from stripewise.reproduce import measure, placement
 from stripewise.reproduce.cluster import MIB, Devices
-from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample
+from stripewise.reproduce.experiment import Cell, Context, Experiment, Result, Row, Sample, counted
 from stripewise.reproduce.placement import OURS, Variant
 from stripewise.reproduce.workload import BARRIER, Op, Workload
 
@@ -348,7 +348,7 @@ def _setup(experiment: Throughput, context: Context, runs: list[measure.Run]) ->
         )
         slower = f", all times x {experiment.dilation:g}" if experiment.dilation != 1 else ""
         lines.append(
-            f"measured: real processes on EMULATED servers{slower}; {context.rounds} runs of each layout in turn; "
+            f"measured: real processes on EMULATED servers{slower}; {counted(context.rounds)} of each layout in turn; "
             f"reduced to {'; '.join(reduced)}"
         )
         lines.append(measure.checked_text(runs))
