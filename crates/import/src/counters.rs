@@ -1,0 +1,63 @@
+//! [`FileCounters`] and [`LustreLayout`]: what a log knows of a file beside single requests.
+
+use stripewise_trace::Api;
+
+/// Counters that Darshan kept for one file, of one rank or of all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileCounters {
+    /// The file.
+    pub file: u32,
+    /// The interface whose calls were counted.
+    pub api: Api,
+    /// The rank; `None`: reduced over all ranks.
+    pub rank: Option<u32>,
+    /// Name (`POSIX_READS`, `MPIIO_COLL_WRITES`, …) and value; counters that the log's version did not have are
+    /// absent.
+    pub integers: Vec<(&'static str, i64)>,
+    /// Name (`POSIX_F_READ_TIME`, …) and value, in seconds but for the variances.
+    pub floats: Vec<(&'static str, f64)>,
+    /// Whether the file has rows of this interface too.
+    pub has_rows: bool,
+}
+
+impl FileCounters {
+    /// The counter of this name. O(counters).
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        self.integers.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+    }
+
+    /// The counter of this name. O(counters).
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.floats.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+    }
+}
+
+/// The layout that Lustre gave a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LustreLayout {
+    /// The file.
+    pub file: u32,
+    /// Its components in order of the log; one for files without progressive layout.
+    pub components: Vec<LustreComponent>,
+}
+
+/// One component of a progressive file layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LustreComponent {
+    /// First byte that it holds.
+    pub start: u64,
+    /// Byte after the last one; `None`: end of file.
+    pub end: Option<u64>,
+    /// Stripe size in bytes.
+    pub stripe_bytes: u64,
+    /// Number of stripes; 0 where the component is not instantiated.
+    pub stripe_count: u64,
+    /// Pattern as Lustre numbers it (0: raid0, 2: mdt, 4: overstriped, 8: foreign); `None` in logs before 3.4.
+    pub pattern: Option<u64>,
+    /// Mirror; `None` in logs before 3.4.
+    pub mirror: Option<u64>,
+    /// Pool, or empty.
+    pub pool: String,
+    /// Object storage targets in order of stripes; empty where the component is not instantiated.
+    pub osts: Vec<u64>,
+}

@@ -1,0 +1,71 @@
+//! [`ImportError`]: why a log could not be imported, with the place and the remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a log was refused. What could be read of a damaged log is imported instead, with [`crate::Lacks::DAMAGED`].
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A system call failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No importer knows this file.
+    #[error("{} is no log that Stripewise knows ({known}): {why}", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// Names of the formats.
+        known: String,
+        /// What was found.
+        why: String,
+    },
+    /// The file is of this format but cannot be used at all.
+    #[error("{} is a damaged {format} log, at byte {offset}: {why}; copy it again from where it was recorded", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Name of its format.
+        format: &'static str,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What is wrong there.
+        why: String,
+    },
+    /// The file is of a version that is not known here.
+    #[error("{} is a {format} log of version {found}, known here are {known}: convert it with the tool that wrote it, or update Stripewise", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Name of its format.
+        format: &'static str,
+        /// Its version.
+        found: String,
+        /// Versions that can be read.
+        known: &'static str,
+    },
+    /// What receives the rows failed.
+    #[error("cannot store what was read of {}: {source}", path.display())]
+    Sink {
+        /// The log.
+        path: PathBuf,
+        /// The receiver's reason.
+        source: io::Error,
+    },
+}
+
+impl ImportError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        ImportError::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn damaged(path: &Path, format: &'static str, offset: u64, why: impl Into<String>) -> Self {
+        ImportError::Damaged { path: path.to_owned(), format, offset, why: why.into() }
+    }
+}
