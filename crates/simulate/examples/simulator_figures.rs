@@ -76,9 +76,9 @@ impl Case<'_> {
         let report = last.expect("measured at least once");
         print_rate(self.name, report.sub_requests, &mut seconds);
         println!(
-            "    {} events, {} in flight at most, simulated {:.1} s at {:.0} MiB/s",
+            "    {} events, {} waiting at most, simulated {:.1} s at {:.0} MiB/s",
             report.events,
-            report.most_in_flight,
+            report.most_waiting,
             report.outcome.makespan_s,
             report.outcome.throughput() / MIB as f64,
         );

@@ -1,7 +1,7 @@
 //! The device of a server: its queue, its head, what it did.
 
 use crate::draw::Draws;
-use crate::slab::{Line, NONE, Slab, Sub};
+use crate::slab::{Line, Slab, Sub};
 use crate::system::{Queue, SeekCurve, Startup};
 use crate::time::{after, ns};
 use stripewise_model::{Op, Profile};
@@ -118,11 +118,11 @@ impl Heap {
 }
 
 /// What the device does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum State {
     Free,
     Serving {
-        slot: u32,
+        sub: Sub,
         since_ns: u64,
     },
     /// Holding back for the next request of a process.
@@ -200,23 +200,23 @@ impl Device {
 
     /// A sub-request comes. O(1) for FIFO, O(log queue) else.
     #[inline]
-    pub(crate) fn arrive(&mut self, now_ns: u64, slab: &mut Slab, slot: u32) -> Begin {
+    pub(crate) fn arrive(&mut self, now_ns: u64, slab: &mut Slab, mut sub: Sub) -> Begin {
         self.used.present += 1;
         self.used.most_present = self.used.most_present.max(self.used.present);
-        let sub = slab.get_mut(slot);
         sub.stamp_ns = now_ns;
-        let sub = *sub;
-        match &mut self.pending {
-            Pending::Line(line) => {
-                if self.state == State::Free {
-                    return self.serve(now_ns, slab, slot);
-                }
-                line.push(slab, slot);
+        if let State::Free = self.state {
+            // Nothing is queued: what comes is served, and never sees the slab.
+            if let Pending::Sweeps(sweeps) = &mut self.pending {
+                sweeps.last_start = Some(sub.position);
             }
+            return self.serve(now_ns, sub);
+        }
+        let slot = slab.add(sub);
+        match &mut self.pending {
+            Pending::Line(line) => line.push(slab, slot),
             Pending::Sweeps(sweeps) => sweeps.push(sub.position, slot),
         }
         match self.state {
-            State::Free => self.next(now_ns, slab),
             State::Waiting { process, .. } if sub.process == process || self.is_near(sub.position) => {
                 self.next(now_ns, slab)
             }
@@ -227,17 +227,17 @@ impl Device {
     /// The sub-request that is served at the time of a device event. The device stays taken until
     /// [`Device::go_on`]. O(1).
     #[inline]
-    pub(crate) fn done(&mut self, now_ns: u64) -> (u32, u64) {
-        let State::Serving { slot, since_ns } = self.state else { unreachable!("a device event without a service") };
+    pub(crate) fn done(&mut self, now_ns: u64) -> (Sub, u64) {
+        let State::Serving { sub, since_ns } = self.state else { unreachable!("a device event without a service") };
         self.used.present -= 1;
         self.used.busy_ns = after(self.used.busy_ns, now_ns - since_ns);
-        (slot, since_ns)
+        (sub, since_ns)
     }
 
     /// Chooses what is next, after `served` has had its last sub-request served here (`None` when that process has
     /// ended). O(1) for FIFO, O(log queue) else.
     #[inline]
-    pub(crate) fn go_on(&mut self, now_ns: u64, slab: &Slab, served: Option<u32>) -> Begin {
+    pub(crate) fn go_on(&mut self, now_ns: u64, slab: &mut Slab, served: Option<u32>) -> Begin {
         if let (Queue::Anticipatory { wait_s, .. }, Some(process), Pending::Sweeps(sweeps)) =
             (self.queue, served, &self.pending)
         {
@@ -253,7 +253,7 @@ impl Device {
 
     /// The wait that was to end now is over, unless it has ended already.
     #[inline]
-    pub(crate) fn out_of_patience(&mut self, now_ns: u64, slab: &Slab) -> Begin {
+    pub(crate) fn out_of_patience(&mut self, now_ns: u64, slab: &mut Slab) -> Begin {
         match self.state {
             State::Waiting { until_ns, .. } if until_ns == now_ns => self.next(now_ns, slab),
             _ => Begin::Nothing,
@@ -270,13 +270,13 @@ impl Device {
     }
 
     #[inline]
-    fn next(&mut self, now_ns: u64, slab: &Slab) -> Begin {
+    fn next(&mut self, now_ns: u64, slab: &mut Slab) -> Begin {
         let slot = match &mut self.pending {
             Pending::Line(line) => line.pop(slab),
             Pending::Sweeps(sweeps) => sweeps.pop(),
         };
         match slot {
-            Some(slot) => self.serve(now_ns, slab, slot),
+            Some(slot) => self.serve(now_ns, slab.remove(slot)),
             None => {
                 self.state = State::Free;
                 Begin::Nothing
@@ -285,15 +285,13 @@ impl Device {
     }
 
     #[inline]
-    fn serve(&mut self, now_ns: u64, slab: &Slab, slot: u32) -> Begin {
-        debug_assert!(slot != NONE);
-        let sub = slab.get(slot);
+    fn serve(&mut self, now_ns: u64, sub: Sub) -> Begin {
         let cost = if sub.write { self.write } else { self.read };
-        let startup_s = self.startup_s(&cost, sub);
+        let startup_s = self.startup_s(&cost, &sub);
         let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
         let ends_ns = after(now_ns, takes_ns);
         self.head = sub.position.saturating_add(sub.bytes);
-        self.state = State::Serving { slot, since_ns: now_ns };
+        self.state = State::Serving { sub, since_ns: now_ns };
         self.used.requests += 1;
         self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
         self.used.waiting_ns = after(self.used.waiting_ns, now_ns - sub.stamp_ns);

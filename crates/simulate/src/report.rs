@@ -18,8 +18,8 @@ pub struct Report {
     pub sub_requests: u64,
     /// Events that it took.
     pub events: u64,
-    /// Sub-requests at devices and before links that others follow, at any time, at most.
-    pub most_in_flight: usize,
+    /// Sub-requests that waited in queues at any time, at most.
+    pub most_waiting: usize,
     /// By [`ServerId::index`](stripewise_layout::ServerId::index).
     pub queues: Vec<QueueUse>,
     /// Links of the nodes; empty without [`ClientLink`](crate::ClientLink).

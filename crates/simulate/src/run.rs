@@ -32,7 +32,7 @@ use stripewise_model::{Cluster, Op, OpProfile, Profile};
 /// # Cost
 /// O(log (servers + nodes + processes)) a sub-request and link, O(log queue) for elevators, O(1) for FIFO; no allocation
 /// a request once queues have their size (and requests have at most 16 sub-requests). Memory: 100 bytes and a cursor a
-/// process, 300 bytes a server, 40 bytes a sub-request in flight (16 more in an elevator), 24 bytes a server and bin.
+/// process, 300 bytes a server, 40 bytes a sub-request that waits (16 more in an elevator), 24 bytes a server and bin.
 pub fn run<P: Program>(
     cluster: &Cluster,
     layouts: &[Layout],
@@ -130,6 +130,8 @@ struct Run<'a, P: Program, O> {
     makespan_ns: u64,
     requests: u64,
     sub_requests: u64,
+    /// Sub-requests whose end is not known yet.
+    under_way: usize,
     events: u64,
     live: usize,
 }
@@ -207,6 +209,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             makespan_ns: 0,
             requests: 0,
             sub_requests: 0,
+            under_way: 0,
             events: 0,
             live: count,
         })
@@ -224,24 +227,24 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                 Kind::Device => self.device_done(index)?,
                 Kind::ServerOut => {
                     if !self.pipelined {
-                        let slot = self.servers[index].link_out.done();
-                        self.enter_client_in(slot);
+                        let sub = self.servers[index].link_out.done();
+                        self.enter_client_in(sub);
                     }
-                    let next = self.servers[index].link_out.go_on(time_ns, &self.slab);
+                    let next = self.servers[index].link_out.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
                 Kind::ClientOut => {
-                    let slot = self.nodes[index].link_out.done();
+                    let sub = self.nodes[index].link_out.done();
                     if !self.pipelined {
-                        if self.has_server_links { self.enter_server_in(slot) } else { self.enter_device(slot) }
+                        if self.has_server_links { self.enter_server_in(sub) } else { self.enter_device(sub) }
                     }
-                    let next = self.nodes[index].link_out.go_on(time_ns, &self.slab);
+                    let next = self.nodes[index].link_out.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
                 Kind::ServerIn => {
-                    let slot = self.servers[index].link_in.done();
-                    self.enter_device(slot);
-                    let next = self.servers[index].link_in.go_on(time_ns, &self.slab);
+                    let sub = self.servers[index].link_in.done();
+                    self.enter_device(sub);
+                    let next = self.servers[index].link_in.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
                 Kind::Metadata => {
@@ -267,7 +270,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                     self.go()?;
                 }
                 Kind::Patience => {
-                    let begin = self.servers[index].device.out_of_patience(time_ns, &self.slab);
+                    let begin = self.servers[index].device.out_of_patience(time_ns, &mut self.slab);
                     self.begins(index, begin);
                 }
             }
@@ -378,10 +381,15 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         }
         self.requests += 1;
         self.sub_requests += subs.len() as u64;
+        self.under_way += subs.len();
+        if self.under_way > MOST_SLOTS {
+            let count = self.under_way;
+            return Err(SimulateError::TooMany { what: "sub-requests under way", count, most: MOST_SLOTS });
+        }
         let start = self.file_starts.get(access.file as usize).copied().unwrap_or(0);
         let write = access.op == Op::Write;
         for sub in &subs {
-            let slot = self.slab.add(Sub {
+            let sub = Sub {
                 position: start.saturating_add(sub.datafile_offset),
                 bytes: sub.len,
                 stamp_ns: 0,
@@ -389,16 +397,12 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                 next: 0,
                 server: sub.server.0,
                 write,
-            });
+            };
             match (write, self.nodes.is_empty(), self.has_server_links) {
-                (false, ..) | (true, true, false) => self.enter_device(slot),
-                (true, false, _) => self.enter_client_out(slot),
-                (true, true, true) => self.enter_server_in(slot),
+                (false, ..) | (true, true, false) => self.enter_device(sub),
+                (true, false, _) => self.enter_client_out(sub),
+                (true, true, true) => self.enter_server_in(sub),
             }
-        }
-        if self.slab.len() > MOST_SLOTS {
-            let count = self.slab.len();
-            return Err(SimulateError::TooMany { what: "sub-requests in flight", count, most: MOST_SLOTS });
         }
         Ok(())
     }
@@ -408,64 +412,62 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         let now_ns = self.now_ns;
         let device = &mut self.servers[index].device;
         let present = device.used.present;
-        let (slot, since_ns) = device.done(now_ns);
-        let sub = *self.slab.get(slot);
+        let (sub, since_ns) = device.done(now_ns);
         if let Some(timeline) = &mut self.timeline {
             timeline.queue_changes(index, now_ns, present);
             timeline.served(index, since_ns, now_ns, sub.bytes);
         }
         match (sub.write, self.has_server_links, self.nodes.is_empty()) {
             (false, true, false) => {
-                let sending = self.servers[index].link_out.arrive(now_ns, &mut self.slab, slot);
+                let sending = self.servers[index].link_out.arrive(now_ns, &mut self.slab, sub);
                 self.sends(Kind::ServerOut, index, sending);
             }
             (false, true, true) => {
                 let ends_ns = self.servers[index].link_out.reserve(now_ns, sub.bytes, 0);
-                self.finish(slot, ends_ns);
+                self.finish(&sub, ends_ns);
             }
-            (false, false, false) => self.enter_client_in(slot),
-            _ => self.finish(slot, now_ns),
+            (false, false, false) => self.enter_client_in(sub),
+            _ => self.finish(&sub, now_ns),
         }
         self.go()?;
         let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
-        let begin = self.servers[index].device.go_on(now_ns, &self.slab, served);
+        let begin = self.servers[index].device.go_on(now_ns, &mut self.slab, served);
         self.begins(index, begin);
         Ok(())
     }
 
     #[inline]
-    fn enter_device(&mut self, slot: u32) {
-        let index = usize::from(self.slab.get(slot).server);
+    fn enter_device(&mut self, sub: Sub) {
+        let index = usize::from(sub.server);
         let device = &mut self.servers[index].device;
         if let Some(timeline) = &mut self.timeline {
             timeline.queue_changes(index, self.now_ns, device.used.present);
         }
-        let begin = device.arrive(self.now_ns, &mut self.slab, slot);
+        let begin = device.arrive(self.now_ns, &mut self.slab, sub);
         self.begins(index, begin);
     }
 
     /// To the link of its server, for writing.
     #[inline]
-    fn enter_server_in(&mut self, slot: u32) {
-        let index = usize::from(self.slab.get(slot).server);
-        let sending = self.servers[index].link_in.arrive(self.now_ns, &mut self.slab, slot);
+    fn enter_server_in(&mut self, sub: Sub) {
+        let index = usize::from(sub.server);
+        let sending = self.servers[index].link_in.arrive(self.now_ns, &mut self.slab, sub);
         self.sends(Kind::ServerIn, index, sending);
     }
 
     /// To the link of its node, for reading.
     #[inline]
-    fn enter_client_in(&mut self, slot: u32) {
-        let sub = self.slab.get(slot);
+    fn enter_client_in(&mut self, sub: Sub) {
         let index = (sub.process / self.processes_per_node) as usize;
         let ends_ns = self.nodes[index].link_in.reserve(self.now_ns, sub.bytes, sub.stamp_ns);
-        self.finish(slot, ends_ns);
+        self.finish(&sub, ends_ns);
     }
 
     /// To the link of its node, for writing.
     #[inline]
-    fn enter_client_out(&mut self, slot: u32) {
-        let index = (self.slab.get(slot).process / self.processes_per_node) as usize;
-        let sending = self.nodes[index].link_out.arrive(self.now_ns, &mut self.slab, slot);
+    fn enter_client_out(&mut self, sub: Sub) {
+        let index = (sub.process / self.processes_per_node) as usize;
+        let sending = self.nodes[index].link_out.arrive(self.now_ns, &mut self.slab, sub);
         self.sends(Kind::ClientOut, index, sending);
     }
 
@@ -481,18 +483,13 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     /// A link has begun to send; with pipelining the second link is asked for at once.
     #[inline]
     fn sends(&mut self, kind: Kind, index: usize, sending: Option<Sending>) {
-        let Some(Sending { slot, ends_ns }) = sending else { return };
+        let Some(Sending { mut sub, ends_ns }) = sending else { return };
         self.agenda.at(ends_ns, kind, index as u32);
         if self.pipelined {
+            sub.stamp_ns = ends_ns;
             match kind {
-                Kind::ServerOut => {
-                    self.slab.get_mut(slot).stamp_ns = ends_ns;
-                    self.enter_client_in(slot);
-                }
-                Kind::ClientOut => {
-                    self.slab.get_mut(slot).stamp_ns = ends_ns;
-                    self.enter_server_in(slot);
-                }
+                Kind::ServerOut => self.enter_client_in(sub),
+                Kind::ClientOut => self.enter_server_in(sub),
                 _ => {}
             }
         }
@@ -501,11 +498,11 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     /// A sub-request will be done at `ends_ns`. The answer of the last one wakes the process; what a device ends now and
     /// no message brings is there at once.
     #[inline]
-    fn finish(&mut self, slot: u32, ends_ns: u64) {
-        let sub = self.slab.remove(slot);
+    fn finish(&mut self, sub: &Sub, ends_ns: u64) {
         let state = &mut self.processes[sub.process as usize];
         state.ends_ns = state.ends_ns.max(ends_ns);
         state.outstanding -= 1;
+        self.under_way -= 1;
         if state.outstanding > 0 {
             return;
         }
@@ -564,7 +561,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             requests: self.requests,
             sub_requests: self.sub_requests,
             events: self.events,
-            most_in_flight: self.slab.len(),
+            most_waiting: self.slab.len(),
             metadata: self.metadata.map(|metadata| metadata.used()).unwrap_or_default(),
             timeline: self.timeline.map(|timeline| timeline.finish(self.makespan_ns)),
             outcome: Outcome {

@@ -1,4 +1,4 @@
-//! The sub-requests in flight, in slots that are used again.
+//! The sub-requests that wait in queues, in slots that are used again. What is being served or sent is with its resource.
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
