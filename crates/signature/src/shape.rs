@@ -1,0 +1,244 @@
+//! Shapes: what a pattern does, without where it starts. Equal shapes are held once.
+
+use crate::access::{Access, Op, difference};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One level of a nest: `count` steps, after step k the position moves by `deltas[k mod a]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// Bytes that the position moves after each step, taken in turn.
+    pub deltas: Vec<i64>,
+    /// Bytes of each access, taken in turn, of the innermost level; empty on the outer ones.
+    pub sizes: Vec<u64>,
+    /// Steps.
+    pub count: u64,
+}
+
+/// Nested loops without their start: the trace signature of Chen et al. (slide "I/O Signature Notation").
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Nest {
+    /// Operations of the accesses of the innermost level, taken in turn.
+    pub ops: Vec<Op>,
+    /// Outermost first; at least one.
+    pub levels: Vec<Level>,
+    /// How often the whole is run, each time from where the last ended.
+    pub reps: u64,
+}
+
+impl Nest {
+    /// Accesses of the whole. Saturates at `u64::MAX`.
+    pub fn accesses(&self) -> u64 {
+        self.levels.iter().fold(self.reps, |product, level| product.saturating_mul(level.count))
+    }
+
+    /// Bytes from the start of one repetition to the start of the next, modulo 2^64. O(length of the delta list).
+    pub fn movement(&self) -> i64 {
+        self.levels.first().map_or(0, |level| cycle_sum(&level.deltas, level.count))
+    }
+}
+
+/// Sum of the first `count` numbers of an endless cycle, modulo 2^64.
+pub(crate) fn cycle_sum(cycle: &[i64], count: u64) -> i64 {
+    let length = cycle.len() as u64;
+    if length == 0 {
+        return 0;
+    }
+    let whole = cycle.iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
+    let part = cycle[..(count % length) as usize].iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
+    whole.wrapping_mul((count / length) as i64).wrapping_add(part)
+}
+
+/// A sequence of shapes run `count` times, each time `delta` further on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Repeat {
+    /// Bytes from one run to the next.
+    pub delta: i64,
+    /// Runs.
+    pub count: u64,
+    /// Parts with their distance from the start; the first is at 0.
+    pub(crate) body: Vec<(i64, Symbol)>,
+}
+
+/// A loop of any kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    Nest(Nest),
+    Repeat(Repeat),
+}
+
+/// One step of a sequence: an access of some size, or a shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Symbol {
+    pub kind: Kind,
+    /// The size of an access, the number of a shape.
+    pub value: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Shape,
+}
+
+impl Symbol {
+    pub fn leaf(op: Op, size_bytes: u64) -> Self {
+        let kind = match op {
+            Op::Read => Kind::Read,
+            Op::Write => Kind::Write,
+        };
+        Self { kind, value: size_bytes }
+    }
+
+    pub fn shape(id: u32) -> Self {
+        Self { kind: Kind::Shape, value: u64::from(id) }
+    }
+
+    /// The access at `offset`, unless this is a shape.
+    pub fn access(self, offset: u64) -> Option<Access> {
+        let op = match self.kind {
+            Kind::Read => Op::Read,
+            Kind::Write => Op::Write,
+            Kind::Shape => return None,
+        };
+        Some(Access { op, offset, size_bytes: self.value })
+    }
+}
+
+/// Every shape of a signature, each once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shapes {
+    /// Each with its number of accesses.
+    list: Vec<(Arc<Shape>, u64)>,
+    numbers: HashMap<Arc<Shape>, u32>,
+}
+
+/// Accesses in one turn of a loop up to which it is written as one cycle of deltas and sizes, not as a sequence of
+/// loops: short enough to be read at a glance.
+const FLAT_ACCESSES: u64 = 8;
+
+impl Shapes {
+    pub fn get(&self, id: u64) -> &Shape {
+        &self.list[id as usize].0
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The symbol of this shape. Amortised O(size of the shape).
+    pub fn intern(&mut self, shape: Shape) -> Symbol {
+        if let Some(&id) = self.numbers.get(&shape) {
+            return Symbol::shape(id);
+        }
+        let id = u32::try_from(self.list.len()).expect("2^32 shapes do not fit in memory");
+        let accesses = match &shape {
+            Shape::Nest(nest) => nest.accesses(),
+            Shape::Repeat(repeat) => repeat
+                .body
+                .iter()
+                .fold(0u64, |sum, &(_, part)| sum.saturating_add(self.accesses(part)))
+                .saturating_mul(repeat.count),
+        };
+        let shape = Arc::new(shape);
+        self.list.push((Arc::clone(&shape), accesses));
+        self.numbers.insert(shape, id);
+        Symbol::shape(id)
+    }
+
+    /// Accesses that a symbol stands for. Saturates at `u64::MAX`. O(1).
+    pub fn accesses(&self, symbol: Symbol) -> u64 {
+        match symbol.kind {
+            Kind::Read | Kind::Write => 1,
+            Kind::Shape => self.list[symbol.value as usize].1,
+        }
+    }
+
+    /// The shape of a loop over `symbols` (one turn, with the movement after each), `count` symbols long in all.
+    /// Returns it with the number of symbols that it covers: a turn that was left half-way is not part of a loop of
+    /// different shapes. O(turn).
+    pub fn close(&mut self, symbols: &[Symbol], deltas: &[i64], count: u64) -> (Symbol, u64) {
+        let period = symbols.len() as u64;
+        if symbols.iter().all(|symbol| symbol.kind != Kind::Shape) {
+            let ops: Vec<Op> =
+                symbols.iter().map(|s| if s.kind == Kind::Read { Op::Read } else { Op::Write }).collect();
+            let sizes: Vec<u64> = symbols.iter().map(|s| s.value).collect();
+            let level = Level { deltas: shortest_cycle(deltas), sizes: shortest_cycle(&sizes), count };
+            let nest = Nest { ops: shortest_cycle(&ops), levels: vec![level], reps: 1 };
+            return (self.intern(Shape::Nest(nest)), count);
+        }
+        if symbols.iter().all(|symbol| *symbol == symbols[0])
+            && let Shape::Nest(inner) = self.get(symbols[0].value)
+            && inner.reps == 1
+            && inner.levels.len() < crate::text::MAX_LEVELS
+        {
+            let mut nest = inner.clone();
+            nest.levels.insert(0, Level { deltas: shortest_cycle(deltas), sizes: Vec::new(), count });
+            return (self.intern(Shape::Nest(nest)), count);
+        }
+        let turns = count / period;
+        let per_turn = symbols.iter().fold(0u64, |sum, &symbol| sum.saturating_add(self.accesses(symbol)));
+        let body: Vec<(i64, Symbol)> = symbols
+            .iter()
+            .zip(deltas)
+            .scan(0i64, |at, (&symbol, &delta)| {
+                let here = *at;
+                *at = at.wrapping_add(delta);
+                Some((here, symbol))
+            })
+            .collect();
+        let delta = deltas.iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
+        let shape = if per_turn <= FLAT_ACCESSES {
+            Shape::Nest(self.flat(&body, delta, turns))
+        } else {
+            Shape::Repeat(Repeat { delta, count: turns, body })
+        };
+        (self.intern(shape), turns * period)
+    }
+
+    /// One level whose cycles are the accesses of the body in turn. O(accesses of the body).
+    fn flat(&self, body: &[(i64, Symbol)], delta: i64, turns: u64) -> Nest {
+        let mut accesses = Vec::new();
+        for &(at, symbol) in body {
+            accesses.extend(crate::expand::Expand::of_symbol(self, symbol, at as u64));
+        }
+        let next = accesses.iter().skip(1).map(|access| access.offset).chain([delta as u64]);
+        let deltas: Vec<i64> =
+            accesses.iter().zip(next).map(|(access, next)| difference(access.offset, next)).collect();
+        let sizes: Vec<u64> = accesses.iter().map(|access| access.size_bytes).collect();
+        let ops: Vec<Op> = accesses.iter().map(|access| access.op).collect();
+        let level = Level {
+            deltas: shortest_cycle(&deltas),
+            sizes: shortest_cycle(&sizes),
+            count: turns.saturating_mul(accesses.len() as u64),
+        };
+        Nest { ops: shortest_cycle(&ops), levels: vec![level], reps: 1 }
+    }
+}
+
+/// The shortest list that, repeated a whole number of times, is `list`.
+fn shortest_cycle<T: PartialEq + Copy>(list: &[T]) -> Vec<T> {
+    let length = list.len();
+    let shortest = (1..=length)
+        .find(|&candidate| {
+            length.is_multiple_of(candidate) && (candidate..length).all(|i| list[i] == list[i - candidate])
+        })
+        .unwrap_or(length);
+    list[..shortest].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_as_short_as_they_can_be() {
+        assert_eq!(shortest_cycle(&[1, 1, 1]), [1]);
+        assert_eq!(shortest_cycle(&[1, 2, 1, 2]), [1, 2]);
+        assert_eq!(shortest_cycle(&[1, 2, 1]), [1, 2, 1]);
+        assert_eq!(cycle_sum(&[1, 10, 100], 7), 223);
+        assert_eq!(cycle_sum(&[i64::MAX], 2), -2);
+    }
+}
