@@ -5,6 +5,7 @@ use crate::capacity::Limits;
 use crate::demand::Demand;
 use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check};
 use crate::pricing::{Load, Pricer, add};
+use crate::survey::Survey;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 use stripewise_model::{Cluster, TierWidths};
 
@@ -48,7 +49,30 @@ impl<'a> Job<'a> {
     /// included.
     pub fn new(files: &'a [FileTrace<'a>], cluster: &'a Cluster, options: &'a PlanOptions) -> Result<Self, PlanError> {
         check(cluster, options)?;
-        let demand = Demand::new(files, options)?;
+        Self::with(files, Demand::new(files, options)?, cluster, options)
+    }
+
+    /// A job of requests that are too many to be held: `files` are [those of the survey](Survey::traces), priced is
+    /// what it counted.
+    ///
+    /// # Errors
+    /// As [`Job::new`].
+    pub fn surveyed(
+        survey: &Survey,
+        files: &'a [FileTrace<'a>],
+        cluster: &'a Cluster,
+        options: &'a PlanOptions,
+    ) -> Result<Self, PlanError> {
+        check(cluster, options)?;
+        Self::with(files, survey.demand(options), cluster, options)
+    }
+
+    fn with(
+        files: &'a [FileTrace<'a>],
+        demand: Demand,
+        cluster: &'a Cluster,
+        options: &'a PlanOptions,
+    ) -> Result<Self, PlanError> {
         let limits = Limits::new(cluster, demand.bytes())?;
         let servers = || cluster.tiers.iter().flat_map(|tier| &tier.servers);
         let mut slots = vec![None; servers().map(|server| server.index() + 1).max().unwrap_or(0)];

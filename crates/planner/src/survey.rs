@@ -292,17 +292,18 @@ impl InFlight {
     /// Mean number of processes in flight in each phase, over the times at which any was; all processes, where no
     /// request lasts.
     fn means(&self) -> Vec<f64> {
-        let mut of = vec![(0.0, HashSet::<u32, Spreading>::default()); self.processes.len()];
+        let mut pairs = vec![0.0; self.processes.len()];
+        let mut times = vec![HashSet::<u32, Spreading>::default(); self.processes.len()];
         for &(at, _) in &self.seen {
-            let of = &mut of[usize::from(self.times[at as usize].1)];
-            of.0 += 1.0;
-            of.1.insert(at);
+            let phase = usize::from(self.times[at as usize].1);
+            pairs[phase] += 1.0;
+            times[phase].insert(at);
         }
-        let mean = |((pairs, times), processes): ((f64, HashSet<u32, Spreading>), &HashSet<u32, Spreading>)| {
-            let all = processes.len().max(1) as f64;
-            if times.is_empty() { all } else { (pairs / times.len() as f64).clamp(1.0, all) }
+        let mean = |phase: usize| {
+            let all = self.processes[phase].len().max(1) as f64;
+            if times[phase].is_empty() { all } else { (pairs[phase] / times[phase].len() as f64).clamp(1.0, all) }
         };
-        of.into_iter().zip(&self.processes).map(mean).collect()
+        (0..self.processes.len()).map(mean).collect()
     }
 }
 

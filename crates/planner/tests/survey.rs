@@ -23,7 +23,7 @@ fn mixed(count: u64) -> Vec<Request> {
     let request = |i: u64| {
         let random = scattered(i);
         let size = [8 << 10, 200 << 10, 3 << 20][(random % 3) as usize] / 2 + scattered(i + count) % 100_000;
-        let offset = scattered(i + 2 * count) % (1 << 32) + if random % 5 == 0 { 0 } else { 1 << 32 };
+        let offset = scattered(i + 2 * count) % (1 << 32) + if random.is_multiple_of(5) { 0 } else { 1 << 32 };
         let start_s = (i / 16) as f64 * 0.1;
         let op = if i < count / 2 { Op::Write } else { Op::Read };
         Request { offset, size, op, process: (i % 16) as u32, start_s, end_s: start_s + 0.1 }
