@@ -50,7 +50,10 @@ impl Compressor {
         self.top.accesses
     }
 
-    fn feed(&mut self, index: usize, step: Step) {
+    fn feed(&mut self, mut index: usize, step: Step) {
+        while self.chain.get_mut(index).is_some_and(|stage| stage.detector.passes(step)) {
+            index += 1;
+        }
         if index == DETECTORS {
             self.top.tokens.push(step.symbol, step.position);
             return;

@@ -67,7 +67,7 @@ impl Detector {
         self.close(shapes, out);
         self.stale = if step.fresh || self.first { 0 } else { self.stale + 1 };
         if self.stale > KEPT {
-            // The detector before this one has seen all of it and found nothing.
+            // See `passes`.
             self.pass(self.pending.len(), out);
             self.before = step.position;
             out.push(Step { fresh: false, ..step });
@@ -77,6 +77,17 @@ impl Detector {
             self.close(shapes, out);
             self.wait(step, out);
         }
+    }
+
+    /// Whether this step is only to be passed on: the detector before this one has seen it and all that might be here
+    /// with it, and found nothing. O(1).
+    #[inline]
+    pub fn passes(&mut self, step: Step) -> bool {
+        let idle = !self.first && !step.fresh && self.stale > KEPT && self.pending.is_empty() && self.run.is_none();
+        if idle {
+            self.before = step.position;
+        }
+        idle
     }
 
     /// The end of the stream.
@@ -147,6 +158,9 @@ impl Detector {
     /// A loop of exactly two turns, among the rows of equal steps (by index as in `matches`) that have ended.
     /// Two turns may be any distance apart, so the evidence asked for is a turn of several steps.
     fn pair(&self, rows: &[i32; WINDOW], has_ended: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+        if self.twice() && has_ended(WINDOW - 1) {
+            return Some((1, 0));
+        }
         let shortest = if self.first { 4 } else { 2 };
         (shortest..=WINDOW).find_map(|period| {
             let matched = rows[WINDOW - period] as usize;
@@ -158,6 +172,19 @@ impl Detector {
                 && self.pending[second].symbol == self.pending[second - period].symbol;
             whole.then_some((period, matched))
         })
+    }
+
+    /// Whether the last two steps are one loop at one place: the same again, as in a file that is read twice.
+    fn twice(&self) -> bool {
+        match self.pending[..] {
+            [.., first, second] => {
+                !self.first
+                    && second.symbol.kind == Kind::Shape
+                    && first.symbol == second.symbol
+                    && first.position == second.position
+            }
+            _ => false,
+        }
     }
 
     fn delta(&self, index: usize) -> i64 {

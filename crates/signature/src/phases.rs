@@ -53,14 +53,14 @@ impl Pauses {
     }
 
     /// The phases: a pause parts two when it is ten times as long as an access takes otherwise (the time without the
-    /// longest pauses, over the accesses) and a hundredth of the whole; phases of fewer than four accesses on average
+    /// longest pauses, over the accesses) and a thousandth of the whole; phases of fewer than four accesses on average
     /// are only a slow program.
     pub fn phases(&self) -> Vec<Phase> {
         let Some(start_ns) = self.start_ns else { return Vec::new() };
         let whole_ns = self.end_ns - start_ns.min(self.end_ns);
         let paused_ns: u64 = self.longest.iter().map(|pause| pause.0.0).sum();
         let usual_ns = (whole_ns - paused_ns.min(whole_ns)) / self.counts.0;
-        let parts = |pause: &Pause| pause.0 >= usual_ns.saturating_mul(10).max(whole_ns / 100);
+        let parts = |pause: &Pause| pause.0 >= usual_ns.saturating_mul(10).max(whole_ns / 1000);
         let mut borders: Vec<Pause> = self.longest.iter().map(|pause| pause.0).filter(parts).collect();
         if (borders.len() as u64 + 1) * 4 > self.counts.0 {
             borders.clear();

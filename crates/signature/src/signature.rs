@@ -145,26 +145,41 @@ impl Signature {
     }
 }
 
+impl Signature {
+    /// Whether both do the same, each from its own first offset. O(parts of the shorter).
+    pub fn same_elsewhere(&self, other: &Signature) -> bool {
+        let (mut mine, mut theirs) = (self.tokens.iter().peekable(), other.tokens.iter().peekable());
+        let origin = |token: Option<&(Symbol, u64)>| token.map_or(0, |token| token.1);
+        let (my_origin, their_origin) = (origin(mine.peek()), origin(theirs.peek()));
+        let same_part = |(x, y): ((Symbol, u64), (Symbol, u64))| {
+            x.1.wrapping_sub(my_origin) == y.1.wrapping_sub(their_origin) && same(self, other, x.0, y.0)
+        };
+        self.tokens.len() == other.tokens.len() && mine.zip(theirs).all(same_part)
+    }
+}
+
+/// Whether two symbols, each of its signature, are the same loops.
+fn same(a: &Signature, b: &Signature, x: Symbol, y: Symbol) -> bool {
+    if x.access(0).is_some() || y.access(0).is_some() {
+        return x == y;
+    }
+    match (a.shapes.get(x.value), b.shapes.get(y.value)) {
+        (Shape::Nest(x), Shape::Nest(y)) => x == y,
+        (Shape::Repeat(x), Shape::Repeat(y)) => {
+            x.delta == y.delta
+                && x.count == y.count
+                && x.body.len() == y.body.len()
+                && x.body.iter().zip(&y.body).all(|(x, y)| x.0 == y.0 && same(a, b, x.1, y.1))
+        }
+        _ => false,
+    }
+}
+
 /// Equal parts in equal order: stricter than equal expansions.
 impl PartialEq for Signature {
     fn eq(&self, other: &Self) -> bool {
-        fn same(a: &Signature, b: &Signature, x: Symbol, y: Symbol) -> bool {
-            if x.access(0).is_some() || y.access(0).is_some() {
-                return x == y;
-            }
-            match (a.shapes.get(x.value), b.shapes.get(y.value)) {
-                (Shape::Nest(x), Shape::Nest(y)) => x == y,
-                (Shape::Repeat(x), Shape::Repeat(y)) => {
-                    x.delta == y.delta
-                        && x.count == y.count
-                        && x.body.len() == y.body.len()
-                        && x.body.iter().zip(&y.body).all(|(x, y)| x.0 == y.0 && same(a, b, x.1, y.1))
-                }
-                _ => false,
-            }
-        }
-        self.tokens.len() == other.tokens.len()
-            && self.tokens.iter().zip(other.tokens.iter()).all(|(x, y)| x.1 == y.1 && same(self, other, x.0, y.0))
+        let first = |signature: &Signature| signature.tokens.iter().next().map(|token| token.1);
+        first(self) == first(other) && self.same_elsewhere(other)
     }
 }
 

@@ -5,35 +5,44 @@ use crate::factors::{Factors, Operations, Spatial};
 use crate::shape::{Level, Nest};
 use crate::signature::{Item, Signature};
 use crate::stream::StreamSignature;
-use stripewise_layout::units::format_bytes;
 
-/// Parts of a signature up to which each is told.
-const TOLD_PARTS: u64 = 3;
+/// Parts of a signature, and kinds of ranks, up to which each is told.
+const TOLD: usize = 3;
 
-/// What the ranks of a program do with one file, in one line: ranks that do the same are told together. `ranks` are
-/// (rank, its signature) in order of rank. O(parts of the signatures that are told).
+/// Where a sentence says the place of its loops, and of whom it speaks.
+#[derive(Clone, Copy)]
+struct Voice {
+    /// Offset that places are told from; `None`: those of the file.
+    origin: Option<u64>,
+    /// One does it, not several together.
+    singular: bool,
+}
+
+/// What the ranks of a program do with one file, in one line: ranks that do the same, each from its own place, are told
+/// together. `ranks` are (rank, its signature) in order of rank. O(ranks x 3 + parts of the signatures that are told).
 ///
 /// "16 ranks, each reads 64 KiB at stride 1 MiB, 128 times, twice over; rank r starts at r x 64 KiB"
 pub fn file_in_words(ranks: &[(u32, &StreamSignature)]) -> String {
-    // Ranks with the same single loop, in order of their first.
-    let mut alike: Vec<(&Nest, Vec<(u32, u64)>)> = Vec::new();
+    let mut alike: Vec<Vec<(u32, &StreamSignature)>> = Vec::new();
     let mut others: Vec<(u32, &StreamSignature)> = Vec::new();
     for &(rank, stream) in ranks.iter().filter(|rank| rank.1.factors.accesses() > 0) {
-        let mut items = stream.signature.items();
-        match (items.next(), items.next()) {
-            (Some(Item::Nest { init, nest }), None) => match alike.iter().position(|group| group.0 == nest) {
-                Some(group) => alike[group].1.push((rank, init)),
-                None if alike.len() < TOLD_PARTS as usize => alike.push((nest, vec![(rank, init)])),
-                None => others.push((rank, stream)),
-            },
-            _ => others.push((rank, stream)),
+        let short = stream.signature.len() <= TOLD as u64;
+        match alike.iter().position(|group| short && group[0].1.signature.same_elsewhere(&stream.signature)) {
+            Some(group) => alike[group].push((rank, stream)),
+            None if short && alike.len() < TOLD => alike.push(vec![(rank, stream)]),
+            None => others.push((rank, stream)),
         }
     }
     let mut sentences: Vec<String> = Vec::new();
-    for (nest, group) in &alike {
+    for group in &alike {
         sentences.push(match group[..] {
-            [(rank, init)] => format!("rank {rank} {}", nest_in_words(Some(init), nest)),
-            _ => format!("{} ranks, each {}{}", group.len(), nest_in_words(None, nest), starts(group)),
+            [(rank, stream)] => format!("rank {rank} {}", stream_in_words(stream)),
+            _ => {
+                let places: Vec<(u32, u64)> = group.iter().filter_map(|&(rank, s)| Some((rank, first(s)?))).collect();
+                let voice = Voice { origin: places.first().map(|place| place.1), singular: true };
+                let signature = &group[0].1.signature;
+                format!("{} ranks, each {}; {}", group.len(), parts_in_words(signature, voice), starts(&places))
+            }
         });
     }
     match others[..] {
@@ -44,122 +53,109 @@ pub fn file_in_words(ranks: &[(u32, &StreamSignature)]) -> String {
             let mut factors = Factors::default();
             others.iter().for_each(|(_, stream)| factors.merge(&stream.factors));
             let more = if alike.is_empty() { "" } else { "other " };
-            sentences.push(format!("{} {more}ranks together {}", others.len(), factors_in_words(&factors)));
+            sentences.push(format!("{} {more}ranks together {}", others.len(), factors_in_words(&factors, false)));
         }
     }
     sentences.join("; ")
 }
 
-/// Where each rank starts, when that is a simple rule.
-fn starts(group: &[(u32, u64)]) -> String {
-    let (rank, init) = group[0];
-    if group.iter().all(|&(_, other)| other == init) {
-        return format!("; all start at {}", format_bytes(init));
+/// What one rank does with one file: "reads 64 KiB at stride 1 MiB, 128 times, from 0 B".
+pub fn stream_in_words(stream: &StreamSignature) -> String {
+    if stream.signature.len() > TOLD as u64 || stream.signature.is_empty() {
+        return factors_in_words(&stream.factors, true);
     }
-    let apart = u64::from(group[1].0.wrapping_sub(rank)).max(1);
-    let step = group[1].1.wrapping_sub(init) / apart;
-    let first = init.checked_sub(step.wrapping_mul(u64::from(rank)));
-    let rule = |&(rank, init): &(u32, u64)| {
-        first.is_some_and(|first| first.checked_add(step.saturating_mul(rank.into())) == Some(init))
-    };
-    match first {
-        Some(0) if group.iter().all(rule) => format!("; rank r starts at r x {}", format_bytes(step)),
-        Some(first) if group.iter().all(rule) => {
-            format!("; rank r starts at {} + r x {}", format_bytes(first), format_bytes(step))
+    parts_in_words(&stream.signature, Voice { origin: None, singular: true })
+}
+
+fn first(stream: &StreamSignature) -> Option<u64> {
+    stream.signature.items().next().map(|item| match item {
+        Item::Nest { init, .. } | Item::Repeat { init, .. } => init,
+        Item::Single(access) => access.offset,
+    })
+}
+
+/// Where each rank starts.
+fn starts(places: &[(u32, u64)]) -> String {
+    let (rank, init) = places[0];
+    if places.iter().all(|place| place.1 == init) {
+        return format!("all start at {}", bytes(init));
+    }
+    let step = places[1].1.wrapping_sub(init) / u64::from(places[1].0.wrapping_sub(rank)).max(1);
+    let of = |rank: u32| u128::from(step) * u128::from(rank);
+    let base = u128::from(init).checked_sub(of(rank));
+    match base {
+        Some(base) if places.iter().all(|&(rank, init)| base + of(rank) == u128::from(init)) => {
+            let base = if base == 0 { String::new() } else { format!("{} + ", bytes(base as u64)) };
+            format!("rank r starts at {base}r x {}", bytes(step))
         }
         _ => {
-            let low = group.iter().map(|start| start.1).min().unwrap_or(0);
-            let high = group.iter().map(|start| start.1).max().unwrap_or(0);
-            format!("; they start between {} and {}", format_bytes(low), format_bytes(high))
+            let low = places.iter().map(|place| place.1).min().unwrap_or(init);
+            let high = places.iter().map(|place| place.1).max().unwrap_or(init);
+            format!("they start between {} and {}", about(low), about(high))
         }
     }
 }
 
-/// What one rank does with one file: "reads 64 KiB at stride 1 MiB, 128 times, from 0".
-pub fn stream_in_words(stream: &StreamSignature) -> String {
-    let signature = &stream.signature;
-    if signature.len() > TOLD_PARTS || signature.is_empty() {
-        return factors_in_words(&stream.factors);
-    }
-    signature.items().map(|item| item_in_words(signature, item)).collect::<Vec<_>>().join(", then ")
+fn parts_in_words(signature: &Signature, voice: Voice) -> String {
+    signature.items().map(|item| item_in_words(signature, item, voice)).collect::<Vec<_>>().join(", then ")
 }
 
-fn item_in_words(signature: &Signature, item: Item<'_>) -> String {
+/// " at 4 KiB", " 4 KiB further on" or nothing.
+fn place(at: u64, preposition: &str, voice: Voice) -> String {
+    match voice.origin {
+        None => format!(" {preposition} {}", bytes(at)),
+        Some(origin) if at == origin => String::new(),
+        Some(origin) => format!(" {preposition} its start {}", {
+            let apart = at.wrapping_sub(origin) as i64;
+            format!("{} {}", if apart < 0 { "-" } else { "+" }, bytes(apart.unsigned_abs()))
+        }),
+    }
+}
+
+fn item_in_words(signature: &Signature, item: Item<'_>, voice: Voice) -> String {
     match item {
         Item::Single(access) => {
-            let verb = verb(&[access.op]);
-            format!("{verb} {} at {}", format_bytes(access.size_bytes), format_bytes(access.offset))
+            let verb = verb(access.op == Op::Read, access.op == Op::Write, voice.singular);
+            format!("{verb} {}{}", bytes(access.size_bytes), place(access.offset, "at", voice))
         }
-        Item::Nest { init, nest } => nest_in_words(Some(init), nest),
+        Item::Nest { init, nest } => nest_in_words(init, nest, voice),
         Item::Repeat { init, repeat } => {
-            let parts: Vec<String> =
-                signature.body(init, repeat).take(3).map(|part| item_in_words(signature, part)).collect();
+            let told = signature.body(init, repeat).take(TOLD);
+            let parts: Vec<String> = told.map(|part| item_in_words(signature, part, voice)).collect();
             let more = signature.body(init, repeat).count() - parts.len();
             let more = if more > 0 { format!(", then {more} more") } else { String::new() };
-            let place =
-                if repeat.delta == 0 { String::new() } else { format!(", each time {} on", signed(repeat.delta)) };
-            format!("({}{more}) {}{place}", parts.join(", then "), over(repeat.count))
+            let on = if repeat.delta == 0 { String::new() } else { format!(", each time {} on", signed(repeat.delta)) };
+            format!("({}{more}) {} over{on}", parts.join(", then "), times(repeat.count))
         }
     }
 }
 
-fn verb(ops: &[Op]) -> &'static str {
-    match (ops.contains(&Op::Read), ops.contains(&Op::Write)) {
-        (true, true) => "reads and writes",
-        (_, true) => "writes",
-        _ => "reads",
-    }
-}
-
-fn signed(delta: i64) -> String {
-    format!("{}{}", if delta < 0 { "-" } else { "" }, format_bytes(delta.unsigned_abs()))
-}
-
-fn times(count: u64) -> String {
-    match count {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        _ => format!("{count} times"),
-    }
-}
-
-fn over(count: u64) -> String {
-    if count == 1 { times(count) } else { format!("{} over", times(count)) }
-}
-
-fn list(numbers: impl ExactSizeIterator<Item = String>, what: &str) -> String {
-    let length = numbers.len();
-    let told: Vec<String> = numbers.take(4).collect();
-    match length {
-        1 => told.into_iter().collect(),
-        2..=4 => format!("{} in turn", told.join(", ")),
-        _ => format!("{}, ... ({length} {what} in turn)", told.join(", ")),
-    }
-}
-
-fn nest_in_words(init: Option<u64>, nest: &Nest) -> String {
-    let Some((inner, outer)) = nest.levels.split_last() else { return "nothing".to_owned() };
-    let verb = verb(&nest.ops);
-    let sizes = list(inner.sizes.iter().map(|&size| format_bytes(size)), "sizes");
+fn nest_in_words(init: u64, nest: &Nest, voice: Voice) -> String {
+    let Some((inner, outer)) = nest.levels.split_last() else { return "does nothing".to_owned() };
+    let verb = verb(nest.ops.contains(&Op::Read), nest.ops.contains(&Op::Write), voice.singular);
+    let sizes = list(inner.sizes.iter().map(|&size| bytes(size)), "sizes");
+    let from = place(init, "from", voice);
+    let from = if from.is_empty() { from } else { format!(",{from}") };
     let mut words = match (&inner.deltas[..], &inner.sizes[..]) {
         ([delta], [size]) if *delta > 0 && *delta as u64 == *size => {
-            format!("{verb} {} in pieces of {sizes}", format_bytes(size.saturating_mul(inner.count)))
+            let all = size.saturating_mul(inner.count);
+            format!("{verb} {} in {} pieces of {sizes}{from}", bytes(all), grouped(inner.count))
         }
-        ([0], _) => format!("{verb} {sizes} at one place, {}", times(inner.count)),
+        ([0], _) => {
+            let at = place(init, "at", voice);
+            format!("{verb} {sizes}{}, {}", if at.is_empty() { " at one place" } else { &at }, times(inner.count))
+        }
         _ => {
             let strides = list(inner.deltas.iter().map(|&delta| signed(delta)), "strides");
-            format!("{verb} {sizes} at stride {strides}, {}", times(inner.count))
+            format!("{verb} {sizes} at stride {strides}, {}{from}", times(inner.count))
         }
     };
-    if let Some(init) = init {
-        words += &format!(", from {}", format_bytes(init));
-    }
     for level in outer.iter().rev().filter(|level| level.count != 1) {
         words += &outer_in_words(level);
     }
     match nest.reps {
         1 => words,
-        reps => format!("{words}, all of it {}, on from where it ended", over(reps)),
+        reps => format!("{words}, all of it {} over, on from where it ended", times(reps)),
     }
 }
 
@@ -171,26 +167,23 @@ fn outer_in_words(level: &Level) -> String {
     format!(", that {} at stride {strides}", times(level.count))
 }
 
-/// What no single loop tells.
-fn factors_in_words(factors: &Factors) -> String {
+/// What no few loops tell.
+fn factors_in_words(factors: &Factors, singular: bool) -> String {
     let Some(pattern) = factors.pattern() else { return "does nothing".to_owned() };
-    let verb = match pattern.operations {
-        Operations::Read => "reads",
-        Operations::Write => "writes",
-        Operations::ReadWrite => "reads and writes",
-    };
+    let operations = pattern.operations;
+    let verb = verb(operations != Operations::Write, operations != Operations::Read, singular);
     let (smallest, largest) = factors.size_range.unwrap_or((0, 0));
     let sizes = if smallest == largest {
-        format_bytes(smallest)
+        bytes(smallest)
     } else if pattern.fixed_size {
         let commonest = factors.sizes.iter().max_by_key(|size| size.1).map_or(smallest, |size| *size.0);
-        format!("mostly {}", format_bytes(commonest))
+        format!("mostly {}", bytes(commonest))
     } else {
-        format!("{} to {}", format_bytes(smallest), format_bytes(largest))
+        format!("{} to {}", about(smallest), about(largest))
     };
-    let place = match pattern.spatial {
+    let how = match pattern.spatial {
         Spatial::Contiguous => "one after the other",
-        Spatial::FixedStrided => "at a fixed stride",
+        Spatial::FixedStrided => "at fixed strides",
         Spatial::NegativeStrided => "backwards",
         Spatial::TwoDStrided => "in rows",
         Spatial::KdStrided => "in nested strides",
@@ -198,6 +191,74 @@ fn factors_in_words(factors: &Factors) -> String {
         Spatial::Combination => "in several patterns",
     };
     let (low, high) = factors.extent.unwrap_or((0, 0));
-    let (low, high) = (format_bytes(low), format_bytes(high));
-    format!("{verb} {sizes}, {}, {place}, between {low} and {high}", times(factors.accesses()))
+    format!("{verb} {sizes}, {}, {how}, between {} and {}", times(factors.accesses()), about(low), about(high))
+}
+
+fn verb(reads: bool, writes: bool, singular: bool) -> &'static str {
+    match (reads, writes, singular) {
+        (true, true, true) => "reads and writes",
+        (true, true, false) => "read and write",
+        (_, true, true) => "writes",
+        (_, true, false) => "write",
+        (_, _, true) => "reads",
+        (_, _, false) => "read",
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        _ => format!("{} times", grouped(count)),
+    }
+}
+
+fn list(numbers: impl ExactSizeIterator<Item = String>, what: &str) -> String {
+    let length = numbers.len();
+    let told: Vec<String> = numbers.take(4).collect();
+    match length {
+        0 | 1 => told.into_iter().collect(),
+        2..=4 => format!("{} in turn", told.join(", ")),
+        _ => format!("{}, ... ({length} {what} in turn)", told.join(", ")),
+    }
+}
+
+const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Exact, since a stride that is 8 bytes off a power of two is another stride: the largest unit that divides it.
+fn bytes(number: u64) -> String {
+    let divides = |&&(_, shift): &&(&str, u32)| number >= 1 << shift && number.trailing_zeros() >= shift;
+    let (unit, shift) = UNITS.iter().find(divides).unwrap_or(&UNITS[4]);
+    format!("{} {unit}", grouped(number >> shift))
+}
+
+fn signed(delta: i64) -> String {
+    format!("{}{}", if delta < 0 { "-" } else { "" }, bytes(delta.unsigned_abs()))
+}
+
+/// To three digits, for the borders of a range.
+fn about(number: u64) -> String {
+    let (unit, shift) = UNITS.iter().find(|unit| number >> unit.1 > 0).unwrap_or(&UNITS[4]);
+    let scaled = number as f64 / (1u64 << shift) as f64;
+    let digits = if *shift == 0 || scaled >= 100.0 || scaled.fract() == 0.0 {
+        0
+    } else if scaled >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.digits$} {unit}")
 }

@@ -50,6 +50,14 @@ fn sequences_of_loops_repeat() {
 }
 
 #[test]
+fn a_pass_over_the_same_place_is_one_more_turn() {
+    for turns in 2..6 {
+        let trace = (0..turns * 100).map(|i| Access::read(7 + i % 100 * 10, 3));
+        assert_eq!(text(trace), format!("{{READ,7,2,([{{0}},{{}},{{{turns}}}],[{{10}},{{3}},{{100}}]),1}}"));
+    }
+}
+
+#[test]
 fn a_stray_is_kept_apart() {
     let trace = (0..200).map(|i| if i == 120 { Access::write(3, 1) } else { Access::read(i * 10, 10) });
     assert_eq!(text(trace), "{READ,0,1,([{10},{10},{120}]),1};{RESIDUAL,(W3+1)};{READ,1210,1,([{10},{10},{79}]),1}");

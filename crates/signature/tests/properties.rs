@@ -140,6 +140,26 @@ proptest! {
         prop_assert!(found.numbers() <= made.numbers() + 4, "{} became {}", text, found);
     }
 
+    /// Loops of two or three turns too: what is found is longer by a factor at most, not by the length of the trace.
+    #[test]
+    fn short_loops_are_found(op in op(), counts in list(2u64..9, 5), size in 1u64..65_536) {
+        let strides = (0..counts.len()).map(|index| 1u64 << (58 - 6 * index));
+        let levels: Vec<String> = counts
+            .iter()
+            .zip(strides)
+            .enumerate()
+            .map(|(index, (count, stride))| {
+                let size = if index + 1 == counts.len() { size.to_string() } else { String::new() };
+                format!("[{{{stride}}},{{{size}}},{{{count}}}]")
+            })
+            .collect();
+        let text = format!("{{{},0,{},({}),1}}", op.name(), levels.len(), levels.join(","));
+        let made: Signature = text.parse().expect("the generator writes the grammar");
+        let trace: Vec<Access> = made.expand().collect();
+        let found = round_trip(&trace);
+        prop_assert!(found.numbers() <= 4 * made.numbers(), "{} became {}", text, found);
+    }
+
     /// Strays cost what they are, not the pattern around them.
     #[test]
     fn near_regular_traces_stay_short(strays in prop::collection::btree_set(0usize..4000, 0..12), at in any::<u64>()) {
