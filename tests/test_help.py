@@ -20,6 +20,7 @@ COMMANDS = [
     "show",
     "plan",
     "simulate",
+    "planners",
     "apply",
     "mount",
     "umount",

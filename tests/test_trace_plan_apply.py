@@ -117,16 +117,63 @@ def test_plan_apply_stat_and_back(traced):
     assert "nothing to move" in pool.stripewise("apply", layout, "--pool", pool.file).stdout
 
 
-def test_harl_is_a_planner_too(traced):
+def planner_names(pool):
+    return [planner["name"] for planner in json.loads(pool.stripewise("planners", "--json").stdout)]
+
+
+def test_every_planner_makes_layouts_that_can_be_applied(traced):
     pool, trace = traced
-    layout = pool.base / "harl.layout"
-    pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", "harl")
-    assert pool.stripewise("apply", layout, "--pool", pool.file).returncode == 0
-    pool.python(CHECK)
-    assert (
-        "there is ours and harl"
-        in pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", "other", check=False).stderr
-    )
+    names = planner_names(pool)
+    assert names[:2] == ["auto", "fixed"]
+    for name in names:
+        layout = pool.base / f"{name}.layout"
+        done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", name, "--json")
+        document = json.loads(done.stdout)
+        assert name in (document["planner"], "auto")
+        assert document["cost_s"]["plan"] > 0
+        pool.stripewise("apply", layout, "--pool", pool.file)
+        pool.python(CHECK)
+
+
+def test_auto_says_who_won_and_by_how_much(traced):
+    pool, trace = traced
+    layout = pool.base / "auto.layout"
+    done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--json")
+    document = json.loads(done.stdout)
+    compared = {row["planner"]: row for row in document["comparison"]["planners"]}
+    assert ["auto", *compared] == planner_names(pool)
+    best = compared[document["planner"]]
+    assert best["predicted_s"] == document["cost_s"]["plan"] <= compared["fixed"]["predicted_s"]
+    assert best["simulated_s"] <= min(row["simulated_s"] for row in compared.values() if row["simulated_s"]) * 1.001
+    for row in compared.values():
+        if row["predicted_s"] is not None:
+            assert row["predicted_loss"] == pytest.approx(row["predicted_s"] / best["predicted_s"] - 1)
+    assert any("beside fixed" in reason and "busy for" in reason for reason in document["comparison"]["why"])
+    shown = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout).stdout
+    assert "lost by" in shown
+    assert re.search(rf"^{document['planner']} .* taken *$", shown, flags=re.MULTILINE)
+    assert re.search(r"^fixed .* % predicted *$", shown, flags=re.MULTILINE)
+
+
+def test_the_limit_on_regions_and_unknown_planners(traced):
+    pool, trace = traced
+    layout = pool.base / "few.layout"
+    for name in planner_names(pool):
+        pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", name, "--max-regions", 1)
+        regions = json.loads(pool.stripewise("show", layout, "--json").stdout)["files"]
+        assert all(len(file["regions"]) == 1 for file in regions)
+    done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--planner", "other", check=False)
+    assert done.returncode == 1
+    assert "no planner 'other'; there is auto, fixed, " in done.stderr
+    done = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout, "--max-regions", 0, check=False)
+    assert done.returncode == 2
+
+
+def test_planners_are_listed_with_their_sources(stripewise):
+    shown = stripewise("planners").stdout
+    assert shown.split()[:2] == ["planner", "what"]
+    for name, source in (("auto", "docs/planners.md"), ("harl-paper", "He et al."), ("2-d", "Chen et al.")):
+        assert re.search(rf"^{name} .*{source}", shown, flags=re.MULTILINE)
 
 
 def test_planning_what_is_not_on_the_pool_says_where_to_look(traced):

@@ -194,7 +194,32 @@ class PlannedSpace(TypedDict):
     planned_bytes: int
     capacity_bytes: int | None
 
+class ComparedPlanner(TypedDict):
+    """Losses are shares by which a time is above the winner's: 0.25 is a quarter longer."""
+
+    planner: str
+    regions: int | None
+    predicted_s: float | None
+    predicted_loss: float | None
+    simulated_s: float | None
+    simulated_loss: float | None
+    excess_bytes: int | None
+    error: str | None
+
+class PlannerComparison(TypedDict):
+    planners: list[ComparedPlanner]
+    why: list[str]
+    simulations: int | None
+
+class Planner(TypedDict):
+    name: str
+    source: str
+    summary: str
+
 class PlanDocument(TypedDict):
+    planner: str
+    kept_default: bool
+    comparison: PlannerComparison | None
     layout: str
     changes: bool
     processes: float
@@ -224,8 +249,15 @@ class Prediction(TypedDict):
     files: list[PredictedFile]
 
 def plan(
-    trace: Trace, pool_file: str, root: str, *, planner: str = "ours", processes: float | None = None
+    trace: Trace,
+    pool_file: str,
+    root: str,
+    *,
+    planner: str = "auto",
+    processes: float | None = None,
+    max_regions: int | None = None,
 ) -> PlanDocument: ...
+def planners() -> list[Planner]: ...
 def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...
 
 # Simulation of traces

@@ -345,7 +345,7 @@ fn unequal(case: &Case, fresh: &Case, verdict: &mut Verdict) {
         plan.phases.len()
     );
     for region in &plan.files[0].regions {
-        println!("    {:>6} MiB  {}", region.offset / MIB, region.widths);
+        println!("    {:>6} MiB  {}", region.offset / MIB, region.widths.expect("regions of whole tiers"));
     }
     let fixed = stage.best((0..11).into_par_iter().map(|k| stage.layout(&[(0, [(4 * KIB) << k, (4 * KIB) << k])])));
     let chunk = 4 * MIB;
@@ -429,8 +429,11 @@ fn uniform(name: &str, op: Op, cluster: Cluster, network: Network, least: f64, v
     let default = Layout::new([(0, (0..8).map(|i| Stripe { server: ServerId(i), width_bytes: 64 * KIB }).collect())]);
     let default = stage.rates(&default.expect("one region"));
     let fixed = default.same;
-    let rows: Vec<String> =
-        plan.files[0].regions.iter().map(|r| format!("{} MiB {}", r.offset / MIB, r.widths)).collect();
+    let rows: Vec<String> = plan.files[0]
+        .regions
+        .iter()
+        .map(|r| format!("{} MiB {}", r.offset / MIB, r.widths.expect("regions of whole tiers")))
+        .collect();
     let bytes: u64 = case.requests.iter().map(|r| r.size).sum();
     println!(
         "{name}: {}; {ours:.1} MiB/s against {fixed:.1}, predicted {:.1} against {:.1}, planned in {seconds:.1} s",

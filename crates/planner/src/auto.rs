@@ -26,7 +26,7 @@ pub const SUMMARY: &str = "prices what all of them plan, simulates the best few,
 const FINALISTS: usize = 5;
 
 /// Draws of startup times that each is simulated with.
-const DRAWS: u64 = 4;
+pub(crate) const DRAWS: u64 = 4;
 
 /// First of these draws, far from those that planners use.
 const FIRST_DRAW: u64 = 1 << 32;
@@ -113,8 +113,7 @@ pub fn auto(job: &Job) -> Result<Comparison, PlanError> {
         let stage = Stage::new(job.files, &job.demand, &job.priced_as, job.options, 0.0);
         let layouts: Vec<Vec<Layout>> =
             simulated.iter().map(|&index| offered(&contenders, index).layouts.clone()).collect();
-        let times: Vec<f64> =
-            layouts.par_iter().map(|layouts| stage.mean_makespan_s(layouts, FIRST_DRAW, DRAWS)).collect();
+        let times: Vec<f64> = layouts.par_iter().map(|layouts| simulated_s(&stage, layouts)).collect();
         // Planners that chose the same layouts have the same time.
         for offer in contenders.iter_mut().filter_map(|contender| contender.offer.as_mut().ok()) {
             offer.simulated_s = layouts.iter().position(|layouts| *layouts == offer.layouts).map(|at| times[at]);
@@ -131,6 +130,11 @@ pub fn auto(job: &Job) -> Result<Comparison, PlanError> {
     let mut comparison = Comparison { contenders, winner, rehearsal, why: Vec::new() };
     comparison.why = reasons(&comparison, job);
     Ok(comparison)
+}
+
+/// Mean makespan in seconds over the draws that decide.
+pub(crate) fn simulated_s(stage: &Stage, layouts: &[Layout]) -> f64 {
+    stage.mean_makespan_s(layouts, FIRST_DRAW, DRAWS)
 }
 
 fn offered(contenders: &[Contender], index: usize) -> &Offer {

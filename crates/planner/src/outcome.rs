@@ -43,8 +43,8 @@ pub struct RegionPlan {
     pub offset: u64,
     /// First byte after it; 2^63 for the last region.
     pub end: u64,
-    /// Width on every tier.
-    pub widths: TierWidths,
+    /// Width on every tier; `None` when servers of a tier differ.
+    pub widths: Option<TierWidths>,
     /// Requests that fall on it; one across a border counts in parts.
     pub requests: f64,
     /// Bytes that they read.
@@ -187,7 +187,7 @@ pub(crate) fn describe(
             RegionPlan {
                 offset,
                 end,
-                widths,
+                widths: Some(widths),
                 requests: inside.iter().map(|e| e.count).sum(),
                 read_bytes: bytes(Op::Read),
                 written_bytes: bytes(Op::Write),
@@ -243,18 +243,18 @@ pub(crate) fn describe(
                 limit_bytes: tier.capacity_bytes.map(|limit| limit.saturating_mul(tier.servers.len() as u64)),
             })
             .collect(),
-        sampled: sampled(demand, pricer, &[&by_default, &best]),
+        sampled: sampled(demand, pricer, &[&by_default.layouts, &best.layouts]),
         rehearsal,
     }
 }
 
 /// The entry with the count of the share of its bytes in `[from, to)`: what a region is charged for.
-fn clipped(e: &Entry, from: u64, to: u64) -> Option<Entry> {
+pub(crate) fn clipped(e: &Entry, from: u64, to: u64) -> Option<Entry> {
     let inside = (e.offset + e.size).min(to).saturating_sub(e.offset.max(from));
     (inside > 0).then(|| Entry { count: e.count * inside as f64 / e.size as f64, ..*e })
 }
 
-fn by_tier(cluster: &Cluster, slots: &[u64]) -> Vec<u64> {
+pub(crate) fn by_tier(cluster: &Cluster, slots: &[u64]) -> Vec<u64> {
     let mut slots = slots.iter();
     cluster
         .tiers
@@ -264,8 +264,8 @@ fn by_tier(cluster: &Cluster, slots: &[u64]) -> Vec<u64> {
 }
 
 /// What a sampled plan says of its sample: nothing when there is none.
-pub(crate) fn sampled(demand: &Demand, pricer: &Pricer, plans: &[&Priced]) -> Option<Sampled> {
-    let bound = |plan: &&Priced| error_bound(demand, pricer, plan);
+pub(crate) fn sampled(demand: &Demand, pricer: &Pricer, plans: &[&[Layout]]) -> Option<Sampled> {
+    let bound = |layouts: &&[Layout]| error_bound(demand, pricer, layouts);
     demand.sample.map(|sample| Sampled {
         kept: sample.kept,
         of: sample.of,
@@ -276,9 +276,9 @@ pub(crate) fn sampled(demand: &Demand, pricer: &Pricer, plans: &[&Priced]) -> Op
 /// 1.96 standard errors of the mean latency over the mean, by the sample's own spread. The sample is systematic in order
 /// of offset, or has every place and size by its share, so this is an upper bound unless heat is periodic in the very
 /// order of the sample. Unequal weights count as fewer requests (Kish).
-fn error_bound(demand: &Demand, pricer: &Pricer, plan: &Priced) -> f64 {
+fn error_bound(demand: &Demand, pricer: &Pricer, layouts: &[Layout]) -> f64 {
     let (mut weight, mut weights, mut sum, mut squares) = (0.0, 0.0, 0.0, 0.0);
-    for (file, layout) in demand.files.iter().zip(&plan.layouts) {
+    for (file, layout) in demand.files.iter().zip(layouts) {
         for e in &file.entries {
             let latency_s =
                 pricer.model.layout_latency_s(layout, e.op, e.offset, e.size, |_, _| ()).unwrap_or_default();

@@ -5,6 +5,7 @@ use crate::candidates::candidates;
 use crate::capacity::Limits;
 use crate::demand::Demand;
 use crate::duals::{Segmentation, Span};
+use crate::exhaustive::{self, Space};
 use crate::harl_limits;
 use crate::holdout;
 use crate::outcome::{self, Plan, Priced, Rehearsal};
@@ -121,6 +122,22 @@ pub enum PlanError {
         /// The server.
         server: ServerId,
     },
+    /// No planner has this name.
+    #[error("no planner '{name}'; there is {known}")]
+    UnknownPlanner {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The layouts of a planner that knows no limits are beyond them.
+    #[error("{planner}: its layouts are {excess_bytes} bytes beyond the servers' limits; take `auto` or `regions`")]
+    DoesNotFit {
+        /// Name of the planner.
+        planner: &'static str,
+        /// Bytes beyond limits.
+        excess_bytes: u64,
+    },
     /// A planner has no layout for such files.
     #[error("{planner}: {reason}; take another planner, see `stripewise planners`")]
     NoLayout {
@@ -211,7 +228,7 @@ pub(crate) fn plan_demand(
     let rehearsal = groups.rehearsal;
     let mut plan = outcome::describe(files, cluster, demand, &pricer, Chosen { best, by_default, by_harl, rehearsal });
     let of_groups = Pricer::new(&priced_as, &alike.demand);
-    plan.sampled = outcome::sampled(&alike.demand, &of_groups, &[&groups.by_default, &groups.best]);
+    plan.sampled = outcome::sampled(&alike.demand, &of_groups, &[&groups.by_default.layouts, &groups.best.layouts]);
     Ok(plan)
 }
 
@@ -244,6 +261,8 @@ fn choose(
     let by_default = price(default_rows);
     let by_harl = harl_rows.map(price);
     let mut plans: Vec<Priced> = found.into_iter().map(price).collect();
+    let max_regions = options.max_regions;
+    plans.extend(exhaustive::best(&Space { demand, pricer: &pricer, limits, default, max_regions, region_s }));
     // Requests across borders were priced as if each region went on: only now are all prices those of real layouts.
     plans.push(by_default.clone());
     plans.extend(by_harl.clone());

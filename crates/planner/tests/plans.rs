@@ -154,8 +154,9 @@ fn random_half_megabytes_have_their_known_optimum() {
     let harl_s = plan.total.harl_s.unwrap();
     assert!(plan.total.planned_s < harl_s, "{} {harl_s}", plan.total.planned_s);
     for region in &plan.files[0].regions {
-        let (h, s) = (region.widths.width_bytes(0), region.widths.width_bytes(1));
-        assert!(s >= 4 * h && s >= 1 << 20, "{}", region.widths);
+        let widths = region.widths.unwrap();
+        let (h, s) = (widths.width_bytes(0), widths.width_bytes(1));
+        assert!(s >= 4 * h && s >= 1 << 20, "{widths}");
     }
 }
 
@@ -221,7 +222,8 @@ fn chance_makes_few_regions_and_rounds_fit_theirs() {
     assert!(regions.len() <= 16, "{}", regions.len());
     for (index, region) in regions.iter().enumerate() {
         let end = regions.get(index + 1).map_or(plan.files[0].extent_bytes, |next| next.offset);
-        assert!(region.widths.round_bytes(&cluster) <= end - region.offset, "{} {}", region.offset, region.widths);
+        let widths = region.widths.unwrap();
+        assert!(widths.round_bytes(&cluster) <= end - region.offset, "{} {widths}", region.offset);
     }
 }
 
@@ -238,8 +240,9 @@ fn stripes_are_no_narrower_than_needed() {
     };
     let plan = planned(&(0..1024).map(read).collect::<Vec<_>>(), &presets::set_p(6, 2, false), &PlanOptions::default());
     for region in &plan.files[0].regions {
-        let narrowest = region.widths.as_slice().iter().filter(|&&width| width > 0).min();
-        assert!(narrowest >= Some(&(16 << 10)), "{}", region.widths);
+        let widths = region.widths.unwrap();
+        let narrowest = widths.as_slice().iter().filter(|&&width| width > 0).min();
+        assert!(narrowest >= Some(&(16 << 10)), "{widths}");
     }
 }
 

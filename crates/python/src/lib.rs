@@ -39,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<files::RulesSnapshot>()?;
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;

@@ -13,14 +13,18 @@ use std::sync::Arc;
 use stripewise_layout::units::{format_bytes, format_seconds};
 use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern};
 use stripewise_model::{Cluster, Op, Request};
-use stripewise_planner::harl::{self, HarlOptions};
-use stripewise_planner::{FileTrace, Plan, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times};
+use stripewise_planner::auto::{self, Comparison};
+use stripewise_planner::planners::PLANNERS;
+use stripewise_planner::why::Why;
+use stripewise_planner::{
+    FileTrace, Job as PlanJob, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times, plan_by,
+};
 use stripewise_simulate::{Access, Options, Workload, simulate_observed};
 use stripewise_store::Store;
 
-/// Plans the files of `trace` below `root` on a pool; `planner` is `ours` or `harl`.
+/// Plans the files of `trace` below `root` on a pool; `planner` is a name of [`planners`].
 #[pyfunction]
-#[pyo3(signature = (trace, pool_file, root, *, planner = "ours", processes = None))]
+#[pyo3(signature = (trace, pool_file, root, *, planner = "auto", processes = None, max_regions = None))]
 pub(crate) fn plan<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -28,12 +32,28 @@ pub(crate) fn plan<'py>(
     root: PathBuf,
     planner: &str,
     processes: Option<f64>,
+    max_regions: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let document = py.detach(|| -> Result<Value, String> {
         let job = Job::new(trace, &pool_file, &root, false)?;
-        job.document(trace, &root, planner, processes)
+        let mut options = PlanOptions {
+            default_width_bytes: job.store.pool().default_width_bytes,
+            processes,
+            ..PlanOptions::default()
+        };
+        options.max_regions = max_regions.unwrap_or(options.max_regions);
+        job.document(trace, &root, planner, &options)
     });
     to_python(py, &document.map_err(raise)?)
+}
+
+/// The planners: name, source and what each does; `auto` first.
+#[pyfunction]
+pub(crate) fn planners(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let row = |name, source, summary| json!({ "name": name, "source": source, "summary": summary });
+    let listed = PLANNERS.iter().map(|planner| row(planner.name(), planner.source(), planner.summary()));
+    let all: Vec<Value> = std::iter::once(row(auto::AUTO, auto::SOURCE, auto::SUMMARY)).chain(listed).collect();
+    to_python(py, &json!(all))
 }
 
 /// What is planned, and on what.
@@ -75,57 +95,44 @@ impl Job {
         Ok(Self { store, cluster, files, is_large, present, sizes })
     }
 
-    fn document(&self, trace: &Trace, root: &Path, planner: &str, processes: Option<f64>) -> Result<Value, String> {
-        let default_width_bytes = self.store.pool().default_width_bytes;
-        let options = PlanOptions { default_width_bytes, processes, ..PlanOptions::default() };
+    fn document(&self, trace: &Trace, root: &Path, planner: &str, options: &PlanOptions) -> Result<Value, String> {
         let named = self.files.iter().zip(&self.sizes).map(|(file, &size_bytes)| (file, file.path.clone(), size_bytes));
         let surveyed = self.is_large.then(|| {
             let files = named.clone().map(|(_, name, size_bytes)| SurveyedFile { name, size_bytes }).collect();
-            Survey::new(files, &Below::new(&trace.inner, root), &options)
+            Survey::new(files, &Below::new(&trace.inner, root), options)
         });
         let surveyed = surveyed.transpose().map_err(|error| error.to_string())?;
-        // Of very many requests planners are given an even sample, ours the exact counts of the survey, too.
+        // Of very many requests planners are given an even sample, and the exact counts of the survey.
         let traces: Vec<FileTrace> = match &surveyed {
             Some(survey) => survey.traces(),
             None => {
                 named.map(|(file, name, size_bytes)| FileTrace { name, requests: &file.requests, size_bytes }).collect()
             }
         };
-        let plan = match &surveyed {
-            Some(survey) => stripewise_planner::plan_surveyed(survey, &self.cluster, &options),
-            None => stripewise_planner::plan(&traces, &self.cluster, &options),
+        let job = match &surveyed {
+            Some(survey) => PlanJob::surveyed(survey, &traces, &self.cluster, options),
+            None => PlanJob::new(&traces, &self.cluster, options),
         };
-        let plan = plan.map_err(|error| error.to_string())?;
-        let layouts = match planner {
-            "harl" => self.harl(&traces, default_width_bytes)?,
-            _ => plan.files.iter().map(|file| file.layout.clone()).collect(),
-        };
-        self.describe(&plan, &layouts, planner)
+        let planned = job.and_then(|job| plan_by(planner, &job)).map_err(|error| error.to_string())?;
+        let mut document = self.describe(&planned.plan)?;
+        document["planner"] = json!(planned.planner);
+        document["kept_default"] = json!(planned.kept_default);
+        document["comparison"] = json!(planned.comparison.as_ref().map(comparison));
+        Ok(document)
     }
 
-    /// HARL's own layouts, as in the paper: each file for itself, without space limits.
-    fn harl(&self, files: &[FileTrace], default_width_bytes: u64) -> Result<Vec<Layout>, String> {
-        let options = HarlOptions { default_width_bytes, ..HarlOptions::default() };
-        let plans = files.iter().map(|file| {
-            let plan = harl::plan(file.requests, &self.cluster, &options);
-            plan.layout(&self.cluster).map_err(|error| error.to_string())
-        });
-        plans.collect()
-    }
-
-    fn describe(&self, plan: &Plan, layouts: &[Layout], planner: &str) -> Result<Value, String> {
+    fn describe(&self, plan: &Plan) -> Result<Value, String> {
         let pool = self.store.pool();
         let mut written = LayoutFile { pool: pool.name.clone(), files: Vec::new() };
         let mut described = Vec::new();
-        for (index, (planned, layout)) in plan.files.iter().zip(layouts).enumerate() {
-            let own = planner != "harl";
+        for (planned, before) in plan.files.iter().zip(&self.present) {
+            let layout = &planned.layout;
             written.files.push(FileLayout {
                 path: Pattern::exact(&planned.name).map_err(|error| error.to_string())?,
                 layout: layout.clone(),
                 note: None,
-                region_notes: if own { planned.regions.iter().map(|r| Some(note(r))).collect() } else { Vec::new() },
+                region_notes: planned.regions.iter().map(|region| Some(note(region))).collect(),
             });
-            let before = &self.present[index];
             let regions = planned.regions.iter().map(|region| {
                 let now = &before.regions()[before.region_at(region.offset)];
                 let then = &layout.regions()[layout.region_at(region.offset)];
@@ -152,7 +159,7 @@ impl Job {
         let busy: f64 = plan.phases.iter().map(|phase| phase.processes * phase.requests as f64).sum();
         Ok(json!({
             "layout": written.to_toml(&layout_file::names(pool)),
-            "changes": layouts.iter().zip(&self.present).any(|(new, old)| *new != **old),
+            "changes": plan.files.iter().zip(&self.present).any(|(new, old)| new.layout != **old),
             "processes": busy / requests.max(1) as f64,
             "phases": plan.phases.len(),
             "cuts_s": plan.cuts_s,
@@ -170,6 +177,41 @@ impl Job {
             })).collect::<Vec<_>>(),
         }))
     }
+}
+
+/// Every planner beside the winner: what was predicted and simulated of its layouts, and by which share each time is
+/// above the winner's.
+fn comparison(of: &Comparison) -> Value {
+    let rows = of.contenders.iter().map(|contender| match &contender.offer {
+        Ok(offer) => {
+            let (predicted_loss, simulated_loss) = of.loss(offer);
+            json!({
+                "planner": contender.planner,
+                "regions": offer.regions(),
+                "predicted_s": offer.price.predicted_s,
+                "predicted_loss": predicted_loss,
+                "simulated_s": offer.simulated_s,
+                "simulated_loss": simulated_loss,
+                "excess_bytes": offer.price.excess_bytes,
+                "error": null,
+            })
+        }
+        Err(error) => json!({
+            "planner": contender.planner,
+            "regions": null,
+            "predicted_s": null,
+            "predicted_loss": null,
+            "simulated_s": null,
+            "simulated_loss": null,
+            "excess_bytes": if let PlanError::NoFit { excess_bytes } = error { Some(*excess_bytes) } else { None },
+            "error": error.to_string(),
+        }),
+    });
+    json!({
+        "planners": rows.collect::<Vec<_>>(),
+        "why": of.why.iter().map(Why::text).collect::<Vec<_>>(),
+        "simulations": of.rehearsal.map(|rehearsal| rehearsal.simulations),
+    })
 }
 
 fn times(times: &Times) -> Value {

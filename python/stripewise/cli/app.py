@@ -12,6 +12,7 @@ from stripewise.cli import (
     mount,
     optimize,
     plan,
+    planners,
     pool_calibrate,
     pool_init,
     pool_show,
@@ -86,6 +87,7 @@ app.command("trace", context_settings=PROGRAM_CONTEXT)(trace.trace)
 app.command("show", context_settings=CONTEXT)(show.show)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
 app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
+app.command("planners", context_settings=CONTEXT)(planners.planners)
 app.command("apply", context_settings=CONTEXT)(apply.apply)
 app.command("mount", context_settings=CONTEXT)(mount.mount)
 app.command("umount", context_settings=CONTEXT)(umount.umount)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stripewise.cli import console
+from stripewise.cli.plan import PlannerOption
 from stripewise.cli.run import Command, PoolOption
 from stripewise.pool import Pool
 from stripewise.units import about_bytes
@@ -28,6 +29,7 @@ def optimize(
         str | None,
         typer.Option("--prepare", metavar="CMDLINE", help="Shell command before each run, not measured: `rm -f out`."),
     ] = None,
+    planner: PlannerOption = "auto",
     directory: Annotated[
         Path, typer.Option("--directory", metavar="DIR", help="Where traces, layouts and the way back are kept.")
     ] = Path("stripewise-optimize"),
@@ -58,7 +60,7 @@ def optimize(
 
     pool = Pool.load(pool_file)
     pool.require_profiles()
-    settings = cycle.Settings(runs=runs, max_runs=max_runs, prepare=prepare)
+    settings = cycle.Settings(runs=runs, max_runs=max_runs, prepare=prepare, planner=planner)
     kept_in = cycle.new_directory(directory.absolute())
     try:
         with console.moving() as progress:

@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from stripewise import _native
-from stripewise._native import StripewiseError, Trace
+from stripewise._native import Trace
 from stripewise.cli import console
 from stripewise.cli.run import PoolOption
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
 
-PLANNERS = ("ours", "harl")
+PlannerOption = Annotated[
+    str, typer.Option("--planner", metavar="NAME", help="Who plans: a name of `stripewise planners`.")
+]
 
 
 def plan(
@@ -28,14 +30,15 @@ def plan(
             "--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."
         ),
     ] = None,
-    planner: Annotated[
-        str, typer.Option("--planner", metavar="NAME", help="ours, or harl: the paper's own, without space limits.")
-    ] = "ours",
+    planner: PlannerOption = "auto",
     processes: Annotated[
         float | None,
         typer.Option(
             "--processes", metavar="P", min=1, help="Requests in flight to plan for; from the trace if left out."
         ),
+    ] = None,
+    max_regions: Annotated[
+        int | None, typer.Option("--max-regions", metavar="N", min=1, help="Most regions of a file; 128 if left out.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
@@ -46,14 +49,16 @@ def plan(
     HARL's plan and under this one. Space limits of tiers hold over all regions and files. Nothing is changed: see
     `apply`.
 
+    The planner `auto` prices what every planner of `stripewise planners` would do, simulates the best few with the
+    requests of the trace, takes the best, and prints by how much each other lost and why. A planner named here is taken
+    as it is, except where the default is better by its own price, or its layouts do not fit.
+
     \b
     Examples:
       stripewise plan run.trace --pool p/pool.toml -o new.layout
       stripewise plan run.trace --pool p/pool.toml --root /lustre/project -o new.layout
-      stripewise plan run.trace --pool p/pool.toml --planner harl -o harl.layout
+      stripewise plan run.trace --pool p/pool.toml --planner harl-paper -o harl.layout
     """
-    if planner not in PLANNERS:
-        raise StripewiseError(f"--planner {planner}: there is {' and '.join(PLANNERS)}")
     pool = Pool.load(pool_file)
     pool.require_profiles()
     document = _native.plan(
@@ -62,6 +67,7 @@ def plan(
         str((root or pool.mount).absolute()),
         planner=planner,
         processes=processes,
+        max_regions=max_regions,
     )
     output.write_text(document["layout"], encoding="utf-8")
     if as_json:
@@ -72,7 +78,10 @@ def plan(
 
 
 def _print(pool: Pool, document: _native.PlanDocument) -> None:
-    console.result(f"plan for pool '{pool.name}' ({pool.label}), {document['processes']:.1f} requests in flight")
+    in_flight = f"{document['processes']:.1f} requests in flight"
+    console.result(f"plan by {document['planner']} for pool '{pool.name}' ({pool.label}), {in_flight}")
+    if document["kept_default"]:
+        console.say(f"by its own price {document['planner']} cannot better the default: it is kept")
     if document["sampled"] is not None:
         console.say(document["sampled"])
     columns = ["region", "size", "heat", "layout before", "layout after", "default", "HARL", "plan"]
@@ -112,6 +121,50 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
         )
     console.out.print()
     console.out.print(space)
+    if document["comparison"] is not None:
+        _print_comparison(document["planner"], document["comparison"])
+
+
+def _print_comparison(winner: str, comparison: _native.PlannerComparison) -> None:
+    """Every planner, the best first, with the share by which its time is above the winner's."""
+    figures = ["regions", "predicted", "simulated"]
+    grid = console.table(["planner", *figures, "lost by"], right=figures)
+    for row in sorted(comparison["planners"], key=lambda row: _order(row, winner)):
+        grid.add_row(
+            row["planner"],
+            "-" if row["regions"] is None else str(row["regions"]),
+            "-" if row["predicted_s"] is None else seconds(row["predicted_s"]),
+            "-" if row["simulated_s"] is None else seconds(row["simulated_s"]),
+            "taken" if row["planner"] == winner else _loss(row),
+        )
+    console.out.print()
+    console.out.print(grid)
+    for reason in comparison["why"]:
+        console.result(f"{winner} {reason}")
+
+
+def _order(row: _native.ComparedPlanner, winner: str) -> tuple[bool, bool, float, float]:
+    """The winner, then those that fit by simulated time, by predicted time where they were not simulated."""
+    unknown = float("inf")
+    simulated, predicted = row["simulated_s"], row["predicted_s"]
+    return (
+        row["planner"] != winner,
+        bool(row["excess_bytes"]) or row["error"] is not None,
+        unknown if simulated is None else simulated,
+        unknown if predicted is None else predicted,
+    )
+
+
+def _loss(row: _native.ComparedPlanner) -> str:
+    if row["excess_bytes"]:
+        return f"does not fit: {about_bytes(row['excess_bytes'])} too much"
+    if row["error"] is not None:
+        return row["error"]
+    predicted, simulated = row["predicted_loss"], row["simulated_loss"]
+    assert predicted is not None
+    if simulated is None:
+        return f"{predicted * 100:.1f} % predicted"
+    return f"{simulated * 100:.1f} % simulated, {predicted * 100:.1f} % predicted"
 
 
 def _cost(cost_s: float | None) -> str:

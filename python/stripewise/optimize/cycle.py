@@ -94,6 +94,8 @@ class Settings:
     """A shell command before each run, on the pool as the program is; not measured."""
     processes: float | None = None
     """Concurrency to plan for; from the trace if `None`."""
+    planner: str = "auto"
+    """Who plans: a name of `stripewise planners`."""
 
 
 def optimize(
@@ -197,8 +199,13 @@ class _Cycle:
         self.say("planning")
         trace = _native.Trace(str(self.outcome.before[0].trace))
         plan = _native.plan(
-            trace, str(self.pool.file), str(self.pool.mount), processes=self.settings.processes, planner="ours"
+            trace,
+            str(self.pool.file),
+            str(self.pool.mount),
+            processes=self.settings.processes,
+            planner=self.settings.planner,
         )
+        self.say(f"planned by {plan['planner']}")
         self.outcome.plan = plan
         self.layout_file.write_text(plan["layout"], encoding="utf-8")
         self.outcome.predicted = _native.predict(

@@ -1,0 +1,31 @@
+"""`stripewise planners`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from stripewise import _native
+from stripewise.cli import console
+
+
+def planners(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
+    """List the planners: what each makes of a trace, and where it comes from.
+
+    `plan` and `optimize` take their names with --planner.
+
+    \b
+    Examples:
+      stripewise planners
+      stripewise planners --json
+    """
+    known = _native.planners()
+    if as_json:
+        console.result(json.dumps(known, indent=2))
+        return
+    grid = console.table(["planner", "what it does", "source"])
+    for planner in known:
+        grid.add_row(planner["name"], planner["summary"], planner["source"])
+    console.out.print(grid)
