@@ -6,6 +6,7 @@
 //! refused with the place and the reason.
 
 mod counters;
+mod darshan;
 mod error;
 mod lacks;
 mod lines;
@@ -38,7 +39,7 @@ pub trait Importer: Sync {
 }
 
 /// Every importer, in the order in which they are asked.
-pub const IMPORTERS: &[&dyn Importer] = &[&strace::Strace];
+pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &strace::Strace];
 
 /// The importer for this log.
 ///

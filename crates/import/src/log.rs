@@ -80,6 +80,11 @@ impl Log {
     pub(crate) fn is_gzip(&self) -> bool {
         self.gzip
     }
+
+    /// Its stored bytes from `start` to `end`.
+    pub(crate) fn part(&self, start: u64, end: u64) -> Part<'_> {
+        Part { log: self, position: start, end, done: Rc::new(Cell::new(0)) }
+    }
 }
 
 /// Reads a part of a log by position: no shared cursor.

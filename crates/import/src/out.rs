@@ -63,6 +63,16 @@ impl<'a> Out<'a> {
         if self.batch.len() == BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
+    pub fn counters(&mut self, counters: &crate::FileCounters) -> Result<(), ImportError> {
+        let told = self.sink.counters(counters);
+        self.checked(told)
+    }
+
+    pub fn layout(&mut self, layout: &crate::LustreLayout) -> Result<(), ImportError> {
+        let told = self.sink.layout(layout);
+        self.checked(told)
+    }
+
     pub fn progress(&mut self, done_bytes: u64) {
         self.sink.progress(done_bytes.min(self.log.length()), self.log.length());
     }

@@ -1,0 +1,505 @@
+//! Darshan's logs, formats 3.00 to 3.41: requests of its extended tracing (DXT), counters, layouts of Lustre.
+//!
+//! After darshan-log-format.h and darshan-*-logutils.c. Regions are unpacked as streams: memory is that of the names.
+
+mod header;
+mod names;
+mod region;
+
+use crate::Importer;
+use crate::counters::{FileCounters, LustreComponent, LustreLayout};
+use crate::error::ImportError;
+use crate::lacks::Lacks;
+use crate::log::Log;
+use crate::out::Out;
+use crate::sink::{Sink, Summary};
+use header::{Extent, Header, Module, byte_order};
+use names::Shape;
+use region::{Filled, Region};
+use std::collections::{HashMap, HashSet};
+use stripewise_trace::{Api, Operation, Record, flags};
+
+/// Reads what Darshan writes.
+pub struct Darshan;
+
+/// Longest path that is believed; Darshan's own limit is 4 KiB.
+const MAX_NAME_BYTES: usize = 16 * 1024;
+/// Most bytes of names that are kept.
+const MAX_NAMES_BYTES: usize = 256 << 20;
+/// Most components of one file, and stripes, that are believed; Lustre's own limits are far lower.
+const MAX_COMPONENTS: u64 = 4096;
+const MAX_STRIPES: u64 = 1 << 20;
+/// Segments that are unpacked at once.
+const CHUNK: usize = 2048;
+
+impl Importer for Darshan {
+    fn name(&self) -> &'static str {
+        "Darshan"
+    }
+
+    fn recognises(&self, start: &[u8]) -> bool {
+        start.first().is_some_and(u8::is_ascii_digit) && byte_order(start).is_some()
+    }
+
+    /// O(unpacked length).
+    fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
+        let header = Header::read(log, self.name())?;
+        let mut reading = Reading {
+            log,
+            header: &header,
+            out: Out::new(log, sink, self.name()),
+            names: HashMap::new(),
+            files: HashMap::new(),
+            traced: HashSet::new(),
+            read: 0,
+            implausible: 0,
+        };
+        if header.needed_bytes > log.length() {
+            reading.out.summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
+            let (found, needed) = (log.length(), header.needed_bytes);
+            reading.out.summary.note(format!("the file has {found} of {needed} bytes; copy it again to have the rest"));
+        }
+        let program = reading.job()?;
+        reading.read_names();
+        reading.segments(Module::DxtPosix, program)?;
+        reading.segments(Module::DxtMpiIo, program)?;
+        for module in [Module::Posix, Module::MpiIo, Module::Stdio] {
+            reading.counters(module)?;
+        }
+        reading.layouts()?;
+        reading.finish(self.name())
+    }
+}
+
+struct Reading<'a> {
+    log: &'a Log,
+    header: &'a Header,
+    out: Out<'a>,
+    /// Paths by Darshan's identifier.
+    names: HashMap<u64, Box<[u8]>>,
+    /// Our numbers by Darshan's identifier.
+    files: HashMap<u64, u32>,
+    /// Files and interfaces with rows.
+    traced: HashSet<(u64, Api)>,
+    /// Records of any kind that were read.
+    read: u64,
+    /// Segments with numbers that cannot be.
+    implausible: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn region(&self, extent: Extent) -> Region<'a> {
+        Region::new(self.log, self.header, extent)
+    }
+
+    /// A part of the log that could not be read is left out, and said.
+    fn damaged(&mut self, part: &str, why: &str) {
+        self.out.summary.lacks |= Lacks::DAMAGED;
+        self.out.summary.note(format!("{part} is damaged, what follows in it is left out: {why}"));
+    }
+
+    /// What the job's record says; the number of the program.
+    fn job(&mut self) -> Result<u32, ImportError> {
+        let mut region = self.region(self.header.job);
+        let mut bytes = Vec::new();
+        let mut chunk = [0; 4096];
+        let outcome = loop {
+            match region.some(&mut chunk) {
+                // The record is 4 KiB at most.
+                Ok(count) if count > 0 && bytes.len() < 8192 => bytes.extend_from_slice(&chunk[..count]),
+                Ok(_) => break Ok(()),
+                Err(why) => break Err(why),
+            }
+        };
+        // Nanoseconds came with 3.41.
+        let words = if self.header.minor >= 41 { 7 } else { 5 };
+        let metadata = words * 8;
+        let whole = bytes.len() > metadata + 1024;
+        if let Err(why) = &outcome {
+            self.damaged("the job's record", why);
+        } else if !whole {
+            self.damaged("the job's record", "it is too short");
+        }
+        if !whole {
+            return self.out.program(b"unknown");
+        }
+        let word = |index: usize| region.word(&bytes, index) as i64;
+        let time = |s: i64, ns: i64| {
+            let (s, ns) = (u64::try_from(s).ok()?, u64::try_from(ns).ok()?);
+            s.checked_mul(1_000_000_000)?.checked_add(ns)
+        };
+        let (start, end, processes) = if words == 7 {
+            (time(word(1), word(2)), time(word(3), word(4)), word(5))
+        } else {
+            (time(word(1), 0), time(word(2), 0), word(3))
+        };
+        let summary = &mut self.out.summary;
+        summary.start_unix_ns = start;
+        summary.run_ns = start.zip(end).and_then(|(start, end)| end.checked_sub(start));
+        summary.processes = u64::try_from(processes).ok().filter(|count| *count > 0);
+        let command = &bytes[metadata + 1024..];
+        let end = command.iter().position(|byte| matches!(byte, b'\n' | 0)).unwrap_or(command.len());
+        let first = command[..end].split(|byte| *byte == b' ').next().unwrap_or_default();
+        let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        self.out.program(if name.is_empty() { b"unknown" } else { name })
+    }
+
+    fn read_names(&mut self) {
+        if let Err(why) = self.try_names() {
+            self.damaged("the table of names", &why);
+        }
+    }
+
+    fn try_names(&mut self) -> Result<(), String> {
+        if self.header.names.length == 0 {
+            return Ok(());
+        }
+        let mut region = self.region(self.header.names);
+        let mut pending: Vec<u8> = Vec::new();
+        let mut chunk = vec![0; 64 * 1024];
+        let mut kept = 0;
+        loop {
+            let count = region.some(&mut chunk)?;
+            if count == 0 {
+                return if pending.is_empty() { Ok(()) } else { Err("it ends within a name".to_owned()) };
+            }
+            pending.extend_from_slice(&chunk[..count]);
+            let mut at = 0;
+            while let Some((length, path)) = self.name_at(&region, &pending[at..])? {
+                kept += path.len();
+                let id = region.word(&pending[at..], 0);
+                if kept > MAX_NAMES_BYTES {
+                    return Err("it is larger than 256 MiB".to_owned());
+                }
+                self.names.entry(id).or_insert_with(|| path.into());
+                at += length;
+            }
+            pending.drain(..at);
+        }
+    }
+
+    /// The first name and the length of its record; `None` where it is not whole yet.
+    fn name_at<'b>(&self, region: &Region<'_>, bytes: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, String> {
+        if self.header.minor == 0 {
+            // 3.00: the length, in four bytes, before the path.
+            if bytes.len() < 12 {
+                return Ok(None);
+            }
+            let mut padded = [0; 8];
+            let at = if self.header.big_endian { 4 } else { 0 };
+            padded[at..at + 4].copy_from_slice(&bytes[8..12]);
+            let length = usize::try_from(region.word(&padded, 0)).unwrap_or(usize::MAX);
+            if length > MAX_NAME_BYTES {
+                return Err(format!("a name has {length} bytes"));
+            }
+            return Ok(bytes.get(12..12 + length).map(|path| (12 + length, path)));
+        }
+        let Some(path) = bytes.get(8..) else { return Ok(None) };
+        match memchr::memchr(0, &path[..path.len().min(MAX_NAME_BYTES)]) {
+            Some(end) => Ok(Some((8 + end + 1, &path[..end]))),
+            None if path.len() >= MAX_NAME_BYTES => Err(format!("a name has more than {MAX_NAME_BYTES} bytes")),
+            None => Ok(None),
+        }
+    }
+
+    fn file(&mut self, id: u64) -> Result<u32, ImportError> {
+        if let Some(&file) = self.files.get(&id) {
+            return Ok(file);
+        }
+        let file = match self.names.get(&id) {
+            Some(path) => self.out.file(path)?,
+            None => {
+                self.out.summary.lacks |= Lacks::NAMES;
+                self.out.file(format!("darshan-record-{id}").as_bytes())?
+            }
+        };
+        self.files.insert(id, file);
+        Ok(file)
+    }
+
+    /// The region of a module and the version of its records; notes what its recorder says of it.
+    fn module(&mut self, module: Module, newest: u32) -> Option<(Region<'a>, u32)> {
+        let (extent, version, partial) = self.header.module(module);
+        if partial {
+            self.out.summary.lacks |= Lacks::CUT;
+            let text = "was cut by Darshan's limit on memory; set DARSHAN_MODMEM to record more";
+            self.out.summary.note(format!("{} {text}", module.name()));
+        }
+        if extent.length == 0 {
+            return None;
+        }
+        if version == 0 || version > newest {
+            self.damaged(module.name(), &format!("its records have version {version}, known are 1 to {newest}"));
+            return None;
+        }
+        self.out.progress(extent.start);
+        Some((self.region(extent), version))
+    }
+
+    /// Requests of DXT.
+    fn segments(&mut self, module: Module, program: u32) -> Result<(), ImportError> {
+        let (api, newest) = if module == Module::DxtPosix { (Api::Posix, 2) } else { (Api::MpiIo, 3) };
+        let Some((mut region, version)) = self.module(module, newest) else { return Ok(()) };
+        self.out.summary.lacks |= Lacks::PIDS | Lacks::METADATA;
+        // The newest versions have the thread behind each segment; version 1 of MPI-IO has no offsets.
+        let words = if version == newest { 5 } else { 4 };
+        let has_offsets = !(module == Module::DxtMpiIo && version == 1);
+        let mut head = [0; 104];
+        let mut chunk = vec![0; CHUNK * words * 8];
+        loop {
+            match region.fill(&mut head) {
+                Ok(Filled::Whole) => {}
+                Ok(Filled::End) => return Ok(()),
+                Err(why) => {
+                    self.damaged(module.name(), &why);
+                    return Ok(());
+                }
+            }
+            let (id, rank) = (region.word(&head, 0), region.word(&head, 1) as i64);
+            let (writes, reads) = (region.word(&head, 11), region.word(&head, 12));
+            let Some(mut left) = writes.checked_add(reads).filter(|count| *count < 1 << 48) else {
+                self.damaged(module.name(), &format!("a record has {} segments", writes as i64));
+                return Ok(());
+            };
+            let rank = match u32::try_from(rank) {
+                Ok(rank) => rank,
+                Err(_) => {
+                    self.out.summary.lacks |= Lacks::RANKS;
+                    0
+                }
+            };
+            let file = self.file(id)?;
+            self.read += 1;
+            if left > 0 {
+                self.traced.insert((id, api));
+            }
+            let mut writes = writes;
+            while left > 0 {
+                let count = left.min(CHUNK as u64) as usize;
+                let bytes = &mut chunk[..count * words * 8];
+                match region.fill(bytes) {
+                    Ok(Filled::Whole) => {}
+                    Ok(Filled::End) => {
+                        self.damaged(module.name(), "it ends within a record");
+                        return Ok(());
+                    }
+                    Err(why) => {
+                        self.damaged(module.name(), &why);
+                        return Ok(());
+                    }
+                }
+                for segment in bytes.chunks_exact(words * 8) {
+                    let op = if writes > 0 { Operation::Write } else { Operation::Read };
+                    writes = writes.saturating_sub(1);
+                    let (offset, size) = (region.word(segment, 0) as i64, region.word(segment, 1) as i64);
+                    let times = [2, 3].map(|index| f64::from_bits(region.word(segment, index)));
+                    let [start_ns, end_ns] = times.map(nanoseconds);
+                    let (Some(start_ns), Some(end_ns), Ok(size)) = (start_ns, end_ns, u64::try_from(size)) else {
+                        self.implausible += 1;
+                        continue;
+                    };
+                    let known = u64::try_from(offset).ok().filter(|_| has_offsets);
+                    if known.is_none() {
+                        self.out.summary.lacks |= Lacks::OFFSETS;
+                    }
+                    let row = Record {
+                        offset: known.unwrap_or(0),
+                        size,
+                        start_ns,
+                        end_ns: end_ns.max(start_ns),
+                        file,
+                        program,
+                        rank,
+                        pid: 0,
+                        // Threads are told apart by the low half of their `pthread_t`.
+                        tid: if words == 5 { region.word(segment, 4) as u32 } else { 0 },
+                        api: api as u8,
+                        op: op as u8,
+                        flags: if known.is_none() { flags::OFFSET_UNKNOWN } else { 0 },
+                    };
+                    self.out.row(row)?;
+                }
+                left -= count as u64;
+            }
+        }
+    }
+
+    /// Counters of one module.
+    fn counters(&mut self, module: Module) -> Result<(), ImportError> {
+        let newest = match module {
+            Module::Posix => 4,
+            Module::MpiIo => 3,
+            _ => 2,
+        };
+        let Some((mut region, version)) = self.module(module, newest) else { return Ok(()) };
+        let Some(shape) = Shape::of(module, version) else { return Ok(()) };
+        let mut bytes = vec![0; shape.record_bytes()];
+        loop {
+            match region.fill(&mut bytes) {
+                Ok(Filled::Whole) => {}
+                Ok(Filled::End) => return Ok(()),
+                Err(why) => {
+                    self.damaged(module.name(), &why);
+                    return Ok(());
+                }
+            }
+            self.read += 1;
+            let id = region.word(&bytes, 0);
+            let rank = region.word(&bytes, 1) as i64;
+            let mut at = 2;
+            let mut integers = Vec::with_capacity(shape.integers.len());
+            for (index, &name) in shape.integers.iter().enumerate() {
+                if let Some((skip_at, count)) = shape.skipped.filter(|(skip_at, _)| *skip_at == index) {
+                    debug_assert_eq!(at, 2 + skip_at);
+                    at += count;
+                }
+                integers.push((name, region.word(&bytes, at) as i64));
+                at += 1;
+            }
+            let floats: Vec<(&'static str, f64)> = shape
+                .floats
+                .iter()
+                .enumerate()
+                .map(|(index, &name)| (name, f64::from_bits(region.word(&bytes, at + index))))
+                .collect();
+            let has_rows = self.traced.contains(&(id, shape.api));
+            let file = self.file(id)?;
+            let counters =
+                FileCounters { file, api: shape.api, rank: u32::try_from(rank).ok(), integers, floats, has_rows };
+            let moved = ["_BYTES_READ", "_BYTES_WRITTEN"];
+            let moved_bytes = |(name, value): &(&str, i64)| *value > 0 && moved.iter().any(|end| name.ends_with(end));
+            if !has_rows && counters.integers.iter().any(moved_bytes) {
+                self.out.summary.lacks |= Lacks::COUNTERS_ONLY;
+            }
+            self.out.counters(&counters)?;
+        }
+    }
+
+    /// Layouts of Lustre, one for each file though each rank has a record.
+    fn layouts(&mut self) -> Result<(), ImportError> {
+        let Some((mut region, version)) = self.module(Module::Lustre, 2) else { return Ok(()) };
+        let mut told = HashSet::new();
+        loop {
+            match read_layout(&mut region, version) {
+                Ok(Some((id, components))) => {
+                    self.read += 1;
+                    if !components.is_empty() && told.insert(id) {
+                        let file = self.file(id)?;
+                        self.out.layout(&LustreLayout { file, components })?;
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(why) => {
+                    self.damaged("LUSTRE", &why);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, format: &'static str) -> Result<Summary, ImportError> {
+        if self.read == 0 && self.out.summary.lacks.contains(Lacks::DAMAGED) {
+            let why = self.out.summary.notes.first().cloned().unwrap_or_default();
+            return Err(ImportError::damaged(self.log.path(), format, self.header.job.start, why));
+        }
+        if self.implausible > 0 {
+            self.out.summary.lacks |= Lacks::DAMAGED;
+            self.out
+                .summary
+                .note(format!("{} requests have impossible sizes or times and are left out", self.implausible));
+        }
+        if self.out.summary.lacks.contains(Lacks::OFFSETS) {
+            self.out.summary.note("some MPI-IO requests have no offsets: their Darshan did not record them");
+        }
+        self.out.finish()
+    }
+}
+
+/// Seconds since the start of the job as nanoseconds; `None` for what is no time.
+fn nanoseconds(seconds: f64) -> Option<u64> {
+    // Clocks of ranks differ a little: before the start is the start.
+    (seconds.is_finite() && seconds > -3600.0 && seconds < 1e9).then(|| (seconds.max(0.0) * 1e9).round() as u64)
+}
+
+/// One record of LUSTRE: the file and its components; `None` at the end.
+fn read_layout(region: &mut Region<'_>, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
+    let positive = |value: u64| u64::try_from(value as i64).ok();
+    let whole =
+        |filled: Filled| if filled == Filled::Whole { Ok(()) } else { Err("it ends within a record".to_owned()) };
+    if version == 1 {
+        let mut head = [0; 56];
+        if region.fill(&mut head)? == Filled::End {
+            return Ok(None);
+        }
+        let [id, stripe_bytes, stripe_count] = [0, 5, 6].map(|index| region.word(&head, index));
+        let count = positive(stripe_count).filter(|count| *count <= MAX_STRIPES);
+        let count = count.ok_or_else(|| format!("a file has {} stripes", stripe_count as i64))?;
+        let osts = read_osts(region, count)?;
+        let component = LustreComponent {
+            start: 0,
+            end: None,
+            stripe_bytes: positive(stripe_bytes).unwrap_or(0),
+            stripe_count: count,
+            pattern: None,
+            mirror: None,
+            pool: String::new(),
+            osts: osts.into_iter().filter_map(positive).collect(),
+        };
+        return Ok(Some((id, vec![component])));
+    }
+    let mut head = [0; 32];
+    if region.fill(&mut head)? == Filled::End {
+        return Ok(None);
+    }
+    let [id, component_count, stripe_total] = [0, 2, 3].map(|index| region.word(&head, index));
+    if component_count > MAX_COMPONENTS || stripe_total > MAX_STRIPES {
+        return Err(format!("a file has {} components and {} stripes", component_count as i64, stripe_total as i64));
+    }
+    // Without components there is nothing behind the head.
+    if component_count == 0 {
+        return Ok(Some((id, Vec::new())));
+    }
+    let mut components = Vec::new();
+    let mut unused = false;
+    for _ in 0..component_count {
+        let mut bytes = [0; 72];
+        whole(region.fill(&mut bytes)?)?;
+        let value = |index: usize| region.word(&bytes, index);
+        // Room that the recorder reserved and did not need is marked by a stripe size of -1.
+        unused |= value(0) as i64 == -1;
+        if unused {
+            continue;
+        }
+        let pool = &bytes[56..72];
+        let pool = &pool[..pool.iter().position(|byte| *byte == 0).unwrap_or(pool.len())];
+        components.push(LustreComponent {
+            start: value(4),
+            end: positive(value(5)),
+            stripe_bytes: positive(value(0)).unwrap_or(0),
+            stripe_count: positive(value(1)).unwrap_or(0),
+            pattern: positive(value(2)),
+            mirror: positive(value(6)),
+            pool: String::from_utf8_lossy(pool).into_owned(),
+            osts: Vec::new(),
+        });
+    }
+    let mut osts = read_osts(region, stripe_total)?.into_iter();
+    for component in &mut components {
+        // Stripes of components that no write has reached yet are numbered -1.
+        let own = usize::try_from(component.stripe_count).unwrap_or(usize::MAX);
+        component.osts = osts.by_ref().take(own).filter_map(positive).collect();
+    }
+    Ok(Some((id, components)))
+}
+
+fn read_osts(region: &mut Region<'_>, count: u64) -> Result<Vec<u64>, String> {
+    let mut osts = Vec::new();
+    let mut bytes = [0; 8];
+    for _ in 0..count {
+        if region.fill(&mut bytes)? == Filled::End {
+            return Err("it ends within a record".to_owned());
+        }
+        osts.push(region.word(&bytes, 0));
+    }
+    Ok(osts)
+}
