@@ -24,7 +24,7 @@ const PATTERNS: &[(&str, &str, Pattern)] = &[
         let (a, b, c, d) = (i / 1_000_000 % 100, i / 10_000 % 100, i / 100 % 100, i % 100);
         Access::write(((i / 100_000_000) << 50) + (a << 38) + (b << 28) + (c << 20) + d * 8192, 4096)
     }),
-    ("checkpoints", "5,000 times: a header, 997 blocks of three sizes in turn, read back", |i| {
+    ("checkpoints", "again and again: a header, 997 blocks of three sizes in turn, read back", |i| {
         let (turn, step) = (i / 1995, i % 1995);
         let block = |k: u64| (turn << 32) + 4096 + (k / 3) * 28_672 + [0, 4096, 12_288][(k % 3) as usize];
         match step {
@@ -41,6 +41,10 @@ const PATTERNS: &[(&str, &str, Pattern)] = &[
         let cut = mix(row) % 64;
         let start = mix(row ^ if i % 64 > cut { 1 << 60 } else { 0 }) >> 24 << 12;
         Access::read(start + i % 64 * 4096, 4096)
+    }),
+    ("unlike", "rows of 8 pieces, all at other strides", |i| {
+        let row = mix(i / 8);
+        Access::read((row >> 24).wrapping_add(i % 8 * (row & 0xff_ffff)), 4096)
     }),
     ("random", "4 KiB anywhere in 1 TiB: nothing to find", |i| Access::read(mix(i) >> 36 << 12, 4096)),
     ("garbage", "any offset, any size", |i| Access::write(mix(2 * i), mix(2 * i + 1))),

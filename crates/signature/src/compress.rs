@@ -95,3 +95,22 @@ impl Extend<Access> for Compressor {
         accesses.into_iter().for_each(|access| self.push(access));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loops of 5 accesses that all differ, then one of 100: with room for 10 shapes, 10 of the short ones and the
+    /// long one are loops, and the trace is whole all the same.
+    #[test]
+    fn short_loops_that_all_differ_do_not_fill_memory() {
+        let short = (1..200u64).flat_map(|stride| (0..5).map(move |i| Access::read((stride << 32) + i * stride, 8)));
+        let trace: Vec<Access> = short.chain((0..100).map(|i| Access::write(i * 9, 9))).collect();
+        let mut compressor = Compressor::new();
+        compressor.top.shapes.crowd = 10;
+        compressor.extend(trace.iter().copied());
+        let signature = compressor.finish();
+        assert!(signature.expand().eq(trace));
+        assert_eq!(signature.distinct_shapes(), 11);
+    }
+}

@@ -239,13 +239,18 @@ impl Detector {
     /// Writes the loop that grew, if any, and what it leaves over of a turn.
     fn close(&mut self, shapes: &mut Shapes, out: &mut Vec<Step>) {
         let Some(run) = self.run.take() else { return };
-        let (symbol, covered) = shapes.close(&run.symbols, &run.deltas, run.count);
-        out.push(Step { symbol, position: run.start, fresh: true });
-        let turn = run.deltas.iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
-        let turns = covered / run.symbols.len() as u64;
-        let mut position = run.start.wrapping_add_signed(turn.wrapping_mul(turns as i64));
+        let closed = shapes.close(&run.symbols, &run.deltas, run.count);
+        let (mut position, mut covered) = (run.start, 0);
+        if let Some((symbol, count)) = closed {
+            out.push(Step { symbol, position, fresh: true });
+            let turn = run.deltas.iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
+            let turns = count / run.symbols.len() as u64;
+            position = position.wrapping_add_signed(turn.wrapping_mul(turns as i64));
+            covered = count;
+        }
         for index in 0..(run.count - covered) as usize {
-            out.push(Step { symbol: run.symbols[index], position, fresh: true });
+            let index = index % run.symbols.len();
+            out.push(Step { symbol: run.symbols[index], position, fresh: closed.is_some() });
             position = position.wrapping_add_signed(run.deltas[index]);
         }
         self.before = run.last;

@@ -107,9 +107,17 @@ impl Symbol {
     }
 }
 
+/// Shapes that are held whatever they are worth: some 400 MB.
+const CROWD: usize = 1 << 20;
+/// Accesses of a loop that is worth a shape of its own even then.
+const WORTH_ACCESSES: u64 = 64;
+
 /// Every shape of a signature, each once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shapes {
+    /// Shapes up to which every loop is held; beyond, loops that are short and new stay single accesses, so that
+    /// millions of short loops that all differ do not take more memory than the trace.
+    pub crowd: usize,
     /// Each with its number of accesses.
     list: Vec<(Arc<Shape>, u64)>,
     numbers: HashMap<Arc<Shape>, u32>,
@@ -118,6 +126,12 @@ pub(crate) struct Shapes {
 /// Accesses in one turn of a loop up to which it is written as one cycle of deltas and sizes, not as a sequence of
 /// loops: short enough to be read at a glance.
 const FLAT_ACCESSES: u64 = 8;
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self { crowd: CROWD, list: Vec::new(), numbers: HashMap::new() }
+    }
+}
 
 impl Shapes {
     pub fn get(&self, id: u64) -> &Shape {
@@ -134,18 +148,30 @@ impl Shapes {
             return Symbol::shape(id);
         }
         let id = u32::try_from(self.list.len()).expect("2^32 shapes do not fit in memory");
-        let accesses = match &shape {
+        let accesses = self.accesses_of(&shape);
+        let shape = Arc::new(shape);
+        self.list.push((Arc::clone(&shape), accesses));
+        self.numbers.insert(shape, id);
+        Symbol::shape(id)
+    }
+
+    fn accesses_of(&self, shape: &Shape) -> u64 {
+        match shape {
             Shape::Nest(nest) => nest.accesses(),
             Shape::Repeat(repeat) => repeat
                 .body
                 .iter()
                 .fold(0u64, |sum, &(_, part)| sum.saturating_add(self.accesses(part)))
                 .saturating_mul(repeat.count),
-        };
-        let shape = Arc::new(shape);
-        self.list.push((Arc::clone(&shape), accesses));
-        self.numbers.insert(shape, id);
-        Symbol::shape(id)
+        }
+    }
+
+    /// As [`Self::intern`], unless the shape is not worth its memory.
+    fn intern_if_worth(&mut self, shape: Shape) -> Option<Symbol> {
+        let worth = self.list.len() < self.crowd
+            || self.accesses_of(&shape) >= WORTH_ACCESSES
+            || self.numbers.contains_key(&shape);
+        worth.then(|| self.intern(shape))
     }
 
     /// Accesses that a symbol stands for. Saturates at `u64::MAX`. O(1).
@@ -158,8 +184,8 @@ impl Shapes {
 
     /// The shape of a loop over `symbols` (one turn, with the movement after each), `count` symbols long in all.
     /// Returns it with the number of symbols that it covers: a turn that was left half-way is not part of a loop of
-    /// different shapes. O(turn).
-    pub fn close(&mut self, symbols: &[Symbol], deltas: &[i64], count: u64) -> (Symbol, u64) {
+    /// different shapes. `None`: not worth a shape. O(turn).
+    pub fn close(&mut self, symbols: &[Symbol], deltas: &[i64], count: u64) -> Option<(Symbol, u64)> {
         let period = symbols.len() as u64;
         if symbols.iter().all(|symbol| symbol.kind != Kind::Shape) {
             let ops: Vec<Op> =
@@ -167,7 +193,7 @@ impl Shapes {
             let sizes: Vec<u64> = symbols.iter().map(|s| s.value).collect();
             let level = Level { deltas: shortest_cycle(deltas), sizes: shortest_cycle(&sizes), count };
             let nest = Nest { ops: shortest_cycle(&ops), levels: vec![level], reps: 1 };
-            return (self.intern(Shape::Nest(nest)), count);
+            return Some((self.intern_if_worth(Shape::Nest(nest))?, count));
         }
         if symbols.iter().all(|symbol| *symbol == symbols[0])
             && let Shape::Nest(inner) = self.get(symbols[0].value)
@@ -176,7 +202,7 @@ impl Shapes {
         {
             let mut nest = inner.clone();
             nest.levels.insert(0, Level { deltas: shortest_cycle(deltas), sizes: Vec::new(), count });
-            return (self.intern(Shape::Nest(nest)), count);
+            return Some((self.intern_if_worth(Shape::Nest(nest))?, count));
         }
         let turns = count / period;
         let per_turn = symbols.iter().fold(0u64, |sum, &symbol| sum.saturating_add(self.accesses(symbol)));
@@ -195,7 +221,7 @@ impl Shapes {
         } else {
             Shape::Repeat(Repeat { delta, count: turns, body })
         };
-        (self.intern(shape), turns * period)
+        Some((self.intern_if_worth(shape)?, turns * period))
     }
 
     /// One level whose cycles are the accesses of the body in turn. O(accesses of the body).

@@ -5,6 +5,7 @@ use crate::factors::{Factors, Operations, Spatial};
 use crate::shape::{Level, Nest};
 use crate::signature::{Item, Signature};
 use crate::stream::StreamSignature;
+use std::collections::HashMap;
 
 /// Parts of a signature, and kinds of ranks, up to which each is told.
 const TOLD: usize = 3;
@@ -62,7 +63,7 @@ pub fn file_in_words(ranks: &[(u32, &StreamSignature)]) -> String {
 /// What one rank does with one file: "reads 64 KiB at stride 1 MiB, 128 times, from 0 B".
 pub fn stream_in_words(stream: &StreamSignature) -> String {
     if stream.signature.len() > TOLD as u64 || stream.signature.is_empty() {
-        return factors_in_words(&stream.factors, true);
+        return broken_in_words(&stream.signature).unwrap_or_else(|| factors_in_words(&stream.factors, true));
     }
     parts_in_words(&stream.signature, Voice { origin: None, singular: true })
 }
@@ -165,6 +166,47 @@ fn outer_in_words(level: &Level) -> String {
     }
     let strides = list(level.deltas.iter().map(|&delta| signed(delta)), "strides");
     format!(", that {} at stride {strides}", times(level.count))
+}
+
+/// Operations, deltas and sizes of a single loop.
+type LoopKey<'a> = (&'a [Op], &'a [i64], &'a [u64]);
+
+/// Loops that differ in their place and count only.
+struct Stretches<'a> {
+    accesses: u64,
+    count: u64,
+    /// Of the first.
+    init: u64,
+    nest: &'a Nest,
+}
+
+/// Nearly regular: one loop that is broken off and taken up again, nine accesses in ten being its own. O(parts).
+fn broken_in_words(signature: &Signature) -> Option<String> {
+    let mut loops: HashMap<LoopKey<'_>, Stretches<'_>> = HashMap::new();
+    for item in signature.items() {
+        if let Item::Nest { init, nest } = item
+            && let [level] = &nest.levels[..]
+        {
+            let key = (&nest.ops[..], &level.deltas[..], &level.sizes[..]);
+            let found = loops.entry(key).or_insert(Stretches { accesses: 0, count: 0, init, nest });
+            found.accesses = found.accesses.saturating_add(nest.accesses());
+            found.count += 1;
+        }
+    }
+    let Stretches { accesses, count, init, nest } =
+        loops.into_values().max_by_key(|found| (found.accesses, found.init))?;
+    let others = signature.accesses() - accesses;
+    if others as f64 > 0.1 * signature.accesses() as f64 {
+        return None;
+    }
+    let whole = Nest { levels: vec![Level { count: accesses, ..nest.levels[0].clone() }], ..nest.clone() };
+    let words = nest_in_words(init, &whole, Voice { origin: None, singular: true });
+    let others = match others {
+        0 => String::new(),
+        1 => ", and 1 other access".to_owned(),
+        _ => format!(", and {} other accesses", grouped(others)),
+    };
+    Some(format!("{words}, in {} stretches{others}", grouped(count)))
 }
 
 /// What no few loops tell.

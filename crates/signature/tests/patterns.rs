@@ -213,3 +213,12 @@ fn repeats_nests_and_odd_sizes_in_words() {
     let poll = even((0..20).map(|_| Access::read(24, 8)));
     assert_eq!(stream_in_words(&poll), "reads 8 B at 24 B, 20 times");
 }
+
+#[test]
+fn nearly_regular_traces_are_told_by_their_loop() {
+    let trace = |i: u64| if i % 100 == 99 { Access::read(scattered(i), 8) } else { Access::read(MIB + i * 4096, 512) };
+    assert_eq!(
+        stream_in_words(&even((0..1000).map(trace))),
+        "reads 512 B at stride 4 KiB, 990 times, from 1 MiB, in 10 stretches, and 10 other accesses"
+    );
+}
