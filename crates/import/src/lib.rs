@@ -8,6 +8,7 @@
 mod counters;
 mod darshan;
 mod error;
+mod fio;
 mod lacks;
 mod lines;
 mod log;
@@ -39,7 +40,7 @@ pub trait Importer: Sync {
 }
 
 /// Every importer, in the order in which they are asked.
-pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &strace::Strace];
+pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &fio::Fio, &strace::Strace];
 
 /// The importer for this log.
 ///

@@ -356,6 +356,9 @@ fn impossible_numbers_cost_nothing() {
     // A version that does not exist yet: the module is left out, the rest is read.
     let (all, summary) = of_bytes(&form.log(0, &[(9, 1, form.trace(4)), (10, 9, form.trace(4))])).unwrap();
     assert!(all.rows.len() == 2 && summary.notes[0].contains("version 9"), "{summary:?}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&form.log(0, &[])).unwrap();
+    assert!(of_bytes(&gzip.finish().unwrap()).unwrap_err().to_string().contains("gunzip"));
     let mut log = form.log(0, &[]);
     log[..4].copy_from_slice(b"4.00");
     assert!(of_bytes(&log).unwrap_err().to_string().contains("version 4.00, known here are 3.00"));

@@ -2,7 +2,7 @@
 
 use crate::error::ImportError;
 use crate::log::Log;
-use std::io::Read;
+use std::io::{self, Read};
 
 /// `DARSHAN_MAGIC_NR` of darshan-log-format.h.
 const MAGIC: u64 = 6_567_223;
@@ -83,6 +83,10 @@ impl Header {
 
     pub fn read(log: &Log, format: &'static str) -> Result<Self, ImportError> {
         let damaged = |offset, why: String| ImportError::damaged(log.path(), format, offset, why);
+        if log.is_gzip() {
+            let why = io::Error::other("it is packed as a whole; unpack it with `gunzip` first");
+            return Err(ImportError::io("import", log.path(), why));
+        }
         let mut bytes = Vec::new();
         log.part(0, 1328).read_to_end(&mut bytes).map_err(|error| ImportError::io("read", log.path(), error))?;
         let big_endian = byte_order(&bytes).ok_or_else(|| damaged(8, "the magic number is not there".to_owned()))?;
