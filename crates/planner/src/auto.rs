@@ -73,8 +73,7 @@ pub struct Comparison {
     pub winner: usize,
     /// What was simulated to decide; `None` when the model alone did.
     pub rehearsal: Option<Rehearsal>,
-    /// What the winner relieves, beside the default and beside the next best; without those that are the same or
-    /// do not fit.
+    /// What the winner relieves, beside the default and beside the next best that is slower and fits.
     pub why: Vec<Why>,
 }
 
@@ -186,7 +185,11 @@ fn reasons(comparison: &Comparison, job: &Job) -> Vec<Why> {
     let best = comparison.chosen();
     let mut others: Vec<&Contender> = comparison.contenders.iter().take(1).collect();
     let rivals = comparison.contenders.iter().skip(1).filter(|contender| {
-        contender.offer.as_ref().is_ok_and(|offer| offer.price.excess_bytes == 0 && offer.layouts != best.layouts)
+        contender.offer.as_ref().is_ok_and(|offer| {
+            // There is no reason to give for one that is as fast.
+            let (predicted, simulated) = comparison.loss(offer);
+            offer.price.excess_bytes == 0 && simulated.unwrap_or(predicted) > SAME_TIME
+        })
     });
     let order = |contender: &&Contender| {
         let offer = contender.offer.as_ref().expect("rivals have offers");

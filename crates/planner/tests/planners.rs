@@ -170,7 +170,7 @@ fn check_auto(job: &Job) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn every_planner_has_valid_layouts_or_a_clear_error(
         traces in prop::collection::vec((requests(), prop::option::of(0_u64..1 << 30)), 0..4),
