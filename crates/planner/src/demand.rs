@@ -139,9 +139,9 @@ impl Demand {
     /// of the whole, but what chance made hot in one is not hot in the other. Files, chunks and phases are those of the
     /// whole. O(requests / 64 + parts).
     pub(crate) fn halves(&self) -> [Self; 2] {
-        // A sampled request stands for as many as the lightest: those share one coin.
+        // A sampled request stands for as many as the lightest: those share one coin, as what is not one request does.
         let counts = self.files.iter().flat_map(|file| &file.entries).map(|e| e.count);
-        let unit = counts.fold(f64::INFINITY, f64::min);
+        let unit = counts.fold(f64::INFINITY, f64::min).max(1.0);
         let mut coins = Coins(1);
         let mut halves = [self.clone(), self.clone()];
         for (index, file) in self.files.iter().enumerate() {

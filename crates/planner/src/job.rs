@@ -3,7 +3,7 @@
 
 use crate::capacity::Limits;
 use crate::demand::Demand;
-use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check};
+use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check, for_pool};
 use crate::pricing::{Load, Pricer, add};
 use crate::survey::Survey;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
@@ -49,7 +49,7 @@ impl<'a> Job<'a> {
     /// included.
     pub fn new(files: &'a [FileTrace<'a>], cluster: &'a Cluster, options: &'a PlanOptions) -> Result<Self, PlanError> {
         check(cluster, options)?;
-        Self::with(files, Demand::new(files, options)?, cluster, options)
+        Self::with(files, Demand::new(files, &for_pool(cluster, options))?, cluster, options)
     }
 
     /// A job of requests that are too many to be held: `files` are [those of the survey](Survey::traces), priced is

@@ -10,7 +10,7 @@ use std::ops::Range;
 use stripewise_model::Cluster;
 
 /// Up to so many servers in all, each is a lane.
-const FEW: usize = 64;
+pub(crate) const FEW: usize = 64;
 
 /// Servers of a tier that have lanes of their own.
 const SINGLE: usize = 4;

@@ -8,6 +8,7 @@ use crate::duals::{Segmentation, Span};
 use crate::exhaustive::{self, Space};
 use crate::harl_limits;
 use crate::holdout;
+use crate::lanes;
 use crate::outcome::{self, Plan, Priced, Rehearsal};
 use crate::price_table::PriceTable;
 use crate::pricing::{Pricer, add};
@@ -46,7 +47,8 @@ pub struct PlanOptions {
     pub max_phases: usize,
     /// Most chunks that segmentation works on, over all files.
     pub max_chunks: usize,
-    /// Most distinct requests that are priced; beyond it a sample is, and the plan says so with its error bound.
+    /// Most distinct requests that are priced; beyond it a sample is, and the plan says so with its error bound. In pools
+    /// of more than 64 servers these, the chunks and the simulations are a quarter of what the options say.
     pub max_entries: usize,
     /// Where the network time of the profiles is spent.
     pub network: Network,
@@ -185,7 +187,7 @@ pub enum PlanError {
 /// See [`PlanError`].
 pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Result<Plan, PlanError> {
     check(cluster, options)?;
-    plan_demand(files, &Demand::new(files, options)?, cluster, options)
+    plan_demand(files, &Demand::new(files, &for_pool(cluster, options))?, cluster, options)
 }
 
 /// [`plan`](plan()) for requests that were [surveyed](Survey) and are too many to be held.
@@ -194,7 +196,22 @@ pub fn plan(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Re
 /// See [`PlanError`].
 pub fn plan_surveyed(survey: &Survey, cluster: &Cluster, options: &PlanOptions) -> Result<Plan, PlanError> {
     check(cluster, options)?;
-    plan_demand(&survey.traces(), &survey.demand(options), cluster, options)
+    plan_demand(&survey.traces(), &survey.demand(&for_pool(cluster, options)), cluster, options)
+}
+
+/// The options as they are taken on this cluster: in a large pool everything costs more, since requests touch more
+/// servers and loads have more figures, so there is less of it.
+pub(crate) fn for_pool(cluster: &Cluster, options: &PlanOptions) -> PlanOptions {
+    let servers: usize = cluster.tiers.iter().map(|tier| tier.servers.len()).sum();
+    if servers <= lanes::FEW {
+        return *options;
+    }
+    PlanOptions {
+        max_entries: options.max_entries.div_ceil(4),
+        max_chunks: options.max_chunks.div_ceil(4),
+        simulations: options.simulations.div_ceil(4),
+        ..*options
+    }
 }
 
 /// Plans for a demand; `files` are replayed and searched by HARL, and may be a sample.
@@ -204,6 +221,7 @@ pub(crate) fn plan_demand(
     cluster: &Cluster,
     options: &PlanOptions,
 ) -> Result<Plan, PlanError> {
+    let options = &for_pool(cluster, options);
     let priced_as = as_priced(cluster, options.network);
     let pricer = Pricer::new(&priced_as, demand);
     let limits = Limits::new(cluster, demand.bytes())?;
@@ -300,7 +318,7 @@ pub fn predict(
     assert_eq!(files.len(), layouts.len(), "one layout per file");
     check(cluster, options)?;
     let priced_as = as_priced(cluster, options.network);
-    let demand = Demand::new(files, options)?;
+    let demand = Demand::new(files, &for_pool(cluster, options))?;
     let pricer = Pricer::new(&priced_as, &demand);
     let mut load = pricer.no_load();
     for ((file, layout), trace) in demand.files.iter().zip(layouts).zip(files) {

@@ -58,6 +58,9 @@ impl<'a> Stage<'a> {
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
         let workload = Workload::replay(&slices, &demand.cuts_s, false);
         let options_of = Options { seed: options.seed, network: options.network };
+        // A region costs what it costs of the time of all requests; of those replayed it is as much less.
+        let all: u64 = demand.phases.iter().map(|phase| phase.requests).sum();
+        let region_s = region_s * workload.requests() as f64 / all.max(1) as f64;
         Self { workload, cluster, options: options_of, budget: options.simulations, region_s }
     }
 

@@ -27,7 +27,7 @@ pub const TIE_TOLERANCE: f64 = 1e-9;
 const SUM_SLACK: f64 = 1e-10;
 
 /// Requests that are counted into cells in the time of one cost evaluation, about.
-const COUNTED: u64 = 8;
+const COUNTED: u64 = 3;
 
 /// Most steps on one axis: beyond, the step grows, so that a mean request of gigabytes does not make the grid endless.
 const MAX_STEPS: u64 = 1024;
