@@ -205,19 +205,29 @@ def _servers(name: str, side: _native.ReplayedSide) -> Table:
 
 
 def _draw(pool: Pool, name: str, timeline: _native.ReplayedTimeline) -> None:
+    # Both strips beside the servers' names on one line of the terminal: a strip that folds cannot be read.
+    names = max(len(server.name) for tier in pool.tiers for server in tier.servers)
+    fits = max(10, (min(console.out.width, 2 * BINS + names + 8) - names - 8) // 2)
+    per = -(-len(timeline["throughput"]) // fits) or 1
+    rates = _merged(timeline["throughput"], per)
     grid = console.table(
-        ["server", "busy over time", "queue over time"], title=f"{name}: one character is {seconds(timeline['bin_s'])}"
+        ["server", "busy over time", "queue over time"],
+        title=f"{name}: one character is {seconds(timeline['bin_s'] * per)}",
     )
-    rates = timeline["throughput"]
     servers = {server["name"]: server for server in timeline["servers"]}
     for tier in pool.tiers:
         for server in tier.servers:
             drawn = servers[server.name]
-            grid.add_row(
-                server.name, _line(drawn["busy"], 1.0), _line(drawn["queue"], max(drawn["queue"], default=0.0))
-            )
+            queue = _merged(drawn["queue"], per)
+            grid.add_row(server.name, _line(_merged(drawn["busy"], per), 1.0), _line(queue, max(queue, default=0.0)))
     grid.add_row("MiB/s", _line(rates, max(rates, default=0.0)), f"at most {mib_per_s(max(rates, default=0.0))}")
     console.out.print(grid)
+
+
+def _merged(values: list[float], per: int) -> list[float]:
+    """Means of `per` bins each; the last ones may be of fewer."""
+    groups = (values[at : at + per] for at in range(0, len(values), per))
+    return [sum(group) / len(group) for group in groups]
 
 
 def _line(values: list[float], most: float) -> str:
