@@ -283,8 +283,8 @@ class Collective:
         return steps.native()
 
     def arguments(self) -> list[str]:
-        """It is only simulated."""
-        raise NotImplementedError
+        """Raises: the rows that have it are simulated only."""
+        raise _native.StripewiseError(f"{self.text()}: simulated only; `stripewise bench btio` runs the real pattern")
 
     def shrunk(self, share: float) -> Collective:
         """Fewer calls."""
