@@ -78,6 +78,32 @@ def calibrate(
     pool_file: str, tiers: list[str], budget_s: float, progress: Callable[[list[float]], None]
 ) -> list[CalibratedTier]: ...
 
+# Clusters
+
+class ClusterDefault(TypedDict):
+    tier: str | None
+    count: int
+    width_bytes: int
+
+class ClusterTier(TypedDict):
+    name: str
+    servers: int
+    preset: str | None
+    capacity_bytes: int | None
+    pool: str | None
+    read: OpProfile
+    write: OpProfile
+    network_s_per_byte: float
+
+class ClusterInfo(TypedDict):
+    name: str
+    kind: Literal["cluster", "pool"]
+    file_system: Literal["lustre", "beegfs", "cephfs", "orangefs"] | None
+    default: ClusterDefault
+    tiers: list[ClusterTier]
+
+def cluster_load(path: str) -> ClusterInfo: ...
+
 # Emulated servers
 
 class ServerOpStatistics(TypedDict):
@@ -257,6 +283,20 @@ def plan(
     processes: float | None = None,
     max_regions: int | None = None,
 ) -> PlanDocument: ...
+
+class ClusterPlanDocument(PlanDocument):
+    root: str
+    """The directory that paths in the layout are relative to."""
+
+def plan_on_cluster(
+    trace: Trace,
+    cluster: str,
+    *,
+    root: str | None = None,
+    planner: str = "auto",
+    processes: float | None = None,
+    max_regions: int | None = None,
+) -> ClusterPlanDocument: ...
 def planners() -> list[Planner]: ...
 def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...
 

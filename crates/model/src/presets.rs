@@ -1,7 +1,36 @@
-//! The parameter sets of math F.2, for tests, benchmarks and comparisons with the papers.
+//! Devices by name, as pool and cluster files name them; and the parameter sets of math F.2, for tests, benchmarks and
+//! comparisons with the papers.
 
 use crate::profile::{Cluster, OpProfile, Profile, Tier};
 use stripewise_layout::ServerId;
+
+/// Names of devices and what they stand for.
+pub const DEVICES: [(&str, &str); 3] = [
+    ("hdd-7200", "hard disk of 7200 rpm: startup 4 to 12 ms, 80 MB/s"),
+    ("ssd-sata", "SATA solid-state disk: startup 0.08 to 0.12 ms, 400 MB/s"),
+    ("nvme", "NVMe solid-state disk: startup 0.06 to 0.1 ms (read), 0.015 to 0.03 ms (write), 3 and 2 GB/s"),
+];
+
+/// The profile of the device `name`, without a network; `None` when there is none of that name ([`DEVICES`] lists them).
+///
+/// `hdd-7200` and `ssd-sata` are set P (physical devices of the 2020s). `nvme` is a mainstream PCIe 3 drive: reads wait
+/// for the flash, writes for the drive's cache only.
+pub fn device(name: &str) -> Option<Profile> {
+    const fn op(startup_min_us: f64, startup_max_us: f64, mb_per_s: f64) -> OpProfile {
+        OpProfile {
+            startup_min_s: startup_min_us * 1e-6,
+            startup_max_s: startup_max_us * 1e-6,
+            transfer_s_per_byte: 1e-6 / mb_per_s,
+        }
+    }
+    let (read, write) = match name {
+        "hdd-7200" => (op(4000.0, 12_000.0, 80.0), op(4000.0, 12_000.0, 80.0)),
+        "ssd-sata" => (op(80.0, 120.0, 400.0), op(80.0, 120.0, 400.0)),
+        "nvme" => (op(60.0, 100.0, 3000.0), op(15.0, 30.0, 2000.0)),
+        _ => return None,
+    };
+    Some(Profile { read, write, network_s_per_byte: 0.0 })
+}
 
 /// Startup in milliseconds, bandwidth in KB (1024 bytes) per millisecond: the units of the papers.
 pub fn op_profile(startup_min_ms: f64, startup_max_ms: f64, kb_per_ms: f64) -> OpProfile {

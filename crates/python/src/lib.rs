@@ -10,7 +10,6 @@ mod files;
 mod layout_file;
 mod plan;
 mod pool;
-mod requests;
 mod simulate;
 mod trace;
 mod units;
@@ -38,7 +37,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::rules_snapshot, module)?)?;
     module.add_class::<files::RulesSnapshot>()?;
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
+    module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;

@@ -2,7 +2,6 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::requests::{Below, FileRequests};
 use crate::trace::Trace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
@@ -10,8 +9,9 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use stripewise_advise::{Below, ClusterFile, FileRequests, common_directory};
 use stripewise_layout::units::{format_bytes, format_seconds};
-use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern};
+use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern, ServerNames, round_entries};
 use stripewise_model::{Cluster, Op, Request};
 use stripewise_planner::auto::{self, Comparison};
 use stripewise_planner::planners::PLANNERS;
@@ -20,7 +20,6 @@ use stripewise_planner::{
     FileTrace, Job as PlanJob, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times, plan_by,
 };
 use stripewise_simulate::{Access, Options, Workload, simulate_observed};
-use stripewise_store::Store;
 
 /// Plans the files of `trace` below `root` on a pool; `planner` is a name of [`planners`].
 #[pyfunction]
@@ -35,14 +34,32 @@ pub(crate) fn plan<'py>(
     max_regions: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let document = py.detach(|| -> Result<Value, String> {
-        let job = Job::new(trace, &pool_file, &root, false)?;
-        let mut options = PlanOptions {
-            default_width_bytes: job.store.pool().default_width_bytes,
-            processes,
-            ..PlanOptions::default()
-        };
-        options.max_regions = max_regions.unwrap_or(options.max_regions);
-        job.document(trace, &root, planner, &options)
+        let job = Job::on_pool(trace, &pool_file, &root, false)?;
+        job.document(trace, &root, planner, &job.target.options(processes, max_regions))
+    });
+    to_python(py, &document.map_err(raise)?)
+}
+
+/// Plans the files of `trace` below `root` (all of them without one) on the servers of a cluster file; their layouts
+/// are compared with the cluster's default.
+#[pyfunction]
+#[pyo3(signature = (trace, cluster, *, root = None, planner = "auto", processes = None, max_regions = None))]
+pub(crate) fn plan_on_cluster<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    cluster: PathBuf,
+    root: Option<PathBuf>,
+    planner: &str,
+    processes: Option<f64>,
+    max_regions: Option<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let document = py.detach(|| -> Result<Value, String> {
+        let root = root.unwrap_or_else(|| common_directory(&trace.inner));
+        let cluster = cluster::load(&cluster)?.cluster;
+        let job = Job::on_cluster(trace, &cluster, &root)?;
+        let mut document = job.document(trace, &root, planner, &job.target.options(processes, max_regions))?;
+        document["root"] = json!(root.to_string_lossy());
+        Ok(document)
     });
     to_python(py, &document.map_err(raise)?)
 }
@@ -56,9 +73,24 @@ pub(crate) fn planners(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &json!(all))
 }
 
+/// The servers by name, of a pool or of a cluster.
+struct Target {
+    name: String,
+    names: ServerNames,
+    default_width_bytes: u64,
+}
+
+impl Target {
+    fn options(&self, processes: Option<f64>, max_regions: Option<usize>) -> PlanOptions {
+        let options = PlanOptions::default();
+        let max_regions = max_regions.unwrap_or(options.max_regions);
+        PlanOptions { default_width_bytes: self.default_width_bytes, processes, max_regions, ..options }
+    }
+}
+
 /// What is planned, and on what.
 struct Job {
-    store: Arc<Store>,
+    target: Target,
     cluster: Cluster,
     files: Vec<FileRequests>,
     /// There are too many requests to be held: they are read from the trace as a stream.
@@ -70,17 +102,9 @@ struct Job {
 
 impl Job {
     /// With `held` all requests are held in memory, however many they are.
-    fn new(trace: &Trace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
+    fn on_pool(trace: &Trace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
         let store = files::open(pool_file).map_err(|error| error.to_string())?;
-        let below = Below::new(&trace.inner, root);
-        let is_large = !held && below.is_large();
-        let files = below.files(!is_large);
-        if files.is_empty() {
-            let root = root.display();
-            return Err(format!(
-                "the trace has no read or write of a file below {root}; name the directory with --root"
-            ));
-        }
+        let (files, is_large) = requested(trace, root, held)?;
         let (mut present, mut sizes, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for file in &files {
             let path = Path::new(&file.path);
@@ -92,7 +116,26 @@ impl Job {
         }
         let others = cluster::used_by_others(store.pool(), &handles);
         let cluster = cluster::of_pool(store.pool(), &others)?;
-        Ok(Self { store, cluster, files, is_large, present, sizes })
+        let pool = store.pool();
+        let target = Target {
+            name: pool.name.clone(),
+            names: layout_file::names(pool),
+            default_width_bytes: pool.default_width_bytes,
+        };
+        Ok(Self { target, cluster, files, is_large, present, sizes })
+    }
+
+    /// Without a store: all files have the cluster's default layout, and no size but what the trace shows.
+    fn on_cluster(trace: &Trace, cluster: &ClusterFile, root: &Path) -> Result<Self, String> {
+        let (files, is_large) = requested(trace, root, false)?;
+        let present = (0..files.len()).map(|file| Arc::new(cluster.default_layout(file)));
+        let target = Target {
+            name: cluster.name.clone(),
+            names: cluster.names(),
+            default_width_bytes: cluster.default.width_bytes,
+        };
+        let (present, sizes) = (present.collect(), vec![None; files.len()]);
+        Ok(Self { target, cluster: cluster.cluster(), files, is_large, present, sizes })
     }
 
     fn document(&self, trace: &Trace, root: &Path, planner: &str, options: &PlanOptions) -> Result<Value, String> {
@@ -122,8 +165,8 @@ impl Job {
     }
 
     fn describe(&self, plan: &Plan) -> Result<Value, String> {
-        let pool = self.store.pool();
-        let mut written = LayoutFile { pool: pool.name.clone(), files: Vec::new() };
+        let names = &self.target.names;
+        let mut written = LayoutFile { pool: self.target.name.clone(), files: Vec::new() };
         let mut described = Vec::new();
         for (planned, before) in plan.files.iter().zip(&self.present) {
             let layout = &planned.layout;
@@ -139,8 +182,8 @@ impl Job {
                 json!({
                     "offset": region.offset,
                     "end": region.end.min(planned.extent_bytes.max(region.offset)),
-                    "round_before": layout_file::round(now.stripes(), pool),
-                    "round": layout_file::round(then.stripes(), pool),
+                    "round_before": round_entries(now.stripes(), names),
+                    "round": round_entries(then.stripes(), names),
                     "cost_s": times(&region.times),
                     "requests": region.requests,
                     "read_bytes": region.read_bytes,
@@ -158,7 +201,7 @@ impl Job {
         let requests: u64 = plan.phases.iter().map(|phase| phase.requests).sum();
         let busy: f64 = plan.phases.iter().map(|phase| phase.processes * phase.requests as f64).sum();
         Ok(json!({
-            "layout": written.to_toml(&layout_file::names(pool)),
+            "layout": written.to_toml(names),
             "changes": plan.files.iter().zip(&self.present).any(|(new, old)| new.layout != **old),
             "processes": busy / requests.max(1) as f64,
             "phases": plan.phases.len(),
@@ -177,6 +220,18 @@ impl Job {
             })).collect::<Vec<_>>(),
         }))
     }
+}
+
+/// The files of `trace` below `root`; and whether there are too many requests to be held, unless they are to be `held`.
+fn requested(trace: &Trace, root: &Path, held: bool) -> Result<(Vec<FileRequests>, bool), String> {
+    let below = Below::new(&trace.inner, root);
+    let is_large = !held && below.is_large();
+    let files = below.files(!is_large);
+    if files.is_empty() {
+        let root = root.display();
+        return Err(format!("the trace has no read or write of a file below {root}; name the directory with --root"));
+    }
+    Ok((files, is_large))
 }
 
 /// Every planner beside the winner: what was predicted and simulated of its layouts, and by which share each time is
@@ -261,7 +316,7 @@ pub(crate) fn predict<'py>(
     let store = files::open(&pool_file)?;
     let written = layout_file::load(&layout, store.pool())?;
     let document = py.detach(|| -> Result<Value, String> {
-        let job = Job::new(trace, &pool_file, &root, true)?;
+        let job = Job::on_pool(trace, &pool_file, &root, true)?;
         let new = job.files.iter().map(|file| {
             let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
             entry

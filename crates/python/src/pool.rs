@@ -95,7 +95,7 @@ fn describe(pool: &Pool) -> Value {
     })
 }
 
-fn op_profile(op: &OpProfile) -> Value {
+pub(crate) fn op_profile(op: &OpProfile) -> Value {
     json!({
         "startup_min_s": op.startup_min_s,
         "startup_max_s": op.startup_max_s,

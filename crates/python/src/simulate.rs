@@ -2,7 +2,6 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::requests::{self, FileRequests};
 use crate::trace::Trace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use stripewise_advise::{self as advise, FileRequests};
 use stripewise_layout::Layout;
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_model::{Cluster, Op};
@@ -97,7 +97,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(trace: &Trace, store: &'a Arc<Store>, root: &Path, around: &'a Around) -> Result<Self, String> {
         let pool = store.pool();
-        let files = requests::below(&trace.inner, root);
+        let files = advise::below(&trace.inner, root);
         if files.is_empty() {
             let root = root.display();
             return Err(format!(

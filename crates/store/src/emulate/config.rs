@@ -15,33 +15,12 @@ pub struct EmulateConfig {
     pub seed: u64,
 }
 
-/// Names of the presets and what they stand for.
-pub const PRESETS: [(&str, &str); 3] = [
-    ("hdd-7200", "hard disk of 7200 rpm: startup 4 to 12 ms, 80 MB/s"),
-    ("ssd-sata", "SATA solid-state disk: startup 0.08 to 0.12 ms, 400 MB/s"),
-    ("nvme", "NVMe solid-state disk: startup 0.06 to 0.1 ms (read), 0.015 to 0.03 ms (write), 3 and 2 GB/s"),
-];
+pub use stripewise_model::presets::DEVICES as PRESETS;
 
-const fn op(startup_min_us: f64, startup_max_us: f64, mb_per_s: f64) -> OpProfile {
-    OpProfile {
-        startup_min_s: startup_min_us * 1e-6,
-        startup_max_s: startup_max_us * 1e-6,
-        transfer_s_per_byte: 1e-6 / mb_per_s,
-    }
-}
-
-/// The preset `name`, in real time with seed 1; `None` when there is none of that name ([`PRESETS`] lists them).
-///
-/// `hdd-7200` and `ssd-sata` are set P of `math.md` F.2 (physical devices of the 2020s, no network). `nvme` is a
-/// mainstream PCIe 3 drive: reads wait for the flash, writes for the drive's cache only.
+/// The preset `name` of the model, in real time with seed 1; `None` when there is none of that name ([`PRESETS`] lists
+/// them).
 pub fn preset(name: &str) -> Option<EmulateConfig> {
-    let (read, write) = match name {
-        "hdd-7200" => (op(4000.0, 12_000.0, 80.0), op(4000.0, 12_000.0, 80.0)),
-        "ssd-sata" => (op(80.0, 120.0, 400.0), op(80.0, 120.0, 400.0)),
-        "nvme" => (op(60.0, 100.0, 3000.0), op(15.0, 30.0, 2000.0)),
-        _ => return None,
-    };
-    Some(EmulateConfig { profile: Profile { read, write, network_s_per_byte: 0.0 }, dilation: 1.0, seed: 1 })
+    stripewise_model::presets::device(name).map(|profile| EmulateConfig { profile, dilation: 1.0, seed: 1 })
 }
 
 impl EmulateConfig {

@@ -1,7 +1,8 @@
 //! From a trace to what planner and simulator take: the requests of each file below a directory.
+//! Paths in layouts are relative, so there always is such a directory.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use stripewise_model::{Op, Request};
 use stripewise_planner::RequestSource;
 use stripewise_trace::{Operation, Record, Trace};
@@ -13,7 +14,7 @@ const LEAST_SHARE: f64 = 1e-3;
 const HELD: u64 = 4_000_000;
 
 /// The requests of one file.
-pub(crate) struct FileRequests {
+pub struct FileRequests {
     /// Path relative to the directory.
     pub path: String,
     /// In order of offset and start; none where the trace is too large: see [`Below::is_large`].
@@ -21,7 +22,7 @@ pub(crate) struct FileRequests {
 }
 
 /// The files of a trace below a directory that are worth planning, in order of path.
-pub(crate) struct Below<'a> {
+pub struct Below<'a> {
     trace: &'a Trace,
     /// Id in the trace, path below the directory.
     files: Vec<(u32, String)>,
@@ -47,17 +48,64 @@ impl Threads {
     }
 }
 
+/// The deepest directory that holds every file of `trace` that is read or written; the root where they share none.
+/// O(records).
+pub fn common_directory(trace: &Trace) -> PathBuf {
+    let used = trace.files().iter().filter(|file| trace.stream(file.id).next().is_some());
+    let mut common: Option<PathBuf> = None;
+    for file in used {
+        let path = lexical(&file.path);
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        common = Some(match common {
+            None => directory,
+            // One of them is relative: to what, the log does not say.
+            Some(common) if common.is_absolute() != directory.is_absolute() => PathBuf::from("/"),
+            Some(common) => {
+                let same = common.components().zip(directory.components()).take_while(|(a, b)| a == b);
+                same.map(|(name, _)| name).collect()
+            }
+        });
+    }
+    common.unwrap_or_default()
+}
+
+/// `path` without `.`, `..` and doubled slashes, so that a layout file can name it.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// `path` relative to `root`; relative paths count as below `/`. `None` where it is not below.
+fn below_root(path: &Path, root: &Path) -> Option<PathBuf> {
+    let path = lexical(path);
+    let relative = match path.strip_prefix(root) {
+        Ok(relative) => relative.to_owned(),
+        Err(_) if root == Path::new("/") && path.is_relative() => path,
+        Err(_) => return None,
+    };
+    (!relative.as_os_str().is_empty()).then_some(relative)
+}
+
 /// The files of `trace` below `root` that are worth planning, with all their requests in memory. O(records).
-pub(crate) fn below(trace: &Trace, root: &Path) -> Vec<FileRequests> {
+pub fn below(trace: &Trace, root: &Path) -> Vec<FileRequests> {
     Below::new(trace, root).files(true)
 }
 
 impl<'a> Below<'a> {
     /// O(records), in memory for the list of files alone.
-    pub(crate) fn new(trace: &'a Trace, root: &Path) -> Self {
+    pub fn new(trace: &'a Trace, root: &Path) -> Self {
         let mut found: Vec<(u32, String, u64, f64)> = Vec::new();
         for file in trace.files() {
-            let Ok(relative) = file.path.strip_prefix(root) else { continue };
+            let Some(relative) = below_root(&file.path, root) else { continue };
             // A layout file is text.
             let Some(path) = relative.to_str() else { continue };
             let moved = trace.stream(file.id).fold((0, 0.0), |sum, r| (sum.0 + 1, sum.1 + r.size as f64));
@@ -81,12 +129,12 @@ impl<'a> Below<'a> {
     }
 
     /// Whether there are too many requests to be held: then they are to be surveyed.
-    pub(crate) fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.requests > HELD
     }
 
     /// The files with their requests, or without where `held` is not set. O(records).
-    pub(crate) fn files(&self, held: bool) -> Vec<FileRequests> {
+    pub fn files(&self, held: bool) -> Vec<FileRequests> {
         let mut threads = Threads::default();
         let file = |(id, path): &(u32, String)| {
             let records = self.trace.stream(*id).filter(|_| held);
