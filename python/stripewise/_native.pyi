@@ -142,8 +142,41 @@ class Names(TypedDict):
     api: dict[int, str]
     op: dict[int, str]
 
+class Lack(TypedDict):
+    name: str
+    words: str
+
+class TraceAbout(TypedDict):
+    format: str
+    lacks: list[Lack]
+    notes: list[str]
+    processes: int | None
+    run_s: float | None
+    start_unix_s: float | None
+
+class FileCounters(TypedDict):
+    file: int
+    api: str
+    rank: int | None
+    counters: dict[str, float | None]
+
+class LustreComponent(TypedDict):
+    start: int
+    end: int | None
+    stripe_bytes: int
+    stripe_count: int
+    pool: str
+    osts: list[int]
+
+class LustreLayout(TypedDict):
+    file: int
+    components: list[LustreComponent]
+
 class Trace:
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None: ...
+    def about(self) -> TraceAbout: ...
+    def counters(self) -> list[FileCounters]: ...
+    def lustre_layouts(self) -> list[LustreLayout]: ...
     def summary(self) -> dict[str, Any]: ...
     def files(self) -> list[str]: ...
     def programs(self) -> list[str]: ...

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use stripewise_trace::TraceError;
 
 /// Why a log was refused. What could be read of a damaged log is imported instead, with [`crate::Lacks::DAMAGED`].
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,25 @@ pub enum ImportError {
         found: String,
         /// Versions that can be read.
         known: &'static str,
+    },
+    /// A trace of our own cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The temporary trace that a log is converted to cannot be written.
+    #[error("cannot convert {} in {}: {source}; make room there, or set TMPDIR to a directory that has some", path.display(), dir.display())]
+    Scratch {
+        /// The log.
+        path: PathBuf,
+        /// Where temporary files go.
+        dir: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Whoever watched the progress broke off.
+    #[error("the import of {} was stopped", path.display())]
+    Stopped {
+        /// The log.
+        path: PathBuf,
     },
     /// What receives the rows failed.
     #[error("cannot store what was read of {}: {source}", path.display())]

@@ -32,18 +32,22 @@ impl Lacks {
     /// Offsets of some rows follow from the calls before them, by the rules of the system, and were not recorded.
     pub const OFFSETS_RECORDED: Lacks = Lacks(1 << 10);
 
-    const WORDS: [(Lacks, &'static str); 11] = [
-        (Lacks::RANKS, "it names no ranks: all requests count as those of rank 0"),
-        (Lacks::PIDS, "it names no processes"),
-        (Lacks::OFFSETS, "offsets of some requests are not known"),
-        (Lacks::TIMES, "it has no times: requests are taken in the order of the log"),
-        (Lacks::DURATIONS, "it does not say how long requests took"),
-        (Lacks::CUT, "it ends before the program did"),
-        (Lacks::COUNTERS_ONLY, "some files have only counters, no single requests"),
-        (Lacks::DAMAGED, "parts of it are damaged and left out"),
-        (Lacks::NAMES, "names of some files are not known"),
-        (Lacks::METADATA, "it has only reads and writes: no opens, closes or stats"),
-        (Lacks::OFFSETS_RECORDED, "offsets of some requests were worked out from the calls before them"),
+    const WORDS: [(Lacks, &'static str, &'static str); 11] = [
+        (Lacks::RANKS, "ranks", "it names no ranks: all requests count as those of rank 0"),
+        (Lacks::PIDS, "pids", "it names no processes"),
+        (Lacks::OFFSETS, "offsets", "offsets of some requests are not known"),
+        (Lacks::TIMES, "times", "it has no times: requests are taken in the order of the log"),
+        (Lacks::DURATIONS, "durations", "it does not say how long requests took"),
+        (Lacks::CUT, "end", "it ends before the program did"),
+        (Lacks::COUNTERS_ONLY, "requests", "some files have only counters, no single requests"),
+        (Lacks::DAMAGED, "damaged-parts", "parts of it are damaged and left out"),
+        (Lacks::NAMES, "names", "names of some files are not known"),
+        (Lacks::METADATA, "metadata", "it has only reads and writes: no opens, closes or stats"),
+        (
+            Lacks::OFFSETS_RECORDED,
+            "offsets-recorded",
+            "offsets of some requests were worked out from the calls before them",
+        ),
     ];
 
     /// Whether all of `other` is missing.
@@ -56,19 +60,19 @@ impl Lacks {
         self.0 == 0
     }
 
-    /// The set as bits, for storage. Never reused for other meanings.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// The set of stored bits; `None` for a bit that this version does not know.
-    pub fn from_bits(bits: u32) -> Option<Self> {
-        (bits >> Self::WORDS.len() == 0).then_some(Lacks(bits))
-    }
-
     /// What is missing in plain words, one clause each ("it names no ranks: …").
     pub fn words(self) -> impl Iterator<Item = &'static str> {
-        Self::WORDS.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, words)| words)
+        self.named().map(|(_, words)| words)
+    }
+
+    /// What is missing: a name for programs ("ranks") and plain words for people.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        Self::WORDS.into_iter().filter(move |(flag, ..)| self.contains(*flag)).map(|(_, name, words)| (name, words))
+    }
+
+    /// The lack of this name; `None` for a name that this version does not know.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::WORDS.into_iter().find(|(_, known, _)| *known == name).map(|(flag, ..)| flag)
     }
 }
 
@@ -92,12 +96,12 @@ mod tests {
 
     #[test]
     fn every_flag_has_words_and_survives_storage() {
-        for (number, (flag, words)) in Lacks::WORDS.into_iter().enumerate() {
-            assert_eq!(flag.bits(), 1 << number, "{words}");
-            assert_eq!(flag.words().collect::<Vec<_>>(), [words]);
-            assert_eq!(Lacks::from_bits(flag.bits()), Some(flag));
+        for (number, (flag, name, words)) in Lacks::WORDS.into_iter().enumerate() {
+            assert_eq!(flag, Lacks(1 << number), "{words}");
+            assert_eq!(flag.named().collect::<Vec<_>>(), [(name, words)]);
+            assert_eq!(Lacks::of_name(name), Some(flag));
         }
-        assert_eq!(Lacks::from_bits(1 << Lacks::WORDS.len()), None);
+        assert_eq!(Lacks::of_name("colour"), None);
         let two = Lacks::RANKS | Lacks::CUT;
         assert!(two.contains(Lacks::CUT) && !two.contains(Lacks::CUT | Lacks::TIMES) && !two.is_empty());
         assert_eq!(two.words().count(), 2);

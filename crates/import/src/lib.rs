@@ -5,6 +5,7 @@
 //! as [`Lacks`]. Nothing in a log is trusted: a damaged one is imported as far as it can be read, and says so, or is
 //! refused with the place and the reason.
 
+mod about;
 mod counters;
 mod darshan;
 mod error;
@@ -12,14 +13,18 @@ mod fio;
 mod lacks;
 mod lines;
 mod log;
+mod open;
 mod out;
+mod scratch;
 mod sink;
 mod strace;
 
+pub use about::About;
 pub use counters::{FileCounters, LustreComponent, LustreLayout};
 pub use error::ImportError;
 pub use lacks::Lacks;
 pub use log::Log;
+pub use open::{Imported, Progress, open};
 pub use sink::{BATCH_ROWS, Collected, Sink, Summary};
 
 use std::path::Path;

@@ -6,7 +6,9 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use stripewise_import as import;
 use stripewise_trace as trace;
 
 /// Parts of equal length that a file's heat is given in.
@@ -18,18 +20,71 @@ pub(crate) fn trace_merge(py: Python<'_>, directory: PathBuf, out: PathBuf) -> P
     py.detach(|| trace::merge(&directory, &out)).map_err(raise)
 }
 
-/// A recorded run.
+/// A recorded run, or a log of one.
 #[pyclass(frozen, module = "stripewise._native")]
 pub(crate) struct Trace {
     pub(crate) inner: trace::Trace,
+    pub(crate) about: import::About,
 }
 
 #[pymethods]
 impl Trace {
-    /// Opens a trace file, or the directory of a run that is being recorded or was killed.
+    /// Opens a trace file, the directory of a run that is being recorded or was killed, or any log that can be
+    /// imported. `progress` is called with the bytes of the log that are read and all its bytes.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| trace::Trace::open(&path)).map(|inner| Self { inner }).map_err(raise)
+    #[pyo3(signature = (path, progress = None))]
+    fn new(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Self> {
+        let import::Imported { trace, about } =
+            watched(py, progress, |progress| import::open(&path, progress).map_err(raise))?;
+        Ok(Self { inner: trace, about })
+    }
+
+    /// Where the trace comes from and what it lacks.
+    fn about<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let about = &self.about;
+        let lacks = about.lacks.named().map(|(name, words)| json!({ "name": name, "words": words }));
+        let value = json!({
+            "format": about.format,
+            "lacks": lacks.collect::<Vec<_>>(),
+            "notes": about.notes,
+            "processes": about.processes,
+            "run_s": about.run_ns.map(|ns| ns as f64 * 1e-9),
+            "start_unix_s": about.start_unix_ns.map(|ns| ns as f64 * 1e-9),
+        });
+        to_python(py, &value)
+    }
+
+    /// What Darshan counted of each file: `file` as in `files()`, interface, rank (`None`: of all ranks), counters.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.about.counters.iter().map(|counters| {
+            let integers = counters.integers.iter().map(|&(name, value)| (name.to_owned(), json!(value)));
+            let floats = counters.floats.iter().map(|&(name, value)| (name.to_owned(), json!(value)));
+            json!({
+                "file": counters.file,
+                "api": counters.api.name(),
+                "rank": counters.rank,
+                "counters": integers.chain(floats).collect::<serde_json::Map<_, _>>(),
+            })
+        });
+        to_python(py, &json!(rows.collect::<Vec<_>>()))
+    }
+
+    /// The layouts that files had on Lustre: `file` as in `files()`, and its components.
+    fn lustre_layouts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.about.lustre_layouts.iter().map(|layout| {
+            let components = layout.components.iter().map(|component| {
+                json!({
+                    "start": component.start,
+                    "end": component.end,
+                    "stripe_bytes": component.stripe_bytes,
+                    "stripe_count": component.stripe_count,
+                    "pool": component.pool,
+                    "osts": component.osts,
+                })
+            });
+            json!({ "file": layout.file, "components": components.collect::<Vec<_>>() })
+        });
+        to_python(py, &json!(rows.collect::<Vec<_>>()))
     }
 
     /// Programs, processes, and each file with its sizes, rates and heat.
@@ -85,6 +140,33 @@ impl Trace {
         column!(offset, size, start_ns, end_ns, file, program, rank, pid, tid, api, op, flags);
         Ok(dict)
     }
+}
+
+/// Runs `work` without the interpreter, with a progress that calls `callback` and heeds Ctrl-C: what either raises
+/// ends the work and is raised here.
+fn watched<T: Send>(
+    py: Python<'_>,
+    callback: Option<Py<PyAny>>,
+    work: impl FnOnce(&mut import::Progress<'_>) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let done = py.detach(|| {
+        let mut progress = |done: u64, total: u64| {
+            let called = Python::attach(|py| {
+                py.check_signals()?;
+                callback.as_ref().map_or(Ok(()), |callback| callback.call1(py, (done, total)).map(drop))
+            });
+            match called {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    raised = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        work(&mut progress)
+    });
+    raised.map_or(done, Err)
 }
 
 impl Trace {

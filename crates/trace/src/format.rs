@@ -11,7 +11,7 @@ use crate::record::Record;
 use std::sync::atomic::AtomicU64;
 
 /// First bytes of both files.
-pub(crate) const MAGIC: [u8; 8] = *b"STRPWISE";
+pub const MAGIC: [u8; 8] = *b"STRPWISE";
 /// Version of the format that this crate writes.
 pub const VERSION: u32 = 1;
 /// Ending of the files that processes write.

@@ -1,8 +1,8 @@
 //! The record of a program's I/O: format, recorder, reader.
 //!
 //! Each process writes its own file of fixed-size [`Record`]s while it runs ([`Recorder`]); [`merge`] joins the files
-//! of a directory into one, sorted by file, offset and start; [`Trace`] reads either. Every file is versioned and
-//! nothing in it is trusted.
+//! of a directory into one, sorted by file, offset and start; [`Trace`] reads either. [`TraceWriter`] does the same
+//! with records from elsewhere. Every file is versioned and nothing in it is trusted.
 
 mod error;
 mod format;
@@ -13,12 +13,14 @@ mod record;
 mod recorder;
 mod summary;
 mod tables;
+mod writer;
 
 pub use error::TraceError;
-pub use format::{PROCESS_FILE_SUFFIX, VERSION};
+pub use format::{MAGIC, PROCESS_FILE_SUFFIX, VERSION};
 pub use merge::merge;
 pub use reader::{Trace, TraceFile};
 pub use record::{Api, Entry, Operation, Record, flags};
 pub use recorder::{ProcessInfo, Recorder, now_ns};
 pub use summary::{Direction, FileSummary, Heat, summarise};
-pub use tables::{Process, Program};
+pub use tables::{Process, Program, Tables};
+pub use writer::TraceWriter;

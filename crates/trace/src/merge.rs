@@ -5,17 +5,20 @@
 //! before each text.
 
 use crate::error::TraceError;
-use crate::format::{HEADER_BYTES, MergedHeader, PROCESS_FILE_SUFFIX, RECORD_BYTES};
+use crate::format::PROCESS_FILE_SUFFIX;
 use crate::process_file::ProcessFile;
 use crate::record::Record;
 use crate::tables::{Process, Program, Tables};
+use crate::writer::TraceWriter;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// Records that are written at once.
+const BATCH: usize = 4096;
+
 /// Joins the process files in `dir` into the file `out`, which appears complete or not at all (it is written under
-/// another name, made durable and renamed). The records are sorted in the mapped output, so memory is the page
-/// cache's; O(n log n).
+/// another name, made durable and renamed). Memory is the page cache's, see [`TraceWriter`]; O(n log n).
 ///
 /// # Errors
 /// A damaged or cut process file (named, with the offset), no process file at all, or the system's reason.
@@ -39,37 +42,20 @@ pub fn merge(dir: &Path, out: &Path) -> Result<(), TraceError> {
 }
 
 fn write_merged(inputs: &Inputs, path: &Path) -> Result<(), TraceError> {
-    use std::os::unix::fs::FileExt;
-    let io = |action| move |error| TraceError::io(action, path, error);
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(io("create"))?;
-    let tables = inputs.tables.to_bytes();
-    let records_bytes = inputs.records as usize * RECORD_BYTES;
-    let total = (HEADER_BYTES + records_bytes + tables.len()) as u64;
-    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, total) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(total).map_err(io("extend"))?,
-        Err(error) => return Err(TraceError::io("reserve space for", path, error)),
-        Ok(()) => {}
-    }
-    // SAFETY: the file was created by this call under a name of its own; nobody else writes it.
-    let mut map = unsafe { memmap2::MmapOptions::new().len(total as usize).map_mut(&file) }.map_err(io("map"))?;
-    let bytes = &mut map[HEADER_BYTES..HEADER_BYTES + records_bytes];
-    // SAFETY: the mapping is page-aligned, so 8-aligned after one page; any bytes are a valid `Record`.
-    let records: &mut [Record] =
-        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), inputs.records as usize) };
-    inputs.fill(records)?;
-    records.sort_unstable_by_key(Record::sort_key);
-    let records_crc = crc32c::crc32c(&map[HEADER_BYTES..HEADER_BYTES + records_bytes]);
-    map[HEADER_BYTES + records_bytes..].copy_from_slice(&tables);
-    map.flush().map_err(io("write"))?;
-    let header = MergedHeader {
-        records: inputs.records,
-        tables_bytes: tables.len() as u64,
-        start_unix_ns: inputs.start_unix_ns,
-        records_crc,
-        tables_crc: crc32c::crc32c(&tables),
-    };
-    file.write_all_at(&header.to_page(), 0).map_err(io("write"))?;
-    file.sync_all().map_err(io("sync"))
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+    let mut writer = TraceWriter::new(file.map_err(|error| TraceError::io("create", path, error))?, path);
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut push = |batch: &mut Vec<Record>| writer.push(batch).map_err(|error| TraceError::io("write", path, error));
+    inputs.each(&mut |record| {
+        batch.push(record);
+        if batch.len() == BATCH {
+            push(&mut batch)?;
+            batch.clear();
+        }
+        Ok(())
+    })?;
+    push(&mut batch)?;
+    writer.into_file(&inputs.tables, inputs.start_unix_ns)
 }
 
 /// The process files of a directory, checked, with the tables that their records will refer to.
@@ -176,24 +162,22 @@ impl Inputs {
         }
     }
 
-    /// Writes all records into `out`, which has room for exactly them, unsorted.
+    /// Hands over every record, unsorted, with the numbers and times of the whole trace.
     ///
     /// # Errors
-    /// [`TraceError::Changing`] when a process recorded more in the meantime.
-    pub(crate) fn fill(&self, out: &mut [Record]) -> Result<(), TraceError> {
-        let mut places = out.iter_mut();
+    /// [`TraceError::Changing`] when a process recorded more in the meantime; whatever `take` says.
+    pub(crate) fn each(&self, take: &mut dyn FnMut(Record) -> Result<(), TraceError>) -> Result<(), TraceError> {
         for input in &self.files {
             let changing = || TraceError::Changing(input.file.path().to_owned());
             let mut count = 0;
             for record in input.file.records() {
-                let place = places.next().ok_or_else(changing)?;
-                *place = Record {
+                take(Record {
                     file: *input.ids.get(&record.file).ok_or_else(changing)?,
                     program: input.program,
                     start_ns: shifted(record.start_ns, input.shift_ns),
                     end_ns: shifted(record.end_ns, input.shift_ns),
                     ..*record
-                };
+                })?;
                 count += 1;
             }
             if count != input.file.record_count() {

@@ -5,7 +5,7 @@ use crate::format::{
     COMMAND_BYTES, COUNTERS_AT, HEADER_BYTES, KIND_PROCESS, NAME_MAX_BYTES, NAME_PART, NAME_PART_BYTES, ProcessHeader,
     RECORD_BYTES, SHORT_TEXT_BYTES, VERSION, kind_and_version, process_header_crc,
 };
-use crate::record::{Api, Operation, Record};
+use crate::record::Record;
 use std::collections::HashMap;
 use std::fs::File;
 use std::mem::offset_of;
@@ -85,7 +85,7 @@ impl ProcessFile {
                 }
                 NAME_PART => {}
                 _ => {
-                    check_record(slot).map_err(damaged)?;
+                    slot.check().map_err(damaged)?;
                     records += 1;
                     first_ns = Some(first_ns.map_or(slot.start_ns, |first| first.min(slot.start_ns)));
                 }
@@ -198,21 +198,4 @@ impl ProcessFile {
     pub(crate) fn command(&self) -> &[u8] {
         self.text(offset_of!(ProcessHeader, command), COMMAND_BYTES, offset_of!(ProcessHeader, command_len))
     }
-}
-
-/// Whether a record's fields can be; the reason when not.
-pub(crate) fn check_record(record: &Record) -> Result<(), String> {
-    if Operation::from_number(record.op).is_none() {
-        return Err(format!("operation number {}", record.op));
-    }
-    if Api::from_number(record.api).is_none() {
-        return Err(format!("interface number {}", record.api));
-    }
-    if record.end_ns < record.start_ns {
-        return Err(format!("it ends at {} ns, before its start at {} ns", record.end_ns, record.start_ns));
-    }
-    if record.is_data() && record.offset.checked_add(record.size).is_none_or(|end| end > 1 << 63) {
-        return Err(format!("offset {} and size {} exceed 2^63", record.offset, record.size));
-    }
-    Ok(())
 }

@@ -3,7 +3,6 @@
 use crate::error::TraceError;
 use crate::format::{HEADER_BYTES, KIND_MERGED, KIND_PROCESS, MergedHeader, RECORD_BYTES, VERSION, kind_and_version};
 use crate::merge::Inputs;
-use crate::process_file::check_record;
 use crate::record::{Api, Record};
 use crate::tables::{Process, Program, Tables};
 use std::ffi::OsStr;
@@ -98,8 +97,11 @@ impl Trace {
 
     fn open_directory(dir: &Path) -> Result<Self, TraceError> {
         let inputs = Inputs::open(dir)?;
-        let mut records = vec![Record::default(); inputs.records as usize];
-        inputs.fill(&mut records)?;
+        let mut records = Vec::with_capacity(inputs.records as usize);
+        inputs.each(&mut |record| {
+            records.push(record);
+            Ok(())
+        })?;
         records.sort_unstable_by_key(Record::sort_key);
         Self::build(dir, Records::Owned(records), inputs.tables, inputs.start_unix_ns)
     }
@@ -149,11 +151,22 @@ impl Trace {
         Self::build(path, records, tables, header.start_unix_ns)
     }
 
+    /// A trace of `records` sorted records in a mapping that [`crate::TraceWriter`] made.
+    pub(crate) fn of_mapping(
+        path: &Path,
+        map: memmap2::Mmap,
+        records: usize,
+        tables: Tables,
+        start_unix_ns: u64,
+    ) -> Result<Self, TraceError> {
+        Self::build(path, Records::Mapped(map, records), tables, start_unix_ns)
+    }
+
     fn build(path: &Path, records: Records, tables: Tables, start_unix_ns: u64) -> Result<Self, TraceError> {
         let slice = records.as_slice();
         for (index, record) in slice.iter().enumerate() {
             let damaged = |why: String| TraceError::damaged(path, (HEADER_BYTES + index * RECORD_BYTES) as u64, why);
-            check_record(record).map_err(damaged)?;
+            record.check().map_err(damaged)?;
             if record.file as usize >= tables.files.len() {
                 return Err(damaged(format!("file number {} of {}", record.file, tables.files.len())));
             }

@@ -198,6 +198,26 @@ impl Record {
         self.offset.saturating_add(self.size)
     }
 
+    /// Whether its fields can be; the reason when not. O(1), allocates only for a reason.
+    ///
+    /// # Errors
+    /// What is wrong, as a clause.
+    pub fn check(&self) -> Result<(), String> {
+        if self.operation().is_none() {
+            return Err(format!("operation number {}", self.op));
+        }
+        if self.api().is_none() {
+            return Err(format!("interface number {}", self.api));
+        }
+        if self.end_ns < self.start_ns {
+            return Err(format!("it ends at {} ns, before its start at {} ns", self.end_ns, self.start_ns));
+        }
+        if self.is_data() && self.offset.checked_add(self.size).is_none_or(|end| end > 1 << 63) {
+            return Err(format!("offset {} and size {} exceed 2^63", self.offset, self.size));
+        }
+        Ok(())
+    }
+
     /// Order of a merged trace: file, offset, start; then what makes it total.
     pub(crate) fn sort_key(&self) -> (u32, u64, u64, u64, u32, u32, u32, u8, u8) {
         (self.file, self.offset, self.start_ns, self.end_ns, self.rank, self.pid, self.tid, self.api, self.op)

@@ -36,14 +36,28 @@ pub struct Process {
 
 /// The tables that records refer to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Tables {
-    /// Absolute paths.
+pub struct Tables {
+    /// Paths, absolute where they are known so.
     pub files: Vec<Vec<u8>>,
+    /// Programs.
     pub programs: Vec<Program>,
+    /// Processes; each names a program of the list.
     pub processes: Vec<Process>,
 }
 
 impl Tables {
+    /// Puts the files in order of path; the new number of each, by its old one. O(n log n).
+    pub fn order_files(&mut self) -> Vec<u32> {
+        let mut old: Vec<u32> = (0..self.files.len() as u32).collect();
+        old.sort_by(|&a, &b| self.files[a as usize].cmp(&self.files[b as usize]));
+        let mut new = vec![0; old.len()];
+        for (place, &id) in old.iter().enumerate() {
+            new[id as usize] = place as u32;
+        }
+        self.files = old.iter().map(|&id| std::mem::take(&mut self.files[id as usize])).collect();
+        new
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let count = |out: &mut Vec<u8>, count: usize| out.extend_from_slice(&(count as u64).to_le_bytes());

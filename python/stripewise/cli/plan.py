@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from stripewise import _native
-from stripewise._native import Trace
 from stripewise.cli import console
+from stripewise.cli.opened import opened
 from stripewise.cli.run import PoolOption
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
@@ -21,7 +21,7 @@ PlannerOption = Annotated[
 
 
 def plan(
-    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program.")],
+    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program, or a log.")],
     pool_file: PoolOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write.")],
     root: Annotated[
@@ -56,13 +56,14 @@ def plan(
     \b
     Examples:
       stripewise plan run.trace --pool p/pool.toml -o new.layout
-      stripewise plan run.trace --pool p/pool.toml --root /lustre/project -o new.layout
+      stripewise plan job.darshan --pool p/pool.toml --root /lustre/project -o new.layout
       stripewise plan run.trace --pool p/pool.toml --planner harl-paper -o harl.layout
     """
     pool = Pool.load(pool_file)
     pool.require_profiles()
+    run = opened(trace)
     document = _native.plan(
-        Trace(str(trace)),
+        run,
         str(pool.file),
         str((root or pool.mount).absolute()),
         planner=planner,
@@ -71,7 +72,7 @@ def plan(
     )
     output.write_text(document["layout"], encoding="utf-8")
     if as_json:
-        console.result(json.dumps(document, indent=2))
+        console.result(json.dumps({**document, "about": run.about()}, indent=2))
     else:
         _print(pool, document)
     console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")

@@ -12,6 +12,7 @@ import typer
 from stripewise import layouts
 from stripewise._native import StripewiseError, Trace
 from stripewise.cli import console
+from stripewise.cli.opened import opened
 from stripewise.cli.pool_show import print_pool
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
@@ -24,7 +25,9 @@ class _Kind(Enum):
 
 
 def show(
-    path: Annotated[Path, typer.Argument(metavar="T|LAYOUT|POOL", help="A trace, a layout file or a pool file.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="T|LOG|LAYOUT|POOL", help="A trace, a log, a layout file or a pool file.")
+    ],
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the records (or regions) as CSV; - is stdout.")
     ] = None,
@@ -34,14 +37,15 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     all_files: Annotated[bool, typer.Option("--all", "-a", help="Show files without reads or writes, too.")] = False,
 ) -> None:
-    """Show what is in a trace, a layout file or a pool file.
+    """Show what is in a trace, a log of another tool, a layout file or a pool file.
 
-    Of a trace: programs and ranks, and for each file how much was read and written, in which sizes, how fast, and where
-    its hot parts are. Of a layout file: the regions of each file and their rounds.
+    Of a trace or log: programs and ranks, and for each file how much was read and written, in which sizes, how fast,
+    and where its hot parts are. Of a layout file: the regions of each file and their rounds.
 
     \b
     Examples:
       stripewise show run.trace
+      stripewise show job.darshan
       stripewise show run.trace --parquet run.parquet
       stripewise show new.layout
       stripewise show new.layout --csv -
@@ -55,7 +59,7 @@ def show(
     if csv or parquet:
         from stripewise import tables  # polars takes longer to load than all the rest
 
-        frame = tables.of_trace(Trace(str(path))) if kind is _Kind.TRACE else tables.of_layout(layouts.read(path))
+        frame = tables.of_trace(opened(path)) if kind is _Kind.TRACE else tables.of_layout(layouts.read(path))
         if csv:
             if str(csv) == "-":
                 frame.write_csv(sys.stdout)
@@ -64,7 +68,7 @@ def show(
         if parquet:
             frame.write_parquet(parquet)
     elif kind is _Kind.TRACE:
-        _show_trace(Trace(str(path)).summary(), as_json=as_json, all_files=all_files)
+        _show_trace(opened(path), as_json=as_json, all_files=all_files)
     else:
         _show_layout(path, as_json=as_json)
 
@@ -87,8 +91,10 @@ def _kind_of(path: Path) -> _Kind:
     return _Kind.POOL if "tier" in document else _Kind.LAYOUT
 
 
-def _show_trace(summary: dict[str, Any], *, as_json: bool, all_files: bool) -> None:
+def _show_trace(trace: Trace, *, as_json: bool, all_files: bool) -> None:
+    summary = trace.summary()
     if as_json:
+        summary["about"] = trace.about()
         console.result(json.dumps(summary, indent=2))
         return
     hosts = {process["host"] for process in summary["processes"]}

@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 
 from stripewise import _native
-from stripewise._native import Trace
 from stripewise.cli import console
+from stripewise.cli.opened import opened
 from stripewise.cli.run import PoolOption
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, mib_per_s, seconds
@@ -24,7 +24,7 @@ LATENCIES = {"mean": "mean_s", "median": "p50_s", "95 %": "p95_s", "99 %": "p99_
 
 
 def simulate(
-    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program.")],
+    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program, or a log.")],
     pool_file: PoolOption,
     layout: Annotated[
         Path | None,
@@ -108,8 +108,9 @@ def simulate(
     """
     pool = Pool.load(pool_file)
     pool.require_profiles()
+    run = opened(trace)
     document = _native.simulate(
-        Trace(str(trace)),
+        run,
         str(pool.file),
         str((root or pool.mount).absolute()),
         None if layout is None else str(layout),
@@ -131,7 +132,7 @@ def simulate(
         },
     )
     if as_json:
-        console.result(json.dumps(document, indent=2))
+        console.result(json.dumps({**document, "about": run.about()}, indent=2))
     else:
         _print(pool, document, timeline=timeline)
 

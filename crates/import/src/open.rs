@@ -1,0 +1,176 @@
+//! [`open`]: any log as a trace.
+
+use crate::about::About;
+use crate::error::ImportError;
+use crate::log::Log;
+use crate::scratch::scratch_dir;
+use crate::sink::{Sink, Summary};
+use crate::{FileCounters, Lacks, LustreLayout, importer_of};
+use std::collections::HashMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use stripewise_trace::{Process, Program, Record, Tables, Trace, TraceWriter};
+
+/// Told how many of how many bytes of the log are read, about once a megabyte; breaking off ends the import with
+/// [`ImportError::Stopped`].
+pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
+
+/// A log as a trace.
+#[derive(Debug)]
+pub struct Imported {
+    /// Its rows.
+    pub trace: Trace,
+    /// What is known beside them.
+    pub about: About,
+}
+
+/// Opens a trace of our own (a file, or the directory of its processes), or a log of any known format. Those are
+/// converted to a temporary trace, which has no name and is gone when it is dropped: memory is the page cache's, room
+/// is needed for 56 bytes a row in `TMPDIR` (else `/var/tmp`). O(n log n) for n rows.
+///
+/// # Errors
+/// [`ImportError`] with the file, the place in it and the remedy.
+pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    if path.is_dir() {
+        return Ok(recorded(Trace::open(path)?));
+    }
+    let log = Log::open(path)?;
+    if log.start()?.starts_with(&stripewise_trace::MAGIC) {
+        return Ok(recorded(Trace::open(path)?));
+    }
+    convert(&log, progress)
+}
+
+/// What our own recorder knows of a run is in the trace itself.
+fn recorded(trace: Trace) -> Imported {
+    let about = About {
+        format: "Stripewise".to_owned(),
+        start_unix_ns: Some(trace.start_unix_ns()),
+        processes: Some(trace.processes().len() as u64),
+        ..About::default()
+    };
+    Imported { trace, about }
+}
+
+fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    let dir = scratch_dir();
+    let no_room = |source| ImportError::Scratch { path: log.path().to_owned(), dir: dir.clone(), source };
+    let file = tempfile::tempfile_in(&dir).map_err(no_room)?;
+    let mut converting = Converting {
+        writer: TraceWriter::new(file, &dir.join("(temporary trace)")),
+        tables: Tables::default(),
+        processes: HashMap::new(),
+        last_process: None,
+        counters: Vec::new(),
+        layouts: Vec::new(),
+        impossible: 0,
+        progress,
+        stopped: false,
+    };
+    let summary = importer_of(log)?.import(log, &mut converting).map_err(|error| match error {
+        ImportError::Sink { .. } if converting.stopped => ImportError::Stopped { path: log.path().to_owned() },
+        ImportError::Sink { source, .. } => no_room(source),
+        other => other,
+    })?;
+    converting.finish(summary)
+}
+
+/// Rows to a temporary trace, the rest to memory.
+struct Converting<'a> {
+    writer: TraceWriter,
+    tables: Tables,
+    /// Place in the tables by program, rank and process id.
+    processes: HashMap<(u32, u32, u32), usize>,
+    /// The last row's: most rows are of the same process as the row before.
+    last_process: Option<((u32, u32, u32), usize)>,
+    counters: Vec<FileCounters>,
+    layouts: Vec<LustreLayout>,
+    /// Rows that cannot be.
+    impossible: u64,
+    progress: &'a mut Progress<'a>,
+    stopped: bool,
+}
+
+impl Converting<'_> {
+    fn count(&mut self, row: &Record) {
+        let key = (row.program, row.rank, row.pid);
+        let place = match self.last_process {
+            Some((last, place)) if last == key => place,
+            _ => *self.processes.entry(key).or_insert_with(|| {
+                self.tables.processes.push(Process {
+                    program: row.program,
+                    rank: row.rank,
+                    pid: row.pid,
+                    parent_pid: 0,
+                    host: String::new(),
+                    command: String::new(),
+                    start_ns: row.start_ns,
+                    records: 0,
+                    holes: 0,
+                    dropped: 0,
+                    names_dropped: 0,
+                });
+                self.tables.processes.len() - 1
+            }),
+        };
+        self.last_process = Some((key, place));
+        let process = &mut self.tables.processes[place];
+        process.records += 1;
+        process.start_ns = process.start_ns.min(row.start_ns);
+    }
+
+    fn finish(mut self, mut summary: Summary) -> Result<Imported, ImportError> {
+        if self.impossible > 0 {
+            summary.lacks |= Lacks::DAMAGED;
+            summary.note(format!("{} rows have impossible offsets or times and are left out", self.impossible));
+        }
+        let new_ids = self.tables.order_files();
+        let renumbered = |file: &mut u32| *file = new_ids[*file as usize];
+        self.counters.iter_mut().for_each(|counters| renumbered(&mut counters.file));
+        self.layouts.iter_mut().for_each(|layout| renumbered(&mut layout.file));
+        self.layouts.sort_by_key(|layout| layout.file);
+        self.tables.processes.sort_by_key(|process| (process.program, process.rank, process.pid));
+        let trace = self.writer.into_trace(self.tables, summary.start_unix_ns.unwrap_or(0), Some(&new_ids))?;
+        let about = About { counters: self.counters, lustre_layouts: self.layouts, ..About::of(summary) };
+        Ok(Imported { trace, about })
+    }
+}
+
+impl Sink for Converting<'_> {
+    fn file(&mut self, _id: u32, path: &[u8]) -> io::Result<()> {
+        self.tables.files.push(path.to_vec());
+        Ok(())
+    }
+
+    fn program(&mut self, _id: u32, name: &[u8]) -> io::Result<()> {
+        self.tables.programs.push(Program { name: String::from_utf8_lossy(name).into_owned() });
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &[Record]) -> io::Result<()> {
+        if self.stopped {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        for possible in rows.split(|row| row.check().is_err()) {
+            possible.iter().for_each(|row| self.count(row));
+            self.writer.push(possible)?;
+        }
+        self.impossible += rows.iter().filter(|row| row.check().is_err()).count() as u64;
+        Ok(())
+    }
+
+    fn counters(&mut self, counters: &FileCounters) -> io::Result<()> {
+        self.counters.push(counters.clone());
+        Ok(())
+    }
+
+    fn layout(&mut self, layout: &LustreLayout) -> io::Result<()> {
+        self.layouts.push(layout.clone());
+        Ok(())
+    }
+
+    fn progress(&mut self, done_bytes: u64, total_bytes: u64) {
+        self.stopped |= (self.progress)(done_bytes, total_bytes).is_break();
+    }
+}

@@ -1,0 +1,20 @@
+"""Opening a trace or a log, as every command that takes one does."""
+
+from pathlib import Path
+
+from stripewise._native import Trace
+from stripewise.cli import console
+
+
+def opened(path: Path) -> Trace:
+    """The trace, or the log of another tool as one; says on stderr what such a log lacks."""
+    with console.reading(f"reading {path.name}") as progress:
+        trace = Trace(str(path), progress)
+    about = trace.about()
+    if about["lacks"] or about["notes"]:
+        console.say(f"{path} is a log of {about['format']}:")
+    for lack in about["lacks"]:
+        console.say(f"  {lack['words']}")
+    for note in about["notes"]:
+        console.say(f"  note: {note}")
+    return trace
