@@ -16,7 +16,7 @@ pub struct FileCounters {
     pub integers: Vec<(&'static str, i64)>,
     /// Name (`POSIX_F_READ_TIME`, …) and value, in seconds but for the variances.
     pub floats: Vec<(&'static str, f64)>,
-    /// Whether the file has rows of this interface too.
+    /// Whether the log has rows of this file and interface; where it has none, rows were made from the counters.
     pub has_rows: bool,
 }
 

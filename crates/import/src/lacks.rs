@@ -21,7 +21,7 @@ impl Lacks {
     pub const DURATIONS: Lacks = Lacks(1 << 4);
     /// The log stopped before the program did: a limit of its recorder, or a cut file.
     pub const CUT: Lacks = Lacks(1 << 5);
-    /// Some files have counters and no rows.
+    /// Some files have counters and no rows: theirs are made up to agree with the counters.
     pub const COUNTERS_ONLY: Lacks = Lacks(1 << 6);
     /// Parts could not be read and were left out.
     pub const DAMAGED: Lacks = Lacks(1 << 7);
@@ -39,7 +39,11 @@ impl Lacks {
         (Lacks::TIMES, "times", "it has no times: requests are taken in the order of the log"),
         (Lacks::DURATIONS, "durations", "it does not say how long requests took"),
         (Lacks::CUT, "end", "it ends before the program did"),
-        (Lacks::COUNTERS_ONLY, "requests", "some files have only counters, no single requests"),
+        (
+            Lacks::COUNTERS_ONLY,
+            "requests",
+            "some files have only counters: their requests are made up to agree with those",
+        ),
         (Lacks::DAMAGED, "damaged-parts", "parts of it are damaged and left out"),
         (Lacks::NAMES, "names", "names of some files are not known"),
         (Lacks::METADATA, "metadata", "it has only reads and writes: no opens, closes or stats"),

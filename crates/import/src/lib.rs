@@ -15,8 +15,11 @@ mod lines;
 mod log;
 mod open;
 mod out;
+mod places;
+mod reconstruct;
 mod scratch;
 mod sink;
+mod sizes;
 mod strace;
 
 pub use about::About;

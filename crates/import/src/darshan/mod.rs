@@ -12,6 +12,7 @@ use crate::error::ImportError;
 use crate::lacks::Lacks;
 use crate::log::Log;
 use crate::out::Out;
+use crate::reconstruct::{LOG_ROWS, rows_of};
 use crate::sink::{Sink, Summary};
 use header::{Extent, Header, Module, byte_order};
 use names::Shape;
@@ -53,6 +54,10 @@ impl Importer for Darshan {
             traced: HashSet::new(),
             read: 0,
             implausible: 0,
+            rows_left: LOG_ROWS,
+            stated: 0,
+            made: 0,
+            contradictory: 0,
         };
         if header.needed_bytes > log.length() {
             reading.out.summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
@@ -85,6 +90,13 @@ struct Reading<'a> {
     read: u64,
     /// Segments with numbers that cannot be.
     implausible: u64,
+    /// Rows that may still be made from counters.
+    rows_left: u64,
+    /// Requests that counters without rows state, and how many rows were made of them.
+    stated: u64,
+    made: u64,
+    /// Records of counters that contradict themselves.
+    contradictory: u64,
 }
 
 impl<'a> Reading<'a> {
@@ -366,13 +378,24 @@ impl<'a> Reading<'a> {
             let file = self.file(id)?;
             let counters =
                 FileCounters { file, api: shape.api, rank: u32::try_from(rank).ok(), integers, floats, has_rows };
-            let moved = ["_BYTES_READ", "_BYTES_WRITTEN"];
-            let moved_bytes = |(name, value): &(&str, i64)| *value > 0 && moved.iter().any(|end| name.ends_with(end));
-            if !has_rows && counters.integers.iter().any(moved_bytes) {
-                self.out.summary.lacks |= Lacks::COUNTERS_ONLY;
-            }
             self.out.counters(&counters)?;
+            if !has_rows {
+                self.reconstruct(&counters)?;
+            }
         }
+    }
+
+    /// Rows that agree with counters, in the place of those that the log does not have.
+    fn reconstruct(&mut self, counters: &FileCounters) -> Result<(), ImportError> {
+        let made = rows_of(counters, self.out.summary.processes, self.rows_left);
+        self.rows_left -= made.rows.len() as u64;
+        self.stated = self.stated.saturating_add(made.requests);
+        self.made += made.rows.len() as u64;
+        if !made.rows.is_empty() {
+            self.out.summary.lacks |= Lacks::PIDS | Lacks::METADATA | Lacks::COUNTERS_ONLY;
+        }
+        self.contradictory += u64::from(made.contradictory);
+        made.rows.into_iter().try_for_each(|row| self.out.row(row))
     }
 
     /// Layouts of Lustre, one for each file though each rank has a record.
@@ -407,6 +430,16 @@ impl<'a> Reading<'a> {
             self.out
                 .summary
                 .note(format!("{} requests have impossible sizes or times and are left out", self.implausible));
+        }
+        if self.stated > self.made {
+            let (made, stated) = (self.made, self.stated);
+            self.out
+                .summary
+                .note(format!("of {stated} requests that are only counted, an even sample of {made} stands for all"));
+        }
+        if self.contradictory > 0 {
+            let text = "records of counters contradict themselves: their requests have the right number and bytes only";
+            self.out.summary.note(format!("{} {text}", self.contradictory));
         }
         if self.out.summary.lacks.contains(Lacks::OFFSETS) {
             self.out.summary.note("some MPI-IO requests have no offsets: their Darshan did not record them");

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use stripewise_import::{Collected, FileCounters, ImportError, Importer, LustreLayout, Sink, Summary, import};
@@ -118,4 +119,36 @@ pub fn damage(importer: &dyn Importer, original: &[u8], cuts: usize, flips: usiz
 /// The folder of large logs, where `STRIPEWISE_TEST_DATA` names it.
 pub fn test_data() -> Option<PathBuf> {
     std::env::var_os("STRIPEWISE_TEST_DATA").map(PathBuf::from)
+}
+
+/// Every different log that the PyDarshan wheel ships, by name: in the folder that `STRIPEWISE_DARSHAN_LOGS` names (`make
+/// test` sets it), else where the interpreter of this checkout has the package.
+pub fn wheel_logs() -> BTreeMap<String, PathBuf> {
+    let root = std::env::var_os("STRIPEWISE_DARSHAN_LOGS").map_or_else(installed_darshan, PathBuf::from);
+    let mut logs = BTreeMap::new();
+    for folder in ["examples/example_logs", "examples/darshan-graph", "tests/input"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap_or_else(|error| {
+            panic!("no example logs of PyDarshan in {} ({error}); run `make setup`", root.display())
+        });
+        for path in entries.map(|entry| entry.expect("an entry").path()) {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            if name.ends_with(".darshan") {
+                logs.insert(name, path);
+            }
+        }
+    }
+    assert!(logs.len() >= 10, "{} has only {} logs", root.display(), logs.len());
+    logs
+}
+
+/// Folder of the Python package `darshan`, without importing it.
+fn installed_darshan() -> PathBuf {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/import");
+    let python = std::env::var_os("PYO3_PYTHON").map_or_else(|| checkout.join(".venv/bin/python"), PathBuf::from);
+    let ask = "import importlib.util as u; print(u.find_spec('darshan').submodule_search_locations[0], end='')";
+    let asked = std::process::Command::new(&python).args(["-c", ask]).output();
+    match asked {
+        Ok(answer) if answer.status.success() => PathBuf::from(String::from_utf8_lossy(&answer.stdout).into_owned()),
+        other => panic!("{} has no package darshan ({other:?}); run `make setup`", python.display()),
+    }
 }

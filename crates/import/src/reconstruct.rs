@@ -1,0 +1,275 @@
+//! Requests from counters: what a log without single requests allows to say of a file.
+//!
+//! The counters of a record fix how many requests there were, their bytes, how far they reached, how many were of each
+//! class of size and of the four commonest sizes, how many began where the one before ended, how many ranks took part
+//! and when. [`rows_of`] makes requests that agree with all of it: the sizes by [`sizes`](crate::sizes), the places by
+//! [`Places`]. What the counters leave open (which size stood where, in which order) is filled in evenly, so that no
+//! structure appears which nobody measured. The importer hands them on where the log has no rows of a file and
+//! interface ([`FileCounters::has_rows`]), so that every sink has them. Every plan that rests on such rows is as good as that, and
+//! [`crate::Lacks::COUNTERS_ONLY`] says so.
+
+use crate::counters::FileCounters;
+use crate::places::Places;
+use crate::sizes::{Interleaved, Sizes, sizes};
+use stripewise_trace::{Api, Operation, Record, flags};
+
+/// Most rows of one record of counters; a record that states more requests gives an even sample of that many.
+pub(crate) const RECORD_ROWS: u64 = 1 << 20;
+/// Most rows of all records of a log together, for callers to count down.
+pub(crate) const LOG_ROWS: u64 = 1 << 22;
+
+/// Processes that are believed; more have never run one program.
+const MOST_PROCESSES: u64 = 1 << 24;
+
+/// What [`rows_of`] made of one record.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Reconstructed {
+    /// Reads, then writes; in order of time within each rank.
+    pub rows: Vec<Record>,
+    /// Requests that the counters state; more than rows where those are a sample.
+    pub requests: u64,
+    /// Whether the counters contradict each other (sizes that cannot add up to the bytes, requests that reach further
+    /// than the file was touched). The number of requests and their bytes are kept then, the rest as far as it goes.
+    pub contradictory: bool,
+}
+
+/// Requests that agree with the counters of one file, of one rank or of all; at most `limit` rows.
+///
+/// `processes` is that of the job ([`crate::Summary::processes`]): a record that is reduced over all ranks is spread
+/// over as many of them as its variance of bytes says moved any. Rows have program 0. O(rows · log ranks), whatever the
+/// counters claim.
+pub(crate) fn rows_of(counters: &FileCounters, processes: Option<u64>, limit: u64) -> Reconstructed {
+    let mut made = Reconstructed::default();
+    let both = [Operation::Read, Operation::Write].map(|op| Stated::of(counters, op));
+    made.requests = both.iter().fold(0u64, |sum, stated| sum.saturating_add(stated.requests));
+    let [reads, writes] = both.each_ref().map(|stated| stated.requests);
+    let limit = limit.min(RECORD_ROWS);
+    // Each direction gets its share of the rows, and no direction that there was gets none.
+    let all = u128::from(reads) + u128::from(writes);
+    let share = |count: u64| match u128::from(count) * u128::from(limit) {
+        _ if all <= u128::from(limit) => count,
+        part => ((part / all) as u64).clamp(u64::from(count > 0).min(limit), limit),
+    };
+    let read_rows = share(reads);
+    let write_rows = share(writes).min(limit - read_rows);
+    let multisets = sizes(&both);
+    for ((stated, multiset), most) in both.iter().zip(multisets).zip([read_rows, write_rows]) {
+        if most > 0 {
+            stated.rows(counters, multiset, processes, most, &mut made);
+        }
+    }
+    made
+}
+
+/// What the counters say of one direction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Stated {
+    pub op: Option<Operation>,
+    pub requests: u64,
+    pub bytes: u64,
+    /// Requests of each class of size, where the module counts them.
+    pub histogram: Option<[u64; 10]>,
+    /// The commonest sizes of both directions together, and how often.
+    pub common: Vec<(u64, u64)>,
+    /// How far it reached: last byte + 1.
+    pub extent: Option<u64>,
+    /// Requests that began where the one before ended; `None` where that is not counted.
+    pub consecutive: Option<u64>,
+    /// Requests that began after the one before, those included.
+    pub sequential: Option<u64>,
+    /// Requests that were collective.
+    pub collective: u64,
+    /// The alignment that most requests have, or 1.
+    pub alignment: u64,
+    /// The commonest distance from the end of a request to the next one.
+    pub stride: Option<u64>,
+    start_ns: u64,
+    end_ns: u64,
+    /// Time in all requests together.
+    busy_ns: u64,
+}
+
+impl Stated {
+    fn of(counters: &FileCounters, op: Operation) -> Self {
+        let (prefix, sized) = match counters.api {
+            Api::Posix => ("POSIX_", "SIZE_"),
+            Api::MpiIo => ("MPIIO_", "SIZE_"),
+            Api::Stdio => ("STDIO_", ""),
+        };
+        let (verb, done, kinds) = match op {
+            Operation::Read => ("READ", "READ", "READS"),
+            _ => ("WRITE", "WRITTEN", "WRITES"),
+        };
+        let value = |name: &str| counters.integer(&format!("{prefix}{name}"));
+        let count = |name: &str| value(name).and_then(|value| u64::try_from(value).ok());
+        let or_zero = |name: &str| count(name).unwrap_or(0);
+        let collective = or_zero(&format!("COLL_{kinds}")).saturating_add(or_zero(&format!("SPLIT_{kinds}")));
+        let requests = if counters.api == Api::MpiIo {
+            let alone = or_zero(&format!("INDEP_{kinds}")).saturating_add(or_zero(&format!("NB_{kinds}")));
+            alone.saturating_add(collective)
+        } else {
+            or_zero(kinds)
+        };
+        let aggregate = if counters.api == Api::MpiIo { "_AGG" } else { "" };
+        let classes = CLASSES.map(|class| count(&format!("{sized}{verb}{aggregate}_{class}")));
+        let histogram = (!sized.is_empty() && classes.iter().all(Option::is_some)).then(|| classes.map(Option::unwrap));
+        let common = (1..=4)
+            .filter_map(|n| Some((count(&format!("ACCESS{n}_ACCESS"))?, count(&format!("ACCESS{n}_COUNT"))?)))
+            .filter(|(_, times)| *times > 0)
+            .collect();
+        let bytes = or_zero(&format!("BYTES_{done}"));
+        // The counter is the last byte, and 0 where nothing was touched.
+        let extent = count(&format!("MAX_BYTE_{done}")).filter(|_| bytes > 0).map(|last| last.saturating_add(1));
+        let unaligned = count("FILE_NOT_ALIGNED").unwrap_or(u64::MAX);
+        let moved = or_zero("READS").saturating_add(or_zero("WRITES"));
+        let alignment = count("FILE_ALIGNMENT").filter(|bytes| *bytes > 1 && unaligned <= moved / 2).unwrap_or(1);
+        let strides = (1..=4).filter_map(|n| {
+            Some((count(&format!("STRIDE{n}_COUNT"))?, count(&format!("STRIDE{n}_STRIDE")).filter(|s| *s > 0)?))
+        });
+        let time = |name: &str| counters.float(&format!("{prefix}F_{verb}_{name}")).and_then(nanoseconds).unwrap_or(0);
+        let start_ns = time("START_TIMESTAMP");
+        Stated {
+            op: Some(op),
+            requests,
+            bytes: if requests > 0 { bytes } else { 0 },
+            histogram,
+            common,
+            extent,
+            consecutive: count(&format!("CONSEC_{kinds}")),
+            sequential: count(&format!("SEQ_{kinds}")),
+            collective,
+            alignment,
+            stride: strides.filter(|(times, _)| *times > 0).max().map(|(_, stride)| stride),
+            start_ns,
+            end_ns: time("END_TIMESTAMP").max(start_ns),
+            busy_ns: time("TIME"),
+        }
+    }
+
+    /// Appends at most `most` rows of this direction.
+    fn rows(
+        &self,
+        counters: &FileCounters,
+        multiset: Sizes,
+        processes: Option<u64>,
+        most: u64,
+        made: &mut Reconstructed,
+    ) {
+        made.contradictory |= multiset.contradictory;
+        let sampled = self.requests > most;
+        let multiset = if sampled { multiset.sample(most) } else { multiset };
+        let ranks = match counters.rank {
+            Some(rank) => vec![rank],
+            None => ranks_of(counters, processes, multiset.requests()),
+        };
+        let places = Places::of(self, &multiset, ranks.len() as u64, sampled);
+        made.contradictory |= places.contradictory;
+        let count = multiset.requests();
+        let begin = made.rows.len();
+        made.rows.reserve(count as usize);
+        let base = Record {
+            file: counters.file,
+            api: counters.api as u8,
+            op: self.op.map_or(0, |op| op as u8),
+            ..Record::default()
+        };
+        let collective = u128::from(self.collective.min(self.requests));
+        let nth = |index: u64| u128::from(index) * collective / u128::from(self.requests.max(1));
+        let parts = Interleaved::new(&multiset, self.alignment);
+        for (index, (place, size)) in places.walk(parts).enumerate() {
+            let together = nth(index as u64 + 1) > nth(index as u64);
+            made.rows.push(Record {
+                offset: place.offset,
+                size,
+                rank: ranks[place.lane as usize],
+                flags: if together { flags::COLLECTIVE } else { 0 },
+                ..base
+            });
+        }
+        debug_assert_eq!(made.rows.len() - begin, count as usize);
+        let rows = &mut made.rows[begin..];
+        rows.sort_by_key(|row| row.rank);
+        let mean_ns = self.busy_ns / self.requests.max(1);
+        for own in rows.chunk_by_mut(|a, b| a.rank == b.rank) {
+            if let Some(together) = places.mixed {
+                mix(own, together as usize);
+            }
+            self.spread_in_time(own, mean_ns);
+        }
+    }
+
+    /// The first begins when the direction began, the last ends when it ended, each takes the mean time where there is
+    /// room for that.
+    fn spread_in_time(&self, rows: &mut [Record], mean_ns: u64) {
+        let window = self.end_ns - self.start_ns;
+        let count = rows.len() as u64;
+        let each = mean_ns.min(window / count);
+        for (index, row) in rows.iter_mut().enumerate() {
+            let after = u128::from(window - each) * index as u128 / u128::from((count - 1).max(1));
+            row.start_ns = self.start_ns + after as u64;
+            row.end_ns = row.start_ns + each;
+        }
+    }
+}
+
+/// Brings rows out of order, `together` at a time, evenly over all of them: the next ones stand some 0.38 of them all
+/// further on.
+fn mix(rows: &mut [Record], together: usize) {
+    let groups = rows.len().div_ceil(together);
+    let mut step = (groups as f64 * 0.381_966) as usize | 1;
+    while gcd(step, groups) > 1 {
+        step += 2;
+    }
+    let before = rows.to_vec();
+    let order = (0..groups).map(|index| (index as u128 * step as u128 % groups as u128) as usize);
+    let moved = order.flat_map(|group| &before[group * together..((group + 1) * together).min(before.len())]);
+    rows.iter_mut().zip(moved).for_each(|(row, from)| *row = *from);
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Ends of the names of the ten classes of size.
+const CLASSES: [&str; 10] =
+    ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"];
+
+fn nanoseconds(seconds: f64) -> Option<u64> {
+    (seconds.is_finite() && (0.0..1e9).contains(&seconds)).then(|| (seconds * 1e9).round() as u64)
+}
+
+/// The ranks that a record of all ranks is spread over.
+///
+/// If `m` of `P` ranks move the same number of bytes and the others none, the variance of a rank's bytes is
+/// `mean² (P/m − 1)`; so `m = P / (1 + variance / mean²)`, and P where all moved the same. They are taken evenly from
+/// all ranks (as aggregators are), the slowest and the fastest among them where they moved something.
+fn ranks_of(counters: &FileCounters, processes: Option<u64>, requests: u64) -> Vec<u32> {
+    let prefix = match counters.api {
+        Api::Posix => "POSIX_",
+        Api::MpiIo => "MPIIO_",
+        Api::Stdio => "STDIO_",
+    };
+    let value = |name: &str| counters.integer(&format!("{prefix}{name}")).unwrap_or(0);
+    let all = processes.unwrap_or(1).clamp(1, MOST_PROCESSES);
+    let bytes = (value("BYTES_READ").max(0) as f64) + (value("BYTES_WRITTEN").max(0) as f64);
+    let variance = counters.float(&format!("{prefix}F_VARIANCE_RANK_BYTES")).unwrap_or(0.0);
+    let mean = bytes / all as f64;
+    let spread = if mean > 0.0 && variance.is_finite() && variance > 0.0 { variance / (mean * mean) } else { 0.0 };
+    let active = ((all as f64 / (1.0 + spread)).round() as u64).clamp(1, all.min(requests.max(1)));
+    let mut ranks: Vec<u32> = (0..active).map(|index| (index * all / active) as u32).collect();
+    for name in ["SLOWEST_RANK", "FASTEST_RANK"] {
+        let Ok(rank) = u32::try_from(value(name)) else { continue };
+        if value(&format!("{name}_BYTES")) > 0
+            && u64::from(rank) < all
+            && let Err(after) = ranks.binary_search(&rank)
+        {
+            // In the place of its neighbour, which keeps the order.
+            ranks[after.saturating_sub(1)] = rank;
+        }
+    }
+    ranks
+}
+
+#[cfg(test)]
+#[path = "reconstruct_tests.rs"]
+mod tests;
