@@ -4,6 +4,7 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from stripewise import _native
@@ -150,6 +151,110 @@ def test_what_cannot_be_simulated_is_named(traced, arguments, message):
     assert done.returncode == 1
     assert message in done.stderr
     assert done.stdout == ""
+
+
+MPI_PROGRAM = """
+import sys
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, ranks = comm.Get_rank(), comm.Get_size()
+file = MPI.File.Open(comm, sys.argv[1] + "/shared", MPI.MODE_CREATE | MPI.MODE_RDWR)
+# What the ranks bring is interleaved: one aggregator writes it, in calls of all.
+columns = MPI.BYTE.Create_vector(16, 4096, 4096 * ranks).Commit()
+def together(number):
+    file.Set_view(number * 65536 * ranks + rank * 4096, MPI.BYTE, columns)
+    file.Write_all(np.full(65536, rank + 1, np.uint8))
+    file.Set_view(0, MPI.BYTE, MPI.BYTE)
+for number in range(12):
+    together(number)
+comm.Barrier()
+# Another rank reads alone, and the first one.
+buffer = np.empty(65536, np.uint8)
+if rank == ranks - 1:
+    for number in range(9):
+        file.Read_at(number * 65536, buffer)
+together(12)
+if rank == 0:
+    file.Read_at(0, buffer)
+together(13)
+file.Close()
+# Calls of one rank are nobody's business.
+own = MPI.File.Open(MPI.COMM_SELF, f"{sys.argv[1]}/own.{rank}", MPI.MODE_CREATE | MPI.MODE_RDWR)
+own.Write_at_all(0, buffer)
+own.Close()
+"""
+
+
+def fix_profiles(pool):
+    for tier in ("hdd", "ssd"):
+        _native.pool_write_profile(str(pool.file), tier, FIXED, FIXED)
+
+
+def replayed(pool, *command):
+    """A real program, traced and simulated on what it ran on; and what the trace itself says of its requests."""
+    trace = pool.base / "run.trace"
+    pool.stripewise("trace", "--pool", pool.file, "-o", trace, "--", *command)
+    document = as_json(pool.stripewise("simulate", trace, "--pool", pool.file, "--json", "--repeat", 1))
+    recorded = _native.Trace(str(trace))
+    of_pool = [number for number, file in enumerate(recorded.files()) if file.is_relative_to(pool.mount)]
+    columns = recorded.columns(requests_only=True)
+    mine = np.isin(columns["file"], of_pool)
+    return document, {name: column[mine] for name, column in columns.items()}
+
+
+def test_ranks_wait_for_each_other_where_the_program_made_them(pool):
+    """Nothing overlaps: all wait for the aggregator, then for those who read; only at the end all write at once."""
+    fix_profiles(pool)
+    document, requests = replayed(pool, "mpiexec", "-n", "4", sys.executable, write(pool, MPI_PROGRAM), pool.mount)
+    assert document["collectives"] == 14 + 4
+    assert (document["processes"], document["requests"]) == (4, 14 + 10 + 4) == (4, len(requests["size"]))
+    present = document["present"]
+    assert present["written_bytes"] == 4 * 14 * 65536 + 4 * 65536
+    assert present["read_bytes"] == 10 * 65536
+    assert present["read_bytes"] + present["written_bytes"] == requests["size"].sum()
+    # A call's 256 KiB are a piece of 64 KiB on each of the four servers; the last four go to the same server.
+    piece_s = 1e-3 + 65536e-9
+    assert present["makespan_s"]["mean"] == pytest.approx((14 + 10 + 4) * piece_s, abs=1e-7)
+    assert present["makespan_s"]["mean"] < document["traced_s"]
+
+
+def test_the_calls_of_btio_are_counted(pool):
+    fix_profiles(pool)
+    bench = ["stripewise", "bench", "btio", pool.mount / "bt.out", "--class", "S", "--steps", "5", "--processes", "4"]
+    document, requests = replayed(pool, *bench)
+    # Five steps are written, then read; one aggregator moves each as a whole.
+    assert document["collectives"] == 10
+    assert document["requests"] == len(requests["size"]) == 10
+    present = document["present"]
+    assert present["read_bytes"] == present["written_bytes"] == 5 * 12**3 * 40
+    # By 4 ranks, of which three only take part.
+    assert document["processes"] == 4
+
+
+@pytest.mark.parametrize("collective", [True, False], ids=["collective", "independent"])
+def test_the_calls_of_ior_are_counted(pool, collective):
+    fix_profiles(pool)
+    sizes = ["--processes", "4", "--request-size", "64KiB", "--file-size", "16MiB"]
+    options = ["--api", "mpi-io", *(["--collective"] if collective else []), *sizes]
+    document, requests = replayed(pool, "stripewise", "bench", "ior", pool.mount / "ior.dat", *options)
+    assert document["collectives"] == (2 * 64 if collective else 0)
+    assert document["requests"] == len(requests["size"]) == 2 * 256
+    assert document["present"]["read_bytes"] == document["present"]["written_bytes"] == 16 << 20
+
+
+def test_phases_of_programs_without_mpi_end_where_nothing_is_under_way(emulated):
+    """Four processes write, meet, and read: barriers are in no trace, the quiet moment between the phases is."""
+    sizes = ["--processes", "4", "--request-size", "64KiB", "--file-size", "8MiB"]
+    document, _ = replayed(emulated, "stripewise", "bench", "ior", emulated.mount / "ior.dat", *sizes)
+    assert (document["collectives"], document["phases"]) == (0, 2)
+
+
+def write(pool, program):
+    file = pool.base / "program.py"
+    file.write_text(program)
+    return file
 
 
 def test_a_layout_of_other_files_is_refused(traced):

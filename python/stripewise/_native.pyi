@@ -404,6 +404,7 @@ class SimulationDocument(TypedDict):
     files: list[str]
     processes: int
     nodes: int
+    traced_s: float
     phases: int
     collectives: int
     requests: int

@@ -10,6 +10,7 @@ mod files;
 mod layout_file;
 mod plan;
 mod pool;
+mod replay;
 mod simulate;
 mod trace;
 mod units;

@@ -3,7 +3,7 @@
 use crate::convert::to_python;
 use crate::error::raise;
 use crate::trace::Trace;
-use crate::{cluster, files, layout_file};
+use crate::{cluster, files, layout_file, replay};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -12,14 +12,13 @@ use std::sync::Arc;
 use stripewise_advise::{self as advise, FileRequests};
 use stripewise_layout::Layout;
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
-use stripewise_model::{Cluster, Op};
+use stripewise_model::Cluster;
 use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_simulate::{
-    Access, ClientLink, Device, Estimate, Forwarding, Latency, Links, Metadata, MetadataOp, Packed, Program, Queue,
-    Repeated, ServerLink, Service, Startup, Step, System, repeat,
+    ClientLink, Device, Did, Estimate, Forwarding, Latency, Links, Metadata, Packed, Program, Queue, Repeated,
+    Replayed, ServerLink, Service, Startup, System, repeat,
 };
 use stripewise_store::{Pool, Store};
-use stripewise_trace::{Api, Operation, Record, flags};
 
 /// A full stroke of a disk whose tier has no capacity: that of a disk of 1 TB.
 const STROKE_BYTES: u64 = 1_000_000_000_000;
@@ -88,6 +87,8 @@ struct Case<'a> {
     present: Vec<Layout>,
     program: Packed,
     nodes: usize,
+    /// From the begin of the first to the end of the last thing that is replayed, in the trace.
+    traced_s: f64,
     phases: usize,
     collectives: usize,
     system: System,
@@ -108,15 +109,17 @@ impl<'a> Case<'a> {
         let present = files.iter().map(|file| files::present_layout(store, Path::new(&file.path)));
         let present = present.map(|layout| layout.map(|layout| (*layout).clone()).map_err(|error| error.to_string()));
         let present = present.collect::<Result<Vec<Layout>, String>>()?;
-        let replayed = Replay::of(trace, &files, root, around);
-        // Collective calls part phases themselves; a barrier in the midst of one would have some wait at each.
-        let cuts_s = if replayed.collectives == 0 { cuts(&files, &cluster, pool)? } else { Vec::new() };
-        let processes = replayed.threads.len();
+        let threads = replay::threads(&trace.inner, &files, root, around.metadata.is_some());
+        let processes = threads.len();
+        let span_ns = |of: fn(&Did) -> u64| threads.iter().flatten().map(of);
+        let (first_ns, last_ns) = (span_ns(|did| did.start_ns).min(), span_ns(|did| did.end_ns).max());
+        let traced_s = last_ns.unwrap_or(0).saturating_sub(first_ns.unwrap_or(0)) as f64 * 1e-9;
+        let cuts_ns: Vec<u64> =
+            cuts(&files, &cluster, pool)?.iter().map(|cut_s| (cut_s * 1e9).round() as u64).collect();
+        let Replayed { program, calls, barriers, .. } = stripewise_simulate::replay(threads, &cuts_ns, around.think);
         let hosts: HashSet<&str> = trace.inner.processes().iter().map(|process| process.host.as_str()).collect();
         let per_node = around.processes_per_node.unwrap_or_else(|| processes.div_ceil(hosts.len().max(1)) as u32);
         let system = system(around, pool, &cluster, per_node)?;
-        let collectives = replayed.collectives;
-        let program = replayed.packed(&cuts_s, around.think);
         let nodes = processes.div_ceil(per_node.max(1) as usize);
         Ok(Self {
             store,
@@ -125,8 +128,9 @@ impl<'a> Case<'a> {
             present,
             program,
             nodes,
-            phases: cuts_s.len() + 1,
-            collectives,
+            traced_s,
+            phases: barriers + 1,
+            collectives: calls,
             system,
             around,
         })
@@ -150,6 +154,7 @@ impl<'a> Case<'a> {
             "files": self.files.iter().map(|file| &file.path).collect::<Vec<_>>(),
             "processes": self.program.processes(),
             "nodes": self.nodes,
+            "traced_s": self.traced_s,
             "phases": self.phases,
             "collectives": self.collectives,
             "requests": present.first.requests,
@@ -313,108 +318,4 @@ fn system(around: &Around, pool: &Pool, cluster: &Cluster, per_node: u32) -> Res
         file_starts: None,
         bins: around.bins,
     })
-}
-
-/// Rank, process and thread: what has one request in flight at a time.
-type ThreadId = (u32, u32, u32);
-
-/// What a thread did, with begin and end in nanoseconds.
-#[derive(Clone, Copy)]
-struct Moment {
-    start_ns: u64,
-    end_ns: u64,
-    step: Step,
-}
-
-/// The steps of a trace by thread.
-struct Replay {
-    threads: Vec<Vec<Moment>>,
-    collectives: usize,
-}
-
-impl Replay {
-    /// O(records of the files).
-    fn of(trace: &Trace, files: &[FileRequests], root: &Path, around: &Around) -> Self {
-        let mut threads: HashMap<ThreadId, Vec<Moment>> = HashMap::new();
-        let mut collectives = 0;
-        let indices: HashMap<&str, u32> =
-            files.iter().zip(0..).map(|(file, index)| (file.path.as_str(), index)).collect();
-        for file in trace.inner.files() {
-            let relative = file.path.strip_prefix(root).ok().and_then(Path::to_str);
-            let Some(&index) = relative.and_then(|path| indices.get(path)) else { continue };
-            let mut add = |record: &Record, start_ns, end_ns, step| {
-                let thread = threads.entry((record.rank, record.pid, record.tid)).or_default();
-                thread.push(Moment { start_ns, end_ns, step });
-            };
-            for record in trace.inner.requests(file.id) {
-                let op = if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
-                let access = Access { file: index, offset: record.offset, size: record.size, op, think_s: 0.0 };
-                add(record, record.start_ns, record.end_ns, Step::Access(access));
-            }
-            for record in trace.inner.of_file(file.id) {
-                let (operation, api) = (record.operation(), record.api());
-                if record.flags & flags::FAILED != 0 {
-                    continue;
-                }
-                let call = record.flags & flags::COLLECTIVE != 0 && record.flags & flags::NONBLOCKING == 0;
-                match operation {
-                    // The processes meet before the library exchanges and moves their bytes, and when all is done.
-                    Some(Operation::Read | Operation::Write) if api == Some(Api::MpiIo) && call => {
-                        let meet = Step::Collective { communicator: index, exchange_s: 0.0 };
-                        add(record, record.start_ns, record.start_ns, meet);
-                        add(record, record.end_ns, record.end_ns, meet);
-                        collectives += 1;
-                    }
-                    Some(Operation::Open | Operation::Stat) if api == Some(Api::Posix) && around.metadata.is_some() => {
-                        let create = record.flags & flags::CREATE != 0;
-                        let op = match operation {
-                            Some(Operation::Stat) => MetadataOp::Stat,
-                            _ if create => MetadataOp::Create,
-                            _ => MetadataOp::Open,
-                        };
-                        add(record, record.start_ns, record.end_ns, Step::Metadata(op));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        // Ranks of a node are neighbours.
-        let mut threads: Vec<(ThreadId, Vec<Moment>)> = threads.into_iter().collect();
-        threads.sort_unstable_by_key(|thread| thread.0);
-        let mut threads: Vec<Vec<Moment>> = threads.into_iter().map(|thread| thread.1).collect();
-        for moments in &mut threads {
-            // A call begins before, and ends after, the requests that it made.
-            let order = |moment: &Moment| match moment.step {
-                Step::Access(_) | Step::Metadata(_) => 1,
-                _ => 0,
-            };
-            moments.sort_by_key(|moment| (moment.start_ns, order(moment)));
-        }
-        Self { threads, collectives }
-    }
-
-    /// The steps, with barriers at the times `cuts_s` and, if `think`, the time that threads spent between them. O(n).
-    fn packed(self, cuts_s: &[f64], think: bool) -> Packed {
-        let mut packed = Packed::new();
-        for moments in self.threads {
-            let mut steps = Vec::with_capacity(moments.len() + cuts_s.len());
-            let mut passed = 0;
-            let mut idle_since_ns: Option<u64> = None;
-            for Moment { start_ns, end_ns, mut step } in moments {
-                while cuts_s.get(passed).is_some_and(|&cut_s| cut_s <= start_ns as f64 * 1e-9) {
-                    steps.push(Step::Barrier);
-                    passed += 1;
-                    idle_since_ns = None;
-                }
-                if let (Step::Access(access), Some(since_ns), true) = (&mut step, idle_since_ns, think) {
-                    access.think_s = start_ns.saturating_sub(since_ns) as f64 * 1e-9;
-                }
-                idle_since_ns = Some(idle_since_ns.map_or(end_ns, |since_ns| since_ns.max(end_ns)));
-                steps.push(step);
-            }
-            steps.extend(std::iter::repeat_n(Step::Barrier, cuts_s.len() - passed));
-            packed.push(steps);
-        }
-        packed
-    }
 }

@@ -61,6 +61,7 @@ mod outcome;
 mod packed;
 mod program;
 mod repeat;
+mod replay;
 mod report;
 mod run;
 mod slab;
@@ -76,6 +77,7 @@ pub use outcome::{Latency, Outcome, ServerUse};
 pub use packed::{Packed, Reading};
 pub use program::Program;
 pub use repeat::{Estimate, Repeated, repeat};
+pub use replay::{Did, Replayed, What, replay};
 pub use report::{MetadataUse, NodeUse, QueueUse, Report};
 pub use run::{run, run_observed};
 pub use system::{

@@ -95,9 +95,9 @@ def simulate(
     """Simulate a trace on a pool: throughput, latencies, busy servers.
 
     Each thread of the trace issues its requests again, one after the other, as fast as it gets answers. Threads wait
-    for each other in collective MPI calls, or, in programs without, where the program's phases end. Servers have the
-    profiles of the pool file. With a layout file the same is simulated under it, with the same startup times.
-    Intervals are of 95 %, over the runs.
+    for each other where the trace's times show that they did: in collective MPI calls, and where a phase of the program
+    ends with nothing under way. Servers have the profiles of the pool file. With a layout file the same is simulated
+    under it, with the same startup times. Intervals are of 95 %, over the runs.
 
     \b
     Examples:
@@ -142,12 +142,13 @@ def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) 
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
     calls = document["collectives"]
-    meet = _count(calls, "collective call") if calls else _count(document["phases"], "phase")
     console.result(
         f"simulated on pool '{pool.name}' ({pool.label}): {_count(document['processes'], 'process', 'es')}, "
-        f"{_count(document['requests'], 'request')}, {meet}; "
+        f"{_count(document['requests'], 'request')}, "
+        f"{_count(calls, 'collective call') + ', ' if calls else ''}{_count(document['phases'], 'phase')}; "
         f"{_count(document['runs'], 'run')}"
     )
+    console.result(f"in the trace they took {seconds(document['traced_s'])}, with what is not simulated")
     totals = console.table(["", *sides], right=list(sides))
     totals.add_row("MiB/s", *(_interval(side["throughput"], mib_per_s) for side in sides.values()))
     totals.add_row("time", *(_interval(side["makespan_s"], seconds) for side in sides.values()))

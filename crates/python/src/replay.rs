@@ -1,0 +1,72 @@
+//! From a trace to the program that the simulator runs.
+
+use std::collections::HashMap;
+use std::path::Path;
+use stripewise_advise::FileRequests;
+use stripewise_model::Op;
+use stripewise_simulate::{Access, Did, MetadataOp, What};
+use stripewise_trace::{Api, Operation, Record, Trace, flags};
+
+/// What has one request in flight at a time. Ranks of a node are neighbours.
+type ThreadId = (u32, u32, u32, u32);
+
+/// What each thread of `trace` did to `files`, which are below `root`; with `metadata`, opens and stats of them, too.
+/// Collective calls are taken from all files: who waited in one waited, whatever file it was for. O(records).
+pub(crate) fn threads(trace: &Trace, files: &[FileRequests], root: &Path, metadata: bool) -> Vec<Vec<Did>> {
+    let mut threads: HashMap<ThreadId, Vec<Did>> = HashMap::new();
+    let mut groups: HashMap<(u32, u32), u32> = HashMap::new();
+    let indices: HashMap<&str, u32> = files.iter().zip(0..).map(|(file, index)| (file.path.as_str(), index)).collect();
+    for file in trace.files() {
+        let relative = file.path.strip_prefix(root).ok().and_then(Path::to_str);
+        let index = relative.and_then(|path| indices.get(path)).copied();
+        let records = trace.of_file(file.id);
+        // Below MPI-IO's requests are POSIX's, if they were seen: see `Trace::requests`.
+        let below = records.iter().any(|record| record.is_data() && record.api() == Some(Api::Posix));
+        for record in records {
+            let access = index.filter(|_| record.is_data() && !(below && record.api() == Some(Api::MpiIo)));
+            let access = access.map(|file| access_of(record, file));
+            let what = match call_of(record) {
+                Some(data) => {
+                    let next = groups.len() as u32;
+                    let group = *groups.entry((record.program, file.id)).or_insert(next);
+                    What::Call { group, kind: record.op, data, access }
+                }
+                None => match (access, metadata_of(record)) {
+                    (Some(access), _) => What::Access(access),
+                    (None, Some(op)) if metadata && index.is_some() => What::Metadata(op),
+                    _ => continue,
+                },
+            };
+            let thread = threads.entry((record.rank, record.pid, record.tid, record.program)).or_default();
+            thread.push(Did { start_ns: record.start_ns, end_ns: record.end_ns, what });
+        }
+    }
+    // Those who did no more than take part in calls are waited for like the others.
+    let mut threads: Vec<(ThreadId, Vec<Did>)> = threads.into_iter().collect();
+    threads.sort_unstable_by_key(|thread| thread.0);
+    threads.into_iter().map(|thread| thread.1).collect()
+}
+
+fn access_of(record: &Record, file: u32) -> Access {
+    let op = if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
+    Access { file, offset: record.offset, size: record.size, op, think_s: 0.0 }
+}
+
+/// Whether `record` is a collective call that returns when it is done; if it is, whether it moves data.
+fn call_of(record: &Record) -> Option<bool> {
+    let waits = record.flags & (flags::COLLECTIVE | flags::NONBLOCKING | flags::FAILED) == flags::COLLECTIVE;
+    let data = matches!(record.operation(), Some(Operation::Read | Operation::Write));
+    (waits && record.api() == Some(Api::MpiIo)).then_some(data)
+}
+
+fn metadata_of(record: &Record) -> Option<MetadataOp> {
+    if record.flags & flags::FAILED != 0 || record.api() != Some(Api::Posix) {
+        return None;
+    }
+    match record.operation() {
+        Some(Operation::Stat) => Some(MetadataOp::Stat),
+        Some(Operation::Open) if record.flags & flags::CREATE != 0 => Some(MetadataOp::Create),
+        Some(Operation::Open) => Some(MetadataOp::Open),
+        _ => None,
+    }
+}
