@@ -21,6 +21,7 @@ COMMANDS = [
     "plan",
     "simulate",
     "planners",
+    "export",
     "apply",
     "mount",
     "umount",

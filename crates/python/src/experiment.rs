@@ -32,7 +32,7 @@ pub(crate) struct Devices {
 }
 
 /// A layout as `[(offset, [(server, width_bytes)])]`.
-type Regions = Vec<(u64, Vec<(u16, u64)>)>;
+pub(crate) type Regions = Vec<(u64, Vec<(u16, u64)>)>;
 
 /// The steps of all processes, one column a field; the steps of a process follow each other in its order.
 #[derive(FromPyObject)]
@@ -51,7 +51,7 @@ const READ: u8 = 0;
 const WRITE: u8 = 1;
 const BARRIER: u8 = 2;
 
-fn cluster_of(tiers: Vec<Devices>) -> PyResult<Cluster> {
+pub(crate) fn cluster_of(tiers: Vec<Devices>) -> PyResult<Cluster> {
     let mut next = 0_u16;
     let tiers = tiers.into_iter().map(|tier| {
         let first = next;
@@ -140,7 +140,7 @@ impl Steps<'_> {
     }
 
     /// The requests of each file, without times; phases that barriers part follow each other on the clock. O(steps).
-    fn requests(&self) -> PyResult<Vec<Vec<Request>>> {
+    pub(crate) fn requests(&self) -> PyResult<Vec<Vec<Request>>> {
         let rows = self.rows()?;
         let (process, file) = (self.process.as_array(), self.file.as_array());
         let (offset, size, kind) = (self.offset.as_array(), self.size.as_array(), self.kind.as_array());

@@ -6,6 +6,7 @@ mod convert;
 mod emulation;
 mod error;
 mod experiment;
+mod export;
 mod files;
 mod layout_file;
 mod plan;
@@ -46,6 +47,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
+    module.add_function(wrap_pyfunction!(export::price_native, module)?)?;
+    module.add_function(wrap_pyfunction!(export::pattern_place, module)?)?;
+    module.add_function(wrap_pyfunction!(export::pattern_matches, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::plan_harl_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::equal_depth_generated, module)?)?;

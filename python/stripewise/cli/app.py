@@ -9,6 +9,7 @@ from stripewise.cli import (
     apply,
     bench,
     console,
+    export,
     mount,
     optimize,
     plan,
@@ -88,6 +89,7 @@ app.command("show", context_settings=CONTEXT)(show.show)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
 app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
 app.command("planners", context_settings=CONTEXT)(planners.planners)
+app.command("export", context_settings=CONTEXT)(export.export)
 app.command("apply", context_settings=CONTEXT)(apply.apply)
 app.command("mount", context_settings=CONTEXT)(mount.mount)
 app.command("umount", context_settings=CONTEXT)(umount.umount)

@@ -1,0 +1,152 @@
+"""`stripewise export`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise import _native, exporters, layouts
+from stripewise._native import StripewiseError, Trace
+from stripewise.cli import console
+from stripewise.exporters import pricing
+from stripewise.exporters.lustre import Lustre
+from stripewise.pool import Pool
+
+MOST_TARGETS = 65_535
+"""Servers that a layout can name."""
+
+
+def export(
+    layout: Annotated[Path, typer.Argument(metavar="LAYOUT", help="Layout file, written by `plan` or by hand.")],
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help=f"File system: {', '.join(exporters.EXPORTERS)}.")],
+    pool_file: Annotated[
+        Path | None,
+        typer.Option("--pool", "-p", metavar="POOL", help="Pool file: to price what is lost by its profiles."),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="T", help="Trace to price with; else made-up requests.")
+    ] = None,
+    trace_root: Annotated[
+        Path | None,
+        typer.Option("--trace-root", metavar="DIR", help="The trace's directory that stands for the mount; the mount."),
+    ] = None,
+    pool_map: Annotated[
+        list[str] | None,
+        typer.Option("--pool-map", metavar="TIER=NAME", help="Native pool of a tier, else its own name; empty: none."),
+    ] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--targets",
+            metavar="TIER=LIST",
+            help="Native names of a tier's servers in the pool's order: hdd=0-5, hdd=tcp://io0:3334,tcp://io1:3334.",
+        ),
+    ] = None,
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Directory on the file system that paths are below; this one.")
+    ] = "",
+    existing: Annotated[
+        bool, typer.Option("--existing", help="The files are there and keep their bytes: migrate or copy them.")
+    ] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Lustre: YAML templates instead of options.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Script to write; else it is printed.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print commands, losses and prices as JSON.")] = False,
+) -> None:
+    """Translate layouts into the commands of a parallel file system.
+
+    The result is a script for `sh`: it sets the layouts, stops at the first command that fails, and shows at its end
+    what was set. A pattern of paths becomes the default of the directory that holds them. What the file system cannot
+    express as the layout has it is said in comments: the nearest that it can is taken and, with the profiles of a pool,
+    priced against the layout; with a trace the fastest of several ways that there is room for. A layout that cannot be
+    expressed at all is refused, and then nothing is written.
+
+    \b
+    Examples:
+      stripewise export new.layout --to cephfs
+      stripewise export new.layout --to lustre --pool p/pool.toml --targets hdd=0-5 --targets ssd=6,7 -o set.sh
+      stripewise export new.layout --to beegfs --pool p/pool.toml --trace run.trace --pool-map hdd=disk_pool
+      stripewise export new.layout --to lustre --root /lustre/project --existing
+    """
+    if as_yaml and to != "lustre":
+        raise StripewiseError(f"--yaml is for --to lustre, not for --to {to}")
+    document = layouts.read(layout)
+    pool = Pool.load(pool_file) if pool_file is not None else None
+    if pool is not None and document["pool"] != pool.name:
+        raise StripewiseError(
+            f"{layout} is for pool '{document['pool']}', not for '{pool.name}'; change its `pool`, or the --pool"
+        )
+    if trace is not None and pool is None:
+        raise StripewiseError("--trace prices what is lost, which needs profiles: give the --pool too")
+    exported = exporters.export(
+        document,
+        to=Lustre(as_yaml=True) if as_yaml else to,
+        prices=_prices(document, pool, trace, trace_root) if pool is not None else None,
+        pool_map=dict(_pair("--pool-map", text) for text in pool_map or []),
+        targets={tier: _targets(names) for tier, names in (_pair("--targets", text) for text in targets or [])},
+        servers={tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else None,
+        root=root,
+        existing=existing,
+    )
+    if exported.refused:
+        raise StripewiseError(f"{exported.title} cannot express it: " + "; ".join(exported.refused))
+    if output is not None:
+        output.write_text(exported.script(), encoding="utf-8")
+        output.chmod(0o755)
+        console.say(f"wrote {output}; `sh {output}` sets the layouts")
+    if as_json:
+        console.result(json.dumps(exported.as_dict(), indent=2))
+    elif output is None:
+        console.result(exported.script().rstrip("\n"))
+    else:
+        _print(exported)
+
+
+def _prices(
+    document: _native.LayoutDocument, pool: Pool, trace: Path | None, trace_root: Path | None
+) -> exporters.Prices | None:
+    if trace is None and any(tier.profile_source == "none" for tier in pool.tiers):
+        console.warn(f"pool '{pool.name}' has tiers without profiles: what is lost is not priced")
+        return None
+    workloads = None
+    if trace is not None:
+        patterns = [file["path"] for file in document["files"]]
+        workloads = pricing.of_trace(Trace(str(trace)), str((trace_root or pool.mount).absolute()), patterns)
+    return exporters.Prices(pricing.of_pool(str(pool.file)), workloads)
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    tier, separator, value = text.partition("=")
+    if not separator or not tier:
+        raise StripewiseError(f"{option} {text}: it takes a tier and a name, such as hdd=disk_pool")
+    return tier, value
+
+
+def _targets(text: str) -> list[str]:
+    """A list with commas; `0-5` stands for six numbers."""
+    names: list[str] = []
+    for part in filter(None, text.split(",")):
+        span = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", part)
+        numbers = range(int(span[1]), int(span[2]) + 1) if span else None
+        if numbers is not None and not 0 < len(numbers) <= MOST_TARGETS:
+            raise StripewiseError(f"--targets …={part}: from the lower number to the higher, at most {MOST_TARGETS}")
+        names += [part] if numbers is None else map(str, numbers)
+    return names
+
+
+def _print(exported: exporters.Exported) -> None:
+    grid = console.table(["file", "commands", "time", "what is lost"], right=["commands", "time"])
+    for file in exported.files:
+        ratio = "-" if file.loss_ratio is None else f"{file.loss_ratio:.3f}x"
+        name = file.pattern.encode("unicode_escape").decode() if not file.pattern.isprintable() else file.pattern
+        for at, loss in enumerate(file.losses or ("nothing",)):
+            first = at == 0
+            grid.add_row(*((name, str(len(file.commands)), ratio) if first else ("", "", "")), loss)
+    console.out.print(grid)
+    if exported.workload is not None:
+        console.result(f"time: predicted, over that of the layout; {exported.workload}")

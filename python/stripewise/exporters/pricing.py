@@ -1,0 +1,246 @@
+"""What a native layout costs beside the layout that it was made from, in the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stripewise import _native
+from stripewise.exporters.exporter import META, Hashed, Region, Rounds, Source, tier_of
+
+MOST_REQUESTS = 20_000
+"""Requests of a file that are priced; of more an even sample."""
+
+MOST_FILES = 64
+"""Files of a pattern whose requests are priced."""
+
+STAND_IN_PROCESSES = 16.0
+STAND_IN_REQUESTS = 96
+"""Of each region, each size and each operation."""
+
+STAND_IN = (
+    f"no trace: priced with {STAND_IN_PROCESSES:.0f} processes that read and write each region at random places, in "
+    "requests as long as its round and a quarter of it"
+)
+OF_TRACE = "priced with the requests of the trace"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests for one layout of a layout file."""
+
+    steps: _native.Steps
+    processes: float
+    files: int
+    """Files that the requests are of, all with the one layout."""
+
+    @property
+    def extent_bytes(self) -> int:
+        """First byte after all requests."""
+        ends = self.steps["offset"].astype(np.float64) + self.steps["size"]
+        return int(ends.max()) if len(ends) else 0
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """The tiers that a layout was made for."""
+
+    devices: tuple[_native.Devices, ...]
+    room_bytes: Mapping[str, int]
+    """What all servers of a tier may hold together; no limit for a tier that is not in it."""
+
+    @property
+    def servers(self) -> dict[str, int]:
+        """Servers by tier."""
+        return {tier["name"]: tier["servers"] for tier in self.devices}
+
+
+class Prices:
+    """Prices layouts on a cluster; `workloads` are the trace's, by pattern of the layout file."""
+
+    def __init__(self, tiers: Tiers, workloads: Mapping[str, Workload] | None = None) -> None:
+        """For the tiers of a pool (`of_pool`)."""
+        self._workloads = workloads
+        self._room_bytes = tiers.room_bytes
+        self._cluster = list(tiers.devices)
+        self._servers: dict[str, int] = {}
+        for tier in tiers.devices:
+            for place in range(tier["servers"]):
+                self._servers[f"{tier['name']}.{place}"] = len(self._servers)
+        # The metadata tier has no profile of its own: it is taken for one more server of the fastest tier.
+        fastest = min(self._cluster, key=lambda tier: sum(tier["read"]) + sum(tier["write"]))
+        self._servers[META] = len(self._servers)
+        self._cluster.append({**fastest, "name": META, "servers": 1})
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the requests are a program's: only then a price is a reason to take another way."""
+        return self._workloads is not None
+
+    def has_room(self, source: Source, placed: Rounds | Hashed) -> bool:
+        """Whether every tier holds what the trace's files would have on it, were they alone."""
+        workload = (self._workloads or {}).get(source.pattern)
+        if workload is None:
+            return True
+        held = bytes_by_tier(placed, workload.extent_bytes)
+        return all(count * workload.files <= self._room_bytes.get(tier, count * workload.files) for tier, count in held)
+
+    @property
+    def workload(self) -> str:
+        """What is priced, in words."""
+        return STAND_IN if self._workloads is None else OF_TRACE
+
+    def seconds(self, source: Source, placed: Rounds | Hashed) -> float | None:
+        """Mean seconds of a request of the layout's files; `None` where the trace has none.
+
+        Raises `StripewiseError` for a server that the cluster does not have.
+        """
+        workload = stand_in(source) if self._workloads is None else self._workloads.get(source.pattern)
+        if workload is None:
+            return None
+        at: _native.Regions | _native.HashedObjects
+        if isinstance(placed, Hashed):
+            at = {
+                "unit_bytes": placed.unit_bytes,
+                "count": placed.count,
+                "object_bytes": placed.object_bytes,
+                "servers": [self._server(server) for server in placed.servers],
+            }
+        else:
+            at = [(offset, [(self._server(s), width) for s, width in stripes]) for offset, stripes in placed.regions]
+        return _native.price_native(self._cluster, [at] * workload.files, workload.steps, workload.processes)
+
+    def _server(self, name: str) -> int:
+        if name not in self._servers:
+            known = ", ".join(f"{tier['name']} ({tier['servers']})" for tier in self._cluster[:-1])
+            raise _native.StripewiseError(
+                f"the layout names server {name}; the tiers are {known}: price it on the pool that it was made for"
+            )
+        return self._servers[name]
+
+
+def of_pool(pool_file: str) -> Tiers:
+    """The tiers of a pool with their profiles.
+
+    Raises `StripewiseError` where a tier has none.
+    """
+    devices: list[_native.Devices] = []
+    room_bytes = {}
+    for tier in _native.pool_load(pool_file)["tiers"]:
+        read, write, servers = tier["read"], tier["write"], len(tier["servers"])
+        if read is None or write is None:
+            raise _native.StripewiseError(
+                f"tier {tier['name']} has no profile, so nothing can be predicted; "
+                f"run `stripewise pool calibrate {pool_file}`"
+            )
+        if tier["capacity_bytes"] is not None:
+            room_bytes[tier["name"]] = tier["capacity_bytes"] * servers
+        devices.append(
+            {
+                "name": tier["name"],
+                "servers": servers,
+                "read": _operation(read),
+                "write": _operation(write),
+                "network_s_per_byte": tier["network_s_per_byte"],
+            }
+        )
+    return Tiers(tuple(devices), room_bytes)
+
+
+def bytes_by_tier(placed: Rounds | Hashed, extent_bytes: int) -> list[tuple[str, float]]:
+    """What a file of `extent_bytes` has on each tier, to within a round."""
+    if isinstance(placed, Hashed):
+        return [(tier_of(placed.servers[0]), float(extent_bytes))]
+    held: dict[str, float] = {}
+    ends = [offset for offset, _ in placed.regions[1:]] + [extent_bytes]
+    for (offset, stripes), end in zip(placed.regions, ends, strict=True):
+        length = max(min(end, extent_bytes) - offset, 0)
+        round_bytes = sum(width for _, width in stripes)
+        for server, width in stripes:
+            tier = META if server == META else tier_of(server)
+            held[tier] = held.get(tier, 0.0) + length * width / round_bytes
+    return list(held.items())
+
+
+def stand_in(source: Source) -> Workload:
+    """What is priced without a trace: see `STAND_IN`. The same every time."""
+    random = np.random.default_rng(1)
+    offsets, sizes, kinds = [], [], []
+    for region in source.regions:
+        for size, start, end in _stand_in_ranges(region):
+            places = (end - start) // size
+            chosen = random.integers(0, places, 2 * STAND_IN_REQUESTS, dtype=np.uint64)
+            offsets.append(np.uint64(start) + chosen * np.uint64(size))
+            sizes.append(np.full(len(chosen), size, np.uint64))
+            kinds.append(np.arange(len(chosen)) % 2)
+    return Workload(
+        _steps(np.concatenate(offsets), np.concatenate(sizes), np.concatenate(kinds)), STAND_IN_PROCESSES, 1
+    )
+
+
+def _stand_in_ranges(region: Region) -> list[tuple[int, int, int]]:
+    """Sizes of requests, and where in the region they go: an end that is open is 64 rounds on."""
+    round_bytes = min(sum(width for _, width in region.stripes), 1 << 30)
+    end = min(region.start + 64 * round_bytes, (1 << 63) - 1) if region.end is None else region.end
+    length = max(end - region.start, 1)
+    sizes = {min(round_bytes, length), min(max(round_bytes // 4, 1), length)}
+    return [(size, region.start, region.start + length) for size in sorted(sizes)]
+
+
+def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[str, Workload]:
+    """The requests of the trace's files below `root`, by the first pattern that matches. O(records)."""
+    below = root.rstrip("/") + "/"
+    members: dict[str, list[int]] = {pattern: [] for pattern in patterns}
+    for number, path in enumerate(map(str, trace.files())):
+        relative = path[len(below) :] if path.startswith(below) else None
+        match = relative and next((p for p in patterns if _native.pattern_matches(p, relative)), None)
+        if match and len(members[match]) < MOST_FILES:
+            members[match].append(number)
+    columns = trace.columns(requests_only=True)
+    ops = trace.names()["op"]
+    write = next(number for number, name in ops.items() if name == "write")
+    workloads = {}
+    for pattern, files in members.items():
+        rows = np.flatnonzero(np.isin(columns["file"], files))
+        if len(rows) == 0:
+            continue
+        processes = _in_flight(columns["start_ns"][rows], columns["end_ns"][rows])
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_REQUESTS)).astype(np.intp)]
+        kinds = (columns["op"][rows] == write).astype(np.uint8)
+        steps = _steps(columns["offset"][rows], columns["size"][rows], kinds)
+        used, steps["file"] = np.unique(columns["file"][rows], return_inverse=True)
+        steps["file"] = steps["file"].astype(np.uint32)
+        workloads[pattern] = Workload(steps, processes, len(used))
+    if not workloads:
+        raise _native.StripewiseError(
+            f"the trace has no read or write of a file of the layout below {root}; name the directory with --trace-root"
+        )
+    return workloads
+
+
+def _in_flight(start_ns: np.ndarray, end_ns: np.ndarray) -> float:
+    """Mean requests in flight while any is."""
+    order = np.argsort(start_ns)
+    start, end = start_ns[order].astype(np.float64), end_ns[order].astype(np.float64)
+    until = np.maximum.accumulate(end)
+    before = np.concatenate([[start[0]], until[:-1]])
+    busy = float(np.sum(np.maximum(until - np.maximum(start, before), 0.0)))
+    return max(float(np.sum(end - start)) / busy, 1.0) if busy > 0 else 1.0
+
+
+def _steps(offset: np.ndarray, size: np.ndarray, kind: np.ndarray) -> _native.Steps:
+    rows = len(offset)
+    return {
+        "process": np.zeros(rows, np.uint32),
+        "file": np.zeros(rows, np.uint32),
+        "offset": offset.astype(np.uint64),
+        "size": size.astype(np.uint64),
+        "kind": kind.astype(np.uint8),
+        "think_s": np.zeros(rows, np.float64),
+    }
+
+
+def _operation(profile: _native.OpProfile) -> tuple[float, float, float]:
+    return profile["startup_min_s"], profile["startup_max_s"], 1.0 / profile["bandwidth_bytes_per_s"]
