@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from pathlib import Path
 
+import darshan
 import numpy as np
 import pytest
 
@@ -249,6 +251,77 @@ def test_phases_of_programs_without_mpi_end_where_nothing_is_under_way(emulated)
     sizes = ["--processes", "4", "--request-size", "64KiB", "--file-size", "8MiB"]
     document, _ = replayed(emulated, "stripewise", "bench", "ior", emulated.mount / "ior.dat", *sizes)
     assert (document["collectives"], document["phases"]) == (0, 2)
+
+
+CLUSTER = """
+name = "test"
+file_system = "lustre"
+[default]
+tier = "hdd"
+count = 1
+width = "1MiB"
+[[tier]]
+name = "hdd"
+servers = 3
+[tier.read]
+startup = ["1ms", "1ms"]
+bandwidth = "1GB/s"
+[tier.write]
+startup = ["1ms", "1ms"]
+bandwidth = "1GB/s"
+[[tier]]
+name = "ssd"
+servers = 1
+preset = "nvme"
+"""
+
+
+def test_a_trace_is_simulated_on_a_cluster_that_is_not_there(traced):
+    pool, _ = traced
+    cluster = pool.base / "cluster.toml"
+    cluster.write_text(CLUSTER)
+
+    def simulate(*arguments, **options):
+        trace = pool.base / "run.trace"
+        return pool.stripewise("simulate", trace, "--cluster", cluster, "--root", pool.mount, *arguments, **options)
+
+    document = as_json(simulate("--json", "--repeat", 1))
+    # Files have the cluster's default layout: one server of three, whatever they have in the pool.
+    took_s = 20 * (1e-3 + 131072e-9) + 8 * (1e-3 + 65536e-9)
+    assert document["present"]["makespan_s"]["mean"] == pytest.approx(took_s, abs=1e-7)
+    assert [server["requests"] for server in document["present"]["servers"]] == [28, 0, 0, 0]
+    assert "simulated on cluster 'test': 1 process" in simulate().stdout
+    document = as_json(simulate("--json", "--layout", pool.base / "ssd.layout"))
+    assert [server["requests"] for server in document["layout"]["servers"]] == [0, 0, 0, 28]
+    assert document["ratio"]["mean"] > 1
+    # Without a root: the directory of all files, of which there are more than the pool's.
+    everything = as_json(pool.stripewise("simulate", pool.base / "run.trace", "--cluster", cluster, "--json"))
+    assert everything["requests"] >= 28
+    other = pool.base / "other.layout"
+    other.write_text(LAYOUT.replace('pool = "test"', 'pool = "else"'))
+    done = simulate("--layout", other, check=False)
+    assert done.returncode == 1 and "is for pool 'else', not for 'test'" in done.stderr
+
+
+def test_a_pool_or_a_cluster_must_be_named(traced):
+    pool, _ = traced
+    done = pool.stripewise("simulate", pool.base / "run.trace", check=False)
+    assert done.returncode == 2 and "--pool POOL or --cluster CLUSTER" in done.stderr
+
+
+def test_a_log_of_another_tool_is_simulated(stripewise, tmp_path):
+    """The example logs that come with PyDarshan have what they have: all of their bytes move."""
+    logs = Path(darshan.__file__).parent / "examples" / "example_logs"
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(CLUSTER)
+    log = logs / "ior_hdf5_example.darshan"
+    done = stripewise("simulate", log, "--cluster", cluster, "--json", "--repeat", 1)
+    document = as_json(done)
+    ours = tuple(document["files"])
+    files = [file for file in as_json(stripewise("show", log, "--json"))["files"] if file["path"].endswith(ours)]
+    read, written = (sum(file[op]["bytes"] for file in files) for op in ("reads", "writes"))
+    assert (document["present"]["read_bytes"], document["present"]["written_bytes"]) == (read, written)
+    assert read + written > 0 and document["about"]["format"]
 
 
 def write(pool, program):

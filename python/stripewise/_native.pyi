@@ -419,6 +419,9 @@ class SimulationDocument(TypedDict):
 def simulate(
     trace: Trace, pool_file: str, root: str, layout: str | None, around: SimulationAround
 ) -> SimulationDocument: ...
+def simulate_on_cluster(
+    trace: Trace, cluster: str, root: str | None, layout: str | None, around: SimulationAround
+) -> SimulationDocument: ...
 
 # Workloads and devices that are described instead of recorded
 

@@ -15,6 +15,8 @@ const HELD: u64 = 4_000_000;
 
 /// The requests of one file.
 pub struct FileRequests {
+    /// Id of the file in the trace.
+    pub id: u32,
     /// Path relative to the directory.
     pub path: String,
     /// In order of offset and start; none where the trace is too large: see [`Below::is_large`].
@@ -138,7 +140,11 @@ impl<'a> Below<'a> {
         let mut threads = Threads::default();
         let file = |(id, path): &(u32, String)| {
             let records = self.trace.stream(*id).filter(|_| held);
-            FileRequests { path: path.clone(), requests: records.map(|record| threads.request(record)).collect() }
+            FileRequests {
+                id: *id,
+                path: path.clone(),
+                requests: records.map(|record| threads.request(record)).collect(),
+            }
         };
         self.files.iter().map(file).collect()
     }

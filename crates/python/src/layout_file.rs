@@ -22,12 +22,17 @@ pub(crate) fn round(stripes: &[Stripe], pool: &Pool) -> Vec<String> {
 
 /// Reads the layout file `path` for `pool`.
 pub(crate) fn load(path: &Path, pool: &Pool) -> PyResult<LayoutFile> {
-    let file = LayoutFile::parse(&text(path)?, &names(pool)).map_err(|error| at_line(path, &error))?;
-    if file.pool != pool.name {
-        let (theirs, ours) = (&file.pool, &pool.name);
+    load_for(path, "pool", &pool.name, &names(pool))
+}
+
+/// Reads the layout file `path` for the pool or cluster `name` (`kind` says which) with servers of these names.
+pub(crate) fn load_for(path: &Path, kind: &str, name: &str, names: &ServerNames) -> PyResult<LayoutFile> {
+    let file = LayoutFile::parse(&text(path)?, names).map_err(|error| at_line(path, &error))?;
+    if file.pool != name {
+        let theirs = &file.pool;
         let path = path.display();
         return Err(raise(format!(
-            "{path} is for pool '{theirs}', not for '{ours}'; change its `pool`, or the --pool"
+            "{path} is for pool '{theirs}', not for '{name}'; change its `pool`, or the --{kind}"
         )));
     }
     Ok(file)

@@ -45,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::simulate_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
     module.add_function(wrap_pyfunction!(export::price_native, module)?)?;

@@ -1,7 +1,6 @@
 //! From a trace to the program that the simulator runs.
 
 use std::collections::HashMap;
-use std::path::Path;
 use stripewise_advise::FileRequests;
 use stripewise_model::Op;
 use stripewise_simulate::{Access, Did, MetadataOp, What};
@@ -10,15 +9,14 @@ use stripewise_trace::{Api, Operation, Record, Trace, flags};
 /// What has one request in flight at a time. Ranks of a node are neighbours.
 type ThreadId = (u32, u32, u32, u32);
 
-/// What each thread of `trace` did to `files`, which are below `root`; with `metadata`, opens and stats of them, too.
-/// Collective calls are taken from all files: who waited in one waited, whatever file it was for. O(records).
-pub(crate) fn threads(trace: &Trace, files: &[FileRequests], root: &Path, metadata: bool) -> Vec<Vec<Did>> {
+/// What each thread of `trace` did to `files`; with `metadata`, opens and stats of them, too. Collective calls are taken
+/// from all files: who waited in one waited, whatever file it was for. O(records).
+pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> Vec<Vec<Did>> {
     let mut threads: HashMap<ThreadId, Vec<Did>> = HashMap::new();
     let mut groups: HashMap<(u32, u32), u32> = HashMap::new();
-    let indices: HashMap<&str, u32> = files.iter().zip(0..).map(|(file, index)| (file.path.as_str(), index)).collect();
+    let indices: HashMap<u32, u32> = files.iter().zip(0..).map(|(file, index)| (file.id, index)).collect();
     for file in trace.files() {
-        let relative = file.path.strip_prefix(root).ok().and_then(Path::to_str);
-        let index = relative.and_then(|path| indices.get(path)).copied();
+        let index = indices.get(&file.id).copied();
         let records = trace.of_file(file.id);
         // Below MPI-IO's requests are POSIX's, if they were seen: see `Trace::requests`.
         let below = records.iter().any(|record| record.is_data() && record.api() == Some(Api::Posix));

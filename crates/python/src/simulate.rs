@@ -8,17 +8,16 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use stripewise_advise::{self as advise, FileRequests};
-use stripewise_layout::Layout;
+use stripewise_advise::{self as advise, ClusterFile, FileRequests, common_directory};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
+use stripewise_layout::{Layout, ServerId, ServerNames};
 use stripewise_model::Cluster;
 use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_simulate::{
     ClientLink, Device, Did, Estimate, Forwarding, Latency, Links, Metadata, Packed, Program, Queue, Repeated,
     Replayed, ServerLink, Service, Startup, System, repeat,
 };
-use stripewise_store::{Pool, Store};
+use stripewise_store::Pool;
 
 /// A full stroke of a disk whose tier has no capacity: that of a disk of 1 TB.
 const STROKE_BYTES: u64 = 1_000_000_000_000;
@@ -58,9 +57,47 @@ pub(crate) fn simulate<'py>(
     around: Around,
 ) -> PyResult<Bound<'py, PyAny>> {
     let store = files::open(&pool_file)?;
-    let written = layout.as_deref().map(|path| layout_file::load(path, store.pool())).transpose()?;
+    let target = Target::pool(store.pool()).map_err(raise)?;
+    let present = |_, file: &FileRequests| {
+        let layout = files::present_layout(&store, Path::new(&file.path));
+        layout.map(|layout| (*layout).clone()).map_err(|error| error.to_string())
+    };
+    of(py, trace, &target, &root, layout, &around, &present)
+}
+
+/// As [`simulate`], on the servers of a cluster file, whose default layout all files have; below the directory of all
+/// files without a `root`.
+#[pyfunction]
+pub(crate) fn simulate_on_cluster<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    cluster: PathBuf,
+    root: Option<PathBuf>,
+    layout: Option<PathBuf>,
+    around: Around,
+) -> PyResult<Bound<'py, PyAny>> {
+    let cluster = cluster::load(&cluster).map_err(raise)?.cluster;
+    let root = root.unwrap_or_else(|| common_directory(&trace.inner));
+    let present = |index, _: &FileRequests| Ok(cluster.default_layout(index));
+    of(py, trace, &Target::cluster(&cluster), &root, layout, &around, &present)
+}
+
+/// The layout that a file has now: by its number and itself.
+type Present<'a> = dyn Fn(usize, &FileRequests) -> Result<Layout, String> + Sync + 'a;
+
+fn of<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    target: &Target,
+    root: &Path,
+    layout: Option<PathBuf>,
+    around: &Around,
+    present: &Present,
+) -> PyResult<Bound<'py, PyAny>> {
+    let load = |path: &Path| layout_file::load_for(path, target.kind, &target.name, &target.names);
+    let written = layout.as_deref().map(load).transpose()?;
     let document = py.detach(|| -> Result<Value, String> {
-        let case = Case::new(trace, &store, &root, &around)?;
+        let case = Case::new(trace, target, root, around, present)?;
         let Some(written) = written else { return case.document(None) };
         let entry = |file: &FileRequests| {
             written
@@ -79,10 +116,31 @@ pub(crate) fn simulate<'py>(
     to_python(py, &document.map_err(raise)?)
 }
 
+/// The servers that are simulated, those of a pool or of a cluster.
+struct Target {
+    kind: &'static str,
+    name: String,
+    names: ServerNames,
+    cluster: Cluster,
+    default_width_bytes: u64,
+}
+
+impl Target {
+    fn pool(pool: &Pool) -> Result<Self, String> {
+        let cluster = cluster::of_pool(pool, &HashMap::new())?;
+        let (name, default_width_bytes) = (pool.name.clone(), pool.default_width_bytes);
+        Ok(Self { kind: "pool", name, names: layout_file::names(pool), cluster, default_width_bytes })
+    }
+
+    fn cluster(file: &ClusterFile) -> Self {
+        let (name, default_width_bytes) = (file.name.clone(), file.default.width_bytes);
+        Self { kind: "cluster", name, names: file.names(), cluster: file.cluster(), default_width_bytes }
+    }
+}
+
 /// What is simulated, and on what.
 struct Case<'a> {
-    store: &'a Arc<Store>,
-    cluster: Cluster,
+    target: &'a Target,
     files: Vec<FileRequests>,
     present: Vec<Layout>,
     program: Packed,
@@ -96,8 +154,13 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(trace: &Trace, store: &'a Arc<Store>, root: &Path, around: &'a Around) -> Result<Self, String> {
-        let pool = store.pool();
+    fn new(
+        trace: &Trace,
+        target: &'a Target,
+        root: &Path,
+        around: &'a Around,
+        present: &Present,
+    ) -> Result<Self, String> {
         let files = advise::below(&trace.inner, root);
         if files.is_empty() {
             let root = root.display();
@@ -105,35 +168,21 @@ impl<'a> Case<'a> {
                 "the trace has no read or write of a file below {root}; name the directory with --root"
             ));
         }
-        let cluster = cluster::of_pool(pool, &HashMap::new())?;
-        let present = files.iter().map(|file| files::present_layout(store, Path::new(&file.path)));
-        let present = present.map(|layout| layout.map(|layout| (*layout).clone()).map_err(|error| error.to_string()));
+        let present = files.iter().enumerate().map(|(index, file)| present(index, file));
         let present = present.collect::<Result<Vec<Layout>, String>>()?;
-        let threads = replay::threads(&trace.inner, &files, root, around.metadata.is_some());
+        let threads = replay::threads(&trace.inner, &files, around.metadata.is_some());
         let processes = threads.len();
         let span_ns = |of: fn(&Did) -> u64| threads.iter().flatten().map(of);
         let (first_ns, last_ns) = (span_ns(|did| did.start_ns).min(), span_ns(|did| did.end_ns).max());
         let traced_s = last_ns.unwrap_or(0).saturating_sub(first_ns.unwrap_or(0)) as f64 * 1e-9;
-        let cuts_ns: Vec<u64> =
-            cuts(&files, &cluster, pool)?.iter().map(|cut_s| (cut_s * 1e9).round() as u64).collect();
+        let cuts_ns: Vec<u64> = cuts(&files, target)?.iter().map(|cut_s| (cut_s * 1e9).round() as u64).collect();
         let Replayed { program, calls, barriers, .. } = stripewise_simulate::replay(threads, &cuts_ns, around.think);
         let hosts: HashSet<&str> = trace.inner.processes().iter().map(|process| process.host.as_str()).collect();
         let per_node = around.processes_per_node.unwrap_or_else(|| processes.div_ceil(hosts.len().max(1)) as u32);
-        let system = system(around, pool, &cluster, per_node)?;
+        let system = system(around, target, per_node)?;
         let nodes = processes.div_ceil(per_node.max(1) as usize);
-        Ok(Self {
-            store,
-            cluster,
-            files,
-            present,
-            program,
-            nodes,
-            traced_s,
-            phases: barriers + 1,
-            collectives: calls,
-            system,
-            around,
-        })
+        let (phases, collectives) = (barriers + 1, calls);
+        Ok(Self { target, files, present, program, nodes, traced_s, phases, collectives, system, around })
     }
 
     fn document(&self, new: Option<Vec<Option<Layout>>>) -> Result<Value, String> {
@@ -168,12 +217,13 @@ impl<'a> Case<'a> {
 
     fn repeat(&self, layouts: &[Layout]) -> Result<Repeated, String> {
         let Around { seed, repeat: runs, .. } = *self.around;
-        repeat(&self.cluster, layouts, &self.program, &self.system, seed, runs).map_err(|error| error.to_string())
+        repeat(&self.target.cluster, layouts, &self.program, &self.system, seed, runs)
+            .map_err(|error| error.to_string())
     }
 
     fn describe(&self, repeated: &Repeated) -> Value {
         let report = &repeated.first;
-        let name = |index: usize| self.store.pool().servers.get(index).map_or("", |server| server.name.as_str());
+        let name = |index: usize| self.target.names.name(ServerId(index as u16));
         let used = report.outcome.servers.iter().zip(&report.queues).zip(&repeated.busy_s).enumerate();
         let servers = used.map(|(index, ((server, queue), busy_s))| {
             json!({
@@ -181,8 +231,8 @@ impl<'a> Case<'a> {
                 "requests": server.requests,
                 "bytes": server.bytes,
                 "busy_s": estimate(busy_s),
-                "waiting_s": server.waiting_s,
-                "startup_s": queue.startup_s,
+                "waiting_s": repeated.waiting_s[index].mean,
+                "startup_s": repeated.startup_s[index].mean,
                 "longest_queue": queue.most,
                 "link_in_busy_s": server.link_in_busy_s,
                 "link_out_busy_s": server.link_out_busy_s,
@@ -242,18 +292,19 @@ fn latency(latency: &Latency) -> Value {
 }
 
 /// Where the phases of the program meet, as the planner finds them.
-fn cuts(files: &[FileRequests], cluster: &Cluster, pool: &Pool) -> Result<Vec<f64>, String> {
+fn cuts(files: &[FileRequests], target: &Target) -> Result<Vec<f64>, String> {
     let traces: Vec<FileTrace> = files
         .iter()
         .map(|file| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes: None })
         .collect();
-    let options = PlanOptions { default_width_bytes: pool.default_width_bytes, ..PlanOptions::default() };
-    let job = Job::new(&traces, cluster, &options).map_err(|error| error.to_string())?;
+    let options = PlanOptions { default_width_bytes: target.default_width_bytes, ..PlanOptions::default() };
+    let job = Job::new(&traces, &target.cluster, &options).map_err(|error| error.to_string())?;
     Ok(job.cuts_s().to_vec())
 }
 
-/// The system that `around` describes, for the tiers of `pool`.
-fn system(around: &Around, pool: &Pool, cluster: &Cluster, per_node: u32) -> Result<System, String> {
+/// The system that `around` describes, for the tiers of `target`.
+fn system(around: &Around, target: &Target, per_node: u32) -> Result<System, String> {
+    let Target { kind, name: of, cluster, .. } = target;
     let mut devices = vec![Device::default(); cluster.tiers.len()];
     let tier_of = |option: &str, name: &str| {
         let known = || cluster.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -261,7 +312,7 @@ fn system(around: &Around, pool: &Pool, cluster: &Cluster, per_node: u32) -> Res
             .tiers
             .iter()
             .position(|tier| tier.name == name)
-            .ok_or_else(|| format!("{option}: pool '{}' has no tier {name}; there is {}", pool.name, known()))
+            .ok_or_else(|| format!("{option}: {kind} '{of}' has no tier {name}; there is {}", known()))
     };
     let quantity = |option: &str, error: &dyn std::fmt::Display| format!("{option}: {error}");
     for text in &around.queue {
@@ -285,7 +336,7 @@ fn system(around: &Around, pool: &Pool, cluster: &Cluster, per_node: u32) -> Res
         let tier = tier_of("--seek", name)?;
         let stroke_bytes = match size {
             Some(size) => parse_bytes(size).map_err(|error| quantity("--seek", &error))?,
-            None => pool.tiers[tier].capacity_bytes.unwrap_or(STROKE_BYTES),
+            None => cluster.tiers[tier].capacity_bytes.unwrap_or(STROKE_BYTES),
         };
         let profile = &cluster.tiers[tier].profile;
         devices[tier].startup = Startup::seek_within(&profile.read, &profile.write, stroke_bytes);

@@ -74,6 +74,10 @@ pub struct Repeated {
     pub latency_max_s: Estimate,
     /// Seconds that each server's device was busy, by server.
     pub busy_s: Vec<Estimate>,
+    /// Seconds of it that were startups.
+    pub startup_s: Vec<Estimate>,
+    /// Seconds that sub-requests waited for each device, added up.
+    pub waiting_s: Vec<Estimate>,
 }
 
 /// [`run`](run()) with the seeds `seed`, `seed + 1`, ... `seed + runs - 1` (at least one), on all threads of rayon's
@@ -108,7 +112,12 @@ pub fn repeat<P: Program>(
     let (latency_p95_s, latency_p99_s) =
         (of(&|report| report.outcome.latency.p95_s), of(&|report| report.outcome.latency.p99_s));
     let latency_max_s = of(&|report| report.outcome.latency.max_s);
-    let busy_s = (0..servers).map(|server| of(&|report| report.outcome.servers[server].busy_s)).collect();
+    let of_servers = |value: &dyn Fn(&Report, usize) -> f64| {
+        (0..servers).map(|server| of(&|report| value(report, server))).collect::<Vec<Estimate>>()
+    };
+    let busy_s = of_servers(&|report, server| report.outcome.servers[server].busy_s);
+    let startup_s = of_servers(&|report, server| report.queues[server].startup_s);
+    let waiting_s = of_servers(&|report, server| report.outcome.servers[server].waiting_s);
     Ok(Repeated {
         throughputs,
         throughput,
@@ -119,6 +128,8 @@ pub fn repeat<P: Program>(
         latency_p99_s,
         latency_max_s,
         busy_s,
+        startup_s,
+        waiting_s,
         first: reports.swap_remove(0),
     })
 }

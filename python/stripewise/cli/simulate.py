@@ -13,7 +13,6 @@ from rich.table import Table
 from stripewise import _native
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.cli.run import PoolOption
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, mib_per_s, seconds
 
@@ -25,7 +24,11 @@ LATENCIES = {"mean": "mean_s", "median": "p50_s", "95 %": "p95_s", "99 %": "p99_
 
 def simulate(
     trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program, or a log.")],
-    pool_file: PoolOption,
+    pool_file: Annotated[Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", "-c", metavar="CLUSTER", help="Cluster file, in place of a pool that is at hand."),
+    ] = None,
     layout: Annotated[
         Path | None,
         typer.Option("--layout", "-l", metavar="LAYOUT", help="Layout file to compare with the present layouts."),
@@ -33,7 +36,9 @@ def simulate(
     root: Annotated[
         Path | None,
         typer.Option(
-            "--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."
+            "--root",
+            metavar="DIR",
+            help="The trace's directory that stands for the mount; the mount itself, else all files'.",
         ),
     ] = None,
     queue: Annotated[
@@ -92,12 +97,13 @@ def simulate(
     timeline: Annotated[bool, typer.Option("--timeline", help="Draw how busy every server was when.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the time line with it.")] = False,
 ) -> None:
-    """Simulate a trace on a pool: throughput, latencies, busy servers.
+    """Simulate a trace on a pool or a cluster: throughput, latencies, busy servers.
 
     Each thread of the trace issues its requests again, one after the other, as fast as it gets answers. Threads wait
     for each other where the trace's times show that they did: in collective MPI calls, and where a phase of the program
-    ends with nothing under way. Servers have the profiles of the pool file. With a layout file the same is simulated
-    under it, with the same startup times. Intervals are of 95 %, over the runs.
+    ends with nothing under way. Servers have the profiles of the pool or cluster file; files have the layouts that they
+    have in the pool, or the cluster's default. With a layout file the same is simulated under it, with the same startup
+    times. Intervals are of 95 %, over the runs.
 
     \b
     Examples:
@@ -105,45 +111,54 @@ def simulate(
       stripewise simulate run.trace --pool p/pool.toml --layout new.layout --timeline
       stripewise simulate run.trace --pool p/pool.toml --queue hdd=elevator --seek hdd=4TB
       stripewise simulate run.trace --pool p/pool.toml --link 117MB/s --client-link 117MB/s --processes-per-node 8
+      stripewise simulate job.darshan --cluster orion.toml --layout new.layout
     """
-    pool = Pool.load(pool_file)
-    pool.require_profiles()
-    run = opened(trace)
-    document = _native.simulate(
-        run,
-        str(pool.file),
-        str((root or pool.mount).absolute()),
-        None if layout is None else str(layout),
-        {
-            "queue": queue or [],
-            "wait": wait,
-            "near": near,
-            "seek": seek or [],
-            "link": link,
-            "client_link": client_link,
-            "processes_per_node": processes_per_node,
-            "latency": latency,
-            "pipelined": pipelined,
-            "metadata": metadata,
-            "think": think,
-            "repeat": repeat,
-            "seed": seed,
-            "bins": BINS if timeline or as_json else 0,
-        },
-    )
+    around: _native.SimulationAround = {
+        "queue": queue or [],
+        "wait": wait,
+        "near": near,
+        "seek": seek or [],
+        "link": link,
+        "client_link": client_link,
+        "processes_per_node": processes_per_node,
+        "latency": latency,
+        "pipelined": pipelined,
+        "metadata": metadata,
+        "think": think,
+        "repeat": repeat,
+        "seed": seed,
+        "bins": BINS if timeline or as_json else 0,
+    }
+    layout_file = None if layout is None else str(layout)
+    if pool_file is not None and cluster is None:
+        pool = Pool.load(pool_file)
+        pool.require_profiles()
+        run = opened(trace)
+        where = str((root or pool.mount).absolute())
+        document = _native.simulate(run, str(pool.file), where, layout_file, around)
+        servers = f"pool '{pool.name}' ({pool.label})"
+    elif cluster is not None and pool_file is None:
+        info = _native.cluster_load(str(cluster))
+        run = opened(trace)
+        document = _native.simulate_on_cluster(
+            run, str(cluster), None if root is None else str(root), layout_file, around
+        )
+        servers = f"{info['kind']} '{info['name']}'"
+    else:
+        console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
     if as_json:
         console.result(json.dumps({**document, "about": run.about()}, indent=2))
     else:
-        _print(pool, document, timeline=timeline)
+        _print(servers, document, timeline=timeline)
 
 
-def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) -> None:
+def _print(servers: str, document: _native.SimulationDocument, *, timeline: bool) -> None:
     sides = {"present": document["present"]}
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
     calls = document["collectives"]
     console.result(
-        f"simulated on pool '{pool.name}' ({pool.label}): {_count(document['processes'], 'process', 'es')}, "
+        f"simulated on {servers}: {_count(document['processes'], 'process', 'es')}, "
         f"{_count(document['requests'], 'request')}, "
         f"{_count(calls, 'collective call') + ', ' if calls else ''}{_count(document['phases'], 'phase')}; "
         f"{_count(document['runs'], 'run')}"
@@ -169,7 +184,7 @@ def _print(pool: Pool, document: _native.SimulationDocument, *, timeline: bool) 
         for name, side in sides.items():
             if side["timeline"] is not None:
                 console.out.print()
-                _draw(pool, name, side["timeline"])
+                _draw(name, side["timeline"])
 
 
 def _count(count: int, what: str, plural: str = "s") -> str:
@@ -206,9 +221,9 @@ def _servers(name: str, side: _native.ReplayedSide) -> Table:
     return grid
 
 
-def _draw(pool: Pool, name: str, timeline: _native.ReplayedTimeline) -> None:
+def _draw(name: str, timeline: _native.ReplayedTimeline) -> None:
     # Both strips beside the servers' names on one line of the terminal: a strip that folds cannot be read.
-    names = max(len(server.name) for tier in pool.tiers for server in tier.servers)
+    names = max(len(server["name"]) for server in timeline["servers"])
     fits = max(10, (min(console.out.width, 2 * BINS + names + 8) - names - 8) // 2)
     per = -(-len(timeline["throughput"]) // fits) or 1
     rates = _merged(timeline["throughput"], per)
@@ -216,12 +231,10 @@ def _draw(pool: Pool, name: str, timeline: _native.ReplayedTimeline) -> None:
         ["server", "busy over time", "queue over time"],
         title=f"{name}: one character is {seconds(timeline['bin_s'] * per)}",
     )
-    servers = {server["name"]: server for server in timeline["servers"]}
-    for tier in pool.tiers:
-        for server in tier.servers:
-            drawn = servers[server.name]
-            queue = _merged(drawn["queue"], per)
-            grid.add_row(server.name, _line(_merged(drawn["busy"], per), 1.0), _line(queue, max(queue, default=0.0)))
+    for server in timeline["servers"]:
+        queue = _merged(server["queue"], per)
+        busy = _merged(server["busy"], per)
+        grid.add_row(server["name"], _line(busy, 1.0), _line(queue, max(queue, default=0.0)))
     grid.add_row("MiB/s", _line(rates, max(rates, default=0.0)), f"at most {mib_per_s(max(rates, default=0.0))}")
     console.out.print(grid)
 
