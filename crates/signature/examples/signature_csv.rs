@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
-use stripewise_signature::{Access, Factors, Op, Stream, StreamSignature, file_in_words};
+use stripewise_signature::{Access, Factors, Op, Stream, StreamSignature, Who, file_in_words};
 
 type Segment = (Access, (u64, u64));
 /// By layer and file, by rank.
@@ -62,7 +62,12 @@ fn main() -> ExitCode {
         let list: Vec<(u32, &StreamSignature)> = ranks.iter().map(|(&rank, stream)| (rank, stream)).collect();
         let phases = ranks.values().map(|stream| stream.phases.len()).max().unwrap_or(0);
         let pattern = factors.pattern().map(|pattern| pattern.to_string()).unwrap_or_default();
-        println!("{} {}: {pattern}, up to {phases} phases a rank\n    {}", key.0, key.1, file_in_words(&list));
+        println!(
+            "{} {}: {pattern}, up to {phases} phases a rank\n    {}",
+            key.0,
+            key.1,
+            file_in_words(&list, Who::Ranks)
+        );
     }
     println!(
         "{accesses} segments in {seconds:.3} s, {:.2} million/s, ratio {:.1}, {}",

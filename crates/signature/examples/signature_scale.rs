@@ -46,6 +46,17 @@ const PATTERNS: &[(&str, &str, Pattern)] = &[
         let row = mix(i / 8);
         Access::read((row >> 24).wrapping_add(i % 8 * (row & 0xff_ffff)), 4096)
     }),
+    ("short", "rows of 4 pieces at random places, at one of 1000 strides", |i| {
+        let row = mix(i / 4);
+        Access::read((row >> 24).wrapping_add(i % 4 * (4096 + row % 1000)), 4096)
+    }),
+    ("pairs", "rows of 4 to 11 pieces at random places, each row run twice over, elsewhere", |i| {
+        let (row, step) = (mix(i / 32), i % 32);
+        let length = 4 + row % 8;
+        let turn = step / length;
+        let place = |k: u64| if k < 2 { mix(row ^ (k + 1)) >> 30 } else { mix(row ^ i) >> 30 };
+        Access::read(place(turn) + if turn < 2 { mix(row ^ (step % length) << 50) >> 44 } else { 0 }, 4096)
+    }),
     ("random", "4 KiB anywhere in 1 TiB: nothing to find", |i| Access::read(mix(i) >> 36 << 12, 4096)),
     ("garbage", "any offset, any size", |i| Access::write(mix(2 * i), mix(2 * i + 1))),
 ];

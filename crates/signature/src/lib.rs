@@ -4,7 +4,7 @@
 //! A [`Signature`] (the source's *trace signature*) is a sequence of accesses as nested loops: it expands to exactly
 //! the accesses that it was made from. A [`PatternSignature`] tells the nature of a pattern by five [`Factors`]. A
 //! [`Stream`] learns both, and the [`Phase`]s in time, of one process's accesses to one file in one pass;
-//! [`file_in_words`] tells the ranks of a file in one line.
+//! [`file_in_words`] tells the ranks of a file in one line. [`TraceSignature`] has them all for a recorded trace.
 //!
 //! # Text form
 //!
@@ -45,20 +45,24 @@ mod compress;
 mod detect;
 mod expand;
 mod factors;
+mod order;
 mod phases;
 mod shape;
 mod signature;
 mod stream;
 mod text;
 mod tokens;
+mod trace;
 mod words;
 
 pub use access::{Access, Op};
 pub use compress::Compressor;
 pub use factors::{Factors, Operations, PatternSignature, SizeClass, Spatial, Temporal};
+pub use order::Process;
 pub use phases::{MAX_PHASES, Phase};
 pub use shape::{Level, Nest, Repeat};
 pub use signature::{Item, Signature};
 pub use stream::{Stream, StreamSignature};
 pub use text::SignatureError;
-pub use words::{file_in_words, stream_in_words};
+pub use trace::{FileSignature, Mismatch, ProcessSignature, ProgramFactors, TraceSignature, Watch};
+pub use words::{Who, file_in_words, stream_in_words};

@@ -1,5 +1,6 @@
 //! Phases: stretches of accesses with long pauses between them, found in one pass.
 
+use crate::access::{Access, Op};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -35,7 +36,7 @@ pub(crate) struct Pauses {
 
 impl Pauses {
     /// Takes an access, in order of start. O(1), O(log [`MAX_PHASES`]) for a pause longer than most.
-    pub fn push(&mut self, start_ns: u64, end_ns: u64, read_bytes: u64, written_bytes: u64) {
+    fn push(&mut self, start_ns: u64, end_ns: u64, read_bytes: u64, written_bytes: u64) {
         self.start_ns.get_or_insert(start_ns);
         let pause_ns = start_ns.saturating_sub(self.end_ns);
         let room = self.longest.len() < MAX_PHASES - 1;
@@ -50,6 +51,14 @@ impl Pauses {
         self.end_ns = self.end_ns.max(end_ns).max(start_ns);
         let (accesses, read, written) = self.counts;
         self.counts = (accesses + 1, read.saturating_add(read_bytes), written.saturating_add(written_bytes));
+    }
+
+    /// As [`Self::push`].
+    pub fn push_access(&mut self, access: Access, start_ns: u64, end_ns: u64) {
+        match access.op {
+            Op::Read => self.push(start_ns, end_ns, access.size_bytes, 0),
+            Op::Write => self.push(start_ns, end_ns, 0, access.size_bytes),
+        }
     }
 
     /// The phases: a pause parts two when it is ten times as long as an access takes otherwise (the time without the

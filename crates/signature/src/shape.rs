@@ -1,8 +1,8 @@
 //! Shapes: what a pattern does, without where it starts. Equal shapes are held once.
 
 use crate::access::{Access, Op, difference};
-use std::collections::HashMap;
-use std::sync::Arc;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 
 /// One level of a nest: `count` steps, after step k the position moves by `deltas[k mod a]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl Symbol {
     }
 }
 
-/// Shapes that are held whatever they are worth: some 400 MB.
+/// Shapes that are held whatever they are worth: some 300 MB.
 const CROWD: usize = 1 << 20;
 /// Accesses of a loop that is worth a shape of its own even then.
 const WORTH_ACCESSES: u64 = 64;
@@ -119,8 +119,10 @@ pub(crate) struct Shapes {
     /// millions of short loops that all differ do not take more memory than the trace.
     pub crowd: usize,
     /// Each with its number of accesses.
-    list: Vec<(Arc<Shape>, u64)>,
-    numbers: HashMap<Arc<Shape>, u32>,
+    list: Vec<(Shape, u64)>,
+    /// Hash and number of each: a table that grows need not look at the shapes again.
+    numbers: HashTable<(u64, u32)>,
+    hasher: DefaultHashBuilder,
 }
 
 /// Accesses in one turn of a loop up to which it is written as one cycle of deltas and sizes, not as a sequence of
@@ -129,7 +131,7 @@ const FLAT_ACCESSES: u64 = 8;
 
 impl Default for Shapes {
     fn default() -> Self {
-        Self { crowd: CROWD, list: Vec::new(), numbers: HashMap::new() }
+        Self { crowd: CROWD, list: Vec::new(), numbers: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 }
 
@@ -144,14 +146,31 @@ impl Shapes {
 
     /// The symbol of this shape. Amortised O(size of the shape).
     pub fn intern(&mut self, shape: Shape) -> Symbol {
-        if let Some(&id) = self.numbers.get(&shape) {
-            return Symbol::shape(id);
-        }
-        let id = u32::try_from(self.list.len()).expect("2^32 shapes do not fit in memory");
         let accesses = self.accesses_of(&shape);
-        let shape = Arc::new(shape);
-        self.list.push((Arc::clone(&shape), accesses));
-        self.numbers.insert(shape, id);
+        let hash = self.hasher.hash_one(&shape);
+        self.find(hash, &shape).unwrap_or_else(|| self.add(hash, shape, accesses))
+    }
+
+    /// As [`Self::intern`], unless the shape is not worth its memory.
+    fn intern_if_worth(&mut self, shape: Shape) -> Option<Symbol> {
+        let hash = self.hasher.hash_one(&shape);
+        if let Some(symbol) = self.find(hash, &shape) {
+            return Some(symbol);
+        }
+        let accesses = self.accesses_of(&shape);
+        let worth = self.list.len() < self.crowd || accesses >= WORTH_ACCESSES;
+        worth.then(|| self.add(hash, shape, accesses))
+    }
+
+    fn find(&self, hash: u64, shape: &Shape) -> Option<Symbol> {
+        let equal = |&(other, id): &(u64, u32)| other == hash && self.list[id as usize].0 == *shape;
+        self.numbers.find(hash, equal).map(|&(_, id)| Symbol::shape(id))
+    }
+
+    fn add(&mut self, hash: u64, shape: Shape, accesses: u64) -> Symbol {
+        let id = u32::try_from(self.list.len()).expect("2^32 shapes do not fit in memory");
+        self.list.push((shape, accesses));
+        self.numbers.insert_unique(hash, (hash, id), |entry| entry.0);
         Symbol::shape(id)
     }
 
@@ -164,14 +183,6 @@ impl Shapes {
                 .fold(0u64, |sum, &(_, part)| sum.saturating_add(self.accesses(part)))
                 .saturating_mul(repeat.count),
         }
-    }
-
-    /// As [`Self::intern`], unless the shape is not worth its memory.
-    fn intern_if_worth(&mut self, shape: Shape) -> Option<Symbol> {
-        let worth = self.list.len() < self.crowd
-            || self.accesses_of(&shape) >= WORTH_ACCESSES
-            || self.numbers.contains_key(&shape);
-        worth.then(|| self.intern(shape))
     }
 
     /// Accesses that a symbol stands for. Saturates at `u64::MAX`. O(1).

@@ -1,6 +1,6 @@
 //! [`Stream`]: all that is learnt of one process's accesses to one file, in one pass.
 
-use crate::access::{Access, Op};
+use crate::access::Access;
 use crate::classify::Classes;
 use crate::compress::Compressor;
 use crate::factors::{Factors, PatternSignature, Spatial};
@@ -30,11 +30,7 @@ impl Stream {
         self.compressor.push(access);
         self.factors.count(access);
         if let Some((start_ns, end_ns)) = span_ns {
-            let (read, written) = match access.op {
-                Op::Read => (access.size_bytes, 0),
-                Op::Write => (0, access.size_bytes),
-            };
-            self.pauses.push(start_ns, end_ns, read, written);
+            self.pauses.push_access(access, start_ns, end_ns);
             if let Some(last_ns) = self.last_start_ns {
                 self.factors.interval(start_ns.saturating_sub(last_ns) as f64);
             }

@@ -19,11 +19,34 @@ struct Voice {
     singular: bool,
 }
 
+/// What those are called that a line speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// Ranks of a program.
+    Ranks,
+    /// Processes of a program without ranks, counted from 0. One alone goes without saying.
+    Processes,
+}
+
+impl Who {
+    /// One, several, and the letter that stands for their number.
+    fn nouns(self) -> (&'static str, &'static str, char) {
+        match self {
+            Who::Ranks => ("rank", "ranks", 'r'),
+            Who::Processes => ("process", "processes", 'p'),
+        }
+    }
+}
+
 /// What the ranks of a program do with one file, in one line: ranks that do the same, each from its own place, are told
 /// together. `ranks` are (rank, its signature) in order of rank. O(ranks x 3 + parts of the signatures that are told).
 ///
 /// "16 ranks, each reads 64 KiB at stride 1 MiB, 128 times, twice over; rank r starts at r x 64 KiB"
-pub fn file_in_words(ranks: &[(u32, &StreamSignature)]) -> String {
+pub fn file_in_words(ranks: &[(u32, &StreamSignature)], who: Who) -> String {
+    let (one, several, _) = who.nouns();
+    if let ([(_, stream)], Who::Processes) = (ranks, who) {
+        return stream_in_words(stream);
+    }
     let mut alike: Vec<Vec<(u32, &StreamSignature)>> = Vec::new();
     let mut others: Vec<(u32, &StreamSignature)> = Vec::new();
     for &(rank, stream) in ranks.iter().filter(|rank| rank.1.factors.accesses() > 0) {
@@ -37,24 +60,25 @@ pub fn file_in_words(ranks: &[(u32, &StreamSignature)]) -> String {
     let mut sentences: Vec<String> = Vec::new();
     for group in &alike {
         sentences.push(match group[..] {
-            [(rank, stream)] => format!("rank {rank} {}", stream_in_words(stream)),
+            [(rank, stream)] => format!("{one} {rank} {}", stream_in_words(stream)),
             _ => {
                 let places: Vec<(u32, u64)> = group.iter().filter_map(|&(rank, s)| Some((rank, first(s)?))).collect();
                 let voice = Voice { origin: places.first().map(|place| place.1), singular: true };
                 let signature = &group[0].1.signature;
-                format!("{} ranks, each {}; {}", group.len(), parts_in_words(signature, voice), starts(&places))
+                let parts = parts_in_words(signature, voice);
+                format!("{} {several}, each {parts}; {}", group.len(), starts(&places, who))
             }
         });
     }
     match others[..] {
         [] if sentences.is_empty() => return "not accessed".to_owned(),
         [] => {}
-        [(rank, stream)] => sentences.push(format!("rank {rank} {}", stream_in_words(stream))),
+        [(rank, stream)] => sentences.push(format!("{one} {rank} {}", stream_in_words(stream))),
         _ => {
             let mut factors = Factors::default();
             others.iter().for_each(|(_, stream)| factors.merge(&stream.factors));
             let more = if alike.is_empty() { "" } else { "other " };
-            sentences.push(format!("{} {more}ranks together {}", others.len(), factors_in_words(&factors, false)));
+            sentences.push(format!("{} {more}{several} together {}", others.len(), factors_in_words(&factors, false)));
         }
     }
     sentences.join("; ")
@@ -76,7 +100,8 @@ fn first(stream: &StreamSignature) -> Option<u64> {
 }
 
 /// Where each rank starts.
-fn starts(places: &[(u32, u64)]) -> String {
+fn starts(places: &[(u32, u64)], who: Who) -> String {
+    let (one, _, letter) = who.nouns();
     let (rank, init) = places[0];
     if places.iter().all(|place| place.1 == init) {
         return format!("all start at {}", bytes(init));
@@ -87,7 +112,7 @@ fn starts(places: &[(u32, u64)]) -> String {
     match base {
         Some(base) if places.iter().all(|&(rank, init)| base + of(rank) == u128::from(init)) => {
             let base = if base == 0 { String::new() } else { format!("{} + ", bytes(base as u64)) };
-            format!("rank r starts at {base}r x {}", bytes(step))
+            format!("{one} {letter} starts at {base}{letter} x {}", bytes(step))
         }
         _ => {
             let low = places.iter().map(|place| place.1).min().unwrap_or(init);

@@ -1,6 +1,6 @@
 //! The five factors, phases and words of traces that are known.
 
-use stripewise_signature::{Access, Stream, StreamSignature, file_in_words, stream_in_words};
+use stripewise_signature::{Access, Stream, StreamSignature, Who, file_in_words, stream_in_words};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -146,19 +146,22 @@ fn ranks_that_do_the_same_are_told_together() {
     let streams: Vec<StreamSignature> = (0..16).map(rank).collect();
     let ranks: Vec<(u32, &StreamSignature)> = (0..).zip(&streams).collect();
     assert_eq!(
-        file_in_words(&ranks),
+        file_in_words(&ranks, Who::Ranks),
         "16 ranks, each reads 64 KiB at stride 1 MiB, 128 times, twice over; rank r starts at r x 64 KiB"
     );
-    assert_eq!(file_in_words(&ranks[3..4]), "rank 3 reads 64 KiB at stride 1 MiB, 128 times, from 192 KiB, twice over");
+    assert_eq!(
+        file_in_words(&ranks[3..4], Who::Ranks),
+        "rank 3 reads 64 KiB at stride 1 MiB, 128 times, from 192 KiB, twice over"
+    );
     let header = even([Access::write(0, 512)]);
     let mut with_header = vec![(99, &header)];
     with_header.extend(&ranks[..2]);
     assert_eq!(
-        file_in_words(&with_header),
+        file_in_words(&with_header, Who::Ranks),
         "rank 99 writes 512 B at 0 B; 2 ranks, each reads 64 KiB at stride 1 MiB, 128 times, twice over; rank r starts \
          at r x 64 KiB"
     );
-    assert_eq!(file_in_words(&[]), "not accessed");
+    assert_eq!(file_in_words(&[], Who::Ranks), "not accessed");
 }
 
 #[test]
@@ -173,11 +176,14 @@ fn ranks_with_several_loops_each() {
     let streams: Vec<StreamSignature> = (0..4).map(rank).collect();
     let ranks: Vec<(u32, &StreamSignature)> = (0..).zip(&streams).collect();
     assert_eq!(
-        file_in_words(&ranks),
+        file_in_words(&ranks, Who::Ranks),
         "4 ranks, each writes 50 MiB in 50 pieces of 1 MiB, then reads 8 B at stride 1 MiB, 50 times, from its start + \
          8 B; rank r starts at 1 MiB + r x 100 MiB"
     );
-    assert_eq!(file_in_words(&[ranks[0], (1, &streams[0])]).rsplit("; ").next(), Some("all start at 1 MiB"));
+    assert_eq!(
+        file_in_words(&[ranks[0], (1, &streams[0])], Who::Ranks).rsplit("; ").next(),
+        Some("all start at 1 MiB")
+    );
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn traces_without_a_loop_are_told_by_their_factors() {
         stream_in_words(&a),
         "reads 512 B to 1.50 KiB, 1,200 times, at places without a pattern, between 10.2 KiB and 9.99 MiB"
     );
-    let both = file_in_words(&[(0, &a), (1, &b)]);
+    let both = file_in_words(&[(0, &a), (1, &b)], Who::Ranks);
     assert!(
         both.starts_with("2 ranks together read 512 B to 1.50 KiB, 2,400 times, at places without a pattern"),
         "{both}"
