@@ -18,6 +18,7 @@ COMMANDS = [
     "pool calibrate",
     "trace",
     "show",
+    "signature",
     "plan",
     "simulate",
     "planners",

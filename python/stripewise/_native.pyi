@@ -177,6 +177,7 @@ class Trace:
     def about(self) -> TraceAbout: ...
     def counters(self) -> list[FileCounters]: ...
     def lustre_layouts(self) -> list[LustreLayout]: ...
+    def signature(self, progress: Callable[[int, int], object] | None = None) -> TraceSignature: ...
     def summary(self) -> dict[str, Any]: ...
     def files(self) -> list[str]: ...
     def programs(self) -> list[str]: ...
@@ -184,6 +185,78 @@ class Trace:
     def names() -> Names: ...
     def columns(self, *, requests_only: bool = False) -> dict[str, npt.NDArray[np.unsignedinteger[Any]]]: ...
 
+# Signatures
+
+class SignaturePhase(TypedDict):
+    start_s: float
+    end_s: float
+    requests: int
+    read_bytes: int
+    written_bytes: int
+
+class SignatureFactors(TypedDict):
+    """The five factors of Chen et al.; `ratio` is numbers of the requests per number of the signatures."""
+
+    pattern: str
+    operation: Literal["READ", "WRITE", "RW"]
+    spatial: str
+    dimension: int
+    repetition: Literal["single", "repeating"]
+    size: Literal["fixed", "variable"]
+    size_class: Literal["small", "medium", "large"]
+    temporal: Literal["fixed", "random", "unknown"]
+    requests: int
+    reads: int
+    writes: int
+    read_bytes: int
+    written_bytes: int
+    offset: int
+    end: int
+    min_bytes: int
+    max_bytes: int
+    parts: int
+    ratio: float
+
+class FileSignature(SignatureFactors):
+    file: int
+    path: str
+    words: str
+    programs: list[str]
+    processes: int
+    unknown_offsets: int
+    phases: list[SignaturePhase]
+
+class ProcessSignature(SignatureFactors):
+    """`process` counts the processes of its file from 0."""
+
+    file: int
+    path: str
+    process: int
+    program: str
+    rank: int
+    pid: int
+    words: str
+    phases: list[SignaturePhase]
+
+class ProgramSignature(SignatureFactors):
+    program: str
+    files: int
+    processes: int
+
+class Accesses(TypedDict):
+    write: npt.NDArray[np.uint8]
+    offset: npt.NDArray[np.uint64]
+    size: npt.NDArray[np.uint64]
+
+class TraceSignature:
+    def files(self) -> list[FileSignature]: ...
+    def processes(self, file: int | None = None) -> list[ProcessSignature]: ...
+    def programs(self) -> list[ProgramSignature]: ...
+    def text(self, file: int, process: int, parts: int | None = None) -> str: ...
+    def expand(self, file: int, process: int) -> Accesses: ...
+    def check(self, progress: Callable[[int, int], object] | None = None) -> int: ...
+
+def signature_expand(text: str, most: int) -> Accesses: ...
 def trace_merge(directory: str, out: str) -> None: ...
 
 # Layouts

@@ -12,6 +12,7 @@ mod layout_file;
 mod plan;
 mod pool;
 mod replay;
+mod signature;
 mod simulate;
 mod trace;
 mod units;
@@ -26,6 +27,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(units::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_merge, module)?)?;
     module.add_class::<trace::Trace>()?;
+    module.add_class::<signature::TraceSignature>()?;
+    module.add_function(wrap_pyfunction!(signature::signature_expand, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;

@@ -2,6 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
+use crate::signature::TraceSignature;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -85,6 +86,12 @@ impl Trace {
             json!({ "file": layout.file, "components": components.collect::<Vec<_>>() })
         });
         to_python(py, &json!(rows.collect::<Vec<_>>()))
+    }
+
+    /// The signatures of all files by process. `progress` is called with records done and all records.
+    #[pyo3(signature = (progress = None))]
+    fn signature(slf: Bound<'_, Self>, progress: Option<Py<PyAny>>) -> PyResult<TraceSignature> {
+        TraceSignature::of(slf, progress)
     }
 
     /// Programs, processes, and each file with its sizes, rates and heat.

@@ -63,6 +63,6 @@ pub use phases::{MAX_PHASES, Phase};
 pub use shape::{Level, Nest, Repeat};
 pub use signature::{Item, Signature};
 pub use stream::{Stream, StreamSignature};
-pub use text::SignatureError;
+pub use text::{Beginning, SignatureError};
 pub use trace::{FileSignature, Mismatch, ProcessSignature, ProgramFactors, TraceSignature, Watch};
 pub use words::{Who, file_in_words, stream_in_words};

@@ -28,6 +28,26 @@ impl fmt::Display for Signature {
     }
 }
 
+/// The text of the first parts of a signature.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning<'a> {
+    signature: &'a Signature,
+    parts: usize,
+}
+
+impl Signature {
+    /// To be displayed: the first `parts` parts, which are a signature themselves. O(parts).
+    pub fn beginning(&self, parts: usize) -> Beginning<'_> {
+        Beginning { signature: self, parts }
+    }
+}
+
+impl fmt::Display for Beginning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_items(self.signature, self.signature.items().take(self.parts), f)
+    }
+}
+
 fn write_items<'a>(
     signature: &Signature,
     items: impl Iterator<Item = Item<'a>>,

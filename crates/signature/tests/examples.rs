@@ -60,7 +60,9 @@ fn a_pass_over_the_same_place_is_one_more_turn() {
 #[test]
 fn a_stray_is_kept_apart() {
     let trace = (0..200).map(|i| if i == 120 { Access::write(3, 1) } else { Access::read(i * 10, 10) });
+    let signature = Signature::of(trace.clone());
     assert_eq!(text(trace), "{READ,0,1,([{10},{10},{120}]),1};{RESIDUAL,(W3+1)};{READ,1210,1,([{10},{10},{79}]),1}");
+    assert_eq!(signature.beginning(2).to_string(), "{READ,0,1,([{10},{10},{120}]),1};{RESIDUAL,(W3+1)}");
 }
 
 #[test]

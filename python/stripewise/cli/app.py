@@ -20,6 +20,7 @@ from stripewise.cli import (
     reproduce,
     run,
     show,
+    signature,
     simulate,
     stat,
     top,
@@ -86,6 +87,7 @@ pool.command("calibrate", context_settings=CONTEXT)(pool_calibrate.pool_calibrat
 app.add_typer(pool)
 app.command("trace", context_settings=PROGRAM_CONTEXT)(trace.trace)
 app.command("show", context_settings=CONTEXT)(show.show)
+app.command("signature", context_settings=CONTEXT)(signature.signature)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
 app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
 app.command("planners", context_settings=CONTEXT)(planners.planners)

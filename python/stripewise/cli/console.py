@@ -121,6 +121,15 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def working(what: str) -> Iterator[Callable[[int, int], None]]:
+    """As `counting`, with the time left, for records of which there are too many to watch them one by one."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+    with _progress(*columns) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 def _progress(*columns: ProgressColumn) -> Progress:
     # Where stderr is no terminal there is nobody to watch: a log would only get the last state.
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
