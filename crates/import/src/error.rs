@@ -39,6 +39,16 @@ pub enum ImportError {
         /// What is wrong there.
         why: String,
     },
+    /// The log is whole, but nothing in it can be used.
+    #[error("{} is a {format} log without requests: {why}", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// Name of its format.
+        format: &'static str,
+        /// What is missing, and how to record it.
+        why: String,
+    },
     /// The file is of a version that is not known here.
     #[error("{} is a {format} log of version {found}, known here are {known}: convert it with the tool that wrote it, or update Stripewise", path.display())]
     Version {

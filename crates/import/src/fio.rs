@@ -39,7 +39,7 @@ impl Importer for Fio {
 
     /// O(length); memory for the names.
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
-        let mut lines = Lines::new(log);
+        let mut lines = Lines::new(log)?;
         let mut out = Out::new(log, sink, self.name());
         let version = match lines.next()? {
             Some(b"fio version 3 iolog") => 3,

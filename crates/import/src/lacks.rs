@@ -31,8 +31,10 @@ impl Lacks {
     pub const METADATA: Lacks = Lacks(1 << 9);
     /// Offsets of some rows follow from the calls before them, by the rules of the system, and were not recorded.
     pub const OFFSETS_RECORDED: Lacks = Lacks(1 << 10);
+    /// Times below a microsecond.
+    pub const FINE_TIMES: Lacks = Lacks(1 << 11);
 
-    const WORDS: [(Lacks, &'static str, &'static str); 11] = [
+    const WORDS: [(Lacks, &'static str, &'static str); 12] = [
         (Lacks::RANKS, "ranks", "it names no ranks: all requests count as those of rank 0"),
         (Lacks::PIDS, "pids", "it names no processes"),
         (Lacks::OFFSETS, "offsets", "offsets of some requests are not known"),
@@ -52,6 +54,7 @@ impl Lacks {
             "offsets-recorded",
             "offsets of some requests were worked out from the calls before them",
         ),
+        (Lacks::FINE_TIMES, "fine-times", "its times are in whole microseconds: the fastest requests take none"),
     ];
 
     /// Whether all of `other` is missing.

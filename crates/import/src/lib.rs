@@ -6,8 +6,10 @@
 //! refused with the place and the reason.
 
 mod about;
+mod ahead;
 mod counters;
 mod darshan;
+mod dftracer;
 mod error;
 mod fio;
 mod lacks;
@@ -37,6 +39,11 @@ pub trait Importer: Sync {
     /// Name in messages and options.
     fn name(&self) -> &'static str;
 
+    /// How the names of files end that, all those in one folder together, are one log; most formats have none.
+    fn endings(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether a log that starts with these bytes is of this format.
     fn recognises(&self, start: &[u8]) -> bool;
 
@@ -48,7 +55,7 @@ pub trait Importer: Sync {
 }
 
 /// Every importer, in the order in which they are asked.
-pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &fio::Fio, &strace::Strace];
+pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &fio::Fio, &dftracer::Dftracer, &strace::Strace];
 
 /// The importer for this log.
 ///

@@ -1,10 +1,10 @@
 //! [`Lines`]: lines of untrusted text in one buffer, no allocation a line, no line without bound.
 
 use crate::error::ImportError;
-use crate::log::Log;
-use std::cell::Cell;
+use crate::log::{Log, Text};
 use std::io::{self, Read};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest line that is read; longer ones are skipped and counted. A path is at most 4 KiB, and strace writes a few
 /// of them in one line.
@@ -13,8 +13,9 @@ const BUFFER_BYTES: usize = 512 * 1024;
 
 pub(crate) struct Lines<'a> {
     log: &'a Log,
-    reader: Box<dyn Read + 'a>,
-    done: Rc<Cell<u64>>,
+    part: usize,
+    reader: Box<dyn Read>,
+    done: Arc<AtomicU64>,
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
@@ -31,10 +32,16 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub fn new(log: &'a Log) -> Self {
-        let (reader, done) = log.text();
+    pub fn new(log: &'a Log) -> Result<Self, ImportError> {
+        Ok(Lines::of_text(log, 0, log.whole_text_of(0)?))
+    }
+
+    /// The lines of a part of the log, whose text this is.
+    pub fn of_text(log: &'a Log, part: usize, text: Text) -> Self {
+        let (reader, done) = text;
         Lines {
             log,
+            part,
             reader,
             done,
             buffer: vec![0; BUFFER_BYTES],
@@ -51,7 +58,7 @@ impl<'a> Lines<'a> {
 
     /// Stored bytes of the log that were read so far.
     pub fn done_bytes(&self) -> u64 {
-        self.done.get()
+        self.done.load(Ordering::Relaxed)
     }
 
     /// The next line without its end. O(its length).
@@ -103,7 +110,7 @@ impl<'a> Lines<'a> {
             Ok(0) => self.at_end = true,
             Ok(count) => self.end += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if self.log.is_gzip() => {
+            Err(error) if self.log.is_gzip_of(self.part) => {
                 self.stopped = Some(error.to_string());
                 self.at_end = true;
             }

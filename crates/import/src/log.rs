@@ -1,41 +1,72 @@
 //! [`Log`]: a file that somebody else wrote, read by position or as lines, plain or gzip.
 
+use crate::ahead::Ahead;
 use crate::error::ImportError;
+use flate2::bufread;
 use flate2::read::MultiGzDecoder;
-use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes at the start of a log that importers see to recognise it (unpacked where it is gzip).
 const START_BYTES: usize = 16 * 1024;
 
-/// An opened log.
+/// A gzip file from this length on is worth a thread.
+const AHEAD_FROM_BYTES: u64 = 64 * 1024;
+
+/// The text of a part, and how many of its stored bytes were read.
+pub(crate) type Text = (Box<dyn Read>, Arc<AtomicU64>);
+
+/// An opened log: one file, or the files of a folder that are one log together.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
-    file: File,
+    parts: Vec<Stored>,
+}
+
+/// One file of a log.
+#[derive(Debug)]
+struct Stored {
+    path: PathBuf,
+    /// `None`, but never of the first: it is opened when it is read, for a folder may have more parts than a process can have open.
+    file: Option<Arc<File>>,
     length: u64,
     gzip: bool,
 }
 
 impl Log {
-    /// Opens a regular file.
+    /// Opens a regular file, or a folder of files of which each is a part of a log
+    /// ([`Importer::endings`](crate::Importer::endings)); others in it are left alone, and so are empty ones.
     ///
     /// # Errors
-    /// [`ImportError::Io`] where that fails or it is no regular file (a pipe cannot be looked at twice).
+    /// [`ImportError::Io`] where that fails or it is neither (a pipe cannot be looked at twice).
     pub fn open(path: &Path) -> Result<Self, ImportError> {
-        let file = File::open(path).map_err(|error| ImportError::io("open", path, error))?;
-        let metadata = file.metadata().map_err(|error| ImportError::io("open", path, error))?;
-        if !metadata.is_file() {
-            let why = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; write the log to a file first");
-            return Err(ImportError::io("import", path, why));
+        let metadata = std::fs::metadata(path).map_err(|error| ImportError::io("open", path, error))?;
+        if !metadata.is_dir() {
+            return Ok(Log { path: path.to_owned(), parts: vec![Stored::open(path)?] });
         }
-        let mut magic = [0; 2];
-        let gzip = metadata.len() > 2 && file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b];
-        Ok(Log { path: path.to_owned(), file, length: metadata.len(), gzip })
+        let mut parts = Vec::new();
+        for found in parts_of(path).map_err(|error| ImportError::io("open", path, error))? {
+            let part = Stored::open(&found)?;
+            if part.length > 0 {
+                let first = parts.is_empty();
+                parts.push(Stored { file: part.file.filter(|_| first), ..part });
+            }
+        }
+        if parts.is_empty() {
+            let endings: Vec<_> = endings().map(|ending| format!("*{ending}")).collect();
+            let why = format!("the folder has no parts of a log ({})", endings.join(", "));
+            return Err(ImportError::io("import", path, io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        Ok(Log { path: path.to_owned(), parts })
+    }
+
+    /// Whether a folder has files that are parts of a log.
+    pub(crate) fn is_folder(path: &Path) -> bool {
+        path.is_dir() && parts_of(path).is_ok_and(|parts| !parts.is_empty())
     }
 
     /// Its path.
@@ -45,7 +76,18 @@ impl Log {
 
     /// Its length in bytes, as stored.
     pub fn length(&self) -> u64 {
-        self.length
+        self.parts.iter().map(|part| part.length).sum()
+    }
+
+    /// How many files it is in.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The name of a part, for messages.
+    pub(crate) fn part_name(&self, part: usize) -> String {
+        let path = &self.parts[part].path;
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
     }
 
     /// Its first bytes (at most 16 KiB), unpacked. A damaged gzip file gives what could be unpacked.
@@ -55,13 +97,13 @@ impl Log {
     pub fn start(&self) -> Result<Vec<u8>, ImportError> {
         let mut start = vec![0; START_BYTES];
         let mut filled = 0;
-        let (mut text, _) = self.text();
+        let (mut text, _) = self.text_of(0)?;
         while filled < start.len() {
             match text.read(&mut start[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if self.gzip => break,
+                Err(_) if self.is_gzip() => break,
                 Err(error) => return Err(ImportError::io("read", &self.path, error)),
             }
         }
@@ -69,38 +111,102 @@ impl Log {
         Ok(start)
     }
 
-    /// Its bytes from the first, unpacked where it is gzip; and how many of the stored bytes are read so far.
-    pub(crate) fn text(&self) -> (Box<dyn Read + '_>, Rc<Cell<u64>>) {
-        let done = Rc::new(Cell::new(0));
-        let part = Part { log: self, position: 0, end: u64::MAX, done: Rc::clone(&done) };
-        if self.gzip { (Box::new(MultiGzDecoder::new(part)), done) } else { (Box::new(part), done) }
+    /// The bytes of a part from the first, unpacked where it is gzip; and how many of the stored bytes are read so far.
+    ///
+    /// # Errors
+    /// [`ImportError::Io`] where the file cannot be opened again.
+    pub(crate) fn text_of(&self, part: usize) -> Result<Text, ImportError> {
+        let (stored, done) = (&self.parts[part], Arc::default());
+        let part = Part { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
+        Ok(if stored.gzip { (Box::new(MultiGzDecoder::new(part)), done) } else { (Box::new(part), done) })
+    }
+
+    /// As [`Log::text_of`], for those who read it to its end: what is gzip is unpacked by a thread.
+    pub(crate) fn whole_text_of(&self, part: usize) -> Result<Text, ImportError> {
+        let (stored, done) = (&self.parts[part], Arc::default());
+        if !stored.gzip || stored.length < AHEAD_FROM_BYTES {
+            return self.text_of(part);
+        }
+        let part = Part { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
+        let packed = BufReader::with_capacity(128 * 1024, part);
+        let ahead = Ahead::new(bufread::MultiGzDecoder::new(packed));
+        Ok((Box::new(ahead.map_err(|error| ImportError::io("unpack", &stored.path, error))?), done))
+    }
+
+    /// Whether a part is stored as gzip.
+    pub(crate) fn is_gzip_of(&self, part: usize) -> bool {
+        self.parts[part].gzip
     }
 
     /// Whether it is stored as gzip.
     pub(crate) fn is_gzip(&self) -> bool {
-        self.gzip
+        self.is_gzip_of(0)
     }
 
-    /// Its stored bytes from `start` to `end`.
-    pub(crate) fn part(&self, start: u64, end: u64) -> Part<'_> {
-        Part { log: self, position: start, end, done: Rc::new(Cell::new(0)) }
+    /// The stored bytes of its first file from `start` to `end`.
+    pub(crate) fn part(&self, start: u64, end: u64) -> Part {
+        let file = self.parts[0].file.as_ref().expect("the first file of a log stays open");
+        Part { file: Arc::clone(file), position: start, end, done: Arc::default() }
     }
+}
+
+impl Stored {
+    fn open(path: &Path) -> Result<Self, ImportError> {
+        let file = File::open(path).map_err(|error| ImportError::io("open", path, error))?;
+        let metadata = file.metadata().map_err(|error| ImportError::io("open", path, error))?;
+        if !metadata.is_file() {
+            let why = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; write the log to a file first");
+            return Err(ImportError::io("import", path, why));
+        }
+        let mut magic = [0; 2];
+        let gzip = metadata.len() > 2 && file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b];
+        Ok(Stored { path: path.to_owned(), file: Some(Arc::new(file)), length: metadata.len(), gzip })
+    }
+
+    fn file(&self) -> Result<Arc<File>, ImportError> {
+        match &self.file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => {
+                let file = File::open(&self.path).map_err(|error| ImportError::io("open", &self.path, error))?;
+                Ok(Arc::new(file))
+            }
+        }
+    }
+}
+
+/// Endings of the names of files that are parts of logs.
+fn endings() -> impl Iterator<Item = &'static str> {
+    crate::IMPORTERS.iter().flat_map(|importer| importer.endings()).copied()
+}
+
+/// The files in a folder that are parts of a log, by name.
+fn parts_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut parts = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if endings().any(|ending| name.ends_with(ending.as_bytes())) {
+            parts.push(path);
+        }
+    }
+    parts.sort();
+    Ok(parts)
 }
 
 /// Reads a part of a log by position: no shared cursor.
-pub(crate) struct Part<'a> {
-    log: &'a Log,
+pub(crate) struct Part {
+    file: Arc<File>,
     position: u64,
     end: u64,
-    done: Rc<Cell<u64>>,
+    done: Arc<AtomicU64>,
 }
 
-impl Read for Part<'_> {
+impl Read for Part {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len().min(usize::try_from(self.end - self.position.min(self.end)).unwrap_or(usize::MAX));
-        let count = self.log.file.read_at(&mut buffer[..wanted], self.position)?;
+        let count = self.file.read_at(&mut buffer[..wanted], self.position)?;
         self.position += count as u64;
-        self.done.set(self.done.get() + count as u64);
+        self.done.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }

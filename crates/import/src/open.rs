@@ -32,7 +32,7 @@ pub struct Imported {
 /// # Errors
 /// [`ImportError`] with the file, the place in it and the remedy.
 pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
-    if path.is_dir() {
+    if path.is_dir() && !Log::is_folder(path) {
         return Ok(recorded(Trace::open(path)?));
     }
     let log = Log::open(path)?;
