@@ -16,6 +16,7 @@ mod lacks;
 mod lines;
 mod log;
 mod open;
+mod osts;
 mod out;
 mod places;
 mod reconstruct;
@@ -30,6 +31,7 @@ pub use error::ImportError;
 pub use lacks::Lacks;
 pub use log::Log;
 pub use open::{Imported, Progress, open};
+pub use osts::{OstRate, OstRates, ost_rates};
 pub use sink::{BATCH_ROWS, Collected, Sink, Summary};
 
 use std::path::Path;

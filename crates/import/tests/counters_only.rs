@@ -4,7 +4,7 @@ mod common;
 
 use common::{collected, wheel_logs};
 use std::collections::{BTreeMap, BTreeSet};
-use stripewise_import::Lacks;
+use stripewise_import::{Lacks, ost_rates};
 use stripewise_trace::Operation;
 
 #[test]
@@ -81,4 +81,19 @@ fn every_log_of_the_wheel_keeps_what_its_counters_state() {
             }
         }
     }
+}
+
+#[test]
+fn the_slow_target_of_one_run_is_named_and_none_of_a_healthy_one() {
+    let rates = |name: &str| {
+        let (all, _) = collected(&wheel_logs()[name]).unwrap();
+        ost_rates(&all.counters, &all.layouts)
+    };
+    let bad = rates("sample-badost.darshan");
+    assert_eq!(bad.slow().iter().map(|ost| ost.ost).collect::<Vec<_>>(), [14]);
+    assert_eq!((bad.osts.len(), bad.osts.iter().map(|ost| ost.bytes).sum::<u64>()), (24, 2048 * (256 << 20)));
+    let slow = bad.slow()[0];
+    assert!(slow.alone == 85 && slow.bytes_per_s * 40.0 < bad.median_bytes_per_s, "{slow:?}");
+    let good = rates("sample-goodost.darshan");
+    assert!(good.osts.len() == 24 && good.slow().is_empty(), "{good:?}");
 }
