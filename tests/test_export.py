@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stripewise import exporters, layouts
+from stripewise import _native, exporters, layouts
 from stripewise.exporters import RefusedError, cephfs, lustre_layout, orangefs, shell
 from stripewise.exporters.exporter import Place
 from stripewise.exporters.lustre import Lustre
@@ -463,7 +463,7 @@ def test_json_holds_the_commands_as_arguments(stripewise, made):
 
 def test_python_gives_the_same(made):
     layout, pool = made
-    prices = exporters.Prices(exporters.pricing.of_pool(str(pool)))
+    prices = exporters.Prices(exporters.pricing.of_cluster(_native.cluster_load(str(pool))))
     done = exporters.export(layouts.read(layout), to="cephfs", prices=prices, pool_map={"hdd": "slow"})
     assert any("slow" in command.arguments for command in done.commands)
     assert done.loss_ratio is not None
@@ -481,8 +481,10 @@ def test_python_gives_the_same(made):
         (["--to", "lustre", "--targets", "hdd=5-0"], "from the lower number"),
         (["--to", "lustre", "--targets", "hdd=0-999999999"], "at most 65535"),
         (["--to", "cephfs", "--yaml"], "--yaml is for --to lustre"),
-        (["--to", "cephfs", "--trace", "x"], "give the --pool too"),
+        (["--to", "cephfs", "--trace", "x"], "give --pool or --cluster with them"),
         (["--to", "lustre", "--yaml"], "a YAML template is for a new file"),
+        ([], "name the file system: --to lustre, beegfs, cephfs, orangefs"),
+        (["--to", "cephfs", "--pool", "a", "--cluster", "b"], "give one"),
         (["--to", "orangefs"], "--targets hdd=tcp://io0:3334"),
     ],
 )
@@ -500,4 +502,4 @@ def test_a_layout_of_another_pool_is_refused(stripewise, made):
     layout, pool = made
     layout.write_text(LAYOUT.format(pool="other"))
     done = stripewise("export", layout, "--to", "lustre", "--pool", pool, check=False)
-    assert "is for pool 'other', not for 'p'" in done.stderr
+    assert "is for 'other', not for 'p'" in done.stderr

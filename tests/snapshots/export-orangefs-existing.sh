@@ -4,7 +4,7 @@
 set -eu
 
 # data/shared.dat
-# predicted: 2.961 times the time of the layout
+# predicted: 2.979 times the time of the layout
 # lost: 3 regions folded into one: the whole file is as [12MiB, end) was to be
 # lost: no bytes on the metadata tier
 # lost: no byte beyond 3072TiB: rounds are counted in 32 bits

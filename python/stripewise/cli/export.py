@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from stripewise import _native, exporters, layouts
-from stripewise._native import StripewiseError, Trace
+from stripewise._native import StripewiseError
 from stripewise.cli import console
+from stripewise.cli.opened import opened
 from stripewise.exporters import pricing
 from stripewise.exporters.lustre import Lustre
 from stripewise.pool import Pool
@@ -22,17 +23,28 @@ MOST_TARGETS = 65_535
 
 def export(
     layout: Annotated[Path, typer.Argument(metavar="LAYOUT", help="Layout file, written by `plan` or by hand.")],
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help=f"File system: {', '.join(exporters.EXPORTERS)}.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="NAME", help=f"File system: {', '.join(exporters.EXPORTERS)}; else the cluster file's."
+        ),
+    ] = None,
     pool_file: Annotated[
         Path | None,
         typer.Option("--pool", "-p", metavar="POOL", help="Pool file: to price what is lost by its profiles."),
+    ] = None,
+    cluster_file: Annotated[
+        Path | None,
+        typer.Option("--cluster", metavar="C", help="Cluster file in a pool's place; it may name the native pools."),
     ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="T", help="Trace to price with; else made-up requests.")
     ] = None,
     trace_root: Annotated[
         Path | None,
-        typer.Option("--trace-root", metavar="DIR", help="The trace's directory that stands for the mount; the mount."),
+        typer.Option(
+            "--trace-root", metavar="DIR", help="The trace's directory that paths are below; the pool's mount."
+        ),
     ] = None,
     pool_map: Annotated[
         list[str] | None,
@@ -71,33 +83,44 @@ def export(
       stripewise export new.layout --to cephfs
       stripewise export new.layout --to lustre --pool p/pool.toml --targets hdd=0-5 --targets ssd=6,7 -o set.sh
       stripewise export new.layout --to beegfs --pool p/pool.toml --trace run.trace --pool-map hdd=disk_pool
-      stripewise export new.layout --to lustre --root /lustre/project --existing
+      stripewise export new.layout --cluster orion.toml --root /lustre/project --existing
     """
+    if pool_file is not None and cluster_file is not None:
+        raise StripewiseError("--pool and --cluster both say what the servers are: give one")
+    document = layouts.read(layout)
+    of = pool_file or cluster_file
+    pool = Pool.load(pool_file) if pool_file is not None else None
+    cluster = _native.cluster_load(str(of)) if of is not None and not (pool and _has_no_profile(pool)) else None
+    name = cluster["name"] if cluster is not None else pool.name if pool is not None else None
+    if name is not None and document["pool"] != name:
+        raise StripewiseError(
+            f"{layout} is for '{document['pool']}', not for '{name}'; change its `pool`, or the file that you give"
+        )
+    if trace is not None and cluster is None:
+        raise StripewiseError("--trace prices what is lost, which needs profiles: give --pool or --cluster with them")
+    to = to or (cluster["file_system"] if cluster is not None else None)
+    if to is None:
+        raise StripewiseError(f"name the file system: --to {', '.join(exporters.EXPORTERS)}")
     if as_yaml and to != "lustre":
         raise StripewiseError(f"--yaml is for --to lustre, not for --to {to}")
-    document = layouts.read(layout)
-    pool = Pool.load(pool_file) if pool_file is not None else None
-    if pool is not None and document["pool"] != pool.name:
-        raise StripewiseError(
-            f"{layout} is for pool '{document['pool']}', not for '{pool.name}'; change its `pool`, or the --pool"
-        )
-    if trace is not None and pool is None:
-        raise StripewiseError("--trace prices what is lost, which needs profiles: give the --pool too")
+    mount = pool.mount if pool is not None else None
+    pools = {tier["name"]: tier["pool"] for tier in cluster["tiers"] if tier["pool"]} if cluster is not None else {}
+    pools |= dict(_pair("--pool-map", text) for text in pool_map or [])
     exported = exporters.export(
         document,
         to=Lustre(as_yaml=True) if as_yaml else to,
-        prices=_prices(document, pool, trace, trace_root) if pool is not None else None,
-        pool_map=dict(_pair("--pool-map", text) for text in pool_map or []),
+        prices=_prices(document, cluster, trace, trace_root or mount) if cluster is not None else None,
+        pool_map=pools,
         targets={tier: _targets(names) for tier, names in (_pair("--targets", text) for text in targets or [])},
-        servers={tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else None,
+        servers=_servers(pool, cluster),
         root=root,
         existing=existing,
+        present=_present(cluster, pools) if cluster is not None else None,
     )
     if exported.refused:
         raise StripewiseError(f"{exported.title} cannot express it: " + "; ".join(exported.refused))
     if output is not None:
-        output.write_text(exported.script(), encoding="utf-8")
-        output.chmod(0o755)
+        _write(output, exported.script())
         console.say(f"wrote {output}; `sh {output}` sets the layouts")
     if as_json:
         console.result(json.dumps(exported.as_dict(), indent=2))
@@ -107,17 +130,47 @@ def export(
         _print(exported)
 
 
+def _write(output: Path, script: str) -> None:
+    """All of the script or nothing: half of it would be a script too."""
+    try:
+        output.write_text(script, encoding="utf-8")
+        output.chmod(0o755)
+    except OSError:
+        if output.is_file():
+            output.unlink()
+        raise
+
+
+def _has_no_profile(pool: Pool) -> bool:
+    without = [tier.name for tier in pool.tiers if tier.profile_source == "none"]
+    if without:
+        console.warn(f"tier {', '.join(without)} of {pool.file} has no profile: what is lost is not priced")
+    return bool(without)
+
+
+def _servers(pool: Pool | None, cluster: _native.ClusterInfo | None) -> dict[str, int]:
+    if cluster is not None:
+        return {tier["name"]: tier["servers"] for tier in cluster["tiers"]}
+    return {tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else {}
+
+
 def _prices(
-    document: _native.LayoutDocument, pool: Pool, trace: Path | None, trace_root: Path | None
-) -> exporters.Prices | None:
-    if trace is None and any(tier.profile_source == "none" for tier in pool.tiers):
-        console.warn(f"pool '{pool.name}' has tiers without profiles: what is lost is not priced")
-        return None
+    document: _native.LayoutDocument, cluster: _native.ClusterInfo, trace: Path | None, trace_root: Path | None
+) -> exporters.Prices:
     workloads = None
     if trace is not None:
         patterns = [file["path"] for file in document["files"]]
-        workloads = pricing.of_trace(Trace(str(trace)), str((trace_root or pool.mount).absolute()), patterns)
-    return exporters.Prices(pricing.of_pool(str(pool.file)), workloads)
+        workloads = pricing.of_trace(opened(trace), str((trace_root or Path("/")).absolute()), patterns)
+    return exporters.Prices(pricing.of_cluster(cluster), workloads)
+
+
+def _present(cluster: _native.ClusterInfo, pools: dict[str, str]) -> exporters.Present | None:
+    """The cluster file's default: what files have where nobody set a layout."""
+    default = cluster["default"]
+    tier = default["tier"]
+    if cluster["kind"] == "pool" or tier is None:
+        return None
+    return exporters.Present(pools.get(tier, tier), default["count"], default["width_bytes"])
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

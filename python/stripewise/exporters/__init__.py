@@ -20,6 +20,7 @@ from stripewise.exporters.exporter import (
     Exporter,
     Names,
     Place,
+    Present,
     RefusedError,
     Region,
     Rounds,
@@ -33,7 +34,17 @@ from stripewise.exporters.shell import file_argument
 
 N = TypeVar("N")
 
-__all__ = ["EXPORTERS", "Exported", "ExportedFile", "Exporter", "Prices", "RefusedError", "export", "sources"]
+__all__ = [
+    "EXPORTERS",
+    "Exported",
+    "ExportedFile",
+    "Exporter",
+    "Present",
+    "Prices",
+    "RefusedError",
+    "export",
+    "sources",
+]
 
 EXPORTERS: dict[str, Exporter[Any]] = {
     exporter.name: exporter for exporter in (Lustre(), BeeGFS(), CephFS(), OrangeFS())
@@ -51,13 +62,14 @@ def export(
     servers: Mapping[str, int] | None = None,
     root: str = "",
     existing: bool = False,
+    present: Present | None = None,
 ) -> Exported:
     """A layout document (`layouts.read`) in the commands of the file system `to`.
 
     `pool_map` is the native pool by tier, `targets` the native names of a tier's servers in the pool's order, `servers`
     how many servers a tier has. With `prices` of a trace each layout takes the way that is predicted to be fastest,
     else the first of its exporter. Paths are taken below `root`. With `existing` the files are there and keep their
-    bytes.
+    bytes; `present` is the layout that they have, where it is known.
 
     What a file system cannot express is refused file by file, see `Exported.refused`. Raises `StripewiseError` for an
     unknown file system, and for tiers of `pool_map` and `targets` that no layout names.
@@ -85,7 +97,7 @@ def export(
     files: list[ExportedFile] = []
     directories: dict[str, str] = {}
     for source in known:
-        file = _export_one(exporter, source, names, prices, root, existing)
+        file = _export_one(exporter, source, names, prices, root, existing, present)
         if source.is_directory and file.refused is None:
             earlier = directories.setdefault(source.path, source.pattern)
             if earlier != source.pattern:
@@ -120,10 +132,16 @@ def _exporter(name: str) -> Exporter[Any]:
 
 
 def _export_one(
-    exporter: Exporter[Any], source: Source, names: Names, prices: Prices | None, root: str, existing: bool
+    exporter: Exporter[Any],
+    source: Source,
+    names: Names,
+    prices: Prices | None,
+    root: str,
+    existing: bool,
+    present: Present | None,
 ) -> ExportedFile:
     path = posixpath.join(root, source.path) if source.path else root or "."
-    place = Place(file_argument(path), source.is_directory, existing)
+    place = Place(file_argument(path), source.is_directory, existing, present)
     try:
         ways = exporter.translations(source, names)
         chosen, ratio = _cheapest(source, ways, prices)

@@ -11,6 +11,7 @@ from stripewise.exporters.exporter import (
     KIB64,
     Names,
     Place,
+    Present,
     RefusedError,
     Rounds,
     Source,
@@ -85,7 +86,10 @@ class BeeGFS:
         return Translation(native, Rounds(((0, tuple((server, chunk) for server, _ in stripes)),)), tuple(losses))
 
     def commands(self, native: Striping, place: Place) -> list[Command]:
-        """`entry set` on a directory, `entry create file` for a file; one that exists is copied into such a file."""
+        """`entry set` on a directory, `entry create file` for a file.
+
+        A file that exists is migrated where its pool alone changes, else copied into a file that is so created.
+        """
         _check(native)
         options = ["--chunk-size", _size(native.chunk_bytes), "--num-targets", str(native.targets)]
         if native.ids:
@@ -96,12 +100,31 @@ class BeeGFS:
             return [command("beegfs", "entry", "set", *options, place.path)]
         if not place.existing:
             return [command("beegfs", "entry", "create", "file", *options, place.path)]
+        present = place.present
+        if present and native.pool and (present.count, present.width_bytes) == (native.targets, native.chunk_bytes):
+            # Only the pool is another, which is all that a migration changes.
+            moved = ["--from-pools", present.pool, "--pool", native.pool]
+            return [command("beegfs", "entry", "migrate", *moved, place.path)] if present.pool != native.pool else []
         new = new_name(place.path)
         return [command("beegfs", "entry", "create", "file", *options, new), *copied(place.path, new)]
 
     def verify(self, native: Striping, place: Place) -> list[Command]:
         """`entry info`: the pattern, the targets and the pool."""
         return [command("beegfs", "entry", "info", place.path)]
+
+    def read_from(self, commands: Sequence[Command], present: Present) -> Striping:
+        """As `read`, for a file that exists: a migration changes its pool."""
+        pool = present.pool
+        for read in commands:
+            if read.arguments[:3] != ("beegfs", "entry", "migrate"):
+                return self.read(commands)
+            _, _, _, from_pools, sources, to_pool, target, _ = read.arguments
+            if (from_pools, sources, to_pool) != ("--from-pools", pool, "--pool"):
+                raise RefusedError("a file is migrated from the pool that it is in")
+            pool = target
+        native = Striping(present.width_bytes, present.count, pool)
+        _check(native)
+        return native
 
     def read(self, commands: Sequence[Command]) -> Striping:
         """What `entry set` and `entry create file` make of their options."""

@@ -136,6 +136,17 @@ class Translation(Generic[N]):
 
 
 @dataclass(frozen=True)
+class Present:
+    """The layout that existing files have."""
+
+    pool: str
+    """Native pool."""
+    count: int
+    """Servers that a file is on."""
+    width_bytes: int
+
+
+@dataclass(frozen=True)
 class Place:
     """What gets the native layout."""
 
@@ -144,6 +155,8 @@ class Place:
     is_directory: bool
     existing: bool
     """The file is there already and keeps its bytes."""
+    present: Present | None = None
+    """Its layout, where that is known."""
 
 
 class Exporter(Protocol[N]):

@@ -51,17 +51,12 @@ class Tiers:
     room_bytes: Mapping[str, int]
     """What all servers of a tier may hold together; no limit for a tier that is not in it."""
 
-    @property
-    def servers(self) -> dict[str, int]:
-        """Servers by tier."""
-        return {tier["name"]: tier["servers"] for tier in self.devices}
-
 
 class Prices:
     """Prices layouts on a cluster; `workloads` are the trace's, by pattern of the layout file."""
 
     def __init__(self, tiers: Tiers, workloads: Mapping[str, Workload] | None = None) -> None:
-        """For the tiers of a pool (`of_pool`)."""
+        """For the tiers of a pool (`of_cluster`)."""
         self._workloads = workloads
         self._room_bytes = tiers.room_bytes
         self._cluster = list(tiers.devices)
@@ -121,32 +116,20 @@ class Prices:
         return self._servers[name]
 
 
-def of_pool(pool_file: str) -> Tiers:
-    """The tiers of a pool with their profiles.
-
-    Raises `StripewiseError` where a tier has none.
-    """
-    devices: list[_native.Devices] = []
-    room_bytes = {}
-    for tier in _native.pool_load(pool_file)["tiers"]:
-        read, write, servers = tier["read"], tier["write"], len(tier["servers"])
-        if read is None or write is None:
-            raise _native.StripewiseError(
-                f"tier {tier['name']} has no profile, so nothing can be predicted; "
-                f"run `stripewise pool calibrate {pool_file}`"
-            )
-        if tier["capacity_bytes"] is not None:
-            room_bytes[tier["name"]] = tier["capacity_bytes"] * servers
-        devices.append(
-            {
-                "name": tier["name"],
-                "servers": servers,
-                "read": _operation(read),
-                "write": _operation(write),
-                "network_s_per_byte": tier["network_s_per_byte"],
-            }
-        )
-    return Tiers(tuple(devices), room_bytes)
+def of_cluster(cluster: _native.ClusterInfo) -> Tiers:
+    """The tiers of a cluster file, or of a pool file in its place (`cluster_load`)."""
+    devices: list[_native.Devices] = [
+        {
+            "name": tier["name"],
+            "servers": tier["servers"],
+            "read": _operation(tier["read"]),
+            "write": _operation(tier["write"]),
+            "network_s_per_byte": tier["network_s_per_byte"],
+        }
+        for tier in cluster["tiers"]
+    ]
+    limited = ((tier["name"], tier["capacity_bytes"], tier["servers"]) for tier in cluster["tiers"])
+    return Tiers(tuple(devices), {name: limit * servers for name, limit, servers in limited if limit is not None})
 
 
 def bytes_by_tier(placed: Rounds | Hashed, extent_bytes: int) -> list[tuple[str, float]]:
@@ -185,8 +168,8 @@ def _stand_in_ranges(region: Region) -> list[tuple[int, int, int]]:
     round_bytes = min(sum(width for _, width in region.stripes), 1 << 30)
     end = min(region.start + 64 * round_bytes, (1 << 63) - 1) if region.end is None else region.end
     length = max(end - region.start, 1)
-    sizes = {min(round_bytes, length), min(max(round_bytes // 4, 1), length)}
-    return [(size, region.start, region.start + length) for size in sorted(sizes)]
+    sizes = min(round_bytes, length), min(max(round_bytes // 4, 1), length)
+    return [(size, region.start, region.start + length) for size in sizes]
 
 
 def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[str, Workload]:
