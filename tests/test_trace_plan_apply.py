@@ -7,6 +7,8 @@ import sys
 import polars as pl
 import pytest
 
+from stripewise.cli import plan
+
 WORKLOAD = """
 import os, sys
 fd = os.open(sys.argv[1] + "/data.bin", os.O_RDWR | os.O_CREAT, 0o644)
@@ -152,7 +154,24 @@ def test_auto_says_who_won_and_by_how_much(traced):
     shown = pool.stripewise("plan", trace, "--pool", pool.file, "-o", layout).stdout
     assert "lost by" in shown
     assert re.search(rf"^{document['planner']} .* taken *$", shown, flags=re.MULTILINE)
-    assert re.search(r"^fixed .* % predicted *$", shown, flags=re.MULTILINE)
+    assert re.search(r"^fixed .*( %|x slower) \(predicted\) *$", shown, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (0.0, "0.0 % (simulated)"),
+        (-0.031, "-3.1 % (simulated)"),
+        (0.994, "99.4 % (simulated)"),
+        (1.0, "2.0x slower (simulated)"),
+        (10.94, "12x slower (simulated)"),
+        (4999.0, "5,000x slower (simulated)"),
+    ],
+)
+def test_what_is_lost_is_a_share_and_from_twice_as_long_on_a_ratio(loss, words):
+    row = {"excess_bytes": 0, "error": None, "simulated_loss": loss, "predicted_loss": 0.25}
+    assert plan._loss(row) == f"{words}, 25.0 % (predicted)"
+    assert plan._loss({**row, "simulated_loss": None}) == "25.0 % (predicted)"
 
 
 def test_the_limit_on_regions_and_unknown_planners(traced):

@@ -2,10 +2,14 @@
 //!
 //! `cargo run --release -p stripewise-planner --example paper_figures`
 
+#[path = "../tests/common/table_ii.rs"]
+mod table_ii;
+
 use stripewise_model::{Op, OpProfile, Profile, Request, TierWidths, presets};
 use stripewise_planner::chen::{Pattern, Rest, best_groups, one_dh_s, one_dv_s, two_d_s};
 use stripewise_planner::harl::{HarlOptions, plan};
 use stripewise_planner::song::{BlockCosts, Blocks, quantile_widths};
+use table_ii::{TABLE_II, song_loop};
 
 const KIB: u64 = 1 << 10;
 
@@ -67,29 +71,16 @@ fn harl() {
     table.end("HARL's optima, set AB");
 }
 
-/// Math F.1: alpha = 0.2 ms, 85 KB/ms; 192 requests of 1 KB, then one of 64 KB, over and over.
+/// Math F.1: alpha = 0.2 ms, 85 KB/ms.
 fn song() {
     let mut table = Table { rows: 0, equal: 0 };
-    let rows = [
-        (256, 1, [49, 49, 49, 109]),
-        (256, 2, [50, 50, 50, 106]),
-        (256, 4, [48, 48, 48, 112]),
-        (256, 8, [48, 48, 48, 112]),
-        (512, 1, [98, 158, 98, 158]),
-        (512, 2, [98, 158, 98, 158]),
-        (512, 4, [100, 156, 100, 156]),
-        (512, 8, [96, 160, 96, 160]),
-    ];
     let startup_s = 0.2e-3;
     let transfer_s_per_byte = presets::seconds_per_byte(85.0);
     let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
-    for (round, block, expected) in rows {
+    for (round, block, expected) in TABLE_II {
         let mut costs = BlockCosts::new(Blocks { count: (round / block) as usize, bytes: block * KIB });
-        for start in (0..16).map(|i| i << 18) {
-            (0..192).for_each(|i| costs.add(Op::Write, start + i * KIB, KIB, 1.0));
-            costs.add(Op::Write, start + 192 * KIB, 64 * KIB, 1.0);
-        }
+        song_loop(16 << 18).into_iter().for_each(|(offset, size)| costs.add(Op::Write, offset, size, 1.0));
         let widths = quantile_widths(&costs.costs_s(&profile), 4);
         let found: Vec<u64> = widths.into_iter().map(|width| width as u64 * block).collect();
         table.row(&format!("round {round} KB, blocks of {block} KB"), &format!("{expected:?}"), &format!("{found:?}"));

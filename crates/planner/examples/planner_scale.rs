@@ -1,12 +1,12 @@
 //! Planning at scale: prints time and peak memory of one case. A process each, since peak memory is the process's:
 //!
-//! `cargo run --release -p stripewise-planner --example planner_scale -- requests|files|servers [NUMBER]`
+//! `cargo run --release -p stripewise-planner --example planner_scale -- requests|files|servers [NUMBER [PLANNER]]`
 
 use std::process::ExitCode;
 use std::time::Instant;
 use stripewise_layout::ServerId;
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier};
-use stripewise_planner::{FileTrace, Plan, PlanOptions, RequestSource, Survey, SurveyedFile, plan, plan_surveyed};
+use stripewise_planner::{FileTrace, Job, PlanOptions, PlannedBy, RequestSource, Survey, SurveyedFile, plan_by};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -63,12 +63,22 @@ fn peak_bytes() -> u64 {
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).unwrap_or(0) * KIB
 }
 
-fn report(what: &str, begin: Instant, plan: &Plan) {
+fn report(what: &str, begin: Instant, planned: &PlannedBy) {
+    let plan = &planned.plan;
     let regions: usize = plan.files.iter().map(|file| file.regions.len()).sum();
     println!("{what}");
     println!("  seconds {:.2}", begin.elapsed().as_secs_f64());
     println!("  peak MB {:.0}", peak_bytes() as f64 / 1e6);
     println!("  regions {regions}, phases {}, predicted gain {:.2}", plan.phases.len(), plan.total.gain());
+    for contender in planned.comparison.iter().flat_map(|comparison| &comparison.contenders) {
+        match &contender.offer {
+            Ok(offer) => println!("  {}: {:.1} s", contender.planner, offer.price.predicted_s),
+            Err(error) => println!("  {}: {error}", contender.planner),
+        }
+    }
+    if planned.comparison.is_some() {
+        println!("  taken: {}", planned.planner);
+    }
     if let Some(sampled) = plan.sampled {
         println!("  sample {} of {}, error bound {:.3} %", sampled.kept, sampled.of, 100.0 * sampled.error_bound);
     }
@@ -87,7 +97,7 @@ impl RequestSource for Made {
 }
 
 /// One file with many requests, half of its bytes fit on the SSDs.
-fn requests(number: u64) {
+fn requests(number: u64, planner: &str) {
     let bytes = 1024 * GIB;
     let cluster = cluster(6, 2, Some(bytes / 4));
     let begin = Instant::now();
@@ -95,12 +105,14 @@ fn requests(number: u64) {
     let options = PlanOptions::default();
     let survey = Survey::new(files, &Made { count: number, bytes }, &options).expect("requests below 2^63");
     println!("  surveyed after {:.2} s", begin.elapsed().as_secs_f64());
-    let plan = plan_surveyed(&survey, &cluster, &options).expect("a plan");
-    report(&format!("{number} requests of 4 KiB to 2 MiB at any offset of one file"), begin, &plan);
+    let files = survey.traces();
+    let job = Job::surveyed(&survey, &files, &cluster, &options).expect("a job");
+    let planned = plan_by(planner, &job).expect("a plan");
+    report(&format!("{planner}, {number} requests of 4 KiB to 2 MiB at any offset of one file"), begin, &planned);
 }
 
 /// Many files, 20 requests each on the mean: most small and read, some large and written, a few hot.
-fn files(number: u64) {
+fn files(number: u64, planner: &str) {
     let mut requests: Vec<Vec<Request>> = Vec::with_capacity(number as usize);
     let mut total = 0;
     for file in 0..number {
@@ -125,13 +137,15 @@ fn files(number: u64) {
     for (file, requests) in requests.iter().enumerate() {
         files.push(FileTrace { name: format!("out/{file}"), requests, size_bytes: None });
     }
-    let plan = plan(&files, &cluster, &PlanOptions::default()).expect("a plan");
+    let options = PlanOptions::default();
+    let job = Job::new(&files, &cluster, &options).expect("a job");
+    let planned = plan_by(planner, &job).expect("a plan");
     let count: usize = requests.iter().map(Vec::len).sum();
-    report(&format!("{number} files, {count} requests"), begin, &plan);
+    report(&format!("{planner}, {number} files, {count} requests"), begin, &planned);
 }
 
 /// One file over many servers.
-fn servers(number: u64) {
+fn servers(number: u64, planner: &str) {
     let ssds = (number / 5) as u16;
     let count = 200_000;
     let bytes = 64 * 1024 * GIB;
@@ -139,16 +153,19 @@ fn servers(number: u64) {
     let cluster = cluster(number as u16 - ssds, ssds, Some(2 * bytes / 5 / u64::from(ssds)));
     let begin = Instant::now();
     let files = [FileTrace { name: "file".into(), requests: &requests, size_bytes: Some(bytes) }];
-    let plan = plan(&files, &cluster, &PlanOptions::default()).expect("a plan");
-    report(&format!("one file over {number} servers, {count} requests"), begin, &plan);
+    let options = PlanOptions::default();
+    let job = Job::new(&files, &cluster, &options).expect("a job");
+    let planned = plan_by(planner, &job).expect("a plan");
+    report(&format!("{planner}, one file over {number} servers, {count} requests"), begin, &planned);
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse::<u64>());
-    let run = |usual: u64, case: fn(u64)| match number(usual) {
+    let planner = arguments.get(2).map_or("regions", String::as_str);
+    let run = |usual: u64, case: fn(u64, &str)| match number(usual) {
         Ok(number) => {
-            case(number);
+            case(number, planner);
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -4,9 +4,9 @@
 //! themselves, so a planner that simulates has no luck of its own to bring. Nothing here depends on the order in which
 //! threads end, and equal figures are told apart by the list, so the winner is the same on every machine.
 
+use crate::error::PlanError;
 use crate::job::{Job, Price};
 use crate::outcome::Rehearsal;
-use crate::plan::PlanError;
 use crate::planners::{PLANNERS, Planner, checked};
 use crate::rehearse::Stage;
 use crate::why::{Why, why};

@@ -1,7 +1,7 @@
 //! Space limits: one per server, shared by all regions of all files (math A.10).
 
+use crate::error::PlanError;
 use crate::lanes::Lanes;
-use crate::plan::PlanError;
 use stripewise_model::Cluster;
 
 /// Bytes that each server may hold, by slot (all servers, tiers in order). `u64::MAX` is no limit.

@@ -2,8 +2,9 @@
 
 use crate::alike::FEW_FILES;
 use crate::concurrency::processes_in_flight;
+use crate::error::PlanError;
 use crate::phases::{self, Moment};
-use crate::plan::{FileTrace, PlanError, PlanOptions};
+use crate::plan::{FileTrace, PlanOptions};
 use std::ops::Range;
 use stripewise_layout::MAX_OFFSET;
 use stripewise_model::Op;

@@ -7,7 +7,7 @@
 use crate::candidates::{candidates, fitted, widest};
 use crate::capacity::Limits;
 use crate::demand::{Demand, FileDemand};
-use crate::outcome::Priced;
+use crate::priced::Priced;
 use crate::pricing::Pricer;
 use stripewise_model::{Cluster, TierWidths};
 
@@ -101,19 +101,8 @@ mod tests {
     use crate::candidates::{candidates, fitted, widest};
     use crate::job::Job;
     use crate::plan::{FileTrace, PlanOptions, plan};
+    use crate::random::Random;
     use stripewise_model::{Cluster, Op, Request, TierWidths, presets};
-
-    /// xorshift: the same instances in every run.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 16) % bound
-        }
-    }
 
     /// One tier and up to three chunks, or two tiers and one chunk; sometimes with limits.
     fn instance(random: &mut Random) -> (Cluster, Vec<Request>) {

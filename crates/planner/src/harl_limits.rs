@@ -2,11 +2,14 @@
 //! the least extra cost per byte freed first (math A.10).
 
 use crate::capacity::{Choice, Limits, fall_back};
-use crate::demand::Demand;
 use crate::demand::FileDemand;
+use crate::error::PlanError;
 use crate::harl::{self, HarlOptions, HarlPlan};
-use crate::plan::{FileTrace, PlanError, PlanOptions, check};
+use crate::job::Job;
+use crate::plan::{FileTrace, PlanOptions};
 use crate::pricing::Pricer;
+use crate::search::Rows;
+use crate::stripe_search::SearchOptions;
 use std::ops::Range;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request, Round, TierWidths};
@@ -27,29 +30,7 @@ pub fn plan_harl(
     cluster: &Cluster,
     options: &PlanOptions,
 ) -> Result<Option<Vec<Layout>>, PlanError> {
-    check(cluster, options)?;
-    let demand = Demand::new(files, options)?;
-    let limits = Limits::new(cluster, demand.bytes())?;
-    // HARL has a network term of its own: the cluster as it is.
-    let pricer = Pricer::new(cluster, &demand);
-    let rows = rows(files, &demand.files, &pricer, &limits, options);
-    let layout = |rows: Vec<(u64, TierWidths)>| {
-        TierWidths::layout(&rows, cluster).expect("HARL's rows are ascending rounds of the cluster")
-    };
-    Ok(rows.map(|files| files.into_iter().map(layout).collect()))
-}
-
-/// `(offset, widths)` of every file by the paper's HARL, or `None` when its regions cannot be brought within the limits.
-pub(crate) fn rows(
-    files: &[FileTrace],
-    demands: &[FileDemand],
-    pricer: &Pricer,
-    limits: &Limits,
-    options: &PlanOptions,
-) -> Option<Vec<Vec<(u64, TierWidths)>>> {
-    let PlanOptions { default_width_bytes, max_regions, .. } = *options;
-    let options = HarlOptions { default_width_bytes, max_regions, ..HarlOptions::default() };
-    rows_by(files, demands, pricer, limits, &options).ok()
+    Ok(Job::new(files, cluster, options)?.harl_layouts())
 }
 
 /// HARL's plan for one file, on a sample of very many requests and with very large ones cut: the search is quadratic
@@ -61,16 +42,24 @@ pub(crate) fn of_file(file: &FileTrace, cluster: &Cluster, options: &HarlOptions
     harl::plan(&some.collect::<Vec<_>>(), cluster, options)
 }
 
-/// `(offset, widths)` of every file, or the bytes beyond the limits when HARL's regions cannot be brought within them.
-pub(crate) fn rows_by(
-    files: &[FileTrace],
-    demands: &[FileDemand],
-    pricer: &Pricer,
-    limits: &Limits,
-    options: &HarlOptions,
-) -> Result<Vec<Vec<(u64, TierWidths)>>, u64> {
-    let mut rows: Vec<Vec<(u64, TierWidths)>> =
-        files.iter().map(|file| of_file(file, pricer.cluster, options).rows).collect();
+/// HARL's settings for a job: the paper's, or (`extra`) those with every pair of widths.
+pub(crate) fn options_of(job: &Job, extra: bool) -> HarlOptions {
+    let paper = HarlOptions::default();
+    HarlOptions {
+        search: SearchOptions { extra, ..paper.search },
+        max_regions: job.options.max_regions.max(1),
+        default_width_bytes: job.options.default_width_bytes,
+        ..paper
+    }
+}
+
+/// `(offset, widths)` of every unit of a job as HARL plans it, which knows no limits.
+pub(crate) fn free_rows(job: &Job, options: &HarlOptions) -> Rows {
+    job.unit_traces().iter().map(|file| of_file(file, job.cluster, options).rows).collect()
+}
+
+/// The rows brought within the limits, or the bytes beyond them when they cannot be.
+pub(crate) fn within(mut rows: Rows, demands: &[FileDemand], pricer: &Pricer, limits: &Limits) -> Result<Rows, u64> {
     if !limits.any() {
         return Ok(rows);
     }

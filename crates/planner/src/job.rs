@@ -1,13 +1,24 @@
 //! [`Job`]: what is to be planned, with everything that all planners need of it computed once; and [`Price`], what any
 //! layouts cost in the one model that all planners are compared by.
 
+use crate::alike::Alike;
 use crate::capacity::Limits;
 use crate::demand::Demand;
-use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check, for_pool};
+use crate::error::PlanError;
+use crate::harl_limits;
+use crate::outcome::Rehearsal;
+use crate::plan::{FileTrace, PlanOptions, as_priced, check, for_pool};
 use crate::pricing::{Load, Pricer, add};
+use crate::search::{Found, Rows};
 use crate::survey::Survey;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::sync::OnceLock;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 use stripewise_model::{Cluster, TierWidths};
+
+/// Files whose loads are added up by one thread.
+const PRICED_TOGETHER: usize = 1024;
 
 /// Files to be planned on a cluster. Planners only read it; one job serves them all.
 pub struct Job<'a> {
@@ -26,6 +37,12 @@ pub struct Job<'a> {
     pub(crate) priced_as: Cluster,
     /// Slot (place among all servers, tiers in order) by server index.
     slots: Vec<Option<usize>>,
+    /// Groups of files that are alike, where files are many.
+    alike: OnceLock<Option<Alike>>,
+    /// The paper's HARL, which knows no limits, for each unit.
+    harl: OnceLock<Rows>,
+    /// The search of `regions`.
+    found: OnceLock<Result<Found, PlanError>>,
 }
 
 /// What layouts cost, by the model that [`plan`](crate::plan()) plans with.
@@ -64,7 +81,7 @@ impl<'a> Job<'a> {
         options: &'a PlanOptions,
     ) -> Result<Self, PlanError> {
         check(cluster, options)?;
-        Self::with(files, survey.demand(options), cluster, options)
+        Self::with(files, survey.demand(&for_pool(cluster, options)), cluster, options)
     }
 
     fn with(
@@ -77,7 +94,66 @@ impl<'a> Job<'a> {
         let servers = || cluster.tiers.iter().flat_map(|tier| &tier.servers);
         let mut slots = vec![None; servers().map(|server| server.index() + 1).max().unwrap_or(0)];
         servers().enumerate().for_each(|(slot, server)| slots[server.index()] = Some(slot));
-        Ok(Self { files, cluster, options, demand, limits, priced_as: as_priced(cluster, options.network), slots })
+        let priced_as = as_priced(cluster, options.network);
+        let (alike, harl, found) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { files, cluster, options, demand, limits, priced_as, slots, alike, harl, found })
+    }
+
+    /// Groups of files that are alike; `None` where files are few.
+    fn alike(&self) -> Option<&Alike> {
+        let new = || Alike::new(self.files, &self.demand, &for_pool(self.cluster, self.options));
+        self.alike.get_or_init(new).as_ref()
+    }
+
+    /// What is planned as one: the files, or groups of them that are alike where they are many.
+    pub(crate) fn unit_demand(&self) -> &Demand {
+        self.alike().map_or(&self.demand, |alike| &alike.demand)
+    }
+
+    /// The requests of the units, of groups a sample.
+    pub(crate) fn unit_traces(&self) -> Cow<'_, [FileTrace<'_>]> {
+        self.alike().map_or(Cow::Borrowed(self.files), |alike| Cow::Owned(alike.traces()))
+    }
+
+    /// What is given for each unit, for each file.
+    pub(crate) fn spread<T: Clone>(&self, of_units: &[T]) -> Vec<T> {
+        match self.alike() {
+            Some(alike) => alike.of.iter().map(|&unit| of_units[unit].clone()).collect(),
+            None => of_units.to_vec(),
+        }
+    }
+
+    /// Regions and widths of the paper's HARL for each unit, without limits. Computed once.
+    pub(crate) fn harl_rows(&self) -> &Rows {
+        self.harl.get_or_init(|| harl_limits::free_rows(self, &harl_limits::options_of(self, false)))
+    }
+
+    /// HARL's rows of the units brought within the limits, or the bytes beyond them where that cannot be.
+    pub(crate) fn harl_within(&self, rows: Rows) -> Result<Rows, u64> {
+        // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
+        let demand = self.unit_demand();
+        harl_limits::within(rows, &demand.files, &Pricer::new(self.cluster, demand), &self.limits)
+    }
+
+    /// The paper's HARL within the space limits, for comparison; `None` when it cannot be brought within them.
+    pub(crate) fn harl_layouts(&self) -> Option<Vec<Layout>> {
+        let layout = |rows: &Vec<(u64, TierWidths)>| {
+            TierWidths::layout(rows, self.cluster).expect("HARL's rows are ascending rounds of the cluster")
+        };
+        let rows = self.harl_within(self.harl_rows().clone()).ok()?;
+        Some(self.spread(&rows.iter().map(layout).collect::<Vec<Layout>>()))
+    }
+
+    /// The plans of the `regions` planner before any is simulated. Computed once.
+    pub(crate) fn found(&self) -> Result<&Found, PlanError> {
+        let new = || Found::new(self, self.harl_within(self.harl_rows().clone()).ok().as_deref());
+        self.found.get_or_init(new).as_ref().map_err(Clone::clone)
+    }
+
+    /// The layouts of the `regions` planner with what was simulated to choose them.
+    pub(crate) fn regions(&self) -> Result<(Vec<Layout>, Option<Rehearsal>), PlanError> {
+        let (layouts, rehearsal) = self.found()?.rehearsed(self);
+        Ok((self.spread(&layouts), rehearsal))
     }
 
     /// Prices any layouts, with every server for itself. O(servers) to make.
@@ -90,10 +166,15 @@ impl<'a> Job<'a> {
         TierWidths::uniform(self.cluster, self.options.default_width_bytes)
     }
 
-    /// The default: every file in one region over all servers with equal widths.
-    pub fn default_layouts(&self) -> Vec<Layout> {
+    /// The default: one region over all servers with equal widths.
+    pub(crate) fn default_layout(&self) -> Layout {
         let layout = TierWidths::layout(&[(0, self.default_widths())], self.cluster);
-        vec![layout.expect("a checked cluster has servers, and the default width is in bounds"); self.files.len()]
+        layout.expect("a checked cluster has servers, and the default width is in bounds")
+    }
+
+    /// The default for every file.
+    pub fn default_layouts(&self) -> Vec<Layout> {
+        vec![self.default_layout(); self.files.len()]
     }
 
     /// Bytes that file `index` has, which its layout must find room for: its size, or the end of its last write (or
@@ -125,22 +206,46 @@ impl<'a> Job<'a> {
     pub fn price(&self, layouts: &[Layout]) -> Result<Price, PlanError> {
         assert_eq!(self.files.len(), layouts.len(), "one layout per file");
         let pricer = self.pricer();
+        // Runs of files in order: the sums do not depend on the number of threads.
+        let runs = self.demand.files.par_chunks(PRICED_TOGETHER).zip(layouts.par_chunks(PRICED_TOGETHER)).enumerate();
+        let runs = runs.map(|(run, (files, layouts))| {
+            let mut load = pricer.no_load();
+            let mut server_bytes = vec![0_u64; pricer.lanes().servers()];
+            for (number, (file, layout)) in (run * PRICED_TOGETHER..).zip(files.iter().zip(layouts)) {
+                self.add_bytes(&mut server_bytes, number, file.extent, layout)?;
+                let added = pricer.add_layout_load(&mut load, &file.entries, layout);
+                added.expect("every server of the layout has a slot");
+            }
+            Ok((load, server_bytes))
+        });
         let mut load = pricer.no_load();
         let mut server_bytes = vec![0_u64; pricer.lanes().servers()];
-        for (number, (file, layout)) in self.demand.files.iter().zip(layouts).enumerate() {
-            for (index, region) in layout.regions().iter().enumerate() {
-                let (from, to) = (region.offset().min(file.extent), layout.region_end(index).min(file.extent));
-                for (stripe, held) in region.stripes().iter().enumerate() {
-                    let slot = self.slot(number, held.server)?;
-                    let bytes = region.bytes_before(stripe, to) - region.bytes_before(stripe, from);
-                    server_bytes[slot] = server_bytes[slot].saturating_add(bytes);
-                }
-            }
-            let of = pricer.layout_load(&file.entries, layout);
-            add(&mut load, &of.expect("every server of the layout has a slot"));
+        for of_run in runs.collect::<Vec<Result<(Load, Vec<u64>), PlanError>>>() {
+            let (of_run, bytes) = of_run?;
+            add(&mut load, &of_run);
+            server_bytes.iter_mut().zip(&bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
         }
         let excess_bytes = self.limits.excess(&server_bytes);
         Ok(Price { predicted_s: pricer.time_s(&load), excess_bytes, server_bytes, load })
+    }
+
+    /// Adds the bytes that file `number` has on every server under a layout. O(stripes).
+    fn add_bytes(
+        &self,
+        server_bytes: &mut [u64],
+        number: usize,
+        extent: u64,
+        layout: &Layout,
+    ) -> Result<(), PlanError> {
+        for (index, region) in layout.regions().iter().enumerate() {
+            let (from, to) = (region.offset().min(extent), layout.region_end(index).min(extent));
+            for (stripe, held) in region.stripes().iter().enumerate() {
+                let slot = self.slot(number, held.server)?;
+                let bytes = region.bytes_before(stripe, to) - region.bytes_before(stripe, from);
+                server_bytes[slot] = server_bytes[slot].saturating_add(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// The place among all servers, tiers in order, of a server that the layout of file `index` names. O(1).

@@ -15,7 +15,9 @@ mod chosen;
 mod closed_loop;
 mod concurrency;
 mod demand;
+mod describe;
 mod duals;
+mod error;
 mod exhaustive;
 pub mod harl;
 mod harl_limits;
@@ -29,10 +31,12 @@ mod phases;
 mod plan;
 pub mod planners;
 mod price_table;
+mod priced;
 mod pricing;
 mod refine;
 mod rehearse;
 mod reshape;
+mod search;
 mod segment;
 pub mod song;
 pub mod stripe_search;
@@ -42,9 +46,17 @@ mod viterbi;
 pub mod why;
 
 pub use chosen::{PlannedBy, plan_by};
+pub use error::PlanError;
 pub use harl_limits::plan_harl;
 pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
-pub use plan::{FileTrace, PlanError, PlanOptions, plan, plan_surveyed, predict};
+pub use plan::{FileTrace, PlanOptions, plan, plan_surveyed, predict};
 pub use segment::segment;
 pub use survey::{RequestSource, Survey, SurveyedFile};
+
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod random;
+#[cfg(test)]
+#[path = "../tests/common/table_ii.rs"]
+mod table_ii;

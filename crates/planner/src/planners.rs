@@ -7,8 +7,8 @@
 //! To add a planner, write `planners/NAME.rs` with a unit struct that implements [`Planner`], and add its line to the
 //! list below; the command line, `auto` and the tests find it there. `docs/planners.md` shows it with `fixed`.
 
+use crate::error::PlanError;
 use crate::job::{Job, Price};
-use crate::plan::PlanError;
 use stripewise_layout::Layout;
 
 /// A way to make layouts.
@@ -47,19 +47,20 @@ macro_rules! planners {
         $(mod $file;)+
 
         /// Every planner that makes layouts by itself, in the order in which they are listed. Of two that are equally
-        /// good the first is taken.
+        /// good the first is taken: what the pool does anyway, then Stripewise's own, the simpler of two that build on
+        /// each other first, then the corrected planner of a paper before the paper's.
         pub static PLANNERS: &[&dyn Planner] = &[$($(&$file::$planner),+),+];
     };
 }
 
 planners! {
     fixed: Fixed;
-    harl: HarlPaper, Harl;
     regions: Regions;
-    groups: OneDh, OneDv, TwoD, Groups;
-    equal_depth: EqualDepthPaper, EqualDepth;
     server_widths: ServerWidths;
     whole_files: WholeFiles;
+    groups: Groups, OneDh, OneDv, TwoD;
+    equal_depth: EqualDepth, EqualDepthPaper;
+    harl: Harl, HarlPaper;
 }
 
 /// The planner of that name.

@@ -131,6 +131,17 @@ impl<'a> Pricer<'a> {
         layout: &Layout,
     ) -> Result<Load, UnknownServer> {
         let mut load = self.no_load();
+        self.add_layout_load(&mut load, entries, layout)?;
+        Ok(load)
+    }
+
+    /// [`Pricer::layout_load`] added to `load`, which need not be as long as all servers for every file.
+    pub(crate) fn add_layout_load<'e>(
+        &self,
+        load: &mut [f64],
+        entries: impl IntoIterator<Item = &'e Entry>,
+        layout: &Layout,
+    ) -> Result<(), UnknownServer> {
         for e in entries {
             let of_phase = &mut load[usize::from(e.phase) * self.stride()..][..self.stride()];
             let latency_s = self.model.layout_latency_s(layout, e.op, e.offset, e.size, |slot, busy| {
@@ -138,7 +149,7 @@ impl<'a> Pricer<'a> {
             })?;
             of_phase[0] += e.count * latency_s;
         }
-        Ok(load)
+        Ok(())
     }
 
     /// Time of one phase in seconds.

@@ -11,7 +11,8 @@ use crate::duals::{Segmentation, Span};
 use crate::price_table::PriceTable;
 use crate::pricing::{Load, Pricer, add};
 use rayon::prelude::*;
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use stripewise_model::TierWidths;
 
@@ -457,7 +458,8 @@ fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
     let typical = summary.iter().map(|(latency, of)| latency + of.iter().map(|x| x.0).sum::<f64>()).sum::<f64>()
         / summary.len() as f64
         / bytes;
-    let mut orders: Vec<Vec<usize>> = Vec::new();
+    // Cheapest first, of equals the first; as few are taken from each, none is sorted to the end.
+    let mut orders: Vec<BinaryHeap<Reverse<(u64, usize)>>> = Vec::new();
     for dear in 0..tiers.len() {
         for share in [0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.0] {
             for byte in [0.0, 0.1, 0.5, 2.0] {
@@ -473,19 +475,16 @@ fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
                             + byte * typical * of[dear].1
                     })
                     .collect();
-                let mut order: Vec<usize> = (0..ways.len()).collect();
-                order.sort_by(|&a, &b| cost[a].total_cmp(&cost[b]));
-                orders.push(order);
+                // Costs are not negative: their bits are in their order.
+                orders.push(cost.iter().zip(0..).map(|(cost, way)| Reverse((cost.to_bits(), way))).collect());
             }
         }
     }
     let mut count = 0;
-    for place in 0..ways.len() {
-        for order in &orders {
-            if count >= keep {
-                return kept;
-            }
-            if !std::mem::replace(&mut kept[order[place]], true) {
+    while count < keep {
+        for order in &mut orders {
+            let Some(Reverse((_, way))) = order.pop().filter(|_| count < keep) else { return kept };
+            if !std::mem::replace(&mut kept[way], true) {
                 count += 1;
             }
         }

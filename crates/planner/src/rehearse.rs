@@ -7,8 +7,9 @@
 use crate::candidates::{STEP, is_round, round, widest};
 use crate::capacity::Limits;
 use crate::demand::Demand;
-use crate::outcome::{Priced, Rehearsal};
+use crate::outcome::Rehearsal;
 use crate::plan::{FileTrace, PlanOptions};
+use crate::priced::Priced;
 use crate::pricing::Pricer;
 use rayon::prelude::*;
 use stripewise_layout::{Layout, MAX_OFFSET};
@@ -53,8 +54,14 @@ impl<'a> Stage<'a> {
         let every = total.div_ceil(MOST_REQUESTS).max(1);
         // A prime stride does not fall in step with loops of the program.
         let every = if every == 1 { 1 } else { next_prime(every) };
-        let thinned: Vec<Vec<Request>> =
-            files.iter().map(|file| file.requests.iter().step_by(every).copied().collect()).collect();
+        // On from file to file: with many files most have fewer requests than are left out between two.
+        let mut before = 0_usize;
+        let thinned = files.iter().map(|file| {
+            let first = before.next_multiple_of(every) - before;
+            before += file.requests.len();
+            file.requests.iter().skip(first).step_by(every).copied().collect()
+        });
+        let thinned: Vec<Vec<Request>> = thinned.collect();
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
         let workload = Workload::replay(&slices, &demand.cuts_s, false);
         let options_of = Options { seed: options.seed, network: options.network };

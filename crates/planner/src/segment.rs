@@ -2,12 +2,12 @@
 //! [`plan`](crate::plan()) does more: the busiest server, phases, space.
 
 use crate::candidates::candidates;
-use crate::demand::Demand;
-use crate::plan::{FileTrace, PlanError, PlanOptions, as_priced, check};
-use crate::price_table::{PriceTable, Prices};
-use crate::pricing::Pricer;
+use crate::demand::{Demand, FileDemand};
+use crate::error::PlanError;
+use crate::plan::{FileTrace, PlanOptions, as_priced, check};
 use crate::viterbi::path_within;
-use stripewise_model::{Cluster, TierWidths};
+use rayon::prelude::*;
+use stripewise_model::{Cluster, CostModel, Round, TierWidths};
 
 /// First byte and widths of each region of a file, such that the latencies of its requests, each on an idle system, and
 /// `region_s` seconds for every region add up to the least; of at most [`PlanOptions::max_regions`] regions, on the
@@ -25,26 +25,35 @@ pub fn segment(
     let options = PlanOptions { processes: Some(1.0), max_phases: 1, ..*options };
     let demand = Demand::new(std::slice::from_ref(file), &options)?;
     let priced_as = as_priced(cluster, options.network);
-    let pricer = Pricer::new(&priced_as, &demand);
     let default = TierWidths::uniform(cluster, options.default_width_bytes);
     let list = candidates(&demand.files[0], cluster, &[default]);
-    let table = PriceTable::new(&demand.files[0], list, &pricer);
-    let tiers = cluster.tiers.len();
-    let prices = Prices {
-        latency: vec![1.0],
-        busy: vec![vec![0.0; tiers * pricer.resources_per_server()]],
-        bytes: vec![0.0; tiers],
-    };
+    let costs = latencies_s(&demand.files[0], &list, &priced_as);
     let most_changes = options.max_regions.max(1) - 1;
-    let path = path_within(table.chunks(), table.candidates.len(), region_s, most_changes, |chunk, row| {
-        table.costs(chunk, &prices, row);
+    let path = path_within(costs.len(), list.len(), region_s, most_changes, |chunk, row| {
+        row.copy_from_slice(&costs[chunk]);
     });
     let mut rows: Vec<(u64, TierWidths)> = Vec::new();
     for (chunk, &candidate) in path.iter().enumerate() {
-        let widths = table.candidates[candidate];
+        let widths = list[candidate];
         if rows.last().is_none_or(|row| row.1 != widths) {
             rows.push((demand.files[0].edges[chunk], widths));
         }
     }
     Ok(rows)
+}
+
+/// Sum of the latencies in seconds of what falls on each chunk, under every candidate. O(parts x candidates), on all
+/// cores.
+fn latencies_s(file: &FileDemand, candidates: &[TierWidths], cluster: &Cluster) -> Vec<Vec<f64>> {
+    let model = CostModel::new(cluster);
+    let rounds: Vec<Round> = candidates.iter().map(|widths| Round::new(widths, cluster)).collect();
+    let of_chunk = |chunk: usize| {
+        let parts = file.parts(chunk..chunk + 1);
+        let requests: Vec<_> = parts.iter().map(|part| (&file.entries[part.entry as usize], part.weight)).collect();
+        let sum_s = |round| {
+            requests.iter().map(|(e, weight)| weight * model.latency_s(round, e.op, e.offset, e.size)).sum::<f64>()
+        };
+        rounds.iter().map(sum_s).collect()
+    };
+    (0..file.chunks()).into_par_iter().map(of_chunk).collect()
 }

@@ -265,6 +265,7 @@ impl ServerLoads {
 mod tests {
     use super::*;
     use crate::partition::least_maximum;
+    use crate::table_ii::{TABLE_II, song_loop};
     use proptest::prelude::*;
     use stripewise_layout::{Layout, ServerId, Stripe};
     use stripewise_model::{CostModel, OpProfile, presets};
@@ -272,13 +273,6 @@ mod tests {
     fn profile(startup_s: f64, s_per_byte: f64) -> Profile {
         let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte: s_per_byte };
         Profile { read: op, write: op, network_s_per_byte: 0.0 }
-    }
-
-    /// Requests of the paper's loop, 192 of 1 KB and one of 64 KB, over `bytes` of a file: `(offset, size)`.
-    fn song_loop(bytes: u64) -> Vec<(u64, u64)> {
-        let one =
-            |start: u64| (0..192).map(move |i| (start + (i << 10), 1 << 10)).chain([(start + (192 << 10), 64 << 10)]);
-        (0..bytes >> 18).flat_map(|i| one(i << 18)).collect()
     }
 
     /// Widths in KB for a round and block size in KB, alpha = 0.2 ms and the given KB/ms.
@@ -289,17 +283,6 @@ mod tests {
         let costs = costs.costs_s(&profile(0.2e-3, presets::seconds_per_byte(kb_per_ms)));
         quantile_widths(&costs, 4).into_iter().map(|width| width as u64 * block).collect()
     }
-
-    const TABLE_II: [(u64, u64, [u64; 4]); 8] = [
-        (256, 1, [49, 49, 49, 109]),
-        (256, 2, [50, 50, 50, 106]),
-        (256, 4, [48, 48, 48, 112]),
-        (256, 8, [48, 48, 48, 112]),
-        (512, 1, [98, 158, 98, 158]),
-        (512, 2, [98, 158, 98, 158]),
-        (512, 4, [100, 156, 100, 156]),
-        (512, 8, [96, 160, 96, 160]),
-    ];
 
     #[test]
     fn table_ii_of_song_row_by_row() {

@@ -8,8 +8,9 @@
 //! a request of a stratum begins, and its size within the power of two, are those of a sample.
 
 use crate::demand::{Demand, Entry, PhaseDemand, Sample, time};
+use crate::error::PlanError;
 use crate::phases::{self, Moment};
-use crate::plan::{FileTrace, PlanError, PlanOptions};
+use crate::plan::{FileTrace, PlanOptions};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use stripewise_layout::MAX_OFFSET;

@@ -1,23 +1,15 @@
 //! HARL's planners from end to end against the exhaustive search of every region of Algorithm 1.
 
+#[path = "common/random.rs"]
+mod random;
+
+use random::Random;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Op, Request, TierWidths, presets};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::planners::by_name;
 use stripewise_planner::stripe_search::{SearchOptions, exhaustive};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-
-/// xorshift: the same instances in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-}
 
 fn cluster(random: &mut Random) -> Cluster {
     let (hdds, ssds) = (1 + random.below(6) as u16, 1 + random.below(4) as u16);

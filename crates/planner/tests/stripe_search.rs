@@ -1,23 +1,15 @@
 //! The fast stripe search against the exhaustive one.
 
+#[path = "common/random.rs"]
+mod random;
+
+use random::Random;
 use stripewise_model::{Cluster, CostModel, Op, Request, TierWidths, presets};
 use stripewise_planner::stripe_search::{
     Found, LatencyCost, Sampling, SearchOptions, TwoClasses, exhaustive, exhaustive_by, search, search_by,
 };
 
 const KIB: u64 = 1024;
-
-/// xorshift: the same instances in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-}
 
 fn request(offset: u64, size: u64, op: Op) -> Request {
     Request { offset, size, op, process: 0, start_s: 0.0, end_s: 0.0 }

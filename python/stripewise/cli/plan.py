@@ -127,7 +127,7 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
 
 
 def _print_comparison(winner: str, comparison: _native.PlannerComparison) -> None:
-    """Every planner, the best first, with the share by which its time is above the winner's."""
+    """Every planner, the best first, with how much longer its time is than the winner's."""
     figures = ["regions", "predicted", "simulated"]
     grid = console.table(["planner", *figures, "lost by"], right=figures)
     for row in sorted(comparison["planners"], key=lambda row: _order(row, winner)):
@@ -161,11 +161,16 @@ def _loss(row: _native.ComparedPlanner) -> str:
         return f"does not fit: {about_bytes(row['excess_bytes'])} too much"
     if row["error"] is not None:
         return row["error"]
-    predicted, simulated = row["predicted_loss"], row["simulated_loss"]
-    assert predicted is not None
-    if simulated is None:
-        return f"{predicted * 100:.1f} % predicted"
-    return f"{simulated * 100:.1f} % simulated, {predicted * 100:.1f} % predicted"
+    losses = {"simulated": row["simulated_loss"], "predicted": row["predicted_loss"]}
+    return ", ".join(_longer(loss, how) for how, loss in losses.items() if loss is not None)
+
+
+def _longer(loss: float, how: str) -> str:
+    """A share by which a time is longer, from twice as long on as a ratio: nobody reads 1094 %."""
+    if loss < 1:
+        return f"{loss * 100:.1f} % ({how})"
+    ratio = loss + 1
+    return f"{ratio:.1f}x slower ({how})" if ratio < 10 else f"{ratio:,.0f}x slower ({how})"
 
 
 def _cost(cost_s: float | None) -> str:

@@ -7,7 +7,7 @@
 use crate::demand::FileDemand;
 use crate::job::Job;
 use crate::partition::least_maximum;
-use crate::plan::PlanError;
+use crate::error::PlanError;
 use crate::planners::Planner;
 use crate::pricing::Pricer;
 use crate::song::{BlockCosts, Blocks, ServerLoads, quantile_widths};
@@ -20,6 +20,9 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Most blocks of a round in the paper's rule.
 const MOST_BLOCKS: u64 = 1 << 16;
+
+/// Up to so many files each has widths of its own; of more those that are alike share them.
+const MOST_FILES: usize = 1024;
 
 /// The paper's own rule.
 pub struct EqualDepthPaper;
@@ -40,11 +43,10 @@ impl Planner for EqualDepthPaper {
     /// O(entries x min(blocks touched, N)) with at most 65,536 blocks.
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
         let (blocks, servers) = (paper_blocks(job), servers(job));
-        let layouts = job.demand.files.iter().map(|file| {
+        Ok(each_or_alike(job, |file| {
             let widths = quantile_widths(&paper_costs_s(job, file, blocks), servers.len());
             layout(&servers, &widths, blocks.bytes)
-        });
-        Ok(layouts.collect())
+        }))
     }
 
     /// Cost of the busiest server in the paper's measure, over all files; for layouts with other rounds, which the paper
@@ -67,6 +69,14 @@ impl Planner for EqualDepthPaper {
         }
         Ok(loads_s.into_iter().fold(0.0, f64::max))
     }
+}
+
+/// What `plan` makes of every file by itself, or where files are many of those that are alike together.
+fn each_or_alike(job: &Job, plan: impl Fn(&FileDemand) -> Layout + Send + Sync) -> Vec<Layout> {
+    if job.files.len() <= MOST_FILES {
+        return job.demand.files.par_iter().map(plan).collect();
+    }
+    job.spread(&job.unit_demand().files.par_iter().map(plan).collect::<Vec<Layout>>())
 }
 
 /// All servers, tiers in order.
@@ -133,9 +143,6 @@ pub struct EqualDepth;
 /// Rounds tried: the default's times these.
 const ROUNDS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Rounds that are tried over all files.
-const MOST_ROUNDS: usize = 8192;
-
 /// No round is longer, so that no sum of widths comes near 2^63.
 const LONGEST_ROUND: u64 = 1 << 60;
 
@@ -158,24 +165,22 @@ impl Planner for EqualDepth {
         "a width for every server, with which the busiest server has the least to do"
     }
 
-    /// O(files x rounds x (entries x (blocks touched + sub-requests) + 64 x servers x log blocks)); 8 rounds a file, fewer
-    /// with more than a thousand files.
+    /// O(files x rounds x (entries x (blocks touched + sub-requests) + 64 x servers x log blocks)), 8 rounds a file; of
+    /// more than 1024 files for each kind of them.
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
         let pricer = job.pricer();
         let servers = servers(job);
-        let default = job.default_layouts();
-        let rounds = (MOST_ROUNDS / job.files.len().max(1)).clamp(1, ROUNDS.len());
-        let files: Vec<(&FileDemand, Layout)> = job.demand.files.iter().zip(default).collect();
-        let layouts = files.into_par_iter().map(|(file, default)| {
+        let default = job.default_layout();
+        Ok(each_or_alike(job, |file| {
             if file.entries.is_empty() {
-                return default;
+                return default.clone();
             }
-            let tried = ROUNDS[..rounds].iter().filter_map(|&times| deal(job, &pricer, &servers, file, times));
+            let tried = ROUNDS.iter().filter_map(|&times| deal(job, &pricer, &servers, file, times));
             let price = |layout: &Layout| {
                 let load = pricer.layout_load(&file.entries, layout);
                 pricer.time_s(&load.expect("the layout is of the cluster"))
             };
-            let mut best = (price(&default), default);
+            let mut best = (price(&default), default.clone());
             for layout in tried {
                 let time_s = price(&layout);
                 // The shortest round of equals.
@@ -184,8 +189,7 @@ impl Planner for EqualDepth {
                 }
             }
             best.1
-        });
-        Ok(layouts.collect())
+        }))
     }
 }
 
@@ -214,6 +218,7 @@ fn deal(job: &Job, pricer: &Pricer, servers: &[ServerId], file: &FileDemand, tim
 mod tests {
     use super::*;
     use crate::plan::{FileTrace, PlanOptions};
+    use crate::table_ii;
     use stripewise_model::{Cluster, Op, Request, presets};
 
     fn trace(requests: &[Request]) -> FileTrace<'_> {
@@ -231,17 +236,10 @@ mod tests {
         layout.regions()[0].stripes().iter().map(|stripe| (stripe.server.0, stripe.width_bytes >> 10)).collect()
     }
 
-    /// Song's loop, 192 requests of 1 KB and one of 64 KB.
+    /// The paper's loop, 64 times.
     fn song_loop() -> Vec<Request> {
-        let sizes = (0..64).flat_map(|_| std::iter::repeat_n(1 << 10, 192).chain([64 << 10]));
-        let mut offset = 0;
-        sizes
-            .map(|size| {
-                let at = offset;
-                offset += size;
-                Request { offset: at, size, op: Op::Read, process: 0, start_s: 0.0, end_s: 0.0 }
-            })
-            .collect()
+        let request = |(offset, size)| Request { offset, size, op: Op::Read, process: 0, start_s: 0.0, end_s: 0.0 };
+        table_ii::song_loop(64 << 18).into_iter().map(request).collect()
     }
 
     /// Four servers of alpha = 0.2 ms and 85 KB/ms (math F.1).

@@ -3,7 +3,8 @@
 //! A process's part is what no other process touches: whole files (a file per process) or runs of a shared file. `g`
 //! groups of servers serve the processes in order of their parts, neighbours together; a region for every run of parts of
 //! one group. What several processes touch is on all servers. A file whose parts are interleaved so finely that it would
-//! have more regions than allowed (strided access) is on all servers as a whole: for it every scheme is 1-DH.
+//! have more regions than allowed (strided access), or than its share of half a million, is on all servers as a whole: for
+//! it every scheme is 1-DH.
 //!
 //! The paper's servers are equal. Here servers are dealt to groups in turn, tier by tier, so that every group has its
 //! share of every tier (as far as there are enough), and servers left over make the first groups larger. All widths are
@@ -11,7 +12,8 @@
 
 use crate::chen::{self, Pattern, Rest};
 use crate::job::Job;
-use crate::plan::{FileTrace, PlanError};
+use crate::error::PlanError;
+use crate::plan::FileTrace;
 use crate::planners::Planner;
 use std::collections::HashMap;
 use stripewise_layout::{Layout, ServerId, Stripe};
@@ -100,6 +102,9 @@ const ALL_TRIED: usize = 32;
 /// Most numbers of groups that are tried.
 const MOST_TRIED: usize = 48;
 
+/// Prices of a request that they may cost together: some seconds.
+const MOST_PRICES: usize = 4_000_000;
+
 impl Planner for Groups {
     fn name(&self) -> &'static str {
         "groups"
@@ -117,7 +122,9 @@ impl Planner for Groups {
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
         let parts = Parts::new(job);
         let mut best: Option<((u64, f64), Vec<Layout>)> = None;
-        for groups in numbers_of_groups(parts.processes(), servers(job).len()) {
+        let entries: usize = job.demand.files.iter().map(|file| file.entries.len()).sum();
+        let most = (MOST_PRICES / entries.max(1)).min(MOST_TRIED);
+        for groups in numbers_of_groups(parts.processes(), servers(job).len(), most) {
             let layouts = parts.layouts(job, groups);
             if best.as_ref().is_some_and(|found| found.1 == layouts) {
                 continue;
@@ -134,19 +141,27 @@ impl Planner for Groups {
     }
 }
 
-/// Ascending, each once, 1 among them.
-fn numbers_of_groups(processes: usize, servers: usize) -> Vec<usize> {
+/// Ascending, each once, 1 among them; where servers are many powers of two and as many others as make `most` with them.
+fn numbers_of_groups(processes: usize, servers: usize, most: usize) -> Vec<usize> {
     if servers <= ALL_TRIED {
         return (1..=servers).collect();
     }
     let powers = (0..usize::BITS - servers.leading_zeros()).map(|power| 1 << power);
     let mut numbers: Vec<usize> = powers.chain([servers, processes.clamp(1, servers)]).collect();
-    let left = MOST_TRIED - numbers.len().min(MOST_TRIED);
+    let left = most.saturating_sub(numbers.len());
     let worthwhile = chen::worthwhile_groups(processes as u64, servers as u64).map(|groups| groups as usize);
     numbers.extend(worthwhile.take(left));
     numbers.sort_unstable();
     numbers.dedup();
     numbers
+}
+
+/// Regions of all files together: some hundred megabytes of layouts.
+const MOST_REGIONS: usize = 500_000;
+
+/// Most regions of a file that is not on all servers as a whole.
+fn most_regions(job: &Job) -> usize {
+    job.options.max_regions.max(1).min((MOST_REGIONS / job.files.len().max(1)).max(1))
 }
 
 /// All servers, tiers in order.
@@ -238,7 +253,7 @@ impl Parts {
         let round = |of: &mut dyn Iterator<Item = ServerId>| -> Vec<Stripe> {
             of.map(|server| Stripe { server, width_bytes }).collect()
         };
-        let most = job.options.max_regions.max(1);
+        let most = most_regions(job);
         for (layout, runs) in layouts.iter_mut().zip(&self.files) {
             let mut regions: Vec<(u64, Option<usize>)> = runs
                 .iter()
@@ -398,6 +413,19 @@ mod tests {
     }
 
     #[test]
+    fn very_many_files_have_fewer_regions_each() {
+        // A request for each of four processes.
+        let requests: Vec<Request> = (0..4).map(|p| request(u64::from(p) << 18, 1 << 18, p)).collect();
+        let (cluster, options) = (presets::set_b(6, 2), PlanOptions::default());
+        let regions = |files: usize| {
+            let files = vec![file(&requests); files];
+            planned(&OneDv, &files, &cluster, &options).last().unwrap().regions().len()
+        };
+        // Their share of 500,000 is 4 regions, and 3.
+        assert_eq!((regions(1), regions(125_000), regions(125_001)), (4, 4, 1));
+    }
+
+    #[test]
     fn the_number_of_groups_is_the_best_of_all() {
         let requests = parts(9);
         let files = [file(&requests)];
@@ -410,7 +438,7 @@ mod tests {
                 assert!(best <= job.price(&parts.layouts(&job, groups)).unwrap().predicted_s);
             }
         }
-        let many = numbers_of_groups(5000, 10_000);
+        let many = numbers_of_groups(5000, 10_000, MOST_TRIED);
         assert!(many.len() <= MOST_TRIED && many[0] == 1 && many.is_sorted(), "{many:?}");
     }
 

@@ -1,12 +1,9 @@
 //! `harl-paper` and `harl`: Algorithms 1 and 2 of He et al., as they stand in the paper and corrected.
 
-use crate::harl::HarlOptions;
 use crate::harl_limits;
 use crate::job::Job;
-use crate::plan::PlanError;
+use crate::error::PlanError;
 use crate::planners::Planner;
-use crate::pricing::Pricer;
-use crate::stripe_search::SearchOptions;
 use stripewise_layout::Layout;
 use stripewise_model::{Op, TierWidths, expected_startup_s};
 
@@ -28,9 +25,7 @@ impl Planner for HarlPaper {
     }
 
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
-        let options = options(job, false);
-        let rows = job.files.iter().map(|file| harl_limits::of_file(file, job.cluster, &options).rows);
-        Ok(layouts(rows, job))
+        Ok(job.spread(&layouts(job.harl_rows().to_vec(), job)))
     }
 
     fn own_price(&self, job: &Job, layouts: &[Layout]) -> Result<f64, PlanError> {
@@ -55,24 +50,13 @@ impl Planner for Harl {
     }
 
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
-        // HARL has a network term of its own, beside beta: it plans for the cluster as it is.
-        let pricer = Pricer::new(job.cluster, &job.demand);
-        let rows = harl_limits::rows_by(job.files, &job.demand.files, &pricer, &job.limits, &options(job, true));
-        Ok(layouts(rows.map_err(|excess_bytes| PlanError::NoFit { excess_bytes })?, job))
+        let rows = harl_limits::free_rows(job, &harl_limits::options_of(job, true));
+        let rows = job.harl_within(rows).map_err(|excess_bytes| PlanError::NoFit { excess_bytes })?;
+        Ok(job.spread(&layouts(rows, job)))
     }
 
     fn own_price(&self, job: &Job, layouts: &[Layout]) -> Result<f64, PlanError> {
         own_price(job, layouts)
-    }
-}
-
-fn options(job: &Job, extra: bool) -> HarlOptions {
-    let paper = HarlOptions::default();
-    HarlOptions {
-        search: SearchOptions { extra, ..paper.search },
-        max_regions: job.options.max_regions.max(1),
-        default_width_bytes: job.options.default_width_bytes,
-        ..paper
     }
 }
 

@@ -1,7 +1,7 @@
 //! `regions`: Stripewise's own. See [`plan`](crate::plan()).
 
 use crate::job::Job;
-use crate::plan::{PlanError, plan_demand};
+use crate::error::PlanError;
 use crate::planners::Planner;
 use stripewise_layout::Layout;
 
@@ -22,7 +22,6 @@ impl Planner for Regions {
     }
 
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
-        let plan = plan_demand(job.files, &job.demand, job.cluster, job.options)?;
-        Ok(plan.files.into_iter().map(|file| file.layout).collect())
+        job.regions().map(|(layouts, _)| layouts)
     }
 }

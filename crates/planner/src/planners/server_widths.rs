@@ -8,9 +8,10 @@
 use crate::aligned_widths::{Class, aligned_widths};
 use crate::candidates::{STEP, widest};
 use crate::demand::Entry;
+use crate::describe::clipped;
 use crate::job::Job;
 use crate::partition::least_maximum;
-use crate::plan::{PlanError, PlanOptions};
+use crate::error::PlanError;
 use crate::planners::Planner;
 use crate::pricing::{Load, Pricer, add};
 use crate::song::{Blocks, ServerLoads};
@@ -22,8 +23,11 @@ use stripewise_model::{Level, Op, Profile};
 /// K profiles, a width for every server.
 pub struct ServerWidths;
 
-/// In pools of more servers the widths stay those of the tiers: neighbours are priced as one there.
+/// In larger pools neighbouring servers are priced as one, and a width for each would be one too many to try.
 const MOST_SERVERS: usize = 64;
+
+/// With more files the few regions that can be refined are next to nothing of the whole.
+const MOST_FILES: usize = 1024;
 
 /// Regions whose widths are searched, those with most of the predicted time.
 const MOST_REGIONS: usize = 12;
@@ -50,15 +54,19 @@ impl Planner for ServerWidths {
         "the regions of `regions` with a width for every server, refined byte step by byte step"
     }
 
-    /// That of [`plan`](crate::plan()) without simulations, and 2 million requests priced.
+    /// The search of `regions`, once for a job, and 2 million requests priced.
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
-        let options = PlanOptions { simulations: 0, ..*job.options };
-        let planned = crate::plan(job.files, job.cluster, &options)?;
-        let start: Vec<Layout> = planned.files.iter().map(|file| file.layout.clone()).collect();
         let servers: Vec<ServerId> = job.cluster.tiers.iter().flat_map(|tier| tier.servers.iter().copied()).collect();
+        let decline = |reason| Err(PlanError::NoLayout { planner: self.name(), reason });
         if servers.len() > MOST_SERVERS {
-            return Ok(start);
+            let count = servers.len();
+            return decline(format!("a width for each server is searched for up to {MOST_SERVERS} servers, here are {count}"));
         }
+        if job.files.len() > MOST_FILES {
+            let count = job.files.len();
+            return decline(format!("regions are refined one by one, for up to {MOST_FILES} files, here are {count}"));
+        }
+        let start = job.spread(job.found()?.cheapest());
         let pricer = job.pricer();
         let mut plan = Refined::new(job, &pricer, servers, &start);
         let order = plan.dearest();
@@ -105,7 +113,7 @@ impl<'a> Refined<'a> {
                     widths[slot.expect("a server of the cluster")] = stripe.width_bytes;
                 }
                 let range = region.offset()..layout.region_end(index);
-                let entries = job.demand.files[file].entries.iter().filter_map(|e| clipped(e, &range)).collect();
+                let entries = job.demand.files[file].entries.iter().filter_map(|e| clipped(e, range.start, range.end)).collect();
                 let mut place = Place { file, range, widths, entries, load: Vec::new(), bytes: Vec::new() };
                 (place.load, place.bytes) = plan.figures(&place, &place.widths);
                 add(&mut plan.load, &place.load);
@@ -240,12 +248,6 @@ impl<'a> Refined<'a> {
     }
 }
 
-/// The entry with the count of the share of its bytes in the range.
-fn clipped(e: &Entry, range: &Range<u64>) -> Option<Entry> {
-    let inside = (e.offset + e.size).min(range.end).saturating_sub(e.offset.max(range.start));
-    (inside > 0).then(|| Entry { count: e.count * inside as f64 / e.size as f64, ..*e })
-}
-
 /// At most [`MOST_ENTRIES`] of the entries, evenly, with the requests of all.
 fn thinned(entries: &[Entry]) -> Vec<Entry> {
     let every = entries.len().div_ceil(MOST_ENTRIES).max(1);
@@ -259,8 +261,9 @@ fn thinned(entries: &[Entry]) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FileTrace;
+    use crate::plan::{FileTrace, PlanOptions};
     use crate::planners::propose;
+    use crate::table_ii::song_loop;
     use stripewise_model::{Cluster, Request, presets};
 
     fn request(i: u64, offset: u64, size: u64) -> Request {
@@ -282,12 +285,8 @@ mod tests {
     fn heat_at_one_place_of_the_round_is_shared_by_narrower_stripes() {
         // Song's loop: 192 requests of 1 KiB, then one of 64 KiB, on four equal servers. A width per tier cannot tell
         // servers apart; a width per server can.
-        let sizes = (0..32).flat_map(|_| std::iter::repeat_n(1 << 10, 192).chain([64 << 10]));
-        let ends = sizes.scan(0, |end, size| {
-            *end += size;
-            Some((*end - size, size))
-        });
-        let requests: Vec<Request> = ends.zip(0..).map(|((offset, size), i)| request(i, offset, size)).collect();
+        let requests = song_loop(32 << 18).into_iter().zip(0..).map(|((offset, size), i)| request(i, offset, size));
+        let requests: Vec<Request> = requests.collect();
         let (regions_s, found_s, _) = compared(&requests, &presets::set_p(4, 0, false));
         assert!(found_s <= regions_s, "{found_s} {regions_s}");
     }

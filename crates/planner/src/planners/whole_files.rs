@@ -7,7 +7,7 @@
 
 use crate::assignment::{Files, Server, assign};
 use crate::job::Job;
-use crate::plan::PlanError;
+use crate::error::PlanError;
 use crate::planners::Planner;
 use stripewise_layout::{Layout, ServerId};
 
