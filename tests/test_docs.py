@@ -20,12 +20,14 @@ def blocks(page, language):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shown_commands_run(page, tmp_path):
+    """The commands of a page, then its Python, in one directory."""
     script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
+    python = tmp_path / "shown.py"
+    python.write_text("\n".join(blocks(page, "python")))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    for command in (["bash", "-c", script], [BIN / "python", python]):
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_commands_for_the_reader_name_what_exists(stripewise):

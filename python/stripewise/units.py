@@ -38,3 +38,8 @@ def seconds(value: float) -> str:
 def ratio(value: float) -> str:
     """A factor: `4.12x`."""
     return f"{value:.2f}x"
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things: `1 file`, `1,024 files`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

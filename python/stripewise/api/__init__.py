@@ -1,0 +1,1 @@
+"""What `import stripewise` offers: traces, signatures, plans and simulations, as objects with data frames."""

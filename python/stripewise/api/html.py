@@ -1,0 +1,16 @@
+"""How results look in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+
+import polars as pl
+
+ROWS = 20
+"""Rows of a table that are shown."""
+
+
+def shown(headline: str, frame: pl.DataFrame) -> str:
+    """A line of text above a table, of which the first rows are shown."""
+    with pl.Config(tbl_rows=ROWS, fmt_str_lengths=200):
+        return f"<p>{escape(headline)}</p>{frame._repr_html_()}"

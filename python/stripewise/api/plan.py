@@ -1,0 +1,164 @@
+"""`plan`: which part of which file goes to which servers, and why."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stripewise import _native
+from stripewise.api import html
+from stripewise.api.servers import Named, Servers
+from stripewise.api.trace import Trace
+from stripewise.pool import Pool
+from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio, seconds
+
+Chart = Any
+"""Of altair; what its classes have in common has no name."""
+
+
+def plan(
+    trace: Trace,
+    *,
+    pool: Named | Pool | None = None,
+    cluster: Named | None = None,
+    planner: str = "auto",
+    root: Named | None = None,
+    processes: float | None = None,
+    max_regions: int | None = None,
+) -> Plan:
+    """Plans the files of a trace on the servers of a pool, or of a cluster that a file describes. Nothing is changed.
+
+    `planner` is a name of `stripewise planners`; `auto` prices them all and simulates the best few. `root` is the
+    directory of the trace whose files are planned: the pool's mount, or what all files of the trace have in common.
+    `processes` are the requests in flight to plan for, from the trace if left out; `max_regions` of a file, 128 if left
+    out. Raises `StripewiseError` that names what is wrong and the remedy.
+    """
+    servers = Servers.of(pool, cluster)
+    options: dict[str, Any] = {"planner": planner, "processes": processes, "max_regions": max_regions}
+    below = servers.root(root)
+    if servers.pool is not None and below is not None:
+        return Plan(_native.plan(trace.native, str(servers.pool.file), below, **options), servers, Path(below))
+    document = _native.plan_on_cluster(trace.native, str(servers.cluster), root=below, **options)
+    return Plan(document, servers, Path(document["root"]))
+
+
+class Plan:
+    """Layouts for the files of a trace, with what they are predicted to cost."""
+
+    def __init__(self, document: _native.PlanDocument, servers: Servers, root: Path) -> None:
+        """Takes what a planner made for these servers: see `plan`."""
+        self.document = document
+        """Everything that `stripewise plan --json` prints."""
+        self.servers = servers
+        """The pool or cluster."""
+        self.root = root
+        """The directory that paths of the plan are relative to."""
+
+    @property
+    def layout(self) -> str:
+        """The layout file: what `stripewise apply` and `stripewise export` take."""
+        return self.document["layout"]
+
+    def save(self, path: Named) -> Path:
+        """Writes the layout file."""
+        Path(path).write_text(self.layout, encoding="utf-8")
+        return Path(path)
+
+    @cached_property
+    def _frame(self) -> pl.DataFrame:
+        rows = [
+            (
+                file["path"],
+                region["offset"],
+                region["end"],
+                region["requests"],
+                region["read_bytes"],
+                region["write_bytes"],
+                region["round_before"],
+                region["round"],
+                region["cost_s"]["default"],
+                region["cost_s"]["harl"],
+                region["cost_s"]["plan"],
+            )
+            for file in self.document["files"]
+            for region in file["regions"]
+        ]
+        schema: dict[str, pl.DataType | type[pl.DataType]] = {
+            "path": pl.String,
+            "offset": pl.UInt64,
+            "end": pl.UInt64,
+            "requests": pl.Float64,
+            "read_bytes": pl.Float64,
+            "written_bytes": pl.Float64,
+            "round_before": pl.List(pl.String),
+            "round": pl.List(pl.String),
+            "default_s": pl.Float64,
+            "harl_s": pl.Float64,
+            "plan_s": pl.Float64,
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def frame(self) -> pl.DataFrame:
+        """One row a region: its bytes, what was moved, its round of servers and widths before and after, and costs.
+
+        A cost is the predicted time in which the region's requests are in flight, in seconds: under the default layout,
+        under HARL's plan (null where that does not fit) and under this plan.
+        """
+        return self._frame
+
+    def explain(self) -> str:
+        """Why this plan: what it changes, what that is predicted to give, and why other planners lost."""
+        document = self.document
+        lines = [
+            f"plan by {document['planner']} for {self.servers.label}, {document['processes']:.1f} requests in flight, "
+            f"{counted(len(document['files']), 'file')} below {self.root}"
+        ]
+        if document["kept_default"]:
+            lines.append(f"by its own price {document['planner']} cannot better the default: it is kept")
+        if document["sampled"] is not None:
+            lines.append(document["sampled"])
+        costs = document["cost_s"]
+        for name, cost_s in (("default", costs["default"]), ("HARL", costs["harl"]), ("this plan", costs["plan"])):
+            if cost_s:
+                rate = f"{mib_per_s(document['bytes'] / cost_s)} MiB/s"
+                gain = f", {ratio(costs['default'] / cost_s)} the default" if name != "default" else ""
+                lines.append(f"  {name}: {seconds(cost_s)} predicted, {rate}{gain}")
+        for file in document["files"]:
+            changed = [region for region in file["regions"] if region["round"] != region["round_before"]]
+            if not changed:
+                lines.append(f"{file['path']}: stays as it is, {' '.join(file['regions'][0]['round'])}")
+            for region in changed:
+                moved = about_bytes(region["read_bytes"] + region["write_bytes"])
+                cost = region["cost_s"]
+                lines.append(
+                    f"{file['path']} from {exact_bytes(region['offset'])} to {exact_bytes(region['end'])}: {moved} in "
+                    f"{region['requests']:,.0f} requests, {' '.join(region['round_before'])} becomes "
+                    f"{' '.join(region['round'])}, {seconds(cost['default'])} becomes {seconds(cost['plan'])}"
+                )
+        if document["comparison"] is not None:
+            lines.extend(f"{document['planner']} {reason}" for reason in document["comparison"]["why"])
+        return "\n".join(lines)
+
+    def plot(self) -> Chart:
+        """A map of the layouts (an altair chart): each file before and after, its regions by tier.
+
+        Raises `StripewiseError` where altair is not installed.
+        """
+        from stripewise.api import layout_map
+
+        return layout_map.chart(self)
+
+    def _headline(self) -> str:
+        costs = self.document["cost_s"]
+        gain = ratio(costs["default"] / costs["plan"]) if costs["plan"] else "1.00x"
+        what = f"{counted(len(self.document['files']), 'file')}, {counted(self._frame.height, 'region')}"
+        return f"Plan by {self.document['planner']} for {self.servers.label}: {what}, {gain} the default is predicted"
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        return html.shown(self._headline(), self._frame)

@@ -1,0 +1,202 @@
+"""`simulate`: a trace replayed on servers, under the layouts that its files have and under others."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stripewise import _native
+from stripewise.api import html
+from stripewise.api.plan import Plan
+from stripewise.api.servers import Named, Servers
+from stripewise.api.trace import Trace
+from stripewise.pool import Pool
+from stripewise.units import mib_per_s, ratio, seconds
+
+BINS = 120
+"""Steps of the time line."""
+
+
+def simulate(
+    trace: Trace,
+    *,
+    pool: Named | Pool | None = None,
+    cluster: Named | None = None,
+    layout: Plan | Named | None = None,
+    root: Named | None = None,
+    repeat: int = 5,
+    seed: int = 1,
+    think: bool = False,
+    around: dict[str, Any] | None = None,
+) -> Simulation:
+    """Replays the requests of a trace on a pool or a described cluster, under present layouts and those of `layout`.
+
+    `layout` is a plan or a layout file. Files have the layouts that they have in the pool, or the cluster's default;
+    `root` is the directory of the trace whose files are meant, as in `plan`: that of the plan, if there is one.
+    `repeat` runs are made with other startup times; `think` keeps the time that the program spent between requests.
+    `around` has the other options of `stripewise simulate` by name, as `{"queue": ["hdd=elevator"], "link": "1GB/s"}`.
+    Raises `StripewiseError` that names what is wrong.
+    """
+    servers = Servers.of(pool, cluster)
+    usual: _native.SimulationAround = {
+        "queue": [],
+        "wait": "6.7ms",
+        "near": "1MiB",
+        "seek": [],
+        "link": None,
+        "client_link": None,
+        "processes_per_node": None,
+        "latency": "0s",
+        "pipelined": False,
+        "metadata": None,
+        "think": think,
+        "repeat": repeat,
+        "seed": seed,
+        "bins": BINS,
+    }
+    unknown = set(around or {}) - set(usual)
+    if unknown:
+        raise _native.StripewiseError(f"around: there is no option '{min(unknown)}'; there is {', '.join(usual)}")
+    options: Any = {**usual, **(around or {})}
+    below = servers.root(layout.root if root is None and isinstance(layout, Plan) else root)
+
+    def replayed(layout_file: str | None) -> Simulation:
+        if servers.pool is not None and below is not None:
+            document = _native.simulate(trace.native, str(servers.pool.file), below, layout_file, options)
+        else:
+            document = _native.simulate_on_cluster(trace.native, str(servers.cluster), below, layout_file, options)
+        return Simulation(document, servers)
+
+    if isinstance(layout, Plan):
+        with tempfile.TemporaryDirectory(prefix="stripewise-") as directory:
+            return replayed(str(layout.save(Path(directory) / "planned.layout")))
+    return replayed(None if layout is None else os.fspath(layout))
+
+
+class Simulation:
+    """What a replay took, on which servers."""
+
+    def __init__(self, document: _native.SimulationDocument, servers: Servers) -> None:
+        """Takes what the simulator found for these servers: see `simulate`."""
+        self.document = document
+        """Everything that `stripewise simulate --json` prints."""
+        self.on = servers
+        """The pool or cluster."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Throughput under the layout over that at present; `None` without a layout."""
+        found = self.document["ratio"]
+        return None if found is None else found["mean"]
+
+    @cached_property
+    def _sides(self) -> dict[str, _native.ReplayedSide]:
+        layout = self.document["layout"]
+        return {"present": self.document["present"], **({} if layout is None else {"layout": layout})}
+
+    def frame(self) -> pl.DataFrame:
+        """One row a side (`present`, `layout`): bytes per second, seconds in all, latencies in seconds.
+
+        `half_width` is half of the 95 % interval of the throughput over the runs; null for one run.
+        """
+        rows = [
+            (
+                name,
+                side["throughput"]["mean"],
+                side["throughput"]["half_width"],
+                side["makespan_s"]["mean"],
+                side["read_bytes"],
+                side["written_bytes"],
+                *(side["latency"][key]["mean"] for key in ("mean_s", "p50_s", "p95_s", "p99_s", "max_s")),
+            )
+            for name, side in self._sides.items()
+        ]
+        schema: dict[str, pl.DataType | type[pl.DataType]] = {
+            "side": pl.String,
+            "bytes_per_s": pl.Float64,
+            "half_width": pl.Float64,
+            "time_s": pl.Float64,
+            "read_bytes": pl.UInt64,
+            "written_bytes": pl.UInt64,
+        }
+        latencies = ("mean", "median", "p95", "p99", "max")
+        return pl.DataFrame(
+            rows, schema={**schema, **{f"latency_{name}_s": pl.Float64 for name in latencies}}, orient="row"
+        )
+
+    @cached_property
+    def servers(self) -> pl.DataFrame:
+        """One row a server and side: sub-requests, bytes, seconds busy, share of the time, longest queue."""
+        rows = [
+            (
+                name,
+                server["name"],
+                server["requests"],
+                server["bytes"],
+                server["busy_s"]["mean"],
+                server["busy_s"]["mean"] / side["makespan_s"]["mean"] if side["makespan_s"]["mean"] else None,
+                server["waiting_s"],
+                server["longest_queue"],
+            )
+            for name, side in self._sides.items()
+            for server in side["servers"]
+        ]
+        schema = {
+            "side": pl.String,
+            "server": pl.String,
+            "requests": pl.UInt64,
+            "bytes": pl.UInt64,
+            "busy_s": pl.Float64,
+            "busy_share": pl.Float64,
+            "waiting_s": pl.Float64,
+            "longest_queue": pl.UInt64,
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    @cached_property
+    def timeline(self) -> pl.DataFrame:
+        """One row a step of time, server and side: its start and end in seconds, share busy, queue, bytes."""
+        rows = [
+            (name, server["name"], bin * line["bin_s"], (bin + 1) * line["bin_s"], busy, queue, moved)
+            for name, side in self._sides.items()
+            if (line := side["timeline"]) is not None
+            for server in line["servers"]
+            for bin, (busy, queue, moved) in enumerate(
+                zip(server["busy"], server["queue"], server["bytes"], strict=True)
+            )
+        ]
+        schema = {
+            "side": pl.String,
+            "server": pl.String,
+            "start_s": pl.Float64,
+            "end_s": pl.Float64,
+            "busy": pl.Float64,
+            "queue": pl.Float64,
+            "bytes": pl.UInt64,
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def plot(self) -> Any:  # noqa: ANN401
+        """How busy each server was when (an altair chart). Raises `StripewiseError` where altair is not installed."""
+        from stripewise.api import busy_map
+
+        return busy_map.chart(self)
+
+    def _headline(self) -> str:
+        sides = (
+            f"{name} {mib_per_s(side['throughput']['mean'])} MiB/s in {seconds(side['makespan_s']['mean'])}"
+            for name, side in self._sides.items()
+        )
+        gain = "" if self.ratio is None else f", layout / present {ratio(self.ratio)}"
+        return f"Simulated on {self.on.label}: {'; '.join(sides)}{gain}"
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        return html.shown(self._headline(), self.frame())

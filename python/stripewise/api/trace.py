@@ -1,0 +1,106 @@
+"""`read`: a trace, or any log as one."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from stripewise import _native, tables
+from stripewise.api import html
+from stripewise.api.progress import Progress, told
+from stripewise.api.signature import Signature
+from stripewise.units import about_bytes, counted
+
+
+def read(log: str | os.PathLike[str], *, progress: Progress = False) -> Trace:
+    """Reads a trace of `stripewise trace`, the directory of a run that still records, or a log of another tool.
+
+    What a log lacks stands in `about` of the trace. `progress` is True for a bar, or a function that is called with
+    bytes read and all bytes. Raises `StripewiseError` with the file, the place in it and the remedy.
+    """
+    path = Path(log)
+    with told(progress, f"reading {path.name}") as callback:
+        return Trace(_native.Trace(str(path), callback), path)
+
+
+class Trace:
+    """The requests of a run: who, which file, what, where, how much, when."""
+
+    def __init__(self, native: _native.Trace, path: Path) -> None:
+        """Takes an opened trace: see `read`."""
+        self.native = native
+        """For what the compiled part of the package does with traces."""
+        self.path = path
+
+    @cached_property
+    def about(self) -> _native.TraceAbout:
+        """The format, what the log `lacks` (a name and a clause in words each), notes, processes, times."""
+        return self.native.about()
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """One row a file that was read or written, in order of path.
+
+        Sizes in bytes; rates in bytes per second of the time in which a request was in flight; `extent` is the end of
+        the furthest byte moved.
+        """
+        rows = [
+            {
+                "path": file["path"],
+                "ranks": len(file["ranks"]),
+                "start_s": file["start_s"],
+                "end_s": file["end_s"],
+                "extent": file["extent_bytes"],
+                **_side("read", file["reads"]),
+                **_side("write", file["writes"]),
+            }
+            for file in self.native.summary()["files"]
+            if file["reads"]["requests"] or file["writes"]["requests"]
+        ]
+        schema: dict[str, pl.DataType | type[pl.DataType]] = {
+            "path": pl.String,
+            "ranks": pl.UInt32,
+            "start_s": pl.Float64,
+            "end_s": pl.Float64,
+            "extent": pl.UInt64,
+        }
+        for side in ("read", "write"):
+            schema |= {f"{side}s": pl.UInt64, f"{side}_bytes": pl.UInt64, f"{side}_median_bytes": pl.UInt64}
+            schema |= {f"{side}_bytes_per_s": pl.Float64}
+        return pl.DataFrame(rows, schema=schema)
+
+    def frame(self) -> pl.DataFrame:
+        """One row a record, of one schema whatever the log was.
+
+        Columns: program, rank, pid, tid, file, api, op (text or numbers), offset and size in bytes, start_ns and end_ns
+        since the start of the trace, flags.
+        """
+        return tables.of_trace(self.native)
+
+    def signature(self, *, progress: Progress = False) -> Signature:
+        """What each process did with each file: patterns, loops that rebuild its requests, plain words."""
+        with told(progress, "signing") as callback:
+            return Signature(self.native.signature(callback))
+
+    def _headline(self) -> str:
+        moved = about_bytes(float(self.files.select(pl.sum("read_bytes") + pl.sum("write_bytes")).item()))
+        lacks = "".join(f"; {lack['words']}" for lack in self.about["lacks"])
+        return f"{self.path.name} ({self.about['format']}): {counted(self.files.height, 'file')}, {moved}{lacks}"
+
+    def __repr__(self) -> str:
+        return f"<Trace {self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        return html.shown(self._headline(), self.files)
+
+
+def _side(name: str, of: dict[str, int | float]) -> dict[str, int | float]:
+    return {
+        f"{name}s": of["requests"],
+        f"{name}_bytes": of["bytes"],
+        f"{name}_median_bytes": of["median_bytes"],
+        f"{name}_bytes_per_s": of["rate_bytes_per_s"],
+    }
