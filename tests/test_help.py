@@ -17,6 +17,7 @@ COMMANDS = [
     "pool show",
     "pool calibrate",
     "trace",
+    "import",
     "show",
     "signature",
     "plan",

@@ -74,6 +74,28 @@ pub enum ImportError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Where a data set is to be written there is something.
+    #[error("{} exists already: remove it, or choose another name", path.display())]
+    Exists {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// What was to be written cannot be; nothing is left of it.
+    #[error("cannot write {}: {source}; nothing is left of it", path.display())]
+    Write {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A table of a data set cannot be used.
+    #[error("{} is damaged: {why}; import the log again", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it, as a clause.
+        why: String,
+    },
     /// Whoever watched the progress broke off.
     #[error("the import of {} was stopped", path.display())]
     Stopped {

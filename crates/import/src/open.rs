@@ -1,16 +1,17 @@
 //! [`open`]: any log as a trace.
 
 use crate::about::About;
+use crate::dataset;
 use crate::error::ImportError;
 use crate::log::Log;
-use crate::scratch::scratch_dir;
+use crate::scratch::Scratch;
 use crate::sink::{Sink, Summary};
 use crate::{FileCounters, Lacks, LustreLayout, importer_of};
 use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use stripewise_trace::{Process, Program, Record, Tables, Trace, TraceWriter};
+use stripewise_trace::{Process, Program, Record, Tables, Trace};
 
 /// Told how many of how many bytes of the log are read, about once a megabyte; breaking off ends the import with
 /// [`ImportError::Stopped`].
@@ -25,13 +26,17 @@ pub struct Imported {
     pub about: About,
 }
 
-/// Opens a trace of our own (a file, or the directory of its processes), or a log of any known format. Those are
-/// converted to a temporary trace, which has no name and is gone when it is dropped: memory is the page cache's, room
-/// is needed for 56 bytes a row in `TMPDIR` (else `/var/tmp`). O(n log n) for n rows.
+/// Opens a trace of our own (a file, or the directory of its processes), a data set that [`crate::write_dataset`] wrote,
+/// or a log of any known format. The last two are converted to a temporary trace, which has no name and is gone when it
+/// is dropped: memory is the page cache's, room is needed for 56 bytes a row in `TMPDIR` (else `/var/tmp`). O(n log n)
+/// for n rows.
 ///
 /// # Errors
 /// [`ImportError`] with the file, the place in it and the remedy.
 pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    if dataset::is_dataset(path) {
+        return dataset::read(path, progress);
+    }
     if path.is_dir() && !Log::is_folder(path) {
         return Ok(recorded(Trace::open(path)?));
     }
@@ -54,11 +59,8 @@ fn recorded(trace: Trace) -> Imported {
 }
 
 fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
-    let dir = scratch_dir();
-    let no_room = |source| ImportError::Scratch { path: log.path().to_owned(), dir: dir.clone(), source };
-    let file = tempfile::tempfile_in(&dir).map_err(no_room)?;
     let mut converting = Converting {
-        writer: TraceWriter::new(file, &dir.join("(temporary trace)")),
+        scratch: Scratch::new(log.path())?,
         tables: Tables::default(),
         processes: HashMap::new(),
         last_process: None,
@@ -70,7 +72,7 @@ fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportErr
     };
     let summary = importer_of(log)?.import(log, &mut converting).map_err(|error| match error {
         ImportError::Sink { .. } if converting.stopped => ImportError::Stopped { path: log.path().to_owned() },
-        ImportError::Sink { source, .. } => no_room(source),
+        ImportError::Sink { source, .. } => converting.scratch.no_room(source),
         other => other,
     })?;
     converting.finish(summary)
@@ -78,7 +80,7 @@ fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportErr
 
 /// Rows to a temporary trace, the rest to memory.
 struct Converting<'a> {
-    writer: TraceWriter,
+    scratch: Scratch,
     tables: Tables,
     /// Place in the tables by program, rank and process id.
     processes: HashMap<(u32, u32, u32), usize>,
@@ -131,7 +133,7 @@ impl Converting<'_> {
         self.layouts.iter_mut().for_each(|layout| renumbered(&mut layout.file));
         self.layouts.sort_by_key(|layout| layout.file);
         self.tables.processes.sort_by_key(|process| (process.program, process.rank, process.pid));
-        let trace = self.writer.into_trace(self.tables, summary.start_unix_ns.unwrap_or(0), Some(&new_ids))?;
+        let trace = self.scratch.into_trace(self.tables, summary.start_unix_ns, Some(&new_ids))?;
         let about = About { counters: self.counters, lustre_layouts: self.layouts, ..About::of(summary) };
         Ok(Imported { trace, about })
     }
@@ -154,7 +156,7 @@ impl Sink for Converting<'_> {
         }
         for possible in rows.split(|row| row.check().is_err()) {
             possible.iter().for_each(|row| self.count(row));
-            self.writer.push(possible)?;
+            self.scratch.push(possible)?;
         }
         self.impossible += rows.iter().filter(|row| row.check().is_err()).count() as u64;
         Ok(())

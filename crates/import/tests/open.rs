@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::collected;
+use common::{collected, wheel_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_import::{ImportError, Imported, Lacks, open};
@@ -35,11 +35,7 @@ fn rows_are_sorted_by_file_offset_and_start_and_what_cannot_be_is_left_out() {
 
 #[test]
 fn darshan_has_the_same_rows_counters_and_layouts_as_the_importer_hands_over() {
-    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|end| end != "darshan") {
-            continue;
-        }
+    for path in wheel_logs().into_values() {
         let (all, summary) = collected(&path).unwrap();
         let Imported { trace, about } = opened(&path).unwrap();
         let name = |file: u32| trace.files()[file as usize].path.as_os_str().as_encoded_bytes();

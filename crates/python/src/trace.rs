@@ -55,6 +55,31 @@ impl Trace {
         to_python(py, &value)
     }
 
+    /// Writes the trace as a data set, which `Trace(path)` opens again. `progress` is called with the rows that are
+    /// written and all rows.
+    #[pyo3(signature = (path, progress = None))]
+    fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        watched(py, progress, |progress| {
+            import::write_dataset(&self.inner, &self.about, &path, progress).map_err(raise)
+        })
+    }
+
+    /// Writes all records as one table of Parquet, in the columns of a data set's requests.
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| import::write_parquet(&self.inner, &path)).map_err(raise)
+    }
+
+    /// Writes all records as CSV, in the same columns, to an open file descriptor.
+    fn write_csv(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
+        py.detach(|| {
+            // SAFETY: the caller keeps the descriptor open; the copy is closed here.
+            let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+            let file = std::fs::File::from(borrowed.try_clone_to_owned()?);
+            import::write_csv(&self.inner, file)
+        })
+        .map_err(PyErr::from)
+    }
+
     /// What Darshan counted of each file: `file` as in `files()`, interface, rank (`None`: of all ranks), counters.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rows = self.about.counters.iter().map(|counters| {
@@ -108,6 +133,11 @@ impl Trace {
     /// Names of the programs, by their number in the column `program`.
     fn programs(&self) -> Vec<String> {
         self.inner.programs().iter().map(|program| program.name.clone()).collect()
+    }
+
+    /// Number of records.
+    fn record_count(&self) -> usize {
+        self.inner.records().len()
     }
 
     /// Names of interfaces and operations by their numbers in the columns `api` and `op`.

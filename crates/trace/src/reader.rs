@@ -102,7 +102,7 @@ impl Trace {
             records.push(record);
             Ok(())
         })?;
-        records.sort_unstable_by_key(Record::sort_key);
+        records.sort_unstable_by(Record::order);
         Self::build(dir, Records::Owned(records), inputs.tables, inputs.start_unix_ns)
     }
 
@@ -173,7 +173,7 @@ impl Trace {
             if record.program as usize >= tables.programs.len() {
                 return Err(damaged(format!("program number {} of {}", record.program, tables.programs.len())));
             }
-            if index > 0 && slice[index - 1].sort_key() > record.sort_key() {
+            if index > 0 && slice[index - 1].place() > record.place() {
                 return Err(damaged("its records are not in order".into()));
             }
             if (index + 1).is_multiple_of(WINDOW) {
@@ -251,6 +251,24 @@ impl Trace {
                 .chain(passed)
                 .flatten()
                 .filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+        })
+    }
+
+    /// All records in runs of at most `length`; the pages of a run are given back when the next is taken. O(records).
+    pub fn windows(&self, length: usize) -> impl Iterator<Item = &[Record]> {
+        self.windows_in(0..self.records().len(), length)
+    }
+
+    /// The records of file `id` as [`Trace::windows`]; none for an unknown id.
+    pub fn windows_of(&self, id: u32, length: usize) -> impl Iterator<Item = &[Record]> {
+        let range = self.files.get(id as usize).map_or(0..0, |file| file.records.clone());
+        self.windows_in(range, length)
+    }
+
+    fn windows_in(&self, range: Range<usize>, length: usize) -> impl Iterator<Item = &[Record]> {
+        range.clone().step_by(length).map(move |from| {
+            self.records.release(from.saturating_sub(length).max(range.start)..from);
+            &self.records()[from..(from + length).min(range.end)]
         })
     }
 

@@ -218,9 +218,15 @@ impl Record {
         Ok(())
     }
 
-    /// Order of a merged trace: file, offset, start; then what makes it total.
-    pub(crate) fn sort_key(&self) -> (u32, u64, u64, u64, u32, u32, u32, u8, u8) {
-        (self.file, self.offset, self.start_ns, self.end_ns, self.rank, self.pid, self.tid, self.api, self.op)
+    /// Order of a merged trace: file, offset, start.
+    pub(crate) fn place(&self) -> (u32, u64, u64) {
+        (self.file, self.offset, self.start_ns)
+    }
+
+    /// [`Record::place`], then all the rest: the same records are in the same order however they came.
+    pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let rest = |r: &Self| (r.end_ns, r.rank, r.pid, r.tid, r.api, r.op, r.size, r.flags, r.program);
+        self.place().cmp(&other.place()).then_with(|| rest(self).cmp(&rest(other)))
     }
 }
 

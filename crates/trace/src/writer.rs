@@ -58,7 +58,7 @@ impl TraceWriter {
                 record.file = new_ids.get(record.file as usize).copied().unwrap_or(u32::MAX);
             }
         }
-        records.sort_unstable_by_key(Record::sort_key);
+        records.sort_unstable_by(Record::order);
         let map = map.make_read_only().map_err(|error| TraceError::io("map", &self.path, error))?;
         Trace::of_mapping(&self.path, map, self.records as usize, tables, start_unix_ns)
     }
@@ -72,7 +72,7 @@ impl TraceWriter {
         let io = |action| move |error| TraceError::io(action, path, error);
         let tables = tables.to_bytes();
         let mut map = self.map(tables.len())?;
-        self.records_of(&mut map).sort_unstable_by_key(Record::sort_key);
+        self.records_of(&mut map).sort_unstable_by(Record::order);
         let tables_at = self.tables_at();
         let records_crc = crc32c::crc32c(&map[HEADER_BYTES..tables_at]);
         map[tables_at..].copy_from_slice(&tables);

@@ -10,6 +10,7 @@ from stripewise.cli import (
     bench,
     console,
     export,
+    import_,
     mount,
     optimize,
     plan,
@@ -86,6 +87,7 @@ pool.command("show", context_settings=CONTEXT)(pool_show.pool_show)
 pool.command("calibrate", context_settings=CONTEXT)(pool_calibrate.pool_calibrate)
 app.add_typer(pool)
 app.command("trace", context_settings=PROGRAM_CONTEXT)(trace.trace)
+app.command("import", context_settings=CONTEXT)(import_.import_)
 app.command("show", context_settings=CONTEXT)(show.show)
 app.command("signature", context_settings=CONTEXT)(signature.signature)
 app.command("plan", context_settings=CONTEXT)(plan.plan)

@@ -12,6 +12,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -105,6 +106,30 @@ def reading(what: str) -> Iterator[Callable[[int, int], None]]:
         BarColumn(bar_width=30),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with _progress(*columns) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class _RateColumn(ProgressColumn):
+    """What is done a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+@contextmanager
+def writing(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar with rate and time left for rows that are written, as a callback with rows done and in all."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        _RateColumn(),
         TimeRemainingColumn(),
     )
     with _progress(*columns) as bar:

@@ -57,20 +57,35 @@ def show(
         print_pool(Pool.load(path), as_json=as_json)
         return
     if csv or parquet:
-        from stripewise import tables  # polars takes longer to load than all the rest
-
-        frame = tables.of_trace(opened(path)) if kind is _Kind.TRACE else tables.of_layout(layouts.read(path))
-        if csv:
-            if str(csv) == "-":
-                frame.write_csv(sys.stdout)
-            else:
-                frame.write_csv(csv)
-        if parquet:
-            frame.write_parquet(parquet)
+        if kind is _Kind.TRACE:
+            _write_records(opened(path), csv, parquet)
+        else:
+            _write_regions(path, csv, parquet)
     elif kind is _Kind.TRACE:
         _show_trace(opened(path), as_json=as_json, all_files=all_files)
     else:
         _show_layout(path, as_json=as_json)
+
+
+def _write_records(trace: Trace, csv: Path | None, parquet: Path | None) -> None:
+    if csv and str(csv) == "-":
+        sys.stdout.flush()
+        trace.write_csv(sys.stdout.fileno())
+    elif csv:
+        with csv.open("wb") as file:
+            trace.write_csv(file.fileno())
+    if parquet:
+        trace.write_parquet(str(parquet))
+
+
+def _write_regions(path: Path, csv: Path | None, parquet: Path | None) -> None:
+    from stripewise import tables  # polars takes longer to load than all the rest
+
+    frame = tables.of_layout(layouts.read(path))
+    if csv:
+        frame.write_csv(sys.stdout if str(csv) == "-" else csv)
+    if parquet:
+        frame.write_parquet(parquet)
 
 
 def _kind_of(path: Path) -> _Kind:

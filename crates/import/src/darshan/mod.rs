@@ -3,7 +3,7 @@
 //! After darshan-log-format.h and darshan-*-logutils.c. Regions are unpacked as streams: memory is that of the names.
 
 mod header;
-mod names;
+pub(crate) mod names;
 mod region;
 
 use crate::Importer;

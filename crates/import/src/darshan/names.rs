@@ -43,6 +43,12 @@ impl Shape {
     }
 }
 
+/// The counter of this name, of any module and version.
+pub(crate) fn known(name: &[u8]) -> Option<&'static str> {
+    let all = [POSIX, POSIX_F, MPIIO, MPIIO_F, STDIO, STDIO_F];
+    all.into_iter().flatten().copied().find(|known| known.as_bytes() == name)
+}
+
 const POSIX_SINCE_4: [&str; 5] =
     ["POSIX_FILENOS", "POSIX_DUPS", "POSIX_RENAME_SOURCES", "POSIX_RENAME_TARGETS", "POSIX_RENAMED_FROM"];
 
