@@ -169,6 +169,20 @@ fn check_auto(job: &Job) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What holds for every planner on these files, and for the comparison.
+fn check_all(files: &[FileTrace], cluster: &Cluster, options: &PlanOptions) -> Result<(), TestCaseError> {
+    match Job::new(files, cluster, options) {
+        Ok(job) => {
+            PLANNERS.iter().try_for_each(|&planner| check(planner, &job))?;
+            check_auto(&job)?;
+        }
+        Err(PlanError::NoServer) => prop_assert!(cluster.tiers.iter().all(|tier| tier.servers.is_empty())),
+        Err(PlanError::TooLarge { bytes, room }) => prop_assert!(bytes > room),
+        Err(error) => prop_assert!(false, "{error}"),
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
@@ -176,25 +190,45 @@ proptest! {
         traces in prop::collection::vec((requests(), prop::option::of(0_u64..1 << 30)), 0..4),
         cluster in clusters(),
         max_regions in prop_oneof![Just(1_usize), 1_usize..8],
+        processes in prop_oneof![3 => Just(None), 1 => (1.0_f64..200.0).prop_map(Some)],
         link in any::<bool>(),
     ) {
         let files = traces.iter().enumerate().map(|(index, (requests, size_bytes))| {
             FileTrace { name: format!("f{index}"), requests, size_bytes: *size_bytes }
         });
         let files: Vec<FileTrace> = files.collect();
-        let mut options = PlanOptions { max_regions, ..quick() };
+        let mut options = PlanOptions { max_regions, processes, ..quick() };
         if link {
             options.network = stripewise_simulate::Network::Link;
         }
-        match Job::new(&files, &cluster, &options) {
-            Ok(job) => {
-                PLANNERS.iter().try_for_each(|&planner| check(planner, &job))?;
-                check_auto(&job)?;
-            }
-            Err(PlanError::NoServer) => prop_assert!(cluster.tiers.iter().all(|tier| tier.servers.is_empty())),
-            Err(PlanError::TooLarge { bytes, room }) => prop_assert!(bytes > room),
-            Err(error) => prop_assert!(false, "{error}"),
-        }
+        check_all(&files, &cluster, &options)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+    /// Beyond 64 files those that are alike are planned as one, and beyond 64 servers neighbours are.
+    #[test]
+    fn so_it_is_with_many_files_or_servers(
+        some in prop::collection::vec((usual_requests(), prop::option::of(0_u64..1 << 24)), 1..4),
+        count in 65_usize..120,
+        capacity in prop_oneof![1 => Just(None), 2 => (1_u64 << 20..1 << 29).prop_map(Some)],
+        servers in prop_oneof![Just(2_u16), Just(9), Just(70)],
+    ) {
+        let many = (0..count).map(|index| (index, &some[index % some.len()]));
+        let files: Vec<FileTrace> = many.map(|(index, (requests, size_bytes))| {
+            FileTrace { name: format!("f{index}"), requests, size_bytes: *size_bytes }
+        }).collect();
+        let mut cluster = presets::set_p(servers - 1, 1, false);
+        cluster.tiers.push(Tier {
+            name: "third".into(),
+            servers: vec![ServerId(servers)],
+            profile: presets::set_b(1, 1).tiers[1].profile,
+            capacity_bytes: None,
+        });
+        cluster.tiers.iter_mut().for_each(|tier| tier.capacity_bytes = capacity);
+        check_all(&files, &cluster, &quick())?;
+        check_all(&files[..1], &cluster, &quick())?;
     }
 }
 
