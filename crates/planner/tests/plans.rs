@@ -161,6 +161,66 @@ fn random_half_megabytes_have_their_known_optimum() {
 }
 
 #[test]
+fn processes_are_counted_phase_by_phase() {
+    // 16 processes write side by side; then one of them reads the same bytes on its own.
+    let mut requests = uniform(1600, 64 << 10, 1600);
+    requests.iter_mut().for_each(|r| r.op = Op::Write);
+    requests.extend((0..1600_u32).map(|i| {
+        let start_s = 200.0 + f64::from(i);
+        Request {
+            offset: u64::from(i * 7919 % 1600) << 16,
+            size: 64 << 10,
+            op: Op::Read,
+            process: 3,
+            start_s,
+            end_s: start_s + 1.0,
+        }
+    }));
+    let options = PlanOptions { simulations: 0, ..PlanOptions::default() };
+    let plan = planned(&requests, &presets::set_p(6, 2, false), &options);
+    let processes: Vec<f64> = plan.phases.iter().map(|phase| phase.processes).collect();
+    assert!(processes.len() == 2, "{processes:?}");
+    assert!((processes[0] - 16.0).abs() < 1e-6 && (processes[1] - 1.0).abs() < 1e-6, "{processes:?}");
+}
+
+#[test]
+fn a_limit_on_regions_is_kept_and_made_use_of() {
+    // Eight parts of unlike requests: best with a region each.
+    let requests: Vec<Request> = (0..8_u64)
+        .flat_map(|part| {
+            let size = if part % 2 == 0 { 16 << 10 } else { 2 << 20 };
+            uniform(if part % 2 == 0 { 1600 } else { 100 }, size, (64 << 20) / size)
+                .into_iter()
+                .map(move |r| Request { offset: r.offset + (part << 26), ..r })
+        })
+        .collect();
+    let planned_s = |max_regions| {
+        let options = PlanOptions { max_regions, simulations: 0, processes: Some(4.0), ..PlanOptions::default() };
+        let plan = planned(&requests, &presets::set_ab(6, 2), &options);
+        assert!(plan.files[0].regions.len() <= max_regions, "{max_regions}: {:?}", plan.files[0].layout);
+        plan.total.planned_s
+    };
+    let (one, few, free) = (planned_s(1), planned_s(3), planned_s(128));
+    assert!(free < few && few < one, "{one} {few} {free}");
+}
+
+#[test]
+fn the_limits_hold_for_all_files_together() {
+    // Any of the files fits on the SSDs, five of the twenty do together.
+    let requests = uniform(400, 256 << 10, 64);
+    let mut cluster = presets::set_p(6, 2, false);
+    cluster.tiers[1].capacity_bytes = Some(40 << 20);
+    let named = |index| FileTrace { name: format!("f{index}"), requests: &requests, size_bytes: Some(16 << 20) };
+    let files: Vec<FileTrace> = (0..20).map(named).collect();
+    let plan = plan(&files, &cluster, &quick()).unwrap();
+    for &server in &cluster.tiers[1].servers {
+        let bytes: u64 = plan.files.iter().map(|file| held(&file.layout, server, 16 << 20)).sum();
+        assert!(bytes <= 40 << 20, "{bytes} on {server}");
+        assert!(bytes > 30 << 20, "{bytes} on {server}: the fast servers are not made use of");
+    }
+}
+
+#[test]
 fn processes_with_parts_of_their_own_share_the_fast_servers() {
     // Each process has a sixteenth of the file to itself. With regions for the fast servers some processes would have
     // none of those; a round of both tiers at the limit's ratio serves all alike, and simulates 10 % faster.
