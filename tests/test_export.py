@@ -376,6 +376,16 @@ def test_a_hostile_layout_starts_nothing_of_its_own(tmp_path, to, existing):
         assert not any(argument in ("-", "-rf") for argument in command[1:])
 
 
+@pytest.mark.parametrize("to", ["beegfs", "cephfs", "orangefs"])
+def test_a_symbolic_link_is_not_replaced_by_a_copy(tmp_path, to):
+    (tmp_path / "link").symlink_to("elsewhere")
+    document = document_of("link", (0, [(f"hdd.{n}", 65536) for n in range(6)]))
+    done = exported(document, to, existing=True)
+    ran = subprocess.run(["sh", "-c", done.script()], cwd=tmp_path, capture_output=True, timeout=20)
+    assert ran.returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 # The command line
 
 LAYOUT = """

@@ -163,9 +163,9 @@ def test_a_trace_decides(emulated):
         return document["workload"], file["loss_ratio"], file["commands"][0]["arguments"]
 
     words, with_trace, taken = ratio("--trace", trace)
-    assert words == pricing.OF_TRACE
+    assert words == f"{pricing.OF_TRACE}, on emulated servers"
     stand_in, made_up, first = ratio()
-    assert stand_in == pricing.STAND_IN
+    assert stand_in == f"{pricing.STAND_IN}, on emulated servers"
     assert with_trace != made_up
     # One file is not many processes: on the SSD alone its requests are fastest; the layout's own tier comes first.
     assert taken[-2:] == ["ssd", "."] and first[-2:] == ["hdd", "."]

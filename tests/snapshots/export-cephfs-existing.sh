@@ -1,6 +1,6 @@
 #!/bin/sh
 # Layouts of pool 'p' for CephFS, by stripewise export.
-# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it.
+# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it, on emulated servers.
 set -eu
 
 # data/shared.dat
@@ -9,6 +9,8 @@ set -eu
 # lost: one tier only: hdd, which was to hold 50%, holds all; ssd nothing
 # lost: no bytes on the metadata tier
 # lost: a hash chooses the server of each object: two of one stripe can be on the same
+# lost: a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile
+test '!' -L data/shared.dat
 touch data/.stripewise-new.shared.dat
 setfattr -n ceph.file.layout.stripe_unit -v 65536 data/.stripewise-new.shared.dat
 setfattr -n ceph.file.layout.object_size -v 4194304 data/.stripewise-new.shared.dat

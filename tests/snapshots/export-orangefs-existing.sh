@@ -1,6 +1,6 @@
 #!/bin/sh
 # Layouts of pool 'p' for OrangeFS, by stripewise export.
-# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it.
+# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it, on emulated servers.
 set -eu
 
 # data/shared.dat
@@ -8,6 +8,8 @@ set -eu
 # lost: 3 regions folded into one: the whole file is as [12MiB, end) was to be
 # lost: no bytes on the metadata tier
 # lost: no byte beyond 3072TiB: rounds are counted in 32 bits
+# lost: a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile
+test '!' -L data/shared.dat
 mkdir data/.stripewise-new.shared.dat
 setfattr -n user.pvfs2.dist_name -v varstrip_dist data/.stripewise-new.shared.dat
 setfattr -n user.pvfs2.dist_params -v 'strips:0:64K;1:64K;2:64K;3:64K;4:64K;5:64K;6:192K;7:192K' data/.stripewise-new.shared.dat

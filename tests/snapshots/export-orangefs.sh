@@ -1,6 +1,6 @@
 #!/bin/sh
 # Layouts of pool 'p' for OrangeFS, by stripewise export.
-# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it.
+# No trace: priced with 16 processes that read and write each region at random places, in requests as long as its round and a quarter of it, on emulated servers.
 set -eu
 
 # data/shared.dat

@@ -103,13 +103,12 @@ def export(
         raise StripewiseError(f"name the file system: --to {', '.join(exporters.EXPORTERS)}")
     if as_yaml and to != "lustre":
         raise StripewiseError(f"--yaml is for --to lustre, not for --to {to}")
-    mount = pool.mount if pool is not None else None
     pools = {tier["name"]: tier["pool"] for tier in cluster["tiers"] if tier["pool"]} if cluster is not None else {}
     pools |= dict(_pair("--pool-map", text) for text in pool_map or [])
     exported = exporters.export(
         document,
         to=Lustre(as_yaml=True) if as_yaml else to,
-        prices=_prices(document, cluster, trace, trace_root or mount) if cluster is not None else None,
+        prices=_prices(document, cluster, pool, trace, trace_root) if cluster is not None else None,
         pool_map=pools,
         targets={tier: _targets(names) for tier, names in (_pair("--targets", text) for text in targets or [])},
         servers=_servers(pool, cluster),
@@ -155,13 +154,18 @@ def _servers(pool: Pool | None, cluster: _native.ClusterInfo | None) -> dict[str
 
 
 def _prices(
-    document: _native.LayoutDocument, cluster: _native.ClusterInfo, trace: Path | None, trace_root: Path | None
+    document: _native.LayoutDocument,
+    cluster: _native.ClusterInfo,
+    pool: Pool | None,
+    trace: Path | None,
+    trace_root: Path | None,
 ) -> exporters.Prices:
     workloads = None
     if trace is not None:
         patterns = [file["path"] for file in document["files"]]
-        workloads = pricing.of_trace(opened(trace), str((trace_root or Path("/")).absolute()), patterns)
-    return exporters.Prices(pricing.of_cluster(cluster), workloads)
+        root = trace_root or (pool.mount if pool is not None else Path("/"))
+        workloads = pricing.of_trace(opened(trace), str(root.absolute()), patterns)
+    return exporters.Prices(pricing.of_cluster(cluster), workloads, pool.label if pool is not None else "")
 
 
 def _present(cluster: _native.ClusterInfo, pools: dict[str, str]) -> exporters.Present | None:
@@ -202,4 +206,5 @@ def _print(exported: exporters.Exported) -> None:
             grid.add_row(*((name, str(len(file.commands)), ratio) if first else ("", "", "")), loss)
     console.out.print(grid)
     if exported.workload is not None:
-        console.result(f"time: predicted, over that of the layout; {exported.workload}")
+        console.result("time: predicted, over that of the layout")
+        console.result(exported.workload)

@@ -148,11 +148,14 @@ def _export_one(
         losses = list(chosen.losses)
         if source.is_directory:
             losses.append(_directory_loss(source))
+        commands = exporter.commands(chosen.native, place)
+        if any(command.arguments[0] == "cp" for command in commands):
+            losses.append("a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile")
         return ExportedFile(
             pattern=source.pattern,
             path=place.path,
             is_directory=source.is_directory,
-            commands=tuple(exporter.commands(chosen.native, place)),
+            commands=tuple(commands),
             losses=tuple(losses),
             loss_ratio=ratio,
             verify=tuple(exporter.verify(chosen.native, place)),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stripewise.exporters.copying import copied, new_name
+from stripewise.exporters.copying import before_copy, copied, new_name
 from stripewise.exporters.exporter import (
     KIB64,
     Names,
@@ -106,7 +106,8 @@ class BeeGFS:
             moved = ["--from-pools", present.pool, "--pool", native.pool]
             return [command("beegfs", "entry", "migrate", *moved, place.path)] if present.pool != native.pool else []
         new = new_name(place.path)
-        return [command("beegfs", "entry", "create", "file", *options, new), *copied(place.path, new)]
+        made = command("beegfs", "entry", "create", "file", *options, new)
+        return [before_copy(place.path), made, *copied(place.path, new)]
 
     def verify(self, native: Striping, place: Place) -> list[Command]:
         """`entry info`: the pattern, the targets and the pool."""

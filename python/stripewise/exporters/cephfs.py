@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stripewise.exporters.copying import copied, new_name
+from stripewise.exporters.copying import before_copy, copied, new_name
 from stripewise.exporters.exporter import (
     KIB64,
     Hashed,
@@ -102,7 +102,7 @@ class CephFS:
         if place.is_directory:
             return attributes
         made = [command("touch", path), *attributes]
-        return [*made, *copied(place.path, path)] if place.existing else made
+        return [before_copy(place.path), *made, *copied(place.path, path)] if place.existing else made
 
     def verify(self, native: FileLayout, place: Place) -> list[Command]:
         """`getfattr`: the whole layout in one line."""

@@ -15,6 +15,11 @@ def new_name(path: str) -> str:
     return posixpath.join(directory, f".stripewise-new.{kept}")
 
 
+def before_copy(path: str) -> Command:
+    """Stops the script at a symbolic link, whose place the copy would take."""
+    return command("test", "!", "-L", path)
+
+
 def copied(path: str, new: str) -> list[Command]:
     """Copies `path` into the empty file `new`, compares, and renames it over `path`.
 

@@ -101,7 +101,9 @@ def _check_component(component: Component, at: int) -> None:
             raise RefusedError(f"a component on the metadata target is one stripe, of at most {exact_bytes(MOST_DOM)}")
         return
     if not 1 <= count <= MOST_STRIPES:
-        raise RefusedError(f"{count} stripes in a component: Lustre takes 1 to {MOST_STRIPES}")
+        raise RefusedError(
+            f"{count} stripes in a component: Lustre takes 1 to {MOST_STRIPES}; use fewer servers in a region"
+        )
     if component.osts and (len(component.osts) != count or count > MOST_LISTED):
         raise RefusedError(f"{len(component.osts)} OSTs for {count} stripes: as many are listed, at most {MOST_LISTED}")
     pool = component.pool

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stripewise.exporters.copying import copied, new_name
+from stripewise.exporters.copying import before_copy, copied, new_name
 from stripewise.exporters.exporter import (
     META,
     Names,
@@ -134,8 +134,7 @@ class OrangeFS:
         made = posixpath.join(workshop, "file")
         begin = [command("mkdir", workshop), *_hints(native, workshop), command("touch", made)]
         if place.existing:
-            return [*begin, *copied(place.path, made), command("rmdir", workshop)]
-        # -n alone would leave the file behind without a word.
+            return [before_copy(place.path), *begin, *copied(place.path, made), command("rmdir", workshop)]
         absent = command("test", "!", "-e", place.path)
         return [absent, *begin, command("mv", made, place.path), command("rmdir", workshop)]
 

@@ -55,9 +55,10 @@ class Tiers:
 class Prices:
     """Prices layouts on a cluster; `workloads` are the trace's, by pattern of the layout file."""
 
-    def __init__(self, tiers: Tiers, workloads: Mapping[str, Workload] | None = None) -> None:
-        """For the tiers of a pool (`of_cluster`)."""
+    def __init__(self, tiers: Tiers, workloads: Mapping[str, Workload] | None = None, label: str = "") -> None:
+        """For the tiers of a cluster or a pool (`of_cluster`); `label` is what kind of servers they are."""
         self._workloads = workloads
+        self._label = label
         self._room_bytes = tiers.room_bytes
         self._cluster = list(tiers.devices)
         self._servers: dict[str, int] = {}
@@ -85,7 +86,8 @@ class Prices:
     @property
     def workload(self) -> str:
         """What is priced, in words."""
-        return STAND_IN if self._workloads is None else OF_TRACE
+        words = STAND_IN if self._workloads is None else OF_TRACE
+        return f"{words}, on {self._label}" if self._label else words
 
     def seconds(self, source: Source, placed: Rounds | Hashed) -> float | None:
         """Mean seconds of a request of the layout's files; `None` where the trace has none.
