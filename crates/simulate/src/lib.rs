@@ -48,6 +48,7 @@
 //! [`Layout`]: stripewise_layout::Layout
 
 mod agenda;
+mod anticipation;
 mod communicator;
 mod device;
 mod draw;
@@ -65,6 +66,7 @@ mod replay;
 mod report;
 mod run;
 mod slab;
+mod sweeps;
 mod system;
 mod time;
 mod timeline;

@@ -2,7 +2,7 @@
 
 use crate::agenda::{Agenda, Kind};
 use crate::communicator::{Communicators, Goes};
-use crate::device::{Begin, Device, MOST_SLOTS};
+use crate::device::{Begin, Device, Model};
 use crate::draw::Draws;
 use crate::error::SimulateError;
 use crate::histogram::Histogram;
@@ -12,6 +12,7 @@ use crate::outcome::{Outcome, ServerUse};
 use crate::program::{Program, check_step};
 use crate::report::{NodeUse, QueueUse, Report};
 use crate::slab::{Slab, Sub};
+use crate::sweeps::MOST_SLOTS;
 use crate::system::{Forwarding, ServerLink, System};
 use crate::time::{after, ns, seconds};
 use crate::timeline::Recorder;
@@ -63,6 +64,8 @@ pub fn run_observed<P: Program>(
 
 struct Server {
     device: Device,
+    /// Index of its device's model.
+    model: u32,
     /// What was read leaves through it.
     link_out: Link,
     /// What is written comes through it.
@@ -107,6 +110,7 @@ struct Run<'a, P: Program, O> {
     agenda: Agenda,
     now_ns: u64,
     slab: Slab,
+    models: Vec<Model>,
     servers: Vec<Server>,
     nodes: Vec<Node>,
     processes_per_node: u32,
@@ -146,7 +150,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         observe: O,
     ) -> Result<Self, SimulateError> {
         system.check()?;
-        let (servers, known) = servers_of(cluster, system, seed);
+        let (models, servers, known) = servers_of(cluster, system, seed);
         for (file, layout) in layouts.iter().enumerate() {
             if let Some(server) = layout.servers().into_iter().find(|s| !known.get(s.index()).is_some_and(|k| *k)) {
                 return Err(SimulateError::UnknownServer { file, server });
@@ -201,6 +205,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             communicators: Communicators::new(count, &members),
             communicator_count: members.len(),
             timeline: (system.bins > 0).then(|| Recorder::new(system.bins, servers.len())),
+            models,
             servers,
             reads: Histogram::default(),
             writes: Histogram::default(),
@@ -270,7 +275,9 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                     self.go()?;
                 }
                 Kind::Patience => {
-                    let begin = self.servers[index].device.out_of_patience(time_ns, &mut self.slab);
+                    let server = &mut self.servers[index];
+                    let model = &self.models[server.model as usize];
+                    let begin = server.device.out_of_patience(time_ns, model, &mut self.slab);
                     self.begins(index, begin);
                 }
             }
@@ -412,7 +419,8 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         let now_ns = self.now_ns;
         let device = &mut self.servers[index].device;
         let present = device.used.present;
-        let (sub, since_ns) = device.done(now_ns);
+        let (mut sub, since_ns) = device.done(now_ns);
+        sub.server = index as u16;
         if let Some(timeline) = &mut self.timeline {
             timeline.queue_changes(index, now_ns, present);
             timeline.served(index, since_ns, now_ns, sub.bytes);
@@ -431,7 +439,9 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         }
         self.go()?;
         let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
-        let begin = self.servers[index].device.go_on(now_ns, &mut self.slab, served);
+        let server = &mut self.servers[index];
+        let model = &self.models[server.model as usize];
+        let begin = server.device.go_on(now_ns, model, &mut self.slab, served);
         self.begins(index, begin);
         Ok(())
     }
@@ -439,11 +449,12 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     #[inline]
     fn enter_device(&mut self, sub: Sub) {
         let index = usize::from(sub.server);
-        let device = &mut self.servers[index].device;
+        let server = &mut self.servers[index];
         if let Some(timeline) = &mut self.timeline {
-            timeline.queue_changes(index, self.now_ns, device.used.present);
+            timeline.queue_changes(index, self.now_ns, server.device.used.present);
         }
-        let begin = device.arrive(self.now_ns, &mut self.slab, sub);
+        let model = &self.models[server.model as usize];
+        let begin = server.device.arrive(self.now_ns, model, &mut self.slab, sub);
         self.begins(index, begin);
     }
 
@@ -574,8 +585,9 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     }
 }
 
-/// The servers by index, and whether the cluster has one of that number.
-fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Server>, Vec<bool>) {
+/// The models of the tiers and of servers that are in none, the servers by index, and whether the cluster has one of that
+/// number.
+fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Model>, Vec<Server>, Vec<bool>) {
     let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
     let mut tier_of = vec![None; highest.unwrap_or(0)];
     for (tier, of) in cluster.tiers.iter().enumerate() {
@@ -584,21 +596,27 @@ fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Server>, Ve
     let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0 };
     let nobody = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
+    let tiers = cluster.tiers.iter().enumerate();
+    let mut models: Vec<Model> =
+        tiers.map(|(tier, of)| Model::new(system.device(tier), &of.profile, in_beta)).collect();
+    models.push(Model::new(crate::system::Device::default(), &nobody, in_beta));
     let servers = tier_of.iter().enumerate().map(|(index, tier)| {
         let profile = tier.map_or(nobody, |tier| cluster.tiers[tier].profile);
-        let device = tier.map(|tier| system.device(tier)).unwrap_or_default();
         let link = Link::new(match system.links.server {
             ServerLink::InBeta => 0.0,
             ServerLink::OfProfile => profile.network_s_per_byte,
             ServerLink::Rate { s_per_byte } => s_per_byte,
         });
+        let model = tier.unwrap_or(cluster.tiers.len());
         Server {
-            device: Device::new(device, &profile, in_beta, Draws::new(seed, index)),
+            device: Device::new(&models[model], Draws::new(seed, index)),
+            model: model as u32,
             link_out: link,
             link_in: link,
         }
     });
-    (servers.collect(), tier_of.iter().map(Option::is_some).collect())
+    let servers = servers.collect();
+    (models, servers, tier_of.iter().map(Option::is_some).collect())
 }
 
 /// Where files begin on disk when each has the room of its fullest server, in order. O(files x regions x stripes).

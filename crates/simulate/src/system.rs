@@ -95,9 +95,16 @@ pub enum Queue {
     /// In sweeps of ascending disk position (C-LOOK). A sub-request joins the present sweep when it begins beyond the
     /// one that was started last, else the next sweep: nobody starves. Equal positions are served in order of arrival.
     Elevator,
-    /// As the elevator, but when the next sub-request is not close, the device first waits for one that is, or for any
-    /// of the process that it served last (Linux's anticipatory scheduler; IOrchestrator's disks). The wait begins as
-    /// the device ends a sub-request, whether others are queued or not; there is none for a process that has ended.
+    /// As the elevator, but the device can wait after a sub-request for the next one of its process, whether others are
+    /// queued or not (Linux's anticipatory scheduler; IOrchestrator's disks). It waits if
+    /// - that process has not ended, and has nothing else here;
+    /// - it thinks no longer than the wait on average, as this server has seen it: from the end of one sub-request here
+    ///   to the next, 0 with another one here, at most three times the wait; each weighs an eighth, all before it seven;
+    /// - what is next in the sweep is not worth more: not close, and farther than the process's own sub-requests are from
+    ///   each other on average, by the same weights.
+    ///
+    /// Of a process that has come once, what is known is the same means over the first values of all processes; nothing
+    /// known is waited for. The wait ends early with a sub-request of the process, or one that is worth more.
     Anticipatory {
         /// Longest wait in seconds (6.7 ms in Linux).
         wait_s: f64,

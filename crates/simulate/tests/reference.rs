@@ -56,6 +56,56 @@ struct Disk {
     head: u64,
     waits_for: Option<(usize, u64)>,
     served: u64,
+    /// Of anticipatory queues.
+    histories: BTreeMap<usize, History>,
+    first_thinks: Vec<f64>,
+    first_seeks: Vec<f64>,
+}
+
+/// Everything that a process did at a disk.
+#[derive(Default)]
+struct History {
+    thinks: Vec<f64>,
+    seeks: Vec<f64>,
+    ended: u64,
+    position: u64,
+    here: usize,
+}
+
+/// Of all values, each an eighth of what is left by those after it.
+fn mean(values: &[f64]) -> Option<f64> {
+    let mut of = (0.0, 0.0);
+    for value in values {
+        of = ((7.0 * of.0 + value) / 8.0, (7.0 * of.1 + 1.0) / 8.0);
+    }
+    (!values.is_empty()).then_some(of.0 / of.1)
+}
+
+impl Disk {
+    fn learns_of(&mut self, now: u64, wait: u64, sub: &Sub) {
+        let is_new = !self.histories.contains_key(&sub.process);
+        let history = self.histories.entry(sub.process).or_default();
+        if !is_new {
+            let think = if history.here > 0 { 0 } else { now - history.ended };
+            let (think, seek) = (think.min(3 * wait) as f64, sub.position.abs_diff(history.position) as f64);
+            if history.thinks.is_empty() {
+                self.first_thinks.push(think);
+                self.first_seeks.push(seek);
+            }
+            history.thinks.push(think);
+            history.seeks.push(seek);
+        }
+        history.here += 1;
+        history.position = sub.position + sub.bytes;
+    }
+
+    /// Whether waiting for `process` can be worth it, and a sub-request so near that it is not.
+    fn expects(&self, process: usize, wait: u64) -> (bool, f64) {
+        let history = &self.histories[&process];
+        let think = mean(&history.thinks).or(mean(&self.first_thinks)).unwrap_or(0.0);
+        let seek = mean(&history.seeks).or(mean(&self.first_seeks)).unwrap_or(0.0);
+        (history.here == 0 && think <= wait as f64, seek)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -142,6 +192,9 @@ impl<'a> Reference<'a> {
         match what {
             What::Device(s) => {
                 let sub = self.disks[s].current.unwrap();
+                if let Some(history) = self.disks[s].histories.get_mut(&sub.process) {
+                    (history.here, history.ended) = (history.here - 1, self.now);
+                }
                 match sub.op {
                     Op::Write => self.finish(sub),
                     Op::Read if self.has_server_links() => self.enter(What::ServerOut(s), sub),
@@ -152,8 +205,10 @@ impl<'a> Reference<'a> {
                 self.disks[s].current = None;
                 if let Queue::Anticipatory { wait_s, near_bytes } = self.system.devices[s].queue {
                     let head = self.disks[s].head;
-                    let next = self.best(s).map(|sub| sub.position.abs_diff(head) <= near_bytes);
-                    if next != Some(true) && self.ended[sub.process].is_none() && ns(wait_s) > 0 {
+                    let (returns, seek) = self.disks[s].expects(sub.process, ns(wait_s));
+                    let next = self.best(s).map(|sub| sub.position.abs_diff(head));
+                    let near = next.is_some_and(|distance| distance <= near_bytes || (distance as f64) < seek);
+                    if returns && !near && self.ended[sub.process].is_none() && ns(wait_s) > 0 {
                         self.disks[s].waits_for = Some((sub.process, self.now + ns(wait_s)));
                         self.events.push((self.now + ns(wait_s), What::Patience(s)));
                         return;
@@ -272,13 +327,17 @@ impl<'a> Reference<'a> {
         let joins = disk.last_start.is_none_or(|last| sub.position > last);
         let sub = Sub { sweep: if joins { disk.sweep } else { disk.sweep + 1 }, id: self.next_id, ..sub };
         self.next_id += 1;
+        if let Queue::Anticipatory { wait_s, .. } = self.system.devices[s].queue {
+            disk.learns_of(self.now, ns(wait_s), &sub);
+        }
         disk.pending.push(sub);
         if disk.current.is_some() {
             return;
         }
         if let Some((process, _)) = disk.waits_for {
-            let Queue::Anticipatory { near_bytes, .. } = self.system.devices[s].queue else { unreachable!() };
-            if sub.process != process && sub.position.abs_diff(disk.head) > near_bytes {
+            let Queue::Anticipatory { wait_s, near_bytes } = self.system.devices[s].queue else { unreachable!() };
+            let (distance, seek) = (sub.position.abs_diff(disk.head), disk.expects(process, ns(wait_s)).1);
+            if sub.process != process && distance > near_bytes && distance as f64 >= seek {
                 return;
             }
             disk.waits_for = None;

@@ -461,3 +461,51 @@ fn a_disk_with_an_elevator_seeks_less() {
     let startup_s = |system| run(&cluster, &[striped()], &program, system, 1).unwrap().queues[0].startup_s;
     assert!(startup_s(&whole) < 0.95 * startup_s(&fifo));
 }
+
+/// Seconds that four processes take, each of which reads its own far part of a disk in order, thinking between requests.
+fn streams(queue: Queue, think_s: f64) -> f64 {
+    let curve = SeekCurve {
+        sequential_s: 0.0,
+        settle_s: 10e-3,
+        full_stroke_s: 10e-3,
+        stroke_bytes: 1 << 40,
+        shape: SeekShape::Linear,
+        rotation_s: 0.0,
+    };
+    let device = Device { queue, startup: Startup::Seek { read: curve, write: curve } };
+    let system = System { devices: vec![device], ..System::default() };
+    let stream = |process: u64| (0..50).map(move |n| access(Op::Read, (process << 36) + n * 65536, 65536, think_s));
+    let workload = Workload { processes: (0..4).map(|process| stream(process).collect()).collect() };
+    let disk = cluster(&[(0.0, 1e-8, 0.0)]);
+    run(&disk, &[layout(&[1 << 39])], &workload, &system, 1).unwrap().outcome.makespan_s
+}
+
+#[test]
+fn an_anticipatory_queue_waits_for_who_comes_back_soon_and_learns_who_does_not() {
+    let waiting = Queue::Anticipatory { wait_s: 2e-3, near_bytes: 1 << 20 };
+    // Every request of an elevator seeks, for the others' are queued by the time that the next in order comes. Waiting a
+    // millisecond for that saves the 10 of the seek: each stream is read to its end, and only the first of it seeks.
+    let (elevator, anticipatory) = (streams(Queue::Elevator, 1e-3), streams(waiting, 1e-3));
+    let service_s = 65536e-8;
+    assert!((elevator - 200.0 * (10e-3 + service_s)).abs() < 0.05 * elevator, "{elevator}");
+    assert!((anticipatory - 200.0 * (1e-3 + service_s)).abs() < 0.1, "{anticipatory}");
+    // Who thinks longer than the wait is waited for in vain once; then the queue knows.
+    let (elevator, anticipatory) = (streams(Queue::Elevator, 20e-3), streams(waiting, 20e-3));
+    assert!(anticipatory < elevator + 4.0 * 2e-3 + 1e-9, "{anticipatory} for {elevator}");
+}
+
+#[test]
+fn intervals_cover_the_true_mean_as_often_as_they_say() {
+    let (program, cluster) = (load(6, 30, Order::Random, 0.5), presets::set_p(6, 2, false));
+    let system = System::default();
+    // 300 experiments of five runs; what all runs together say stands for the truth.
+    let repeated: Vec<_> =
+        (0..300).map(|n| repeat(&cluster, &[striped()], &program, &system, 5 * n, 5).unwrap()).collect();
+    let truth = repeated.iter().map(|one| one.throughput.mean).sum::<f64>() / repeated.len() as f64;
+    let covers = |one: &&stripewise_simulate::Repeated| {
+        (one.throughput.mean - truth).abs() <= one.throughput.half_width.unwrap()
+    };
+    let covered = repeated.iter().filter(covers).count();
+    // 285 on average; four standard deviations are 15.
+    assert!((270..=299).contains(&covered), "{covered} of 300");
+}
