@@ -206,7 +206,7 @@ def test_a_cluster_file_names_file_system_pools_and_the_present_layout(tmp_path,
     assert done["to"] == "beegfs"
     assert commands["pool"] == ["beegfs entry migrate --from-pools disk_pool --pool ssd pool"]
     assert commands["same"] == []
-    assert commands["width"][0] == (
+    assert commands["width"][1] == (
         "beegfs entry create file --chunk-size 1Mi --num-targets 3 --pool ssd .stripewise-new.width"
     )
     beegfs, present = exporters.EXPORTERS["beegfs"], exporters.Present("disk_pool", 3, 512 << 10)
