@@ -9,7 +9,19 @@ from pathlib import Path
 from benches.cargo_example import output_of
 from benches.frame import STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, checked, of_repetitions
 
-PATTERNS = ("contiguous", "nested", "checkpoints", "near", "runs", "short", "pairs", "unlike", "random", "garbage")
+PATTERNS = (
+    "contiguous",
+    "nested",
+    "checkpoints",
+    "near",
+    "runs",
+    "short",
+    "pairs",
+    "unlike",
+    "twice",
+    "random",
+    "garbage",
+)
 REQUESTS = 100_000_000
 QUICK_REQUESTS = 2_000_000
 LINE = re.compile(

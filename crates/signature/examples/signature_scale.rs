@@ -57,6 +57,11 @@ const PATTERNS: &[(&str, &str, Pattern)] = &[
         let place = |k: u64| if k < 2 { mix(row ^ (k + 1)) >> 30 } else { mix(row ^ i) >> 30 };
         Access::read(place(turn) + if turn < 2 { mix(row ^ (step % length) << 50) >> 44 } else { 0 }, 4096)
     }),
+    ("twice", "64 places and sizes, the same again elsewhere, never again", |i| {
+        let (row, step) = (i / 128, i % 64);
+        let start = mix(2 * row + i / 64 % 2) >> 30;
+        Access::write(start + (mix(256 * row + step) >> 44), 512 + mix(512 * row + step) % 4096)
+    }),
     ("random", "4 KiB anywhere in 1 TiB: nothing to find", |i| Access::read(mix(i) >> 36 << 12, 4096)),
     ("garbage", "any offset, any size", |i| Access::write(mix(2 * i), mix(2 * i + 1))),
 ];

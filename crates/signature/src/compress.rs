@@ -99,6 +99,8 @@ impl Extend<Access> for Compressor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Op;
+    use crate::shape::{Level, Nest, Shape};
 
     /// Loops of 5 accesses that all differ, then one of 100: with room for 10 shapes, 10 of the short ones and the
     /// long one are loops, and the trace is whole all the same.
@@ -107,7 +109,9 @@ mod tests {
         let short = (1..200u64).flat_map(|stride| (0..5).map(move |i| Access::read((stride << 32) + i * stride, 8)));
         let trace: Vec<Access> = short.chain((0..100).map(|i| Access::write(i * 9, 9))).collect();
         let mut compressor = Compressor::new();
-        compressor.top.shapes.crowd = 10;
+        let level = Level { deltas: vec![1], sizes: vec![8], count: 5 };
+        let simple = Shape::Nest(Nest { ops: vec![Op::Read], levels: vec![level], reps: 1 });
+        compressor.top.shapes.crowd_bytes = 10 * simple.bytes();
         compressor.extend(trace.iter().copied());
         let signature = compressor.finish();
         assert!(signature.expand().eq(trace));

@@ -67,6 +67,20 @@ pub(crate) enum Shape {
     Repeat(Repeat),
 }
 
+impl Shape {
+    /// Memory that it takes, about: itself, its place in the table, and its lists. O(levels).
+    pub fn bytes(&self) -> u64 {
+        let lists = match self {
+            Shape::Nest(nest) => {
+                let level = |level: &Level| 128 + 8 * (level.deltas.len() + level.sizes.len());
+                nest.ops.len() + nest.levels.iter().map(level).sum::<usize>()
+            }
+            Shape::Repeat(repeat) => size_of::<(i64, Symbol)>() * repeat.body.len(),
+        };
+        (144 + lists) as u64
+    }
+}
+
 /// One step of a sequence: an access of some size, or a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Symbol {
@@ -107,17 +121,18 @@ impl Symbol {
     }
 }
 
-/// Shapes that are held whatever they are worth: some 300 MB.
-const CROWD: usize = 1 << 20;
-/// Accesses of a loop that is worth a shape of its own even then.
-const WORTH_ACCESSES: u64 = 64;
+/// Bytes of shapes that are held whatever they are worth: a million simple loops.
+const CROWD_BYTES: u64 = 300_000_000;
+/// Bytes of a shape per access that are worth it even then: as much as an access of its own takes.
+const WORTH_BYTES: u64 = 4;
 
 /// Every shape of a signature, each once.
 #[derive(Debug, Clone)]
 pub(crate) struct Shapes {
-    /// Shapes up to which every loop is held; beyond, loops that are short and new stay single accesses, so that
-    /// millions of short loops that all differ do not take more memory than the trace.
-    pub crowd: usize,
+    /// Bytes of shapes up to which every loop is held; beyond, loops that are short and new stay single accesses, so
+    /// that millions of loops that all differ do not take more memory than the trace.
+    pub crowd_bytes: u64,
+    bytes: u64,
     /// Each with its number of accesses.
     list: Vec<(Shape, u64)>,
     /// Hash and number of each: a table that grows need not look at the shapes again.
@@ -131,7 +146,13 @@ const FLAT_ACCESSES: u64 = 8;
 
 impl Default for Shapes {
     fn default() -> Self {
-        Self { crowd: CROWD, list: Vec::new(), numbers: HashTable::new(), hasher: DefaultHashBuilder::default() }
+        Self {
+            crowd_bytes: CROWD_BYTES,
+            bytes: 0,
+            list: Vec::new(),
+            numbers: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 }
 
@@ -158,7 +179,7 @@ impl Shapes {
             return Some(symbol);
         }
         let accesses = self.accesses_of(&shape);
-        let worth = self.list.len() < self.crowd || accesses >= WORTH_ACCESSES;
+        let worth = self.bytes < self.crowd_bytes || shape.bytes() <= accesses.saturating_mul(WORTH_BYTES);
         worth.then(|| self.add(hash, shape, accesses))
     }
 
@@ -169,6 +190,7 @@ impl Shapes {
 
     fn add(&mut self, hash: u64, shape: Shape, accesses: u64) -> Symbol {
         let id = u32::try_from(self.list.len()).expect("2^32 shapes do not fit in memory");
+        self.bytes += shape.bytes();
         self.list.push((shape, accesses));
         self.numbers.insert_unique(hash, (hash, id), |entry| entry.0);
         Symbol::shape(id)
