@@ -74,6 +74,16 @@ pub enum ImportError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A table does not have what is needed.
+    #[error("{} cannot be imported as {format}: {why}", path.display())]
+    Columns {
+        /// The file.
+        path: PathBuf,
+        /// Name of its format.
+        format: &'static str,
+        /// What is missing or wrong, with its place, as a clause.
+        why: String,
+    },
     /// Where a data set is to be written there is something.
     #[error("{} exists already: remove it, or choose another name", path.display())]
     Exists {

@@ -8,6 +8,7 @@
 mod about;
 mod ahead;
 mod counters;
+mod csv;
 mod darshan;
 mod dataset;
 mod dftracer;
@@ -19,8 +20,11 @@ mod log;
 mod open;
 mod osts;
 mod out;
+mod parquet_log;
 mod places;
 mod reconstruct;
+mod recorder;
+mod rows;
 mod schema;
 mod scratch;
 mod sink;
@@ -62,7 +66,15 @@ pub trait Importer: Sync {
 }
 
 /// Every importer, in the order in which they are asked.
-pub const IMPORTERS: &[&dyn Importer] = &[&darshan::Darshan, &fio::Fio, &dftracer::Dftracer, &strace::Strace];
+pub const IMPORTERS: &[&dyn Importer] = &[
+    &darshan::Darshan,
+    &recorder::Recorder,
+    &parquet_log::Parquet,
+    &fio::Fio,
+    &dftracer::Dftracer,
+    &csv::Csv,
+    &strace::Strace,
+];
 
 /// The importer for this log.
 ///

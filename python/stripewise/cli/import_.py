@@ -20,7 +20,8 @@ def import_(
     does, and can be read by other tools: T is a directory of Parquet files, one for the requests of each file. What the
     log does not say is stated, here and in T.
 
-    Known are Darshan, strace, fio's iolog, and Stripewise's own traces.
+    Known are Darshan, dftracer, strace, fio's iolog, CSV and Parquet with the columns of `show --csv` (`file`, `op`,
+    `offset` and `size` are enough), and Stripewise's own traces.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ use crate::about::About;
 use crate::error::ImportError;
 use crate::open::Progress;
 use crate::schema::{self, GROUP_ROWS, RowWriter};
-use crate::table::{Cells, TableWriter, Written};
+use crate::table::{Cells, TableWriter, Written, sync_all};
 use parquet::data_type::ByteArray;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -65,6 +65,7 @@ pub fn write_parquet(trace: &Trace, path: &Path) -> Result<(), ImportError> {
             rows.rows(&mut table, group)?;
         }
         table.finish()?;
+        sync_all(std::slice::from_ref(&unfinished))?;
         std::fs::rename(&unfinished, path)
     });
     written.map_err(|source| {
@@ -102,7 +103,9 @@ impl Writing<'_> {
         let mut text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?;
         text.push(b'\n');
         file.write_all(&text)?;
-        file.sync_all()?;
+        let tables = manifest.tables.keys().cloned().chain(manifest.requests.iter().map(|table| partition(table.file)));
+        let written: Vec<PathBuf> = tables.chain([MANIFEST.to_owned()]).map(|name| self.dir.join(name)).collect();
+        sync_all(&written)?;
         Ok(true)
     }
 

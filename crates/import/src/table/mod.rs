@@ -5,7 +5,7 @@ mod read;
 mod write;
 
 pub(crate) use read::{Column, TableFile, Take};
-pub(crate) use write::{Cells, TableWriter, Written};
+pub(crate) use write::{Cells, TableWriter, Written, sync_all};
 
 use parquet::errors::ParquetError;
 use std::io;

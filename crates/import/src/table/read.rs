@@ -129,6 +129,12 @@ impl TableFile {
         self.metadata.file_metadata().schema_descr().root_schema() == schema_of(schema).as_ref()
     }
 
+    /// Names of the columns in order; one within another has both names with a dot.
+    pub fn names(&self) -> Vec<String> {
+        let columns = self.metadata.file_metadata().schema_descr().columns();
+        columns.iter().map(|column| column.path().string()).collect()
+    }
+
     /// Number of columns.
     pub fn column_count(&self) -> usize {
         self.metadata.file_metadata().schema_descr().num_columns()
