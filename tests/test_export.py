@@ -473,8 +473,8 @@ def test_json_holds_the_commands_as_arguments(stripewise, made):
 
 def test_python_gives_the_same(made):
     layout, pool = made
-    prices = exporters.Prices(exporters.pricing.of_cluster(_native.cluster_load(str(pool))))
-    done = exporters.export(layouts.read(layout), to="cephfs", prices=prices, pool_map={"hdd": "slow"})
+    cluster = _native.cluster_load(str(pool))
+    done = exporters.export(layouts.read(layout), to="cephfs", cluster=cluster, pool_map={"hdd": "slow"})
     assert any("slow" in command.arguments for command in done.commands)
     assert done.loss_ratio is not None
     assert done.losses

@@ -1,7 +1,9 @@
 """What a translation costs: native prices against the cost model's own, and the choice that they lead to."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,15 +108,24 @@ def test_the_stand_in_is_the_same_every_time_and_within_its_regions():
         assert (first["offset"][begun] + first["size"][begun] <= (region.end or 1 << 62)).all()
 
 
+def tier(of, capacity_bytes):
+    """As `cluster_load` has it."""
+    keys = ("startup_min_s", "startup_max_s", "bandwidth_bytes_per_s")
+    costs = {op: dict(zip(keys, (*of[op][:2], 1 / of[op][2]), strict=True)) for op in ("read", "write")}
+    return {**of, **costs, "preset": None, "capacity_bytes": capacity_bytes, "pool": None}
+
+
 def test_a_tier_without_room_is_not_taken():
     """Both regions on SSDs would be faster; with 1 MB of them the file stays where it fits."""
     document = document_of("f", (0, [("hdd.0", 65536), ("hdd.1", 65536), ("hdd.2", 65536), ("ssd.0", 131072)]))
     table = steps(*[(0, n * 131072, 131072, n % 2) for n in range(64)])
     chosen = {}
-    for room in ({}, {"ssd": 1_000_000}):
-        prices = exporters.Prices(pricing.Tiers((HDD, SSD), room), {"f": pricing.Workload(table, 4.0, 1)})
-        (file,) = exporters.export(document, to="beegfs", prices=prices).files
-        chosen[bool(room)] = (file.native.pool, file.loss_ratio)
+    workloads = {"f": pricing.Workload(table, 4.0, 1)}
+    for room in (None, 500_000):
+        cluster = {"name": "p", "kind": "pool", "file_system": "beegfs", "tiers": [tier(HDD, None), tier(SSD, room)]}
+        cluster["default"] = {"tier": None, "count": 5, "width_bytes": 65536}
+        (file,) = exporters.export(document, cluster=cluster, workloads=workloads).files
+        chosen[room is not None] = (file.native.pool, file.loss_ratio)
     assert chosen[False][0] == "ssd" and chosen[False][1] < 1
     assert chosen[True][0] == "hdd" and chosen[True][1] > chosen[False][1]
 
@@ -210,12 +221,26 @@ def test_a_cluster_file_names_file_system_pools_and_the_present_layout(tmp_path,
         "beegfs entry create file --chunk-size 1Mi --num-targets 3 --pool ssd .stripewise-new.width"
     )
     beegfs, present = exporters.EXPORTERS["beegfs"], exporters.Present("disk_pool", 3, 512 << 10)
-    options = {"existing": True, "present": present, "pool_map": {"hdd": "disk_pool"}}
-    read = exporters.export(_native.layout_read(str(layout)), to="beegfs", **options)
+    described = _native.cluster_load(str(cluster))
+    read = exporters.export(_native.layout_read(str(layout)), cluster=described, existing=True)
     for file in read.files[:2]:
         assert beegfs.read_from(file.commands, present) == file.native
     mapped = stripewise("export", layout, "--cluster", cluster, "--pool-map", "ssd=flash", "--to", "lustre").stdout
     assert "-p flash pool" in mapped and "-p disk_pool same" in mapped
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "orion.toml").write_text(CLUSTER_FILE)
+    (tmp_path / "new.layout").write_text(
+        'version = 1\npool = "orion"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(block, names)
+    assert names["done"].commands[0].text == "lfs setstripe -c 2 -S 64K -o 0,1 -p ignore f"
+    assert names["done"].loss_ratio == pytest.approx(1.0)
 
 
 def test_a_pool_without_profiles_is_not_priced(pool):

@@ -99,22 +99,19 @@ def export(
     if trace is not None and cluster is None:
         raise StripewiseError("--trace prices what is lost, which needs profiles: give --pool or --cluster with them")
     to = to or (cluster["file_system"] if cluster is not None else None)
-    if to is None:
-        raise StripewiseError(f"name the file system: --to {', '.join(exporters.EXPORTERS)}")
     if as_yaml and to != "lustre":
         raise StripewiseError(f"--yaml is for --to lustre, not for --to {to}")
-    pools = {tier["name"]: tier["pool"] for tier in cluster["tiers"] if tier["pool"]} if cluster is not None else {}
-    pools |= dict(_pair("--pool-map", text) for text in pool_map or [])
     exported = exporters.export(
         document,
         to=Lustre(as_yaml=True) if as_yaml else to,
-        prices=_prices(document, cluster, pool, trace, trace_root) if cluster is not None else None,
-        pool_map=pools,
+        cluster=cluster,
+        workloads=_workloads(document, pool, trace, trace_root) if trace is not None else None,
+        servers={tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else None,
+        pool_map=dict(_pair("--pool-map", text) for text in pool_map or []),
         targets={tier: _targets(names) for tier, names in (_pair("--targets", text) for text in targets or [])},
-        servers=_servers(pool, cluster),
         root=root,
         existing=existing,
-        present=_present(cluster, pools) if cluster is not None else None,
+        label=pool.label if pool is not None else "",
     )
     if exported.refused:
         raise StripewiseError(f"{exported.title} cannot express it: " + "; ".join(exported.refused))
@@ -147,34 +144,12 @@ def _has_no_profile(pool: Pool) -> bool:
     return bool(without)
 
 
-def _servers(pool: Pool | None, cluster: _native.ClusterInfo | None) -> dict[str, int]:
-    if cluster is not None:
-        return {tier["name"]: tier["servers"] for tier in cluster["tiers"]}
-    return {tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else {}
-
-
-def _prices(
-    document: _native.LayoutDocument,
-    cluster: _native.ClusterInfo,
-    pool: Pool | None,
-    trace: Path | None,
-    trace_root: Path | None,
-) -> exporters.Prices:
-    workloads = None
-    if trace is not None:
-        patterns = [file["path"] for file in document["files"]]
-        root = trace_root or (pool.mount if pool is not None else Path("/"))
-        workloads = pricing.of_trace(opened(trace), str(root.absolute()), patterns)
-    return exporters.Prices(pricing.of_cluster(cluster), workloads, pool.label if pool is not None else "")
-
-
-def _present(cluster: _native.ClusterInfo, pools: dict[str, str]) -> exporters.Present | None:
-    """The cluster file's default: what files have where nobody set a layout."""
-    default = cluster["default"]
-    tier = default["tier"]
-    if cluster["kind"] == "pool" or tier is None:
-        return None
-    return exporters.Present(pools.get(tier, tier), default["count"], default["width_bytes"])
+def _workloads(
+    document: _native.LayoutDocument, pool: Pool | None, trace: Path, trace_root: Path | None
+) -> dict[str, pricing.Workload]:
+    patterns = [file["path"] for file in document["files"]]
+    root = trace_root or (pool.mount if pool is not None else Path("/"))
+    return pricing.of_trace(opened(trace), str(root.absolute()), patterns)
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from stripewise import _native
+from stripewise.exporters import pricing
 from stripewise.exporters.beegfs import BeeGFS
 from stripewise.exporters.cephfs import CephFS
 from stripewise.exporters.exported import Exported, ExportedFile
@@ -29,7 +30,7 @@ from stripewise.exporters.exporter import (
 )
 from stripewise.exporters.lustre import Lustre
 from stripewise.exporters.orangefs import OrangeFS
-from stripewise.exporters.pricing import Prices
+from stripewise.exporters.pricing import Prices, Workload
 from stripewise.exporters.shell import file_argument
 
 N = TypeVar("N")
@@ -40,9 +41,9 @@ __all__ = [
     "ExportedFile",
     "Exporter",
     "Present",
-    "Prices",
     "RefusedError",
     "export",
+    "pricing",
     "sources",
 ]
 
@@ -55,45 +56,48 @@ EXPORTERS: dict[str, Exporter[Any]] = {
 def export(
     document: _native.LayoutDocument,
     *,
-    to: str | Exporter[Any],
-    prices: Prices | None = None,
+    to: str | Exporter[Any] | None = None,
+    cluster: _native.ClusterInfo | None = None,
+    workloads: Mapping[str, Workload] | None = None,
+    servers: Mapping[str, int] | None = None,
     pool_map: Mapping[str, str] | None = None,
     targets: Mapping[str, Sequence[str]] | None = None,
-    servers: Mapping[str, int] | None = None,
     root: str = "",
     existing: bool = False,
-    present: Present | None = None,
+    label: str = "",
 ) -> Exported:
-    """A layout document (`layouts.read`) in the commands of the file system `to`.
+    """A layout document (`layouts.read`) in the commands of the file system `to`, else of the cluster's.
 
-    `pool_map` is the native pool by tier, `targets` the native names of a tier's servers in the pool's order, `servers`
-    how many servers a tier has. With `prices` of a trace each layout takes the way that is predicted to be fastest,
-    else the first of its exporter. Paths are taken below `root`. With `existing` the files are there and keep their
-    bytes; `present` is the layout that they have, where it is known.
+    `cluster` (`cluster_load`) is what the layouts were made for: with it losses are priced, by the requests of
+    `workloads` (`pricing.of_trace`) if there are any; then each layout takes the way that is predicted to be fastest,
+    else the first of its exporter. `label` says what kind of servers the prices are of. `servers` is how many servers a
+    tier has, where there is no cluster. `pool_map` is the native pool by tier, `targets` the native names of a tier's
+    servers in the pool's order. Paths are taken below `root`. With `existing` the files are there and keep their bytes.
 
     What a file system cannot express is refused file by file, see `Exported.refused`. Raises `StripewiseError` for an
-    unknown file system, and for tiers of `pool_map` and `targets` that no layout names.
+    unknown file system, for tiers of `pool_map` and `targets` that no layout names, and for servers that the cluster
+    does not have.
     """
-    exporter = _exporter(to) if isinstance(to, str) else to
+    exporter = _exporter(to or (cluster["file_system"] if cluster is not None else None))
     known = sources(document)
+    tiers = cluster["tiers"] if cluster is not None else []
     # What the layouts use at least, where nobody says how many servers there are.
-    counts: dict[str, int] = dict(servers or {})
+    counts: dict[str, int] = {**(servers or {}), **{tier["name"]: tier["servers"] for tier in tiers}}
     for source in known:
         for region in source.regions:
-            for tier, stripes in region.tiers.items():
+            for name, stripes in region.tiers.items():
                 last = max(int(server.rpartition(".")[2]) for server, _ in stripes)
-                counts[tier] = max(counts.get(tier, 0), last + 1)
+                counts[name] = max(counts.get(name, 0), last + 1)
     for option, mapping in (("--pool-map", pool_map), ("--targets", targets)):
-        for tier in mapping or {}:
-            if tier not in counts:
+        for name in mapping or {}:
+            if name not in counts:
                 raise _native.StripewiseError(
-                    f"{option} {tier}=…: there is no tier {tier}, there is {', '.join(counts)}"
+                    f"{option} {name}=…: there is no tier {name}, there is {', '.join(counts)}"
                 )
-    names = Names(
-        pools=dict(pool_map or {}),
-        targets={tier: tuple(names) for tier, names in (targets or {}).items()},
-        servers=counts,
-    )
+    pools = {tier["name"]: tier["pool"] for tier in tiers if tier["pool"]} | dict(pool_map or {})
+    names = Names(pools, {tier: tuple(names) for tier, names in (targets or {}).items()}, counts)
+    prices = Prices(pricing.of_cluster(cluster), workloads, label) if cluster is not None else None
+    present = _present(cluster, pools) if cluster is not None else None
     files: list[ExportedFile] = []
     directories: dict[str, str] = {}
     for source in known:
@@ -125,10 +129,23 @@ def sources(document: _native.LayoutDocument) -> list[Source]:
     return found
 
 
-def _exporter(name: str) -> Exporter[Any]:
-    if name not in EXPORTERS:
-        raise _native.StripewiseError(f"--to {name}: there is {', '.join(EXPORTERS)}")
-    return EXPORTERS[name]
+def _exporter(of: str | Exporter[Any] | None) -> Exporter[Any]:
+    if of is None:
+        raise _native.StripewiseError(f"name the file system: --to {', '.join(EXPORTERS)}")
+    if isinstance(of, str):
+        if of not in EXPORTERS:
+            raise _native.StripewiseError(f"--to {of}: there is {', '.join(EXPORTERS)}")
+        return EXPORTERS[of]
+    return of
+
+
+def _present(cluster: _native.ClusterInfo, pools: Mapping[str, str]) -> Present | None:
+    """The cluster file's default: what files have where nobody set a layout."""
+    default = cluster["default"]
+    tier = default["tier"]
+    if cluster["kind"] == "pool" or tier is None:
+        return None
+    return Present(pools.get(tier, tier), default["count"], default["width_bytes"])
 
 
 def _export_one(
