@@ -1,9 +1,7 @@
 """What a translation costs: native prices against the cost model's own, and the choice that they lead to."""
 
 import json
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,20 +225,6 @@ def test_a_cluster_file_names_file_system_pools_and_the_present_layout(tmp_path,
         assert beegfs.read_from(file.commands, present) == file.native
     mapped = stripewise("export", layout, "--cluster", cluster, "--pool-map", "ssd=flash", "--to", "lustre").stdout
     assert "-p flash pool" in mapped and "-p disk_pool same" in mapped
-
-
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
-    (tmp_path / "orion.toml").write_text(CLUSTER_FILE)
-    (tmp_path / "new.layout").write_text(
-        'version = 1\npool = "orion"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
-    )
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(block, names)
-    assert names["done"].commands[0].text == "lfs setstripe -c 2 -S 64K -o 0,1 -p ignore f"
-    assert names["done"].loss_ratio == pytest.approx(1.0)
 
 
 def test_a_pool_without_profiles_is_not_priced(pool):
