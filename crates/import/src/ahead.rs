@@ -6,7 +6,7 @@ use std::thread;
 
 const BLOCK_BYTES: usize = 256 * 1024;
 /// Blocks that wait at most.
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 16;
 
 /// The bytes of another reader, which ends with the first error.
 pub(crate) struct Ahead {

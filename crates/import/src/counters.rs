@@ -26,6 +26,15 @@ impl FileCounters {
         self.integers.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
     }
 
+    /// The counter whose name is put together so; nothing is allocated. O(counters).
+    pub(crate) fn integer_of(&self, prefix: &str, parts: [&str; 3]) -> Option<i64> {
+        let named = |name: &str| {
+            let rest = parts.iter().try_fold(name.strip_prefix(prefix)?, |rest, part| rest.strip_prefix(part))?;
+            rest.is_empty().then_some(())
+        };
+        self.integers.iter().find(|(name, _)| named(name).is_some()).map(|(_, value)| *value)
+    }
+
     /// The counter of this name. O(counters).
     pub fn float(&self, name: &str) -> Option<f64> {
         self.floats.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)

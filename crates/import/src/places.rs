@@ -70,6 +70,7 @@ impl Places {
     /// The places of requests of these sizes, in order of offset (of passes where there are several). O(1) each.
     pub fn walk(&self, sizes: impl Iterator<Item = u64>) -> impl Iterator<Item = (Place, u64)> {
         let mut cursor = 0u64;
+        let (mut last_run, mut gap) = (0, 0);
         sizes.enumerate().map(move |(index, size)| {
             let index = index as u64;
             let Some(gaps) = self.gaps else {
@@ -80,7 +81,10 @@ impl Places {
                 return (Place { offset, lane: part(index, self.lanes, self.requests) }, size);
             };
             let run = part(index, self.runs, self.requests);
-            let offset = cursor + self.gap_before(run, gaps);
+            if run != last_run || index == 0 {
+                (last_run, gap) = (run, self.gap_before(run, gaps));
+            }
+            let offset = cursor + gap;
             cursor += size;
             (Place { offset, lane: run % self.lanes }, size)
         })
@@ -101,7 +105,8 @@ impl Places {
     }
 }
 
-/// In which of `parts` equal parts number `index` of `all` is.
+/// In which of `parts` equal parts number `index` of `all` is. Both are far below 2^32: a record has at most
+/// [`RECORD_ROWS`](crate::reconstruct::RECORD_ROWS), and a lane for each at most.
 fn part(index: u64, parts: u64, all: u64) -> u64 {
-    (u128::from(index) * u128::from(parts) / u128::from(all.max(1))) as u64
+    index * parts / all.max(1)
 }

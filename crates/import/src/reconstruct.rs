@@ -91,52 +91,53 @@ pub(crate) struct Stated {
 
 impl Stated {
     fn of(counters: &FileCounters, op: Operation) -> Self {
-        let (prefix, sized) = match counters.api {
-            Api::Posix => ("POSIX_", "SIZE_"),
-            Api::MpiIo => ("MPIIO_", "SIZE_"),
-            Api::Stdio => ("STDIO_", ""),
-        };
+        let prefix = prefix_of(counters.api);
         let (verb, done, kinds) = match op {
             Operation::Read => ("READ", "READ", "READS"),
             _ => ("WRITE", "WRITTEN", "WRITES"),
         };
-        let value = |name: &str| counters.integer(&format!("{prefix}{name}"));
-        let count = |name: &str| value(name).and_then(|value| u64::try_from(value).ok());
-        let or_zero = |name: &str| count(name).unwrap_or(0);
-        let collective = or_zero(&format!("COLL_{kinds}")).saturating_add(or_zero(&format!("SPLIT_{kinds}")));
+        let count = |parts: [&str; 3]| counters.integer_of(prefix, parts).and_then(|value| u64::try_from(value).ok());
+        let plain = |name: &str| count([name, "", ""]);
+        let or_zero = |parts: [&str; 3]| count(parts).unwrap_or(0);
+        let collective = or_zero(["COLL_", kinds, ""]).saturating_add(or_zero(["SPLIT_", kinds, ""]));
         let requests = if counters.api == Api::MpiIo {
-            let alone = or_zero(&format!("INDEP_{kinds}")).saturating_add(or_zero(&format!("NB_{kinds}")));
-            alone.saturating_add(collective)
+            or_zero(["INDEP_", kinds, ""]).saturating_add(or_zero(["NB_", kinds, ""])).saturating_add(collective)
         } else {
-            or_zero(kinds)
+            or_zero([kinds, "", ""])
         };
-        let aggregate = if counters.api == Api::MpiIo { "_AGG" } else { "" };
-        let classes = CLASSES.map(|class| count(&format!("{sized}{verb}{aggregate}_{class}")));
-        let histogram = (!sized.is_empty() && classes.iter().all(Option::is_some)).then(|| classes.map(Option::unwrap));
-        let common = (1..=4)
-            .filter_map(|n| Some((count(&format!("ACCESS{n}_ACCESS"))?, count(&format!("ACCESS{n}_COUNT"))?)))
+        if requests == 0 {
+            return Stated::default();
+        }
+        let aggregate = if counters.api == Api::MpiIo { "_AGG_" } else { "_" };
+        let size_of = if verb == "READ" { "SIZE_READ" } else { "SIZE_WRITE" };
+        let classes = CLASSES.map(|class| count([size_of, aggregate, class]));
+        let histogram = classes.iter().all(Option::is_some).then(|| classes.map(Option::unwrap_or_default));
+        let numbers = ["1_", "2_", "3_", "4_"];
+        let common = numbers
+            .iter()
+            .filter_map(|n| Some((count(["ACCESS", n, "ACCESS"])?, count(["ACCESS", n, "COUNT"])?)))
             .filter(|(_, times)| *times > 0)
             .collect();
-        let bytes = or_zero(&format!("BYTES_{done}"));
+        let bytes = or_zero(["BYTES_", done, ""]);
         // The counter is the last byte, and 0 where nothing was touched.
-        let extent = count(&format!("MAX_BYTE_{done}")).filter(|_| bytes > 0).map(|last| last.saturating_add(1));
-        let unaligned = count("FILE_NOT_ALIGNED").unwrap_or(u64::MAX);
-        let moved = or_zero("READS").saturating_add(or_zero("WRITES"));
-        let alignment = count("FILE_ALIGNMENT").filter(|bytes| *bytes > 1 && unaligned <= moved / 2).unwrap_or(1);
-        let strides = (1..=4).filter_map(|n| {
-            Some((count(&format!("STRIDE{n}_COUNT"))?, count(&format!("STRIDE{n}_STRIDE")).filter(|s| *s > 0)?))
+        let extent = count(["MAX_BYTE_", done, ""]).filter(|_| bytes > 0).map(|last| last.saturating_add(1));
+        let unaligned = plain("FILE_NOT_ALIGNED").unwrap_or(u64::MAX);
+        let moved = or_zero(["READS", "", ""]).saturating_add(or_zero(["WRITES", "", ""]));
+        let alignment = plain("FILE_ALIGNMENT").filter(|bytes| *bytes > 1 && unaligned <= moved / 2).unwrap_or(1);
+        let strides = numbers.iter().filter_map(|n| {
+            Some((count(["STRIDE", n, "COUNT"])?, count(["STRIDE", n, "STRIDE"]).filter(|stride| *stride > 0)?))
         });
         let time = |name: &str| counters.float(&format!("{prefix}F_{verb}_{name}")).and_then(nanoseconds).unwrap_or(0);
         let start_ns = time("START_TIMESTAMP");
         Stated {
             op: Some(op),
             requests,
-            bytes: if requests > 0 { bytes } else { 0 },
+            bytes,
             histogram,
             common,
             extent,
-            consecutive: count(&format!("CONSEC_{kinds}")),
-            sequential: count(&format!("SEQ_{kinds}")),
+            consecutive: count(["CONSEC_", kinds, ""]),
+            sequential: count(["SEQ_", kinds, ""]),
             collective,
             alignment,
             stride: strides.filter(|(times, _)| *times > 0).max().map(|(_, stride)| stride),
@@ -177,7 +178,7 @@ impl Stated {
         let nth = |index: u64| u128::from(index) * collective / u128::from(self.requests.max(1));
         let parts = Interleaved::new(&multiset, self.alignment);
         for (index, (place, size)) in places.walk(parts).enumerate() {
-            let together = nth(index as u64 + 1) > nth(index as u64);
+            let together = collective > 0 && nth(index as u64 + 1) > nth(index as u64);
             made.rows.push(Record {
                 offset: place.offset,
                 size,
@@ -204,9 +205,11 @@ impl Stated {
         let window = self.end_ns - self.start_ns;
         let count = rows.len() as u64;
         let each = mean_ns.min(window / count);
+        let steps = (count - 1).max(1);
+        let (step, rest) = ((window - each) / steps, (window - each) % steps);
         for (index, row) in rows.iter_mut().enumerate() {
-            let after = u128::from(window - each) * index as u128 / u128::from((count - 1).max(1));
-            row.start_ns = self.start_ns + after as u64;
+            let index = index as u64;
+            row.start_ns = self.start_ns + step * index + rest * index / steps;
             row.end_ns = row.start_ns + each;
         }
     }
@@ -230,6 +233,15 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// What the names of an interface's counters begin with.
+fn prefix_of(api: Api) -> &'static str {
+    match api {
+        Api::Posix => "POSIX_",
+        Api::MpiIo => "MPIIO_",
+        Api::Stdio => "STDIO_",
+    }
+}
+
 /// Ends of the names of the ten classes of size.
 const CLASSES: [&str; 10] =
     ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"];
@@ -244,11 +256,7 @@ fn nanoseconds(seconds: f64) -> Option<u64> {
 /// `mean² (P/m − 1)`; so `m = P / (1 + variance / mean²)`, and P where all moved the same. They are taken evenly from
 /// all ranks (as aggregators are), the slowest and the fastest among them where they moved something.
 fn ranks_of(counters: &FileCounters, processes: Option<u64>, requests: u64) -> Vec<u32> {
-    let prefix = match counters.api {
-        Api::Posix => "POSIX_",
-        Api::MpiIo => "MPIIO_",
-        Api::Stdio => "STDIO_",
-    };
+    let prefix = prefix_of(counters.api);
     let value = |name: &str| counters.integer(&format!("{prefix}{name}")).unwrap_or(0);
     let all = processes.unwrap_or(1).clamp(1, MOST_PROCESSES);
     let bytes = (value("BYTES_READ").max(0) as f64) + (value("BYTES_WRITTEN").max(0) as f64);

@@ -98,8 +98,9 @@ pub(crate) fn sizes(both: &[Stated; 2]) -> [Sizes; 2] {
 fn shared_out(both: &[Stated; 2], share: Share) -> [Vec<(u64, u64)>; 2] {
     let mut left = both.each_ref().map(|stated| stated.histogram.unwrap_or([0; 10]));
     let mut common = [Vec::new(), Vec::new()];
-    // Both records have the same list.
-    for &(size, count) in &both[0].common {
+    // The list is of the record; a direction without requests has none.
+    let listed = both.iter().map(|stated| &stated.common).find(|common| !common.is_empty());
+    for &(size, count) in listed.into_iter().flatten() {
         let class = class_of(size);
         let [reads, writes] = [left[0][class], left[1][class]];
         let all = u128::from(reads) + u128::from(writes);

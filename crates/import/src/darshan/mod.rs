@@ -66,8 +66,13 @@ impl Importer for Darshan {
         }
         let program = reading.job()?;
         reading.read_names();
-        reading.segments(Module::DxtPosix, program)?;
-        reading.segments(Module::DxtMpiIo, program)?;
+        // Both are unpacked at the same time.
+        let requests = [Module::DxtPosix, Module::DxtMpiIo].map(|module| (module, reading.requests(module)));
+        for (module, region) in requests {
+            if let Some((region, version)) = region? {
+                reading.segments(module, region, version, program)?;
+            }
+        }
         for module in [Module::Posix, Module::MpiIo, Module::Stdio] {
             reading.counters(module)?;
         }
@@ -100,7 +105,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn region(&self, extent: Extent) -> Region<'a> {
+    fn region(&self, extent: Extent) -> Region {
         Region::new(self.log, self.header, extent)
     }
 
@@ -191,7 +196,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The first name and the length of its record; `None` where it is not whole yet.
-    fn name_at<'b>(&self, region: &Region<'_>, bytes: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, String> {
+    fn name_at<'b>(&self, region: &Region, bytes: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, String> {
         if self.header.minor == 0 {
             // 3.00: the length, in four bytes, before the path.
             if bytes.len() < 12 {
@@ -230,7 +235,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The region of a module and the version of its records; notes what its recorder says of it.
-    fn module(&mut self, module: Module, newest: u32) -> Option<(Region<'a>, u32)> {
+    fn module(&mut self, module: Module, newest: u32) -> Option<(Region, u32)> {
         let (extent, version, partial) = self.header.module(module);
         if partial {
             self.out.summary.lacks |= Lacks::CUT;
@@ -248,10 +253,17 @@ impl<'a> Reading<'a> {
         Some((self.region(extent), version))
     }
 
+    /// The region of a module of requests, which a thread begins to unpack.
+    fn requests(&mut self, module: Module) -> Result<Option<(Region, u32)>, ImportError> {
+        let Some((region, version)) = self.module(module, newest_of(module)) else { return Ok(None) };
+        let region = region.ahead(self.header.module(module).0);
+        Ok(Some((region.map_err(|error| ImportError::io("unpack", self.log.path(), error))?, version)))
+    }
+
     /// Requests of DXT.
-    fn segments(&mut self, module: Module, program: u32) -> Result<(), ImportError> {
-        let (api, newest) = if module == Module::DxtPosix { (Api::Posix, 2) } else { (Api::MpiIo, 3) };
-        let Some((mut region, version)) = self.module(module, newest) else { return Ok(()) };
+    fn segments(&mut self, module: Module, mut region: Region, version: u32, program: u32) -> Result<(), ImportError> {
+        let api = if module == Module::DxtPosix { Api::Posix } else { Api::MpiIo };
+        let newest = newest_of(module);
         self.out.summary.lacks |= Lacks::PIDS | Lacks::METADATA;
         // The newest versions have the thread behind each segment; version 1 of MPI-IO has no offsets.
         let words = if version == newest { 5 } else { 4 };
@@ -448,6 +460,11 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// The newest version of a module of requests that is known.
+fn newest_of(module: Module) -> u32 {
+    if module == Module::DxtPosix { 2 } else { 3 }
+}
+
 /// Seconds since the start of the job as nanoseconds; `None` for what is no time.
 fn nanoseconds(seconds: f64) -> Option<u64> {
     // Clocks of ranks differ a little: before the start is the start.
@@ -455,7 +472,7 @@ fn nanoseconds(seconds: f64) -> Option<u64> {
 }
 
 /// One record of LUSTRE: the file and its components; `None` at the end.
-fn read_layout(region: &mut Region<'_>, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
+fn read_layout(region: &mut Region, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
     let positive = |value: u64| u64::try_from(value as i64).ok();
     let whole =
         |filled: Filled| if filled == Filled::Whole { Ok(()) } else { Err("it ends within a record".to_owned()) };
@@ -525,7 +542,7 @@ fn read_layout(region: &mut Region<'_>, version: u32) -> Result<Option<(u64, Vec
     Ok(Some((id, components)))
 }
 
-fn read_osts(region: &mut Region<'_>, count: u64) -> Result<Vec<u64>, String> {
+fn read_osts(region: &mut Region, count: u64) -> Result<Vec<u64>, String> {
     let mut osts = Vec::new();
     let mut bytes = [0; 8];
     for _ in 0..count {

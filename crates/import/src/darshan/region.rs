@@ -2,13 +2,17 @@
 //! other.
 
 use super::header::{Compression, Extent, Header, word};
+use crate::ahead::Ahead;
 use crate::log::Log;
 use bzip2::read::MultiBzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use std::io::{self, BufRead, BufReader, Read};
 
-pub(super) struct Region<'a> {
-    reader: Box<dyn Read + 'a>,
+/// A region from this length on is worth a thread.
+const AHEAD_FROM_BYTES: u64 = 32 * 1024;
+
+pub(super) struct Region {
+    reader: Box<dyn Read + Send>,
     big_endian: bool,
 }
 
@@ -20,15 +24,23 @@ pub(super) enum Filled {
     End,
 }
 
-impl<'a> Region<'a> {
-    pub fn new(log: &'a Log, header: &Header, extent: Extent) -> Self {
+impl Region {
+    pub fn new(log: &Log, header: &Header, extent: Extent) -> Self {
         let part = log.part(extent.start, extent.start.saturating_add(extent.length));
-        let reader: Box<dyn Read> = match header.compression {
+        let reader: Box<dyn Read + Send> = match header.compression {
             Compression::Zlib => Box::new(Streams::new(BufReader::with_capacity(64 * 1024, part))),
             Compression::Bzip2 => Box::new(MultiBzDecoder::new(part)),
             Compression::None => Box::new(part),
         };
         Region { reader, big_endian: header.big_endian }
+    }
+
+    /// The same, unpacked by a thread of its own from now on where that is worth it.
+    pub fn ahead(self, extent: Extent) -> io::Result<Self> {
+        if extent.length < AHEAD_FROM_BYTES {
+            return Ok(self);
+        }
+        Ok(Region { reader: Box::new(Ahead::new(self.reader)?), ..self })
     }
 
     /// Fills the buffer; an error says how the region is damaged, as the end of a sentence.

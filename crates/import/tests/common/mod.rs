@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use stripewise_import::{Collected, FileCounters, ImportError, Importer, LustreLayout, Sink, Summary, import};
 use stripewise_trace::{Api, Operation, Record};
@@ -89,16 +90,12 @@ pub fn survives(importer: &dyn Importer, path: &Path) -> Option<Summary> {
     }
 }
 
-/// Cuts the log at `cuts` places spread over it, and flips a byte in each of `flips` copies; every copy must survive.
-/// Returns how many of the copies were imported.
+/// Flips land here half the time, elsewhere the other half: headers, first lines, lengths of regions.
+const HEAD_BYTES: usize = 4096;
+
+/// Cuts the log at `cuts` places spread over it, and flips a byte in each of `flips` copies (the same ones every time);
+/// every copy must survive. Returns how many of the copies were imported. A worker a processor.
 pub fn damage(importer: &dyn Importer, original: &[u8], cuts: usize, flips: usize) -> usize {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let path = dir.path().join("damaged");
-    let mut imported = 0;
-    for cut in 0..cuts {
-        std::fs::write(&path, &original[..original.len() * cut / cuts]).expect("written");
-        imported += usize::from(survives(importer, &path).is_some());
-    }
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = || {
         seed ^= seed << 13;
@@ -106,14 +103,34 @@ pub fn damage(importer: &dyn Importer, original: &[u8], cuts: usize, flips: usiz
         seed ^= seed << 17;
         seed
     };
-    for _ in 0..flips {
-        let mut copy = original.to_vec();
-        let at = random() as usize % copy.len();
-        copy[at] ^= (random() % 255 + 1) as u8;
-        std::fs::write(&path, &copy).expect("written");
-        imported += usize::from(survives(importer, &path).is_some());
-    }
-    imported
+    let flipped: Vec<(usize, u8)> = (0..flips)
+        .map(|index| {
+            let within = if index % 2 == 0 { original.len() } else { original.len().min(HEAD_BYTES) };
+            (random() as usize % within, (random() % 255 + 1) as u8)
+        })
+        .collect();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let run = |worker: usize| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("damaged");
+        std::fs::write(&path, original).expect("written");
+        let file = std::fs::File::options().write(true).open(&path).expect("opened");
+        let mut imported = 0;
+        for (at, mask) in flipped.iter().skip(worker).step_by(workers) {
+            file.write_all_at(&[original[*at] ^ mask], *at as u64).expect("written");
+            imported += usize::from(survives(importer, &path).is_some());
+            file.write_all_at(&original[*at..=*at], *at as u64).expect("written");
+        }
+        for cut in (0..cuts).rev().skip(worker).step_by(workers) {
+            file.set_len((original.len() * cut / cuts) as u64).expect("cut");
+            imported += usize::from(survives(importer, &path).is_some());
+        }
+        imported
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|worker| scope.spawn(move || run(worker))).collect();
+        running.into_iter().map(|worker| worker.join().expect("no copy may panic")).sum()
+    })
 }
 
 /// The folder of large logs, where `STRIPEWISE_TEST_DATA` names it.
