@@ -5,9 +5,9 @@
 //! request that touches it, in rounds of several lengths, of which the one with the best price is taken.
 
 use crate::demand::FileDemand;
+use crate::error::PlanError;
 use crate::job::Job;
 use crate::partition::least_maximum;
-use crate::error::PlanError;
 use crate::planners::Planner;
 use crate::pricing::Pricer;
 use crate::song::{BlockCosts, Blocks, ServerLoads, quantile_widths};

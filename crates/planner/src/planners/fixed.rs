@@ -1,7 +1,7 @@
 //! `fixed`: what a file system does today, the same stripes for everything.
 
-use crate::job::Job;
 use crate::error::PlanError;
+use crate::job::Job;
 use crate::planners::Planner;
 use stripewise_layout::Layout;
 

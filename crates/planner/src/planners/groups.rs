@@ -11,8 +11,8 @@
 //! the default's.
 
 use crate::chen::{self, Pattern, Rest};
-use crate::job::Job;
 use crate::error::PlanError;
+use crate::job::Job;
 use crate::plan::FileTrace;
 use crate::planners::Planner;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! `harl-paper` and `harl`: Algorithms 1 and 2 of He et al., as they stand in the paper and corrected.
 
+use crate::error::PlanError;
 use crate::harl_limits;
 use crate::job::Job;
-use crate::error::PlanError;
 use crate::planners::Planner;
 use stripewise_layout::Layout;
 use stripewise_model::{Op, TierWidths, expected_startup_s};

@@ -1,7 +1,7 @@
 //! `regions`: Stripewise's own. See [`plan`](crate::plan()).
 
-use crate::job::Job;
 use crate::error::PlanError;
+use crate::job::Job;
 use crate::planners::Planner;
 use stripewise_layout::Layout;
 

@@ -9,9 +9,9 @@ use crate::aligned_widths::{Class, aligned_widths};
 use crate::candidates::{STEP, widest};
 use crate::demand::Entry;
 use crate::describe::clipped;
+use crate::error::PlanError;
 use crate::job::Job;
 use crate::partition::least_maximum;
-use crate::error::PlanError;
 use crate::planners::Planner;
 use crate::pricing::{Load, Pricer, add};
 use crate::song::{Blocks, ServerLoads};
@@ -60,7 +60,9 @@ impl Planner for ServerWidths {
         let decline = |reason| Err(PlanError::NoLayout { planner: self.name(), reason });
         if servers.len() > MOST_SERVERS {
             let count = servers.len();
-            return decline(format!("a width for each server is searched for up to {MOST_SERVERS} servers, here are {count}"));
+            return decline(format!(
+                "a width for each server is searched for up to {MOST_SERVERS} servers, here are {count}"
+            ));
         }
         if job.files.len() > MOST_FILES {
             let count = job.files.len();
@@ -113,7 +115,8 @@ impl<'a> Refined<'a> {
                     widths[slot.expect("a server of the cluster")] = stripe.width_bytes;
                 }
                 let range = region.offset()..layout.region_end(index);
-                let entries = job.demand.files[file].entries.iter().filter_map(|e| clipped(e, range.start, range.end)).collect();
+                let entries =
+                    job.demand.files[file].entries.iter().filter_map(|e| clipped(e, range.start, range.end)).collect();
                 let mut place = Place { file, range, widths, entries, load: Vec::new(), bytes: Vec::new() };
                 (place.load, place.bytes) = plan.figures(&place, &place.widths);
                 add(&mut plan.load, &place.load);

@@ -6,8 +6,8 @@
 //! servers, and with the fastest tiers alone, the files are dealt anew, and the price decides.
 
 use crate::assignment::{Files, Server, assign};
-use crate::job::Job;
 use crate::error::PlanError;
+use crate::job::Job;
 use crate::planners::Planner;
 use stripewise_layout::{Layout, ServerId};
 
