@@ -3,8 +3,8 @@
 //! A process's part is what no other process touches: whole files (a file per process) or runs of a shared file. `g`
 //! groups of servers serve the processes in order of their parts, neighbours together; a region for every run of parts of
 //! one group. What several processes touch is on all servers. A file whose parts are interleaved so finely that it would
-//! have more regions than allowed (strided access), or than its share of half a million, is on all servers as a whole: for
-//! it every scheme is 1-DH.
+//! have more regions than allowed (strided access), or more than its share of the memory for all, is on all servers as a
+//! whole: for it every scheme is 1-DH.
 //!
 //! The paper's servers are equal. Here servers are dealt to groups in turn, tier by tier, so that every group has its
 //! share of every tier (as far as there are enough), and servers left over make the first groups larger. All widths are
@@ -156,13 +156,11 @@ fn numbers_of_groups(processes: usize, servers: usize, most: usize) -> Vec<usize
     numbers
 }
 
-/// Regions of all files together: some hundred megabytes of layouts.
-const MOST_REGIONS: usize = 500_000;
+/// Stripes of all files together, [`REGION`] more for each region: some hundred megabytes of layouts.
+const MOST_STRIPES: usize = 2_500_000;
 
-/// Most regions of a file that is not on all servers as a whole.
-fn most_regions(job: &Job) -> usize {
-    job.options.max_regions.max(1).min((MOST_REGIONS / job.files.len().max(1)).max(1))
-}
+/// Stripes that a region takes the room of, beside its own.
+const REGION: usize = 4;
 
 /// All servers, tiers in order.
 fn servers(job: &Job) -> Vec<ServerId> {
@@ -253,7 +251,10 @@ impl Parts {
         let round = |of: &mut dyn Iterator<Item = ServerId>| -> Vec<Stripe> {
             of.map(|server| Stripe { server, width_bytes }).collect()
         };
-        let most = most_regions(job);
+        let most = job.options.max_regions.max(1);
+        let most_stripes = MOST_STRIPES / job.files.len().max(1);
+        // A file of one process alone has one region; all of one group share it.
+        let mut alone: HashMap<usize, Layout> = HashMap::new();
         for (layout, runs) in layouts.iter_mut().zip(&self.files) {
             let mut regions: Vec<(u64, Option<usize>)> = runs
                 .iter()
@@ -264,15 +265,26 @@ impl Parts {
                 })
                 .collect();
             regions.dedup_by_key(|region| region.1);
-            let single = regions.iter().all(|region| region.1.is_none());
-            if single || regions.len() > most {
-                continue;
-            }
-            regions[0].0 = 0;
             let stripes = |group: Option<usize>| match group {
                 Some(group) => round(&mut servers.iter().copied().skip(group).step_by(groups)),
                 None => round(&mut servers.iter().copied()),
             };
+            if let [(_, group)] = regions[..] {
+                if let Some(group) = group {
+                    let new =
+                        || Layout::new([(0, stripes(Some(group)))]).expect("no round is longer than the default's");
+                    *layout = alone.entry(group).or_insert_with(new).clone();
+                }
+                continue;
+            }
+            let of_region = |region: &(u64, Option<usize>)| {
+                REGION + if region.1.is_some() { servers.len().div_ceil(groups) } else { servers.len() }
+            };
+            let room = regions.iter().map(of_region).sum::<usize>();
+            if regions.is_empty() || regions.len() > most || room > most_stripes {
+                continue;
+            }
+            regions[0].0 = 0;
             let regions = regions.into_iter().map(|(offset, group)| (offset, stripes(group)));
             *layout = Layout::new(regions).expect("runs ascend, and no round is longer than the default's");
         }
@@ -421,7 +433,7 @@ mod tests {
             let files = vec![file(&requests); files];
             planned(&OneDv, &files, &cluster, &options).last().unwrap().regions().len()
         };
-        // Their share of 500,000 is 4 regions, and 3.
+        // Each has room for 20 stripes, four regions of one stripe and four more; then for 19.
         assert_eq!((regions(1), regions(125_000), regions(125_001)), (4, 4, 1));
     }
 
