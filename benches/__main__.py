@@ -20,6 +20,7 @@ from rich.table import Table
 from benches import (
     accuracy,
     emulation,
+    importing,
     mount_alone,
     papers,
     planner_scale,
@@ -48,6 +49,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     segmentation.BENCHMARK,
     theta.BENCHMARK,
     planner_scale.BENCHMARK,
+    importing.BENCHMARK,
     signature.BENCHMARK,
     simulator.BENCHMARK,
     replay.BENCHMARK,
