@@ -80,7 +80,7 @@ def test_a_layout_is_compared_with_the_present_one(traced):
     ratio = document["present"]["makespan_s"]["mean"] / took_s
     assert document["ratio"]["mean"] == pytest.approx(ratio, rel=1e-6)
     assert document["layout"]["servers"][3]["requests"] == 28
-    shown = simulate("--layout", layout).stdout
+    shown = simulate("--layout", layout, env={"COLUMNS": "80"}).stdout
     assert f"layout / present: {ratio:.2f}x" in shown
     assert re.search(r"^hdd\.0 +\d+ ", shown, flags=re.MULTILINE)
 
@@ -290,7 +290,7 @@ def test_a_trace_is_simulated_on_a_cluster_that_is_not_there(traced):
     took_s = 20 * (1e-3 + 131072e-9) + 8 * (1e-3 + 65536e-9)
     assert document["present"]["makespan_s"]["mean"] == pytest.approx(took_s, abs=1e-7)
     assert [server["requests"] for server in document["present"]["servers"]] == [28, 0, 0, 0]
-    assert "simulated on cluster 'test': 1 process" in simulate().stdout
+    assert simulate().stdout.startswith("simulated on cluster 'test', 5 runs\n1 process, 28 requests, 1 phase; ")
     document = as_json(simulate("--json", "--layout", pool.base / "ssd.layout"))
     assert [server["requests"] for server in document["layout"]["servers"]] == [0, 0, 0, 28]
     assert document["ratio"]["mean"] > 1

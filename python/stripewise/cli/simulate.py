@@ -157,13 +157,12 @@ def _print(servers: str, document: _native.SimulationDocument, *, timeline: bool
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
     calls = document["collectives"]
+    console.result(f"simulated on {servers}, {_count(document['runs'], 'run')}")
     console.result(
-        f"simulated on {servers}: {_count(document['processes'], 'process', 'es')}, "
-        f"{_count(document['requests'], 'request')}, "
+        f"{_count(document['processes'], 'process', 'es')}, {_count(document['requests'], 'request')}, "
         f"{_count(calls, 'collective call') + ', ' if calls else ''}{_count(document['phases'], 'phase')}; "
-        f"{_count(document['runs'], 'run')}"
+        f"in the trace {seconds(document['traced_s'])}"
     )
-    console.result(f"in the trace they took {seconds(document['traced_s'])}, with what is not simulated")
     totals = console.table(["", *sides], right=list(sides))
     totals.add_row("MiB/s", *(_interval(side["throughput"], mib_per_s) for side in sides.values()))
     totals.add_row("time", *(_interval(side["makespan_s"], seconds) for side in sides.values()))
@@ -201,7 +200,8 @@ def _interval(estimate: _native.Estimate, shown: Callable[[float], str]) -> str:
 
 def _servers(name: str, side: _native.ReplayedSide) -> Table:
     linked = any(server["link_in_busy_s"] or server["link_out_busy_s"] for server in side["servers"])
-    columns = ["server", "sub-requests", "bytes", "busy", "of the time", "startups", "waiting each", "longest queue"]
+    # In two lines: all columns fit a terminal of 80.
+    columns = ["server", "sub-\nrequests", "bytes", "busy", "of\ntime", "startups", "waiting\neach", "longest\nqueue"]
     grid = console.table([*columns, "link"] if linked else columns, title=name, right=[*columns[1:], "link"])
     took_s = side["makespan_s"]["mean"]
     for server in side["servers"]:

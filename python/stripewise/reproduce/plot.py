@@ -20,6 +20,8 @@ Chart: TypeAlias = Any
 
 PANEL_WIDTH, PANEL_HEIGHT = 380, 240
 BAR_WIDTH = 26
+COLOURS = 10
+"""Of the usual scheme; more layouts take one with pale colours, too."""
 
 
 def chart(result: Result) -> Chart:
@@ -85,7 +87,8 @@ def _panel(result: Result, data: list[dict[str, Any]], fixed_width: int | None) 
         place = base.encode(x=altair.X("x:N", sort=xs, axis=axis), xOffset=altair.XOffset("layout:N", sort=layouts))
         width = fixed_width or max(PANEL_WIDTH, len(xs) * len(layouts) * BAR_WIDTH)
     legend = None if single else altair.Legend(title="layout", orient="bottom")
-    colour = altair.Color("layout:N", sort=layouts, legend=legend, scale=altair.Scale(scheme="tableau10"))
+    scheme: Any = "tableau10" if len(layouts) <= COLOURS else "tableau20"
+    colour = altair.Color("layout:N", sort=layouts, legend=legend, scale=altair.Scale(scheme=scheme))
     bars = place.mark_bar().encode(y=altair.Y("simulated:Q", title=result.axis), color=colour)
     layers = [bars]
     if any("measured" in row for row in data):

@@ -282,7 +282,7 @@ def _bottleneck(ran: Ran, label: str) -> str:
         first += tier.servers
         busy = sum(max(server["busy_s"], server["link_busy_s"]) for server in servers) / tier.servers
         shares.append(f"{tier.name} {100 * busy / simulated['makespan_s']:.0f} %")
-    return f"{label} keeps busy: {', '.join(shares)}"
+    return f"servers busy under {label}: {', '.join(shares)}"
 
 
 def latency_bound(ran: Ran, base: str, variant: str) -> float | None:
