@@ -16,9 +16,8 @@ def import_(
 ) -> None:
     """Import a log of another tool as a table on disk, that every command takes in the log's place.
 
-    Every command that takes a trace takes a log as it is; an imported one opens faster, holds less than the log often
-    does, and can be read by other tools: T is a directory of Parquet files, one for the requests of each file. What the
-    log does not say is stated, here and in T.
+    Every command that takes a trace takes a log as it is, too; an imported one can be read by other programs: T is a
+    directory of Parquet files, one for the requests of each file. What the log does not say is stated, here and in T.
 
     Known are Darshan, dftracer, strace, fio's iolog, CSV and Parquet with the columns of `show --csv` (`file`, `op`,
     `offset` and `size` are enough), and Stripewise's own traces.

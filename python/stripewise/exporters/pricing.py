@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise.exporters.exporter import META, Hashed, Region, Rounds, Source, tier_of
+
+if TYPE_CHECKING:
+    # Where it is used it is loaded: every command loads this module, and numpy takes longer than all the rest.
+    import numpy as np
 
 MOST_REQUESTS = 20_000
 """Requests of a file that are priced; of more an even sample."""
@@ -39,6 +42,8 @@ class Workload:
     @property
     def extent_bytes(self) -> int:
         """First byte after all requests."""
+        import numpy as np
+
         ends = self.steps["offset"].astype(np.float64) + self.steps["size"]
         return int(ends.max()) if len(ends) else 0
 
@@ -151,6 +156,8 @@ def bytes_by_tier(placed: Rounds | Hashed, extent_bytes: int) -> list[tuple[str,
 
 def stand_in(source: Source) -> Workload:
     """What is priced without a trace: see `STAND_IN`. The same every time."""
+    import numpy as np
+
     random = np.random.default_rng(1)
     offsets, sizes, kinds = [], [], []
     for region in source.regions:
@@ -176,6 +183,8 @@ def _stand_in_ranges(region: Region) -> list[tuple[int, int, int]]:
 
 def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[str, Workload]:
     """The requests of the trace's files below `root`, by the first pattern that matches. O(records)."""
+    import numpy as np
+
     below = root.rstrip("/") + "/"
     members: dict[str, list[int]] = {pattern: [] for pattern in patterns}
     for number, path in enumerate(map(str, trace.files())):
@@ -207,6 +216,8 @@ def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[s
 
 def _in_flight(start_ns: np.ndarray, end_ns: np.ndarray) -> float:
     """Mean requests in flight while any is."""
+    import numpy as np
+
     order = np.argsort(start_ns)
     start, end = start_ns[order].astype(np.float64), end_ns[order].astype(np.float64)
     until = np.maximum.accumulate(end)
@@ -216,6 +227,8 @@ def _in_flight(start_ns: np.ndarray, end_ns: np.ndarray) -> float:
 
 
 def _steps(offset: np.ndarray, size: np.ndarray, kind: np.ndarray) -> _native.Steps:
+    import numpy as np
+
     rows = len(offset)
     return {
         "process": np.zeros(rows, np.uint32),
