@@ -79,7 +79,11 @@ impl<'a> Order<'a> {
         };
         let (mut first_ns, mut last_ns, mut known) = (u64::MAX, 0, 0);
         let mut latest = None;
-        for record in order.known() {
+        for record in trace.stream(file) {
+            if record.flags & flags::OFFSET_UNKNOWN != 0 {
+                order.unknown_offsets += 1;
+                continue;
+            }
             known += 1;
             first_ns = first_ns.min(record.start_ns);
             last_ns = last_ns.max(record.start_ns);
@@ -89,7 +93,6 @@ impl<'a> Order<'a> {
             }
         }
         order.requests = known;
-        order.unknown_offsets = trace.stream(file).count() as u64 - known;
         order.processes = order.numbers.keys().copied().collect();
         order.processes.sort_unstable();
         for (number, process) in order.processes.iter().enumerate() {
