@@ -155,6 +155,18 @@ def test_ranks_and_what_a_log_lacks(stripewise):
     assert one["processes"] == [process for process in document["processes"] if process["rank"] == rank]
 
 
+def test_requests_made_up_from_counters_are_said_to_be(stripewise):
+    def files(name):
+        log = next(log for log in LOGS if log.name == name)
+        return json.loads(stripewise("signature", log, "--json").stdout)["files"]
+
+    counted = files("sample-badost.darshan")
+    assert len(counted) > 2000
+    assert all(file["made_up"] == file["words"].endswith("(made up to agree with counters)") for file in counted)
+    assert sum(file["made_up"] for file in counted) > 2000
+    assert [file["made_up"] for file in files("sample-dxt-simple.darshan")].count(False) > 0
+
+
 def test_progress_ends_the_work_with_what_it_raises(traced):
     trace = _native.Trace(str(traced))
     seen = []

@@ -227,6 +227,7 @@ class FileSignature(SignatureFactors):
     words: str
     programs: list[str]
     processes: int
+    made_up: bool
     unknown_offsets: int
     phases: list[SignaturePhase]
 

@@ -7,12 +7,15 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use stripewise_import::FileCounters;
 use stripewise_signature::{
     Access, Factors, FileSignature, Op, PatternSignature, Phase, ProcessSignature, Signature, StreamSignature, Watch,
     stream_in_words,
 };
+use stripewise_trace::Api;
 
 /// How often a progress is told, and Ctrl-C heeded.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
@@ -22,6 +25,21 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct TraceSignature {
     trace: Py<Trace>,
     inner: stripewise_signature::TraceSignature,
+    /// Files whose requests, or some of them, were made up from counters.
+    made_up: HashSet<u32>,
+}
+
+/// Whether requests of a file were made up from these counters, and count: MPI-IO's do where nothing below is known.
+fn is_made_up(counters: &FileCounters) -> bool {
+    let moved = |prefix: &str| {
+        ["READS", "WRITES"].iter().any(|kind| counters.integer(&format!("{prefix}_{kind}")).is_some_and(|n| n > 0))
+    };
+    !counters.has_rows
+        && match counters.api {
+            Api::Posix => moved("POSIX"),
+            Api::Stdio => moved("STDIO"),
+            Api::MpiIo => false,
+        }
 }
 
 impl TraceSignature {
@@ -30,7 +48,9 @@ impl TraceSignature {
         let records = &trace.get().inner;
         let total = records.records().len();
         let inner = told(py, progress, total, |watch| stripewise_signature::TraceSignature::of(records, watch))?;
-        Ok(Self { trace: trace.unbind(), inner })
+        let made_up = trace.get().about.counters.iter().filter(|counters| is_made_up(counters));
+        let made_up = made_up.map(|counters| counters.file).collect();
+        Ok(Self { trace: trace.unbind(), inner, made_up })
     }
 
     fn file(&self, file: u32) -> PyResult<&FileSignature> {
@@ -68,13 +88,16 @@ impl TraceSignature {
                 programs.dedup();
                 let mut row = told_by(&factors);
                 row.extend(sized(streams));
-                let words = signature.words(&self.trace.get().inner);
+                let made_up = self.made_up.contains(&signature.file);
+                let note = if made_up { " (made up to agree with counters)" } else { "" };
+                let words = format!("{}{note}", signature.words(&self.trace.get().inner));
                 let rest = json!({
                     "file": signature.file,
                     "path": self.path(signature.file),
                     "words": words,
                     "programs": programs.iter().map(|&program| self.program(program)).collect::<Vec<_>>(),
                     "processes": signature.processes.len(),
+                    "made_up": made_up,
                     "unknown_offsets": signature.unknown_offsets,
                     "phases": signature.phases.iter().map(phase).collect::<Vec<_>>(),
                 });

@@ -50,10 +50,15 @@ class Signature:
 
     @cached_property
     def files(self) -> pl.DataFrame:
-        """One row a file: path, words, programs, processes, phases, the five factors and what they rest on."""
+        """One row a file: path, words, programs, processes, phases, the five factors and what they rest on.
+
+        `made_up`: a log had only counters of the file, and its requests are such as agree with those.
+        """
         first = {"path": pl.String, "words": pl.String, "programs": pl.List(pl.String), "processes": pl.UInt32}
         rows = ({**row, "phases": len(row["phases"])} for row in self._files)
-        return _frame(rows, {**first, "phases": pl.UInt32, "unknown_offsets": pl.UInt64, **FACTORS})
+        return _frame(
+            rows, {**first, "phases": pl.UInt32, "made_up": pl.Boolean, "unknown_offsets": pl.UInt64, **FACTORS}
+        )
 
     @cached_property
     def ranks(self) -> pl.DataFrame:

@@ -104,7 +104,7 @@ def _matching(files: list[_native.FileSignature], patterns: list[str], log: Path
 
 def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: list[_native.FileSignature]) -> None:
     right = ["processes", "requests", "bytes", "phases", "ratio"]
-    grid = console.table(["file", *right, "what is done, and its pattern"], right=right)
+    grid = console.table(["file", *right], right=right)
     for row in files:
         grid.add_row(
             row["path"],
@@ -113,9 +113,13 @@ def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: li
             about_bytes(row["read_bytes"] + row["written_bytes"]),
             str(len(row["phases"])),
             _ratio(row["ratio"]),
-            _told(row["words"], row["pattern"]),
         )
     console.out.print(grid)
+    console.out.print()
+    for row in files:
+        console.result(f"{row['path']}: {row['words']}")
+        console.out.print(Text(f"  {row['pattern']}", "dim"))
+    console.out.print()
     programs = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
     for program in signed.programs():
         programs.add_row(
@@ -127,7 +131,6 @@ def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: li
             _ratio(program["ratio"]),
             program["pattern"],
         )
-    console.out.print()
     console.out.print(programs)
     without = len(trace.files()) - len(files)
     if without:
