@@ -8,6 +8,9 @@ import re
 import pytest
 
 from conftest import Stripewise
+from stripewise.reproduce import measure, placement
+from stripewise.reproduce.cluster import Devices, Operation, Tier
+from stripewise.reproduce.workload import Ior
 
 NAMES = [
     *(f"harl-fig{figure}" for figure in ("1a", "7", "8", "9", "10", "11", "12")),
@@ -93,6 +96,15 @@ def test_a_measured_run_says_what_it_is(stripewise):
     else:
         assert row["measured"]["runs"] == 1 and row["measured"]["median"] > 1
         assert any("EMULATED" in line for line in result["setup"])
+
+
+def test_a_run_whose_devices_cannot_keep_their_times_gives_no_figure(tmp_path):
+    """As on a machine that is too busy: here the devices themselves are faster than any process can be woken."""
+    instant = Operation(0.0001, 0.0001, 100_000)
+    pool = measure.EmulatedPool(tmp_path / "pool", Devices("instant", (Tier("hdd", 1, instant, instant),), None), 1.0)
+    pool.place({"f.dat": placement.widths([65536])})
+    with pytest.raises(measure.InvalidRunError, match="no figure after 3 runs: INVALID RUN, .* stop other work"):
+        pool.run("f.dat", Ior.uniform(2, 4096, 1 << 18), "write")
 
 
 def test_an_unknown_name_is_named_with_those_that_exist(stripewise):
