@@ -5,6 +5,7 @@ mod common;
 use common::{collected, damage, of_bytes};
 use flate2::{Compression, write::GzEncoder};
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_import::{Collected, IMPORTERS, Importer, Lacks};
 use stripewise_trace::{Operation, Record, flags};
@@ -183,6 +184,8 @@ fn a_folder_is_one_log_with_ranks_directories_and_names_that_come_late() {
     assert_eq!(files, ["/home/u/data/in", "/late", "/home/u/data/in", "/late"]);
     assert_eq!(all.programs, [&b"unknown"[..], b"app"]);
     assert!(!summary.lacks.contains(Lacks::RANKS) && !summary.lacks.contains(Lacks::NAMES), "{summary:?}");
+    let imported = stripewise_import::open(dir.path(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!((imported.about.format.as_str(), imported.trace.files().len()), ("dftracer", 2));
     // A part that is cut says so, and the others are read.
     let path = dir.path().join("app-2-preload.pfw.gz");
     let whole = std::fs::read(&path).unwrap();
