@@ -103,7 +103,7 @@ def test_a_run_whose_devices_cannot_keep_their_times_gives_no_figure(tmp_path):
     instant = Operation(0.0001, 0.0001, 100_000)
     pool = measure.EmulatedPool(tmp_path / "pool", Devices("instant", (Tier("hdd", 1, instant, instant),), None), 1.0)
     pool.place({"f.dat": placement.widths([65536])})
-    with pytest.raises(measure.InvalidRunError, match="no figure after 3 runs: INVALID RUN, .* stop other work"):
+    with pytest.raises(measure.InvalidRunError, match=r"no figure after 3 runs: INVALID RUN, .* stop other work"):
         pool.run("f.dat", Ior.uniform(2, 4096, 1 << 18), "write")
 
 
