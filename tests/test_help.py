@@ -23,6 +23,7 @@ COMMANDS = [
     "plan",
     "simulate",
     "planners",
+    "advise",
     "export",
     "apply",
     "mount",

@@ -413,6 +413,128 @@ def plan_on_cluster(
 def planners() -> list[Planner]: ...
 def predict(trace: Trace, pool_file: str, root: str, layout: str, cuts_s: list[float]) -> Prediction: ...
 
+# Advice
+
+class AdviseGain(TypedDict):
+    ratio: float
+    low: float
+    high: float
+
+class AdviseFinding(TypedDict):
+    kind: str
+    severity: Literal["low", "medium", "high"]
+    words: str
+    numbers: dict[str, float]
+    mend: list[str]
+
+class AdviseRegion(TypedDict):
+    offset: int
+    round: list[str]
+
+class AdviseBottleneck(TypedDict):
+    kind: Literal["slow-server", "one-server", "imbalance", "slow-tier", "startups", "latency", "bandwidth", "nothing"]
+    words: str
+    servers: list[str]
+    startup_share: float
+    imbalance: float
+    servers_used: int
+
+class AdvisePlaced(TypedDict):
+    layout: list[AdviseRegion]
+    """Of the first of the files."""
+    spread: bool
+    """The others are on other servers, striped alike."""
+    bytes_per_s: float
+    bottleneck: AdviseBottleneck
+
+class AdvisePresent(AdvisePlaced):
+    source: Literal["log", "pool", "default"]
+
+class AdviseSpace(TypedDict):
+    tier: str
+    present_bytes: int
+    recommended_bytes: int
+    capacity_bytes: int | None
+
+class AdviseFile(TypedDict):
+    """Files of one kind: a path, or a pattern where there are several."""
+
+    path: str
+    files: int
+    read_bytes: int
+    written_bytes: int
+    requests: int
+    ranks: int
+    counters_only: bool
+    present: AdvisePresent
+    recommended: AdvisePlaced | None
+    change: bool
+    gain: AdviseGain
+    space: list[AdviseSpace]
+    findings: list[AdviseFinding]
+
+class AdviseDirectory(TypedDict):
+    path: str
+    files: int
+    bytes: int
+    change: bool
+    layout: list[AdviseRegion] | None
+
+class AdviseTotal(TypedDict):
+    bytes: int
+    files: int
+    left_out: int
+    change: bool
+    present_bytes_per_s: float
+    recommended_bytes_per_s: float
+    gain: AdviseGain
+    reasons: list[str]
+    """Why the interval is as wide as it is."""
+    space: list[AdviseSpace]
+    findings: list[AdviseFinding]
+
+class AdviseTier(TypedDict):
+    name: str
+    servers: int
+    preset: str | None
+
+class AdviseCluster(TypedDict):
+    name: str
+    found: bool
+    """From the log's own Lustre layouts."""
+    file_system: Literal["lustre", "beegfs", "cephfs", "orangefs"] | None
+    tiers: list[AdviseTier]
+
+class AdviseLack(TypedDict):
+    name: str
+    words: str
+
+class AdviseAbout(TypedDict):
+    format: str
+    lacks: list[AdviseLack]
+    notes: list[str]
+    processes: int | None
+
+class AdviceDocument(TypedDict):
+    cluster: AdviseCluster
+    root: str
+    about: AdviseAbout
+    planner: str
+    processes_in_flight: float
+    files: list[AdviseFile]
+    directories: list[AdviseDirectory]
+    total: AdviseTotal
+    layout: str
+
+def advise(
+    trace: Trace,
+    cluster: str | None = None,
+    *,
+    root: str | None = None,
+    planner: str | None = None,
+    preset: str = "hdd-7200",
+) -> AdviceDocument: ...
+
 # Simulation of traces
 
 class SimulationAround(TypedDict):

@@ -1,10 +1,26 @@
-//! From any log to advice.
+//! From any log to advice: where each kind of file is and what it waits for, where it should be, what that gains, and
+//! what matters more than layout.
 //!
-//! A [`ClusterFile`] says what servers there are; [`Below`] hands the requests of a trace's files to planner and
-//! simulator.
+//! A [`ClusterFile`] says what servers there are, [`Below`] hands the requests of a trace's files to planner and
+//! simulator, [`advise`] does the rest.
 
+mod advice;
+mod bottleneck;
 mod cluster_file;
+mod counted;
+mod findings;
+mod gather;
+mod interval;
+mod kinds;
+mod present;
+mod rehearsal;
 mod requests;
+mod slow;
+mod usage;
 
+pub use advice::{Advice, AdviseError, Directory, Options, Placed, PresentLayout, Row, Source, Space, advise};
+pub use bottleneck::Bottleneck;
 pub use cluster_file::{ClusterError, ClusterFile, ClusterTier, DefaultLayout, FileSystem};
+pub use findings::{Finding, Severity};
+pub use interval::{Cause, Gain};
 pub use requests::{Below, FileRequests, below, common_directory};

@@ -1,7 +1,7 @@
 //! From a trace to what planner and simulator take: the requests of each file below a directory.
 //! Paths in layouts are relative, so there always is such a directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use stripewise_model::{Op, Request};
 use stripewise_planner::RequestSource;
@@ -25,10 +25,12 @@ pub struct FileRequests {
 
 /// The files of a trace below a directory that are worth planning, in order of path.
 pub struct Below<'a> {
-    trace: &'a Trace,
+    pub(crate) trace: &'a Trace,
     /// Id in the trace, path below the directory.
-    files: Vec<(u32, String)>,
-    requests: u64,
+    pub(crate) files: Vec<(u32, String)>,
+    pub(crate) requests: u64,
+    /// Bytes that they move, of all files with requests.
+    pub(crate) bytes: f64,
 }
 
 /// Threads as processes, numbered as they come: a thread is a process to planner and simulator, each has one request in
@@ -50,10 +52,16 @@ impl Threads {
     }
 }
 
-/// The deepest directory that holds every file of `trace` that is read or written; the root where they share none.
+/// The deepest directory that holds every file of `trace` that is worth planning; the root where they share none.
 /// O(records).
 pub fn common_directory(trace: &Trace) -> PathBuf {
-    let used = trace.files().iter().filter(|file| trace.stream(file.id).next().is_some());
+    common_directory_with(trace, &|_| false)
+}
+
+/// The same, with files that are `also` worth planning.
+pub(crate) fn common_directory_with(trace: &Trace, also: &dyn Fn(u32) -> bool) -> PathBuf {
+    let worth: HashSet<u32> = Below::new(trace, Path::new("/")).files.into_iter().map(|(id, _)| id).collect();
+    let used = trace.files().iter().filter(|file| worth.contains(&file.id) || also(file.id));
     let mut common: Option<PathBuf> = None;
     for file in used {
         let path = lexical(&file.path);
@@ -68,7 +76,7 @@ pub fn common_directory(trace: &Trace) -> PathBuf {
             }
         });
     }
-    common.unwrap_or_default()
+    common.unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// `path` without `.`, `..` and doubled slashes, so that a layout file can name it.
@@ -87,8 +95,12 @@ fn lexical(path: &Path) -> PathBuf {
 }
 
 /// `path` relative to `root`; relative paths count as below `/`. `None` where it is not below.
-fn below_root(path: &Path, root: &Path) -> Option<PathBuf> {
+pub(crate) fn below_root(path: &Path, root: &Path) -> Option<PathBuf> {
     let path = lexical(path);
+    // Darshan's names for the standard streams: no files that could be laid out.
+    if path.to_str().is_some_and(|name| matches!(name, "<STDIN>" | "<STDOUT>" | "<STDERR>")) {
+        return None;
+    }
     let relative = match path.strip_prefix(root) {
         Ok(relative) => relative.to_owned(),
         Err(_) if root == Path::new("/") && path.is_relative() => path,
@@ -124,10 +136,10 @@ impl<'a> Below<'a> {
             sum += file.0;
             sum < LEAST_SHARE * total
         });
-        let left_out: std::collections::HashSet<u32> = left_out.map(|file| file.1).collect();
+        let left_out: HashSet<u32> = left_out.map(|file| file.1).collect();
         found.retain(|file| !left_out.contains(&file.0));
         let requests = found.iter().map(|file| file.2).sum();
-        Self { trace, files: found.into_iter().map(|(id, path, ..)| (id, path)).collect(), requests }
+        Self { trace, files: found.into_iter().map(|(id, path, ..)| (id, path)).collect(), requests, bytes: total }
     }
 
     /// Whether there are too many requests to be held: then they are to be surveyed.

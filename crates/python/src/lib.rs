@@ -1,5 +1,6 @@
 //! `stripewise._native`: what the Python package calls. One file an area, each a thin layer over one crate.
 
+mod advise;
 mod calibrate;
 mod cluster;
 mod convert;
@@ -44,6 +45,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;

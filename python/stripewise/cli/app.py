@@ -6,6 +6,7 @@ import typer
 
 from stripewise import StripewiseError, __version__
 from stripewise.cli import (
+    advise,
     apply,
     bench,
     console,
@@ -93,6 +94,7 @@ app.command("signature", context_settings=CONTEXT)(signature.signature)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
 app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
 app.command("planners", context_settings=CONTEXT)(planners.planners)
+app.command("advise", context_settings=CONTEXT)(advise.advise)
 app.command("export", context_settings=CONTEXT)(export.export)
 app.command("apply", context_settings=CONTEXT)(apply.apply)
 app.command("mount", context_settings=CONTEXT)(mount.mount)

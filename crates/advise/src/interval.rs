@@ -1,0 +1,138 @@
+//! How sure a predicted gain is: [`Gain`], with the reasons for its width.
+//!
+//! A gain is a ratio, so its errors multiply: the interval is symmetric in its logarithm. Its half widths, each from one
+//! cause, are independent and add by their squares. What is known of each cause: the spread over seeds is measured by
+//! the simulator; the model's own error is that of docs/accuracy.md with what a program adds that no server's time has
+//! in it, which weighs more the larger the gain is; what a log lacks has a half width by judgement, below.
+
+use stripewise_import::Lacks;
+use stripewise_simulate::Estimate;
+
+/// How much faster, with the interval that holds it in 95 of 100 cases.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gain {
+    /// Throughput after over throughput before; 1 is no change.
+    pub ratio: f64,
+    /// Least.
+    pub low: f64,
+    /// Greatest.
+    pub high: f64,
+}
+
+/// One cause of width.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    /// Half width of the logarithm of the gain when nothing is gained.
+    pub base: f64,
+    /// What the half width grows by for each unit of the gain's own logarithm.
+    pub of_gain: f64,
+    /// In words.
+    pub words: String,
+}
+
+impl Cause {
+    fn new(base: f64, of_gain: f64, words: impl Into<String>) -> Self {
+        Self { base, of_gain, words: words.into() }
+    }
+
+    fn half_width(&self, log: f64) -> f64 {
+        self.base + self.of_gain * log.abs()
+    }
+}
+
+/// Beside these, of files of which only counters are known.
+pub(crate) fn counters_only() -> Cause {
+    Cause::new(0.15, 0.30, "the log: of some files it has only counters, no single requests")
+}
+
+/// The causes that hold for all of a log.
+pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: Option<f64>) -> Vec<Cause> {
+    let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error, and the program's own time between requests")];
+    // By judgement: what the planner would get wrong without it. Ranks and counters decide who waits for whom.
+    let of_lacks = [
+        (Lacks::RANKS, 0.10, 0.10),
+        (Lacks::OFFSETS, 0.20, 0.20),
+        (Lacks::TIMES, 0.10, 0.10),
+        (Lacks::DURATIONS, 0.02, 0.0),
+        (Lacks::CUT, 0.10, 0.10),
+        (Lacks::DAMAGED, 0.10, 0.10),
+        (Lacks::OFFSETS_RECORDED, 0.02, 0.0),
+    ];
+    for (lack, base, of_gain) in of_lacks {
+        if lacks.contains(lack) {
+            causes.extend(lack.words().map(|words| Cause::new(base, of_gain, format!("the log: {words}"))));
+        }
+    }
+    if let Some(preset) = preset {
+        let words = format!("profiles are those of the preset {preset}, not measured on these servers");
+        causes.push(Cause::new(0.05, 0.15, words));
+    }
+    if found {
+        let words = "the servers are those that the log shows: there may be more, and of other kinds";
+        causes.push(Cause::new(0.05, 0.10, words));
+    }
+    if let Some(bound) = sampled {
+        let words = format!("a sample of the requests was priced: within {:.1} %", 100.0 * bound);
+        causes.push(Cause::new(bound.ln_1p(), 0.0, words));
+    }
+    causes
+}
+
+impl Gain {
+    /// Nothing changes.
+    pub const NONE: Gain = Gain { ratio: 1.0, low: 1.0, high: 1.0 };
+
+    /// From the gains that single seeds gave. What one run will show is predicted, not the mean of many.
+    pub(crate) fn of(by_seed: &[f64], causes: &[Cause]) -> Self {
+        let logs: Vec<f64> =
+            by_seed.iter().filter(|gain| gain.is_finite() && **gain > 0.0).map(|gain| gain.ln()).collect();
+        if logs.is_empty() {
+            return Self::NONE;
+        }
+        let spread = Estimate::of(&logs);
+        // Of the mean of n draws; a single one varies by the square root of n + 1 times that.
+        let of_one = spread.half_width.unwrap_or(0.0) * ((logs.len() + 1) as f64).sqrt();
+        let squares = causes.iter().map(|cause| cause.half_width(spread.mean).powi(2)).sum::<f64>();
+        let half = (of_one * of_one + squares).sqrt();
+        Self { ratio: spread.mean.exp(), low: (spread.mean - half).exp(), high: (spread.mean + half).exp() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_widens() {
+        let seeds = [2.0, 2.1, 1.9];
+        let all = Gain::of(&seeds, &causes(Lacks::NOTHING, None, false, None));
+        assert!(all.low < 2.0 && 2.0 < all.high && (all.ratio - 2.0).abs() < 0.01);
+        let mut last = all.clone();
+        for (lacks, preset, found) in [
+            (Lacks::CUT, None, false),
+            (Lacks::CUT | Lacks::TIMES, None, false),
+            (Lacks::CUT | Lacks::TIMES, Some("hdd-7200"), true),
+        ] {
+            let wider = Gain::of(&seeds, &causes(lacks, preset, found, None));
+            assert!(wider.low < last.low && wider.high > last.high);
+            last = wider;
+        }
+        assert_eq!(causes(Lacks::CUT | Lacks::RANKS, None, false, Some(0.02)).len(), 4);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_interval_holds_its_ratio_and_1_where_nothing_changes(
+            seeds in proptest::collection::vec(0.01_f64..100.0, 1..9), bits in 0_u32..1 << 11) {
+            let all = [Lacks::RANKS, Lacks::PIDS, Lacks::OFFSETS, Lacks::TIMES, Lacks::DURATIONS, Lacks::CUT,
+                Lacks::COUNTERS_ONLY, Lacks::DAMAGED, Lacks::NAMES, Lacks::METADATA, Lacks::OFFSETS_RECORDED];
+            let chosen = all.into_iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+            let lacks = chosen.fold(Lacks::NOTHING, |sum, (_, lack)| sum | lack);
+            let causes = causes(lacks, None, bits & 1 == 1, None);
+            let gain = Gain::of(&seeds, &causes);
+            proptest::prop_assert!(0.0 < gain.low && gain.low <= gain.ratio && gain.ratio <= gain.high);
+            let same = Gain::of(&vec![1.0; seeds.len()], &causes);
+            proptest::prop_assert!(same.low < 1.0 && same.high > 1.0);
+        }
+    }
+}

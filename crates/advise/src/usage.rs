@@ -1,0 +1,200 @@
+//! [`Use`]: how a file, or many alike, were used: counts that findings rest on.
+
+use std::collections::HashMap;
+
+/// Requests below so many bytes are tiny: a page of memory.
+pub(crate) const TINY_BYTES: u64 = 4 << 10;
+
+/// Requests below so many bytes are small: a disk needs longer to begin than to move them.
+pub(crate) const SMALL_BYTES: u64 = 256 << 10;
+
+/// Powers of two of a nanosecond that durations are told apart by.
+const DURATIONS: usize = 64;
+
+/// Requests of one operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Requests {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of less than 4 KiB.
+    pub tiny: u64,
+    /// Those of less than 256 KiB.
+    pub small: u64,
+    /// Those whose place among their process's requests is known.
+    pub placed: u64,
+    /// Of these: begin where the process's last one ended.
+    pub consecutive: u64,
+    /// Of these: begin before the end of the process's last one.
+    pub backward: u64,
+    /// Of these: leave a gap.
+    pub skipping: u64,
+    /// Touch more servers than their size needs, since they begin within a stripe.
+    pub unaligned: u64,
+}
+
+impl Requests {
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.tiny += other.tiny;
+        self.small += other.small;
+        self.placed += other.placed;
+        self.consecutive += other.consecutive;
+        self.backward += other.backward;
+        self.skipping += other.skipping;
+        self.unaligned += other.unaligned;
+    }
+
+    /// Mean bytes of a request; 0 without any.
+    pub fn mean_bytes(&self) -> f64 {
+        share(self.bytes, self.count)
+    }
+
+    /// Share of those whose place is known that jump: backward, or over a gap.
+    pub fn jumping(&self) -> f64 {
+        share(self.backward + self.skipping, self.placed)
+    }
+}
+
+/// What one rank did.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RankUse {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Seconds that its requests took, added up.
+    pub busy_s: f64,
+}
+
+/// How files were used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use {
+    /// Reads.
+    pub reads: Requests,
+    /// Writes.
+    pub writes: Requests,
+    /// By rank, where ranks are known.
+    pub ranks: HashMap<u32, RankUse>,
+    /// Ranks that used each file, most of any.
+    pub sharers: usize,
+    /// Files opened or created.
+    pub opens: u64,
+    /// Attributes asked for.
+    pub stats: u64,
+    /// Seconds that opens, closes, stats and the like took, added up; where known.
+    pub meta_s: f64,
+    /// Seconds that reads and writes took, added up.
+    pub busy_s: f64,
+    /// Reads and writes through MPI-IO by all ranks together.
+    pub collective: u64,
+    /// Those by each rank on its own.
+    pub independent: u64,
+    /// Requests by the power of two of their duration in nanoseconds.
+    durations: [u64; DURATIONS],
+    /// Longest request in seconds.
+    pub slowest_s: f64,
+    /// First byte after the last request.
+    pub end: u64,
+    /// From the first request's begin to the last one's end, in seconds on the log's clock.
+    pub span_s: (f64, f64),
+}
+
+impl Default for Use {
+    fn default() -> Self {
+        Self {
+            reads: Requests::default(),
+            writes: Requests::default(),
+            ranks: HashMap::new(),
+            sharers: 0,
+            opens: 0,
+            stats: 0,
+            meta_s: 0.0,
+            busy_s: 0.0,
+            collective: 0,
+            independent: 0,
+            durations: [0; DURATIONS],
+            slowest_s: 0.0,
+            end: 0,
+            span_s: (f64::INFINITY, f64::NEG_INFINITY),
+        }
+    }
+}
+
+impl Use {
+    /// Adds a request's time. O(1).
+    pub(crate) fn took(&mut self, start_s: f64, end_s: f64) {
+        let took_s = (end_s - start_s).max(0.0);
+        self.busy_s += took_s;
+        self.slowest_s = self.slowest_s.max(took_s);
+        self.durations[((took_s * 1e9) as u64).checked_ilog2().unwrap_or(0) as usize] += 1;
+        self.spans(start_s, end_s);
+    }
+
+    pub(crate) fn spans(&mut self, start_s: f64, end_s: f64) {
+        self.span_s = (self.span_s.0.min(start_s), self.span_s.1.max(end_s));
+    }
+
+    /// Adds what other files were used for. O(ranks).
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        for (&rank, of) in &other.ranks {
+            let own = self.ranks.entry(rank).or_default();
+            own.bytes = own.bytes.saturating_add(of.bytes);
+            own.busy_s += of.busy_s;
+        }
+        self.sharers = self.sharers.max(other.sharers);
+        self.opens += other.opens;
+        self.stats += other.stats;
+        self.meta_s += other.meta_s;
+        self.busy_s += other.busy_s;
+        self.collective += other.collective;
+        self.independent += other.independent;
+        self.durations.iter_mut().zip(&other.durations).for_each(|(own, of)| *own += of);
+        self.slowest_s = self.slowest_s.max(other.slowest_s);
+        self.end = self.end.max(other.end);
+        self.spans(other.span_s.0, other.span_s.1);
+    }
+
+    /// Reads and writes.
+    pub fn both(&self) -> Requests {
+        let mut both = self.reads;
+        both.add(&self.writes);
+        both
+    }
+
+    /// Half of the requests took no longer than about this, in seconds (to a factor of 1.5); 0 where no duration is
+    /// known.
+    pub fn median_s(&self) -> f64 {
+        let all: u64 = self.durations.iter().sum();
+        let mut below = 0;
+        for (power, count) in self.durations.iter().enumerate() {
+            below += count;
+            if below * 2 >= all && all > 0 {
+                return 1.5 * (power as f64).exp2() * 1e-9;
+            }
+        }
+        0.0
+    }
+
+    /// Seconds that requests took that lasted over `times` times the median, added up from their classes, and how many.
+    pub fn slower_than(&self, times: f64) -> (u64, f64) {
+        let bound_s = self.median_s() * times;
+        let classes = self.durations.iter().enumerate();
+        classes.fold((0, 0.0), |(count, sum_s), (power, &of)| {
+            let least_s = (power as f64).exp2() * 1e-9;
+            if of > 0 && least_s > bound_s { (count + of, sum_s + of as f64 * 1.5 * least_s) } else { (count, sum_s) }
+        })
+    }
+
+    /// Seconds from the first request to the last.
+    pub fn elapsed_s(&self) -> f64 {
+        (self.span_s.1 - self.span_s.0).max(0.0)
+    }
+}
+
+/// `part / whole`, 0 of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,194 @@
+//! Advice on a log: `stripewise advise`.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use crate::trace::Trace;
+use crate::{cluster, files};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use stripewise_advise::{
+    Advice, Bottleneck, ClusterFile, Finding, Gain, Options, Placed, PresentLayout, Row, Space, advise as advise_on,
+};
+use stripewise_layout::{Layout, ServerNames, round_entries};
+
+/// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
+/// on those that the log's Lustre layouts show.
+#[pyfunction]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200"))]
+pub(crate) fn advise<'py>(
+    py: Python<'py>,
+    trace: &Trace,
+    cluster: Option<PathBuf>,
+    root: Option<PathBuf>,
+    planner: Option<&str>,
+    preset: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let document = py.detach(|| -> Result<Value, String> {
+        let servers = cluster.as_deref().map(cluster::load).transpose()?;
+        let options = Options {
+            cluster: servers.as_ref().map(|servers| &servers.cluster),
+            preset,
+            root: root.as_deref(),
+            planner,
+            present: None,
+        };
+        let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster.as_deref());
+        let advice = match pool {
+            Some(pool) => on_pool(trace, pool, &options)?,
+            None => advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())?,
+        };
+        Ok(describe(&advice, trace))
+    });
+    to_python(py, &document.map_err(raise)?)
+}
+
+/// Files of a pool have the layouts that they have there; their paths are relative to its mount.
+fn on_pool(trace: &Trace, pool: &Path, options: &Options) -> Result<Advice, String> {
+    let file = if pool.is_dir() { pool.join("pool.toml") } else { pool.to_owned() };
+    let store = files::open(&file).map_err(|error| error.to_string())?;
+    let mount = store.pool().mount.clone();
+    let present = |path: &Path| files::present_layout(&store, path).ok().map(|layout| Layout::clone(&layout));
+    let present: &PresentLayout = &present;
+    let options = Options { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options };
+    advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())
+}
+
+fn describe(advice: &Advice, trace: &Trace) -> Value {
+    let names = advice.cluster.names();
+    let about = &trace.about;
+    let present = placed(&names, advice, |row| Some(&row.present));
+    let recommended = placed(&names, advice, |row| row.recommended.as_ref());
+    let rows = advice.rows.iter().zip(present).zip(recommended);
+    json!({
+        "cluster": servers(&advice.cluster, advice.is_found),
+        "root": advice.root.to_string_lossy(),
+        "about": {
+            "format": about.format,
+            "lacks": about.lacks.named().map(|(name, words)| json!({ "name": name, "words": words })).collect::<Vec<_>>(),
+            "notes": about.notes,
+            "processes": about.processes,
+        },
+        "planner": advice.planner,
+        "processes_in_flight": advice.processes,
+        "files": rows.map(|((row, present), recommended)| describe_row(row, present, recommended)).collect::<Vec<_>>(),
+        "directories": advice.directories.iter().map(|directory| json!({
+            "path": directory.path,
+            "files": directory.files,
+            "bytes": directory.bytes,
+            "change": directory.row.is_some(),
+            "layout": directory.row.and_then(|row| advice.rows[row].recommended.as_ref())
+                .map(|placed| regions(&names, &placed.layout)),
+        })).collect::<Vec<_>>(),
+        "total": {
+            "bytes": advice.bytes,
+            "files": advice.rows.iter().map(|row| row.files).sum::<usize>(),
+            "left_out": advice.left_out,
+            "change": advice.rows.iter().any(|row| row.recommended.is_some()),
+            "present_bytes_per_s": advice.present_bytes_per_s,
+            "recommended_bytes_per_s": advice.recommended_bytes_per_s,
+            "gain": gain(&advice.gain),
+            "reasons": advice.causes.iter().map(|cause| &cause.words).collect::<Vec<_>>(),
+            "space": space(&advice.space),
+            "findings": findings(&advice.findings),
+        },
+        "layout": advice.layout.to_toml(&names),
+    })
+}
+
+fn placed(names: &ServerNames, advice: &Advice, of: impl Fn(&Row) -> Option<&Placed>) -> Vec<Value> {
+    let one = |row: &Row| {
+        of(row).map(|placed| {
+            json!({
+                "layout": regions(names, &placed.layout),
+                "spread": placed.spread,
+                "bytes_per_s": placed.bytes_per_s,
+                "bottleneck": bottleneck(&placed.bottleneck, advice),
+            })
+        })
+    };
+    advice.rows.iter().map(|row| json!(one(row))).collect()
+}
+
+fn describe_row(row: &Row, mut present: Value, recommended: Value) -> Value {
+    present["source"] = json!(row.source.words());
+    json!({
+        "path": row.path,
+        "files": row.files,
+        "read_bytes": row.read_bytes,
+        "written_bytes": row.written_bytes,
+        "requests": row.requests,
+        "ranks": row.ranks,
+        "counters_only": row.counters_only,
+        "present": present,
+        "recommended": recommended,
+        "change": row.recommended.is_some(),
+        "gain": gain(&row.gain),
+        "space": space(&row.space),
+        "findings": findings(&row.findings),
+    })
+}
+
+fn servers(cluster: &ClusterFile, is_found: bool) -> Value {
+    json!({
+        "name": cluster.name,
+        "found": is_found,
+        "file_system": cluster.file_system.map(|system| system.name()),
+        "tiers": cluster.tiers.iter().map(|tier| json!({
+            "name": tier.name,
+            "servers": tier.servers,
+            "preset": tier.preset,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn regions(names: &ServerNames, layout: &Layout) -> Value {
+    let regions = layout.regions().iter();
+    json!(
+        regions
+            .map(|region| json!({ "offset": region.offset(), "round": round_entries(region.stripes(), names) }))
+            .collect::<Vec<_>>()
+    )
+}
+
+fn bottleneck(bottleneck: &Bottleneck, advice: &Advice) -> Value {
+    let servers = bottleneck.servers.iter().filter_map(|&server| advice.labels.get(server));
+    json!({
+        "kind": bottleneck.kind,
+        "words": bottleneck.words,
+        "servers": servers.collect::<Vec<_>>(),
+        "startup_share": bottleneck.startup_share,
+        "imbalance": bottleneck.imbalance,
+        "servers_used": bottleneck.used,
+    })
+}
+
+fn gain(gain: &Gain) -> Value {
+    json!({ "ratio": gain.ratio, "low": gain.low, "high": gain.high })
+}
+
+fn space(space: &[Space]) -> Value {
+    let tiers = space.iter().map(|tier| {
+        json!({
+            "tier": tier.tier,
+            "present_bytes": tier.present_bytes,
+            "recommended_bytes": tier.recommended_bytes,
+            "capacity_bytes": tier.capacity_bytes,
+        })
+    });
+    json!(tiers.collect::<Vec<_>>())
+}
+
+fn findings(findings: &[Finding]) -> Value {
+    let findings = findings.iter().map(|finding| {
+        json!({
+            "kind": finding.kind,
+            "severity": finding.severity.name(),
+            "words": finding.words,
+            "numbers": finding.numbers.iter().map(|(name, value)| (name.to_string(), json!(value)))
+                .collect::<serde_json::Map<_, _>>(),
+            "mend": finding.mend,
+        })
+    });
+    json!(findings.collect::<Vec<_>>())
+}

@@ -1,0 +1,173 @@
+"""`stripewise advise`: valid advice or a clear error on any log, and what it advises can be applied."""
+
+import json
+import sys
+from pathlib import Path
+
+import darshan
+import pytest
+
+CLUSTER = """
+name = "orion"
+[default]
+tier = "hdd"
+count = 1
+width = "1MiB"
+[[tier]]
+name = "hdd"
+servers = 6
+preset = "hdd-7200"
+[[tier]]
+name = "ssd"
+servers = 2
+preset = "ssd-sata"
+"""
+
+LOGS = Path(darshan.__file__).parent
+
+WORKLOAD = """
+import os, sys
+for name in sys.argv[2:]:
+    fd = os.open(f"{sys.argv[1]}/{name}", os.O_RDWR | os.O_CREAT, 0o644)
+    for n in range(64):
+        os.pwrite(fd, bytes(16384), n * 16384)
+"""
+
+ALL_ON_A_DISK = """
+version = 1
+pool = "emulated"
+[[file]]
+path = "*.bin"
+[[file.region]]
+offset = "0"
+round = ["hdd.0:16KiB"]
+"""
+
+
+def log(name):
+    found = sorted(LOGS.rglob(name))
+    assert found, f"PyDarshan ships no {name}"
+    return found[0]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    file = tmp_path / "orion.toml"
+    file.write_text(CLUSTER)
+    return file
+
+
+@pytest.fixture
+def advise(stripewise):
+    def run(*arguments, **options):
+        return json.loads(stripewise("advise", *arguments, "--json", **options).stdout)
+
+    return run
+
+
+def strace(path, lines):
+    path.write_text("".join(f"100 {line}\n" for line in lines))
+    return path
+
+
+def check(document):
+    """What holds of any advice."""
+    for gain in [document["total"]["gain"], *(row["gain"] for row in document["files"])]:
+        assert 0 < gain["low"] <= gain["ratio"] <= gain["high"]
+    for row in document["files"]:
+        assert row["change"] == (row["recommended"] is not None)
+        if row["change"]:
+            assert row["gain"]["low"] >= 1.03
+        else:
+            assert row["gain"]["low"] <= 1 <= row["gain"]["high"]
+            assert all(tier["present_bytes"] == tier["recommended_bytes"] for tier in row["space"])
+        for finding in row["findings"]:
+            assert finding["words"] and finding["numbers"] and finding["mend"]
+    return document
+
+
+def test_a_run_that_waits_for_one_disk_is_laid_out_anew(emulated, advise, tmp_path):
+    (tmp_path / "bad.layout").write_text(ALL_ON_A_DISK)
+    emulated.stripewise("apply", tmp_path / "bad.layout", "--pool", emulated.file)
+    trace = tmp_path / "run.trace"
+    names = ["rank1.bin", "rank2.bin"]
+    run = [sys.executable, "-c", WORKLOAD, emulated.mount, *names]
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", *run)
+    better = tmp_path / "better.layout"
+    document = check(advise(trace, "--cluster", emulated.file, "-o", better))
+    (row,) = document["files"]
+    assert (row["path"], row["files"], row["present"]["source"]) == ("rank*.bin", 2, "pool")
+    assert row["present"]["layout"] == [{"offset": 0, "round": ["hdd.0:16KiB"]}]
+    assert row["present"]["bottleneck"]["kind"] == "one-server"
+    assert row["change"] and row["gain"]["ratio"] > 1.3
+    hdd, ssd = document["total"]["space"]
+    assert hdd["present_bytes"] == 2 * 64 * 16384 and ssd["present_bytes"] == 0
+    assert hdd["recommended_bytes"] + ssd["recommended_bytes"] == hdd["present_bytes"]
+    assert better.read_text() == document["layout"]
+    emulated.stripewise("apply", better, "--pool", emulated.file)
+    # What was advised is kept: a second look at the same run finds nothing to gain.
+    again = check(advise(trace, "--cluster", emulated.file))
+    assert not again["total"]["change"] and again["total"]["gain"] == {"ratio": 1, "low": 1, "high": 1}
+    assert "[[file]]" not in again["layout"]
+
+
+def test_one_request_and_none(advise, cluster, stripewise, tmp_path):
+    one = strace(tmp_path / "one.strace", ['1.0 pwrite64(3</data/a>, ""..., 4096, 8192) = 4096 <0.000024>'])
+    document = check(advise(one, "--cluster", cluster))
+    (row,) = document["files"]
+    assert (row["path"], row["requests"], row["written_bytes"], document["root"]) == ("a", 1, 4096, "/data")
+    none = strace(tmp_path / "none.strace", ['1.0 openat(AT_FDCWD, "/data/a", O_RDONLY) = 3</data/a> <0.000024>'])
+    failed = stripewise("advise", none, "--cluster", cluster, check=False)
+    assert failed.returncode == 1 and "no read or write of a file below" in failed.stderr and "--root" in failed.stderr
+
+
+def test_without_servers_the_remedy_is_named(stripewise, tmp_path):
+    one = strace(tmp_path / "one.strace", ['1.0 pwrite64(3</data/a>, ""..., 4096, 8192) = 4096 <0.000024>'])
+    failed = stripewise("advise", one, check=False)
+    assert failed.returncode == 1 and "--cluster" in failed.stderr
+    failed = stripewise("advise", one, "--preset", "floppy", check=False)
+    assert failed.returncode == 1 and 'no preset "floppy"; there is hdd-7200' in failed.stderr
+
+
+def test_an_unknown_planner_is_refused(stripewise, cluster, tmp_path):
+    one = strace(tmp_path / "one.strace", ['1.0 pwrite64(3</data/a>, ""..., 4096, 8192) = 4096 <0.000024>'])
+    failed = stripewise("advise", one, "--cluster", cluster, "--planner", "best", check=False)
+    assert failed.returncode == 1 and "no planner 'best'; there is auto, fixed" in failed.stderr
+
+
+def test_counters_alone_give_advice_with_a_wider_interval(advise, cluster):
+    document = check(advise(log("sample-badost.darshan"), "--cluster", cluster))
+    assert all(row["counters_only"] for row in document["files"])
+    assert any("only counters" in reason for reason in document["total"]["reasons"])
+
+
+@pytest.mark.parametrize("pattern", ["dxt.darshan", "sample-badost.darshan", "sample.darshan", "noposix.darshan"])
+def test_real_logs(advise, cluster, pattern):
+    check(advise(log(pattern), "--cluster", cluster))
+
+
+def test_servers_are_found_in_the_log(advise):
+    document = check(advise(log("sample-badost.darshan")))
+    cluster = document["cluster"]
+    assert cluster["found"] and cluster["file_system"] == "lustre"
+    assert [row["present"]["source"] for row in document["files"]] == ["log"]
+    (slow,) = [finding for finding in document["total"]["findings"] if finding["kind"] == "slow-server"]
+    assert slow["severity"] == "high" and "OST" in slow["words"]
+    assert any("servers are those that the log shows" in reason for reason in document["total"]["reasons"])
+
+
+@pytest.mark.parametrize("keep", [0, 100, 5000])
+def test_a_damaged_log_is_advised_on_or_refused_with_a_reason(stripewise, cluster, tmp_path, keep):
+    cut = tmp_path / "cut.darshan"
+    cut.write_bytes(log("sample-badost.darshan").read_bytes()[:keep])
+    done = stripewise("advise", cut, "--cluster", cluster, "--json", check=False)
+    if done.returncode == 0:
+        check(json.loads(done.stdout))
+    else:
+        assert done.returncode == 1 and str(cut) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_is_printed(stripewise, cluster):
+    printed = stripewise("advise", log("sample-badost.darshan"), "--cluster", cluster).stdout
+    assert "ior-posix.out.* (2,0" in printed
+    assert "waits for:" in printed and "tell the administrators" in printed
