@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benches import (
     accuracy,
+    advice,
     emulation,
     importing,
     importing_dftracer,
@@ -61,6 +62,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     recording.BENCHMARK,
     emulation.BENCHMARK,
     accuracy.BENCHMARK,
+    advice.BENCHMARK,
 )
 
 MEMORY = Path("/dev/shm")
