@@ -319,7 +319,7 @@ impl<'a> Case<'a> {
         let preset = self.servers.tiers.iter().find_map(|tier| tier.preset.as_deref());
         let of_all = causes(about.lacks, preset, is_found, self.sampled);
         let with_counters = [of_all.clone(), vec![counters_only()]].concat();
-        let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted.is_some());
+        let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted);
         let of_kinds: Vec<&[Cause]> =
             self.kinds.iter().map(|kind| if is_counted(kind) { &*with_counters } else { &*of_all }).collect();
         let causes = if self.kinds.iter().any(is_counted) { &with_counters } else { &of_all };
@@ -364,7 +364,7 @@ impl<'a> Case<'a> {
                 written_bytes: kind.used.writes.bytes,
                 requests: both.count,
                 ranks: kind.used.sharers,
-                counters_only: gathered.files[first].counted.is_some(),
+                counters_only: gathered.files[first].counted,
                 present: place(&self.present, &before, slow.as_ref()),
                 source: self.sources[first],
                 recommended: changed[number].then(|| place(&layouts, &after, None)),

@@ -1,7 +1,7 @@
 //! From a log to the files that advice is given on: what each was asked for, and how it was used.
 
 use crate::counted;
-use crate::requests::{Below, below_root, common_directory_with};
+use crate::requests::{Below, below_root, common_directory};
 use crate::usage::{RankUse, Requests, SMALL_BYTES, TINY_BYTES, Use};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub(crate) struct File {
     pub path: String,
     /// How it was used.
     pub used: Use,
-    /// Requests that its counters stand for, where the log has no others of it.
-    pub counted: Option<Vec<Request>>,
+    /// Only counters are known of it: its requests are made up.
+    pub counted: bool,
 }
 
 /// The files of a log, in order of path.
@@ -39,42 +39,25 @@ pub(crate) struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// Two passes over the records. With `root` only files below it.
-    pub(crate) fn new(trace: &'a Trace, about: &About, root: Option<&Path>) -> Self {
+    /// Two passes over the records. With a root `given` only files below it.
+    pub(crate) fn new(trace: &'a Trace, about: &About, given: Option<&Path>) -> Self {
         let mut counters: HashMap<u32, Vec<&FileCounters>> = HashMap::new();
         for of_file in &about.counters {
             counters.entry(of_file.file).or_default().push(of_file);
         }
-        let counted_only =
-            |id: u32| trace.stream(id).next().is_none() && counters.get(&id).is_some_and(|of| counted::moves_bytes(of));
-        let given = root;
-        let root = match given {
-            Some(root) => root.to_owned(),
-            None => {
-                let all = Below::new(trace, Path::new("/"));
-                let worth = counted::worth_advice(trace, Path::new("/"), &counted_only, &counters, all.bytes);
-                let worth: HashSet<u32> = worth.files.into_iter().map(|(id, _)| id).collect();
-                common_directory_with(trace, &|id| worth.contains(&id))
-            }
-        };
+        let root = given.map_or_else(|| common_directory(trace), Path::to_owned);
         let below = Below::new(trace, &root);
-        let processes = about.processes.unwrap_or(1).clamp(1, 1 << 20) as u32;
-        let by_counters = counted::worth_advice(trace, &root, &counted_only, &counters, below.bytes);
-        let budget = counted::budget(by_counters.files.len());
-        let mut files: Vec<File> = below
-            .files
-            .iter()
-            .map(|(id, path)| File { id: *id, path: path.clone(), used: used(trace, *id), counted: None })
-            .collect();
-        for (id, path) in by_counters.files {
-            let of = &counters[&id];
-            let used = counted::used(of);
-            files.push(File { id, path, used, counted: Some(counted::requests(of, processes, budget)) });
+        let mut files: Vec<File> = Vec::new();
+        for (id, path) in &below.files {
+            let of = counters.get(id).map_or(&[][..], Vec::as_slice);
+            let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of);
+            let used = if counted { counted::used(of) } else { used(trace, *id) };
+            files.push(File { id: *id, path: path.clone(), used, counted });
         }
         // What rows do not show, counters may: opens, and whether calls were collective.
         for file in &mut files {
             let of = counters.get(&file.id).map_or(&[][..], Vec::as_slice);
-            let no_metadata = about.lacks.contains(Lacks::METADATA) || file.counted.is_some();
+            let no_metadata = about.lacks.contains(Lacks::METADATA) || file.counted;
             counted::complete(&mut file.used, of, no_metadata);
         }
         let mut all = Use::default();
@@ -104,8 +87,7 @@ impl<'a> Gathered<'a> {
 
     /// Requests of all files.
     pub(crate) fn requests(&self) -> u64 {
-        let counted = self.files.iter().filter_map(|file| file.counted.as_ref()).map(|of| of.len() as u64);
-        self.below.requests + counted.sum::<u64>()
+        self.below.requests
     }
 
     /// The requests of each file, all of them. O(records).
@@ -125,9 +107,6 @@ impl RequestSource for Gathered<'_> {
                 visit(at, request);
             }
         });
-        for (at, file) in self.files.iter().enumerate() {
-            file.counted.iter().flatten().for_each(|request| visit(at, request));
-        }
     }
 }
 

@@ -92,7 +92,7 @@ mod tests {
         used.writes.count = 1;
         used.writes.bytes = bytes;
         used.end = bytes;
-        File { id: 0, path: path.into(), used, counted: None }
+        File { id: 0, path: path.into(), used, counted: false }
     }
 
     #[test]

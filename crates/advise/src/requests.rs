@@ -29,8 +29,6 @@ pub struct Below<'a> {
     /// Id in the trace, path below the directory.
     pub(crate) files: Vec<(u32, String)>,
     pub(crate) requests: u64,
-    /// Bytes that they move, of all files with requests.
-    pub(crate) bytes: f64,
 }
 
 /// Threads as processes, numbered as they come: a thread is a process to planner and simulator, each has one request in
@@ -55,13 +53,8 @@ impl Threads {
 /// The deepest directory that holds every file of `trace` that is worth planning; the root where they share none.
 /// O(records).
 pub fn common_directory(trace: &Trace) -> PathBuf {
-    common_directory_with(trace, &|_| false)
-}
-
-/// The same, with files that are `also` worth planning.
-pub(crate) fn common_directory_with(trace: &Trace, also: &dyn Fn(u32) -> bool) -> PathBuf {
     let worth: HashSet<u32> = Below::new(trace, Path::new("/")).files.into_iter().map(|(id, _)| id).collect();
-    let used = trace.files().iter().filter(|file| worth.contains(&file.id) || also(file.id));
+    let used = trace.files().iter().filter(|file| worth.contains(&file.id));
     let mut common: Option<PathBuf> = None;
     for file in used {
         let path = lexical(&file.path);
@@ -139,7 +132,7 @@ impl<'a> Below<'a> {
         let left_out: HashSet<u32> = left_out.map(|file| file.1).collect();
         found.retain(|file| !left_out.contains(&file.0));
         let requests = found.iter().map(|file| file.2).sum();
-        Self { trace, files: found.into_iter().map(|(id, path, ..)| (id, path)).collect(), requests, bytes: total }
+        Self { trace, files: found.into_iter().map(|(id, path, ..)| (id, path)).collect(), requests }
     }
 
     /// Whether there are too many requests to be held: then they are to be surveyed.

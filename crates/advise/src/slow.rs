@@ -63,7 +63,7 @@ pub(crate) fn slow(
     for (((file, layout), requests), _) in
         files.iter().zip(layouts).zip(requests).zip(known).filter(|(_, known)| **known)
     {
-        if file.counted.is_some() {
+        if file.counted {
             let only = match layout.regions() {
                 [region] if region.stripes().len() == 1 => region.stripes()[0].server.index(),
                 _ => continue,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_slow_one_of_many_is_found() {
-        let files = [File { id: 0, path: "a".into(), used: Use::default(), counted: None }];
+        let files = [File { id: 0, path: "a".into(), used: Use::default(), counted: false }];
         let layouts = [Layout::striped((0..6).map(ServerId), 1 << 20).unwrap()];
         let requests = |slow: u64| -> Vec<Request> {
             let request = |n: u64| {
