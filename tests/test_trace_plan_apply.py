@@ -161,6 +161,7 @@ def test_auto_says_who_won_and_by_how_much(traced):
     ("loss", "words"),
     [
         (0.0, "0.0 % (simulated)"),
+        (-0.0004, "0.0 % (simulated)"),
         (-0.031, "-3.1 % (simulated)"),
         (0.994, "99.4 % (simulated)"),
         (1.0, "2.0x slower (simulated)"),

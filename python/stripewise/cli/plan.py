@@ -168,7 +168,8 @@ def _loss(row: _native.ComparedPlanner) -> str:
 def _longer(loss: float, how: str) -> str:
     """A share by which a time is longer, from twice as long on as a ratio: nobody reads 1094 %."""
     if loss < 1:
-        return f"{loss * 100:.1f} % ({how})"
+        # Without the sign of a loss that rounds to nothing.
+        return f"{round(loss * 100, 1) + 0.0:.1f} % ({how})"
     ratio = loss + 1
     return f"{ratio:.1f}x slower ({how})" if ratio < 10 else f"{ratio:,.0f}x slower ({how})"
 
