@@ -171,6 +171,24 @@ def test_a_cluster_in_place_of_a_pool(run, tmp_path):
             sw.plan(trace, **named)
 
 
+def test_advice(run, tmp_path):
+    _, trace = run
+    file = tmp_path / "orion.toml"
+    file.write_text(CLUSTER)
+    advice = sw.advise(trace, cluster=file)
+    total = advice.document["total"]
+    assert advice.files["files"].sum() == total["files"] == 1
+    assert advice.files.filter(pl.col("change") & pl.col("recommended").is_null()).height == 0
+    told = advice.explain()
+    assert "on 'orion'" in told
+    assert all(words in told for words in advice.findings["words"])
+    assert all(reason in told for reason in total["reasons"])
+    assert advice.save(tmp_path / "advised.layout").read_text() == advice.layout
+    assert "<table" in advice._repr_html_()
+    with pytest.raises(sw.StripewiseError, match=r"nowhere\.toml"):
+        sw.advise(trace, cluster=tmp_path / "nowhere.toml")
+
+
 class Tags(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()

@@ -1,8 +1,8 @@
 """Stripewise: puts each part of each file where it is served fastest, on storage of fast and slow servers.
 
 In Python: `read` a trace or a log, look at its `files`, `frame` and `signature`, `plan` layouts for a pool or a
-cluster that a file describes, `simulate` them. docs/api.md shows each. The command line (`stripewise --help`) is built
-on this package.
+cluster that a file describes, `simulate` them, ask what to `advise`. docs/api.md shows each. The command line
+(`stripewise --help`) is built on this package.
 """
 
 from importlib import import_module
@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING, Any
 from stripewise._native import StripewiseError, __version__
 
 if TYPE_CHECKING:
+    from stripewise.api.advice import Advice, advise
     from stripewise.api.plan import Plan, plan
     from stripewise.api.signature import Signature
     from stripewise.api.simulation import Simulation, simulate
     from stripewise.api.trace import Trace, read
 
 __all__ = [
+    "Advice",
     "Plan",
     "Signature",
     "Simulation",
     "StripewiseError",
     "Trace",
     "__version__",
+    "advise",
     "plan",
     "read",
     "simulate",
 ]
 
 _LATER = {
+    "Advice": "advice",
+    "advise": "advice",
     "Plan": "plan",
     "plan": "plan",
     "Signature": "signature",

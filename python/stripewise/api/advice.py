@@ -1,0 +1,168 @@
+"""`advise`: where the files of any log should be, what that gains, and what matters more."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stripewise import _native
+from stripewise.api import html
+from stripewise.api.servers import Named
+from stripewise.api.trace import Trace
+from stripewise.units import counted, mib_per_s, ratio
+
+
+def advise(
+    trace: Trace,
+    *,
+    cluster: Named | None = None,
+    root: Named | None = None,
+    planner: str | None = None,
+    preset: str = "hdd-7200",
+) -> Advice:
+    """Says where the files of a trace should be on the servers of a cluster or pool file, and what that would gain.
+
+    Without `cluster` the servers are those that the log's own Lustre layouts show, each taken for `preset`. `root` and
+    `planner` are as in `plan`. Raises `StripewiseError` that names what is wrong and the remedy.
+    """
+    document = _native.advise(
+        trace.native,
+        None if cluster is None else str(cluster),
+        root=None if root is None else str(Path(root).absolute()),
+        planner=planner,
+        preset=preset,
+    )
+    return Advice(document)
+
+
+class Advice:
+    """Present and better layouts, gains with their intervals, and findings."""
+
+    def __init__(self, document: _native.AdviceDocument) -> None:
+        """Takes what the compiled part advises: see `advise`."""
+        self.document = document
+        """Everything that `stripewise advise --json` prints."""
+
+    @property
+    def layout(self) -> str:
+        """The layout file of what should change: what `stripewise apply` and `stripewise export` take."""
+        return self.document["layout"]
+
+    def save(self, path: Named) -> Path:
+        """Writes the layout file."""
+        Path(path).write_text(self.layout, encoding="utf-8")
+        return Path(path)
+
+    @cached_property
+    def files(self) -> pl.DataFrame:
+        """One row a kind of files that are used and laid out alike: a path, or a pattern where there are several.
+
+        `low` and `high` are the interval of `gain`, the recommended rate over the present one; where nothing should
+        change (`change` is false) `recommended` and its rate are null.
+        """
+        rows = [
+            (
+                file["path"],
+                file["files"],
+                file["requests"],
+                file["read_bytes"],
+                file["written_bytes"],
+                _layout(file["present"]["layout"]),
+                file["present"]["source"],
+                file["present"]["bytes_per_s"],
+                file["present"]["bottleneck"]["words"],
+                file["change"],
+                None if (better := file["recommended"]) is None else _layout(better["layout"]),
+                None if better is None else better["bytes_per_s"],
+                file["gain"]["ratio"],
+                file["gain"]["low"],
+                file["gain"]["high"],
+            )
+            for file in self.document["files"]
+        ]
+        schema: dict[str, Any] = {
+            "path": pl.String,
+            "files": pl.UInt64,
+            "requests": pl.UInt64,
+            "read_bytes": pl.UInt64,
+            "written_bytes": pl.UInt64,
+            "present": pl.String,
+            "source": pl.String,
+            "present_bytes_per_s": pl.Float64,
+            "bottleneck": pl.String,
+            "change": pl.Boolean,
+            "recommended": pl.String,
+            "recommended_bytes_per_s": pl.Float64,
+            "gain": pl.Float64,
+            "low": pl.Float64,
+            "high": pl.Float64,
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    @cached_property
+    def findings(self) -> pl.DataFrame:
+        """One row a finding beside the layouts: of which files (null: the whole run), how grave, what mends it."""
+        of_files = [(file["path"], finding) for file in self.document["files"] for finding in file["findings"]]
+        rows = [
+            (path, finding["severity"], finding["kind"], finding["words"], finding["mend"])
+            for path, finding in [*((None, finding) for finding in self.document["total"]["findings"]), *of_files]
+        ]
+        schema: dict[str, Any] = {
+            "path": pl.String,
+            "severity": pl.String,
+            "kind": pl.String,
+            "words": pl.String,
+            "mend": pl.List(pl.String),
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def explain(self) -> str:
+        """What should change and why, then what else was found: one line each."""
+        lines = [self._headline()]
+        for file in self.document["files"]:
+            better = file["recommended"]
+            if better is None:
+                lines.append(f"{file['path']}: stays as it is; {file['present']['bottleneck']['words']}")
+                continue
+            gain = file["gain"]
+            lines.append(
+                f"{file['path']}: {_layout(file['present']['layout'])} becomes {_layout(better['layout'])}, "
+                f"{ratio(gain['ratio'])} ({ratio(gain['low'])} to {ratio(gain['high'])}); "
+                f"{file['present']['bottleneck']['words']}"
+            )
+        lines.extend(self.document["total"]["reasons"])
+        lines.extend(
+            f"{finding['severity']}: {'' if finding['path'] is None else finding['path'] + ': '}{finding['words']}"
+            for finding in self.findings.iter_rows(named=True)
+        )
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        total, cluster = self.document["total"], self.document["cluster"]
+        gain = total["gain"]
+        if not total["change"]:
+            what = f"nothing should change, {mib_per_s(total['present_bytes_per_s'])} MiB/s predicted"
+        else:
+            what = (
+                f"{mib_per_s(total['present_bytes_per_s'])} MiB/s predicted become "
+                f"{mib_per_s(total['recommended_bytes_per_s'])} MiB/s, {ratio(gain['ratio'])} "
+                f"({ratio(gain['low'])} to {ratio(gain['high'])})"
+            )
+        return f"Advice for {counted(total['files'], 'file')} on '{cluster['name']}': {what}"
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        return html.shown(self._headline(), self.files)
+
+
+def _layout(regions: list[_native.AdviseRegion]) -> str:
+    """`hdd.0-1:1MiB`, or one after the other with the offsets where there are several regions."""
+    rounds = [" ".join(region["round"]) for region in regions]
+    if len(regions) == 1:
+        return rounds[0]
+    return "; ".join(f"{region['offset']}: {told}" for region, told in zip(regions, rounds, strict=True))
