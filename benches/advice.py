@@ -44,7 +44,7 @@ CASES = (
     Case("btio", ("btio", "-p", "4", "--grid", "24", "--steps", "3", "--api", "pread"), '"hdd.0-3:64KiB"'),
     Case("mpi-tile-io", ("mpi-tile-io", "--tiles", "2x2", "--tile", "64x64", "--element", "64", "--overlap", "0x0",
                          "--api", "pread"), '"hdd.0-3:64KiB", "ssd.0-1:64KiB"'),
-    Case("noncontig", ("noncontig", "-p", "4", "-s", "2MiB", "--api", "pread"), '"hdd.1:64KiB"'),
+    Case("noncontig", ("noncontig", "-p", "4", "-s", "4MiB", "--width", "16KiB", "--api", "pread"), '"hdd.1:64KiB"'),
     Case("hpio", ("hpio", "-p", "4", "--region-count", "64", "--region-size", "32KiB", "--api", "pread"),
          '"hdd.0-3:16KiB"'),
     Case("song", ("song", "-p", "8", "--loops", "8"), '"hdd.0-3:64KiB", "ssd.0-1:64KiB"', False),
