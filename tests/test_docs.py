@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 
+import darshan
 import pytest
 
 from conftest import BIN
@@ -20,7 +22,8 @@ def blocks(page, language):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shown_commands_run(page, tmp_path):
-    """The commands of a page, then its Python, in one directory."""
+    """The commands of a page, then its Python, in one directory; `job.darshan` is the reader's log, here PyDarshan's."""
+    shutil.copy(Path(darshan.__file__).parent / "tests" / "input" / "sample-badost.darshan", tmp_path / "job.darshan")
     script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
     python = tmp_path / "shown.py"
     python.write_text("\n".join(blocks(page, "python")))
