@@ -98,6 +98,12 @@ pub enum ImportError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Only a data set can be opened file by file.
+    #[error("{} is no data set, which alone can be read file by file: make one with `stripewise import {} -o T`, and give T", path.display(), path.display())]
+    NotDataset {
+        /// What it is not.
+        path: PathBuf,
+    },
     /// A table of a data set cannot be used.
     #[error("{} is damaged: {why}; import the log again", path.display())]
     Table {

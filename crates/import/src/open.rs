@@ -47,6 +47,19 @@ pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, Import
     convert(&log, progress)
 }
 
+/// Opens some files of a data set that [`crate::write_dataset`] wrote: as [`open`], but requests, counters and layouts
+/// are those of `files`, and the other files' requests are not read. Numbers of files are those of the whole.
+///
+/// # Errors
+/// [`ImportError::NotDataset`] where it is none; [`ImportError::Table`] with what is damaged.
+pub fn open_files(path: &Path, files: &[u32], progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    let metadata = std::fs::metadata(path).map_err(|error| ImportError::io("open", path, error))?;
+    if !metadata.is_dir() || !dataset::is_dataset(path) {
+        return Err(ImportError::NotDataset { path: path.to_owned() });
+    }
+    dataset::read_files(path, files, progress)
+}
+
 /// What our own recorder knows of a run is in the trace itself.
 fn recorded(trace: Trace) -> Imported {
     let about = About {

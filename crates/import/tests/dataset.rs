@@ -8,7 +8,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use stripewise_import::{
-    About, FileCounters, ImportError, Imported, Lacks, LustreComponent, LustreLayout, open, write_dataset,
+    About, FileCounters, ImportError, Imported, Lacks, LustreComponent, LustreLayout, open, open_files, write_dataset,
     write_parquet,
 };
 use stripewise_trace::{Api, Process, Program, Record, Tables, Trace, TraceWriter};
@@ -129,6 +129,35 @@ proptest! {
         write_dataset(&imported.trace, &imported.about, &path, &mut go).unwrap();
         same(&imported, &opened(&path).unwrap());
     }
+}
+
+/// Of some files: what the whole has of them, in their numbers, and none of the others' tables is touched.
+#[test]
+fn some_files_are_read_without_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = small(dir.path());
+    let whole = opened(&path).unwrap();
+    for files in [vec![], vec![0], vec![1], vec![1, 0, 1], vec![7]] {
+        let some = open_files(&path, &files, &mut go).unwrap();
+        let is_of = |file: u32| files.contains(&file);
+        let records: Vec<Record> = whole.trace.records().iter().filter(|r| is_of(r.file)).copied().collect();
+        assert_eq!(some.trace.records(), records);
+        let paths = |trace: &Trace| trace.files().iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+        assert_eq!(paths(&some.trace), paths(&whole.trace));
+        assert_eq!(some.trace.processes(), whole.trace.processes());
+        assert_eq!(some.about.lacks, whole.about.lacks);
+        let counters = whole.about.counters.iter().filter(|counters| is_of(counters.file));
+        assert!(some.about.counters.iter().eq(counters));
+        let layouts = whole.about.lustre_layouts.iter().filter(|layout| is_of(layout.file));
+        assert!(some.about.lustre_layouts.iter().eq(layouts));
+    }
+    std::fs::remove_file(path.join("requests/file-1.parquet")).unwrap();
+    assert_eq!(open_files(&path, &[0], &mut go).unwrap().trace.records().len(), 150);
+    assert!(open_files(&path, &[1], &mut go).unwrap_err().to_string().contains("file-1.parquet"));
+    let error = open_files(&wheel_logs()["sample.darshan"], &[0], &mut go).unwrap_err();
+    assert!(matches!(error, ImportError::NotDataset { .. }), "{error}");
+    let error = open_files(&dir.path().join("none"), &[0], &mut go).unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
 }
 
 /// A small data set with every table.

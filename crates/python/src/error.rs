@@ -5,7 +5,7 @@ use pyo3::exceptions::PyException;
 use std::fmt::Display;
 
 pyo3::create_exception!(
-    _native,
+    stripewise._native,
     StripewiseError,
     PyException,
     "Something named in the message is wrong; the message says what to do about it."

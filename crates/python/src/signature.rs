@@ -12,8 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use stripewise_import::FileCounters;
 use stripewise_signature::{
-    Access, Factors, FileSignature, Op, PatternSignature, Phase, ProcessSignature, Signature, StreamSignature, Watch,
-    stream_in_words,
+    Access, Factors, FileProgram, FileSignature, Op, PatternSignature, Phase, ProcessSignature, ProgramFactors,
+    Signature, StreamSignature, Watch, programs_of, stream_in_words,
 };
 use stripewise_trace::Api;
 
@@ -141,22 +141,21 @@ impl TraceSignature {
 
     /// One dict a program: its five factors over all files.
     fn programs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let names = self.trace.get().inner.programs();
         let rows = py.detach(|| {
-            let row = |program: &stripewise_signature::ProgramFactors| {
-                let own = |process: &&ProcessSignature| process.process.program == program.program;
-                let processes = self.inner.files.iter().flat_map(|file| &file.processes).filter(own);
-                let mut row = told_by(&program.factors);
-                row.extend(sized(processes.map(|process| &process.stream.signature)));
-                let rest = json!({
-                    "program": self.program(program.program),
-                    "files": program.files,
-                    "processes": program.processes,
-                });
-                merged(row, rest)
-            };
-            self.inner.programs().iter().map(row).collect::<Vec<_>>()
+            let name = |program: u32| names.get(program as usize).map_or("", |program| &program.name);
+            program_rows(&self.inner.programs(), name)
         });
-        to_python(py, &Value::Array(rows))
+        to_python(py, &rows)
+    }
+
+    /// What `signature_programs` takes: a text a file, in the order of `files()`.
+    fn file_programs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let texts = py.detach(|| {
+            let text = |file: &FileSignature| serde_json::to_string(&file.programs());
+            self.inner.files.iter().map(text).collect::<Result<Vec<_>, _>>()
+        });
+        texts.map_err(raise)
     }
 
     /// The trace signature of a process's requests to a file: all of it, or its first `parts` parts.
@@ -196,6 +195,37 @@ impl TraceSignature {
 pub(crate) fn signature_expand<'py>(py: Python<'py>, text: &str, most: usize) -> PyResult<Bound<'py, PyDict>> {
     let signature: Signature = text.parse().map_err(raise)?;
     columns(py, py.detach(|| signature.expand().take(most).collect()))
+}
+
+/// As `TraceSignature.programs`, of the files whose `file_programs` these are, in order of file; `names` are those of
+/// the programs.
+#[pyfunction]
+pub(crate) fn signature_programs<'py>(
+    py: Python<'py>,
+    files: Vec<String>,
+    names: Vec<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let rows = py.detach(|| {
+        let read = |text: &String| serde_json::from_str::<Vec<FileProgram>>(text);
+        let parts = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let name = |program: u32| names.get(program as usize).map_or("", String::as_str);
+        Ok::<_, serde_json::Error>(program_rows(&programs_of(parts.into_iter().flatten()), name))
+    });
+    to_python(py, &rows.map_err(raise)?)
+}
+
+fn program_rows<'a>(programs: &[ProgramFactors], name: impl Fn(u32) -> &'a str) -> Value {
+    let row = |program: &ProgramFactors| {
+        let mut row = told_by(&program.factors);
+        row.extend(lengths(program.factors.accesses(), program.parts, program.numbers));
+        let rest = json!({
+            "program": name(program.program),
+            "files": program.files,
+            "processes": program.processes,
+        });
+        merged(row, rest)
+    };
+    Value::Array(programs.iter().map(row).collect())
 }
 
 /// Runs `work` beside the interpreter, which meanwhile tells the progress and heeds Ctrl-C: what either raises ends the
@@ -285,6 +315,10 @@ fn sized<'a>(signatures: impl Iterator<Item = &'a Signature>) -> Map<String, Val
         parts += signature.len();
         numbers += signature.numbers();
     }
+    lengths(accesses, parts, numbers)
+}
+
+fn lengths(accesses: u64, parts: u64, numbers: u64) -> Map<String, Value> {
     let ratio = if numbers == 0 { 1.0 } else { 2.0 * accesses as f64 / numbers as f64 };
     Map::from_iter([("parts".to_owned(), json!(parts)), ("ratio".to_owned(), json!(ratio))])
 }

@@ -31,12 +31,15 @@ pub(crate) struct Trace {
 #[pymethods]
 impl Trace {
     /// Opens a trace file, the directory of a run that is being recorded or was killed, or any log that can be
-    /// imported. `progress` is called with the bytes of the log that are read and all its bytes.
+    /// imported. `progress` is called with the bytes of the log that are read and all its bytes. With `files`, numbers
+    /// of files of a data set, only their requests, counters and layouts are read.
     #[new]
-    #[pyo3(signature = (path, progress = None))]
-    fn new(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let import::Imported { trace, about } =
-            watched(py, progress, |progress| import::open(&path, progress).map_err(raise))?;
+    #[pyo3(signature = (path, progress = None, *, files = None))]
+    fn new(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>, files: Option<Vec<u32>>) -> PyResult<Self> {
+        let import::Imported { trace, about } = watched(py, progress, |progress| match &files {
+            None => import::open(&path, progress).map_err(raise),
+            Some(files) => import::open_files(&path, files, progress).map_err(raise),
+        })?;
         Ok(Self { inner: trace, about })
     }
 

@@ -4,6 +4,7 @@
 //! below 0.1.
 
 use crate::access::{Access, Op};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -167,7 +168,8 @@ impl fmt::Display for PatternSignature {
 const COUNTED_SIZES: usize = 64;
 
 /// What the five factors are decided from. Those of several ranks or files add up with [`Factors::merge`].
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Factors {
     /// Reads.
     pub reads: u64,
@@ -185,11 +187,26 @@ pub struct Factors {
     pub(crate) sizes: BTreeMap<u64, u64>,
     by_class: [u64; 3],
     intervals: u64,
+    #[serde(with = "bits")]
     interval_mean_ns: f64,
+    #[serde(with = "bits")]
     interval_square_sum: f64,
     /// Accesses whose trace is of each class, and their largest dimension.
     pub(crate) spatial: [(u64, u32); 7],
     pub(crate) repeating: u64,
+}
+
+/// Floats as their bits: in decimals the last one could change on the way between machines.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(value.to_bits())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }
 
 impl Factors {

@@ -3,10 +3,10 @@
 use crate::factors::Factors;
 use crate::order::{HELD, Order, Process, Row};
 use crate::phases::{Pauses, Phase};
+use crate::programs::{FileProgram, ProgramFactors, programs_of};
 use crate::stream::{Stream, StreamSignature};
 use crate::words::{Who, file_in_words};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stripewise_trace::Trace;
 
@@ -56,19 +56,6 @@ pub struct FileSignature {
     pub unknown_offsets: u64,
 }
 
-/// What one program did with all files.
-#[derive(Debug)]
-pub struct ProgramFactors {
-    /// Number in [`Trace::programs`].
-    pub program: u32,
-    /// Files that it read or wrote.
-    pub files: u64,
-    /// Its processes that read or wrote.
-    pub processes: u64,
-    /// What its pattern signature is decided from.
-    pub factors: Factors,
-}
-
 /// Of a trace: one [`FileSignature`] per file that was read or written.
 #[derive(Debug, Default)]
 pub struct TraceSignature {
@@ -112,24 +99,7 @@ impl TraceSignature {
 
     /// By program, in order of number.
     pub fn programs(&self) -> Vec<ProgramFactors> {
-        let mut programs: Vec<ProgramFactors> = Vec::new();
-        let mut processes: BTreeSet<Process> = BTreeSet::new();
-        for file in &self.files {
-            let mut last = None;
-            for signature in &file.processes {
-                let program = signature.process.program;
-                let at = programs.binary_search_by_key(&program, |known| known.program).unwrap_or_else(|at| {
-                    programs
-                        .insert(at, ProgramFactors { program, files: 0, processes: 0, factors: Factors::default() });
-                    at
-                });
-                programs[at].files += u64::from(last != Some(program));
-                programs[at].processes += u64::from(processes.insert(signature.process));
-                programs[at].factors.merge(&signature.stream.factors);
-                last = Some(program);
-            }
-        }
-        programs
+        programs_of(self.files.iter().flat_map(FileSignature::programs))
     }
 
     /// Compares every request of the trace with what the signatures expand to; how many are the same.
@@ -198,6 +168,11 @@ impl FileSignature {
             order.processes.iter().zip(done).map(|(&process, stream)| ProcessSignature { process, stream }).collect();
         let unknown_offsets = order.unknown_offsets;
         (!processes.is_empty()).then(|| Self { file, processes, phases: pauses.phases(), unknown_offsets })
+    }
+
+    /// By program, in order of number.
+    pub fn programs(&self) -> Vec<FileProgram> {
+        self.processes.chunk_by(|a, b| a.process.program == b.process.program).map(FileProgram::of).collect()
     }
 
     /// Of all processes together.
@@ -354,6 +329,12 @@ mod tests {
                 prop_assert_eq!(few.factors(), all.factors());
                 prop_assert_eq!(few.unknown_offsets, all.unknown_offsets);
             }
+            // Files that are signed apart, and sent, add up to the same programs.
+            let sent = whole.files.iter().flat_map(|file| {
+                let text = serde_json::to_string(&file.programs()).expect("a text");
+                serde_json::from_str::<Vec<FileProgram>>(&text).expect("what was written")
+            });
+            prop_assert_eq!(programs_of(sent), whole.programs());
             let of_programs: u64 = whole.programs().iter().map(|program| program.factors.accesses()).sum();
             prop_assert_eq!(of_programs, requests);
         }

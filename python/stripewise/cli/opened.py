@@ -6,10 +6,13 @@ from stripewise._native import Trace
 from stripewise.cli import console
 
 
-def opened(path: Path) -> Trace:
-    """The trace, or the log of another tool as one; says on stderr what such a log lacks."""
+def opened(path: Path, *, files: list[int] | None = None) -> Trace:
+    """The trace, or the log of another tool as one; says on stderr what such a log lacks.
+
+    With `files` only their requests are read, of a data set.
+    """
     with console.reading(f"reading {path.name}") as progress:
-        trace = Trace(str(path), progress)
+        trace = Trace(str(path), progress, files=files)
     about = trace.about()
     if about["lacks"] or about["notes"]:
         console.say(f"{path} is a log of {about['format']}:")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from stripewise import _native
+from stripewise import _native, scale_out
 from stripewise._native import StripewiseError
 from stripewise.cli import console
 from stripewise.cli.opened import opened
+from stripewise.signing import Wanted, fits, joined, sign
 from stripewise.units import about_bytes, seconds
 
 SHOWN_PARTS = 4
@@ -39,6 +41,10 @@ def signature(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON, every process's signature.")
     ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Sign an imported log on the workers of this Dask scheduler."),
+    ] = None,
 ) -> None:
     """Tell how each file is used: a signature that rebuilds its requests, its pattern, and one line of plain words.
 
@@ -53,45 +59,55 @@ def signature(
       stripewise signature job.darshan --file '*.h5'
       stripewise signature job.darshan --file out.h5 --rank 3
       stripewise signature run.trace --check
+      stripewise signature run.imported --dask tcp://node1:8786
     """
-    trace = opened(log)
-    with console.working("signing") as progress:
-        signed = trace.signature(progress)
-    files = _matching(signed.files(), file or [], log)
     closer = bool(file or rank)
-    processes = signed.processes() if closer or as_json else []
-    kept = {row["file"] for row in files}
-    processes = [row for row in processes if row["file"] in kept and (not rank or row["rank"] in rank)]
+    wanted = Wanted(
+        processes=closer or as_json,
+        patterns=tuple(file or ()),
+        ranks=tuple(rank or ()),
+        parts=JSON_PARTS if as_json else SHOWN_PARTS,
+        cut=not as_json,
+        check=check,
+    )
+    trace = opened(log, files=None if dask is None else [])
+    with console.working("signing and checking" if check else "signing") as progress:
+        if dask is None:
+            signed = joined([sign(trace, wanted, progress)])
+        else:
+            signed = joined(scale_out.analysed(log, dask, partial(sign, wanted=wanted), progress))
+    files = _matching(signed.files, file or [], log)
     if rank:
-        if not processes:
+        if not signed.processes:
             raise StripewiseError(f"no process of rank {', '.join(map(str, rank))} read or wrote these files in {log}")
-        acted = {row["file"] for row in processes}
+        acted = {row["file"] for row, _ in signed.processes}
         files = [row for row in files if row["file"] in acted]
+    programs = _native.signature_programs(signed.file_programs, trace.programs())
     if as_json:
-        _print_json(trace, signed, files, processes)
+        document = {
+            "about": trace.about(),
+            "files": files,
+            "programs": programs,
+            "processes": [{**row, "signature": text} for row, text in signed.processes],
+        }
+        console.result(json.dumps(document, indent=2))
     elif not files:
         console.result(f"no file of {log} was read or written, as far as it says: there is nothing to sign")
     elif closer:
-        for row in files:
-            _print_closer(signed, row, [process for process in processes if process["file"] == row["file"]])
+        for number, group in groupby(signed.processes, key=lambda process: process[0]["file"]):
+            _print_closer(next(row for row in files if row["file"] == number), list(group))
     else:
-        _print_files(trace, signed, files)
+        _print_files(len(trace.files()) - len(files), files, programs)
     unknown = sum(row["unknown_offsets"] for row in files)
     if unknown:
         console.warn(f"{unknown:,} requests are left out, since {log} does not have their offsets")
     if check:
-        with console.working("checking") as progress:
-            checked = signed.check(progress)
-        console.say(f"checked: the signatures expand to exactly the {checked:,} requests of {log}")
+        console.say(f"checked: the signatures expand to exactly the {signed.checked:,} requests of {log}")
 
 
 def _matching(files: list[_native.FileSignature], patterns: list[str], log: Path) -> list[_native.FileSignature]:
     if not patterns:
         return files
-
-    def fits(path: str, pattern: str) -> bool:
-        return path == pattern or path.endswith(f"/{pattern}") or fnmatchcase(path, pattern)
-
     for pattern in patterns:
         if not any(fits(row["path"], pattern) for row in files):
             known = ", ".join(row["path"] for row in files[:3]) or "none"
@@ -102,7 +118,7 @@ def _matching(files: list[_native.FileSignature], patterns: list[str], log: Path
     return [row for row in files if any(fits(row["path"], pattern) for pattern in patterns)]
 
 
-def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: list[_native.FileSignature]) -> None:
+def _print_files(without: int, files: list[_native.FileSignature], programs: list[_native.ProgramSignature]) -> None:
     right = ["processes", "requests", "bytes", "phases", "ratio"]
     grid = console.table(["file", *right], right=right)
     for row in files:
@@ -120,9 +136,9 @@ def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: li
         console.result(f"{row['path']}: {row['words']}")
         console.out.print(Text(f"  {row['pattern']}", "dim"))
     console.out.print()
-    programs = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
-    for program in signed.programs():
-        programs.add_row(
+    by_program = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
+    for program in programs:
+        by_program.add_row(
             program["program"],
             f"{program['files']:,}",
             f"{program['processes']:,}",
@@ -131,15 +147,12 @@ def _print_files(trace: _native.Trace, signed: _native.TraceSignature, files: li
             _ratio(program["ratio"]),
             program["pattern"],
         )
-    console.out.print(programs)
-    without = len(trace.files()) - len(files)
+    console.out.print(by_program)
     if without:
         console.say(f"{without:,} other files were opened or asked about, and neither read nor written")
 
 
-def _print_closer(
-    signed: _native.TraceSignature, file: _native.FileSignature, processes: list[_native.ProcessSignature]
-) -> None:
+def _print_closer(file: _native.FileSignature, processes: list[tuple[_native.ProcessSignature, str | None]]) -> None:
     console.result(f"{file['path']}: {file['words']}")
     console.result(f"  {file['pattern']}; {file['requests']:,} requests, numbers {_ratio(file['ratio'])}")
     if len(file["phases"]) > 1:
@@ -158,8 +171,7 @@ def _print_closer(
     right = ["rank", "process", "requests", "phases", "ratio"]
     grid = console.table([*right, "trace signature, and its pattern"], right=right)
     grid.columns[-1].overflow = "fold"
-    for row in processes:
-        text = signed.text(row["file"], row["process"], SHOWN_PARTS)
+    for row, text in processes:
         more = f"; ... ({row['parts']:,} parts)" if row["parts"] > SHOWN_PARTS else ""
         grid.add_row(
             str(row["rank"]),
@@ -167,27 +179,9 @@ def _print_closer(
             f"{row['requests']:,}",
             str(len(row["phases"])),
             _ratio(row["ratio"]),
-            _told(text + more, row["pattern"]),
+            _told(f"{text}{more}", row["pattern"]),
         )
     console.out.print(grid)
-
-
-def _print_json(
-    trace: _native.Trace,
-    signed: _native.TraceSignature,
-    files: list[_native.FileSignature],
-    processes: list[_native.ProcessSignature],
-) -> None:
-    def text(row: _native.ProcessSignature) -> str | None:
-        return signed.text(row["file"], row["process"]) if row["parts"] <= JSON_PARTS else None
-
-    document = {
-        "about": trace.about(),
-        "files": files,
-        "programs": signed.programs(),
-        "processes": [{**row, "signature": text(row)} for row in processes],
-    }
-    console.result(json.dumps(document, indent=2))
 
 
 def _told(words: str, pattern: str) -> Text:

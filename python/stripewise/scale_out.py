@@ -1,0 +1,178 @@
+"""`--dask`: the files of a data set are analysed in batches by the workers of a Dask cluster.
+
+A data set has a table of requests for each file, so a worker opens those of its batch and no other. What it makes of
+them comes back; nothing is written. Who asks puts the results together in order of file, as it does alone with the one
+result that has all files: so neither the number of workers nor their fate shows in the output.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import queue
+import socket
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stripewise._native import StripewiseError, Trace, __version__
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+Result = TypeVar("Result")
+
+BATCHES_PER_WORKER = 4
+"""So many that the last worker is not waited for long, so few that each opens the index seldom."""
+ROWS_PER_BATCH = 8_000_000
+"""At most, unless one file has more: what is done again when a worker dies."""
+CONNECT_S = 5
+"""How long a scheduler may take to answer."""
+ALONE_S = 60
+"""How long there may be no worker at all: one that died is started again in less."""
+
+
+def analysed(
+    log: Path, address: str, analyse: Callable[[Trace], Result], progress: Callable[[int, int], object]
+) -> list[Result]:
+    """What `analyse` makes of every batch of files, in no order; together the batches have all files with requests.
+
+    `analyse` is sent to the workers: a function of this package, or a `functools.partial` of one. It gets a trace with
+    the requests of its batch, in which files have the numbers of the whole. `progress` is called with rows done and all
+    rows. The batches of a worker that dies are given to others. Raises `StripewiseError`, also for what is
+    wrong on a worker, with its host.
+    """
+    path = Path(os.path.abspath(log))
+    rows = _rows(path)
+    with _connected(address) as client:
+        workers = len(client.nthreads())
+        if not workers:
+            raise StripewiseError(
+                f"the Dask scheduler at {address} has no workers: start some with `dask worker {address}`"
+            )
+        total = sum(rows.values())
+        count = max(workers * BATCHES_PER_WORKER, -(-total // ROWS_PER_BATCH))
+        done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        running = {}
+        for files in balanced(rows, count):
+            future = client.submit(_on_worker, analyse, path, files, _sum(path), __version__, pure=False)
+            running[future.key] = (future, files)
+            future.add_done_callback(done.put)
+        results: list[Result] = []
+        finished = 0
+        progress(finished, total)
+        while running:
+            future = _next(done, client, address)
+            _, files = running.pop(future.key)
+            results.append(_result(future, address))
+            finished += sum(rows[file] for file in files)
+            progress(finished, total)
+    return results
+
+
+def balanced(rows: Mapping[int, int], count: int) -> list[list[int]]:
+    """The files in at most `count` batches with about as many rows each; the first has the file with the most.
+
+    Each file goes, the largest first, where there are the fewest rows yet: O(n log n), at most a third above the best.
+    """
+    batches: list[list[int]] = [[] for _ in range(min(count, len(rows)))]
+    loads = [(0, number) for number in range(len(batches))]
+    for file in sorted(rows, key=lambda file: (-rows[file], file)):
+        load, number = loads[0]
+        batches[number].append(file)
+        heapq.heapreplace(loads, (load + rows[file], number))
+    return [sorted(batch) for batch in batches]
+
+
+def _rows(path: Path) -> dict[int, int]:
+    """Rows of each file that has any, from the index alone."""
+    Trace(str(path), files=[])  # is it a data set, and is its index whole?
+    return {table["file"]: table["rows"] for table in json.loads((path / "trace.json").read_bytes())["requests"]}
+
+
+def _sum(path: Path) -> int:
+    """Tells one data set from another: the check sums of all its tables are in what is summed."""
+    return zlib.crc32((path / "trace.json").read_bytes())
+
+
+def _connected(address: str) -> Client:
+    try:
+        from distributed import Client
+        from distributed.comm.addressing import resolve_address
+    except ImportError as error:
+        raise StripewiseError(f"--dask needs Dask ({error}): pip install 'stripewise[dask]'") from error
+    try:
+        resolve_address(address)  # a client of an address that cannot be takes long to end
+        return Client(address, timeout=CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StripewiseError(
+            f"no Dask scheduler answers at {address} ({reason}): start one with `dask scheduler`, which prints its "
+            f"address, such as tcp://{socket.gethostname()}:8786"
+        ) from error
+
+
+def _on_worker(analyse: Callable[[Trace], Result], path: Path, files: list[int], known: int, version: str) -> Result:
+    """What runs on a worker: everything that can differ there is checked first."""
+    here = f"the Dask worker on {socket.gethostname()}"
+    if __version__ != version:
+        raise StripewiseError(
+            f"{here} has Stripewise {__version__}, this command is of {version}: results could differ; "
+            f"install {version} there, or that version here"
+        )
+    try:
+        found = _sum(path)
+    except OSError as error:
+        raise StripewiseError(
+            f"{here} cannot read {path} ({error.strerror}): put the data set where every worker sees it under this path"
+        ) from error
+    if found != known:
+        raise StripewiseError(
+            f"{here} sees another data set at {path} than this command does: put it on a file system that all share"
+        )
+    try:
+        return analyse(Trace(str(path), files=files))
+    except StripewiseError as error:
+        raise StripewiseError(f"{here}: {error}") from error
+
+
+def _next(done: queue.SimpleQueue[Future[Any]], client: Client, address: str) -> Future[Any]:
+    """The next that is done, well or not; raises where there is nobody left to do it."""
+    alone_since = None
+    while True:
+        try:
+            return done.get(timeout=1)
+        except queue.Empty:
+            if client.status == "running" and client.scheduler_info()["workers"]:
+                alone_since = None
+                continue
+        now = time.monotonic()
+        alone_since = now if alone_since is None else alone_since
+        if now - alone_since > ALONE_S:
+            raise StripewiseError(
+                f"the Dask scheduler at {address} has had no worker, or has not answered, for {ALONE_S} s: "
+                "see why in the logs of its workers, and run this again"
+            )
+
+
+def _result(future: Future[Result], address: str) -> Result:
+    from distributed import KilledWorker
+
+    try:
+        result: Result = future.result()
+        return result
+    except StripewiseError:
+        raise
+    except KilledWorker as error:
+        raise StripewiseError(
+            f"Dask workers of {address} died again and again over the same files, the last was {error.last_worker}: "
+            "most often for want of memory; start workers with more (`--memory-limit`) or fewer threads (`--nthreads`)"
+        ) from error
+    except Exception as error:
+        raise StripewiseError(
+            f"the Dask cluster at {address} failed with {type(error).__name__}: {error}; its scheduler and all its "
+            f"workers need Stripewise {__version__} and the same Python as this command"
+        ) from error

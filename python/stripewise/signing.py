@@ -1,0 +1,81 @@
+"""Signatures as the command and its workers make them: of any files of a trace, and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from stripewise import _native
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of signatures beyond a row a file."""
+
+    processes: bool = False
+    """A row for each process, with its trace signature."""
+    patterns: tuple[str, ...] = ()
+    """Only processes of files that one of these fits; all where there is none."""
+    ranks: tuple[int, ...] = ()
+    """Only processes of these ranks; all where there is none."""
+    parts: int = 0
+    """Parts up to which a trace signature is given as it is."""
+    cut: bool = False
+    """What has more parts is cut, else left out."""
+    check: bool = False
+    """Compare every request with what the signatures expand to."""
+
+
+@dataclass
+class Signed:
+    """The signatures of some files, in order of file."""
+
+    files: list[_native.FileSignature] = field(default_factory=list)
+    file_programs: list[str] = field(default_factory=list)
+    """For each of `files` what `_native.signature_programs` takes."""
+    processes: list[tuple[_native.ProcessSignature, str | None]] = field(default_factory=list)
+    """With the trace signature."""
+    checked: int = 0
+    """Requests that were compared."""
+
+
+def sign(trace: _native.Trace, wanted: Wanted, progress: Callable[[int, int], object] | None = None) -> Signed:
+    """Signs every file that the trace has requests of; `progress` is called with records done and all records.
+
+    Raises `StripewiseError` where a check finds a difference.
+    """
+    signature = trace.signature(progress)
+    signed = Signed(signature.files(), signature.file_programs())
+    for file in signed.files if wanted.processes else ():
+        if wanted.patterns and not any(fits(file["path"], pattern) for pattern in wanted.patterns):
+            continue
+        for row in signature.processes(file["file"]):
+            if not wanted.ranks or row["rank"] in wanted.ranks:
+                is_whole = row["parts"] <= wanted.parts
+                parts = None if is_whole else wanted.parts
+                text = signature.text(row["file"], row["process"], parts) if is_whole or wanted.cut else None
+                signed.processes.append((row, text))
+    if wanted.check:
+        signed.checked = signature.check(progress)
+    return signed
+
+
+def joined(signed: Iterable[Signed]) -> Signed:
+    """All of them as one, whatever files each has and in whatever order they come."""
+    all_of_them = Signed()
+    pairs: list[tuple[_native.FileSignature, str]] = []
+    for some in signed:
+        pairs += zip(some.files, some.file_programs, strict=True)
+        all_of_them.processes += some.processes
+        all_of_them.checked += some.checked
+    pairs.sort(key=lambda pair: pair[0]["file"])
+    all_of_them.files = [file for file, _ in pairs]
+    all_of_them.file_programs = [programs for _, programs in pairs]
+    all_of_them.processes.sort(key=lambda pair: (pair[0]["file"], pair[0]["process"]))
+    return all_of_them
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Whether `--file` means this file: its path, the end of it, or a pattern with *."""
+    return path == pattern or path.endswith(f"/{pattern}") or fnmatchcase(path, pattern)
