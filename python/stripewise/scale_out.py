@@ -46,7 +46,7 @@ def analysed(
     wrong on a worker, with its host.
     """
     path = Path(os.path.abspath(log))
-    rows = _rows(path)
+    rows, known = _rows(path), _sum(path)
     with _connected(address) as client:
         workers = len(client.nthreads())
         if not workers:
@@ -58,7 +58,7 @@ def analysed(
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         running = {}
         for files in balanced(rows, count):
-            future = client.submit(_on_worker, analyse, path, files, _sum(path), __version__, pure=False)
+            future = client.submit(_on_worker, analyse, path, files, known, __version__, pure=False)
             running[future.key] = (future, files)
             future.add_done_callback(done.put)
         results: list[Result] = []
