@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from benches.emulated import Devices, make_pool
 from benches.frame import STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, checked
-from stripewise import _native, emulation, native_paths
+from stripewise import _native, emulation, native_paths, tables
 from stripewise.pool import Pool
 
 DEVICES = Devices('"hdd-7200"', '"ssd-sata"', hdds=4, ssds=2)
@@ -42,7 +44,7 @@ CASES = (
          '"hdd.0-1:64KiB"'),
     Case("large requests, flash alone", ("ior", "-p", "16", "-r", "1MiB", "-s", "64MiB"), '"ssd.0-1:1MiB"', False),
     Case("btio", ("btio", "-p", "4", "--grid", "24", "--steps", "3", "--api", "pread"), '"hdd.0-3:64KiB"'),
-    Case("mpi-tile-io", ("mpi-tile-io", "--tiles", "2x2", "--tile", "64x64", "--element", "64", "--overlap", "0x0",
+    Case("mpi-tile-io", ("mpi-tile-io", "--tiles", "2x2", "--tile", "8x16", "--element", "4KiB", "--overlap", "0x0",
                          "--api", "pread"), '"hdd.0-3:64KiB", "ssd.0-1:64KiB"'),
     Case("noncontig", ("noncontig", "-p", "4", "-s", "4MiB", "--width", "16KiB", "--api", "pread"), '"hdd.1:64KiB"'),
     Case("hpio", ("hpio", "-p", "4", "--region-count", "64", "--region-size", "32KiB", "--api", "pread"),
@@ -84,22 +86,10 @@ def run(case: Case, pool: Pool, trace: Path | None = None) -> float:
 
 
 def reduced(trace: Path, out: Path) -> None:
-    """What strace would have told of the trace: no ranks, no phases, no layouts."""
-    native = _native.Trace(str(trace))
-    columns = native.columns(requests_only=True)
-    paths = native.files()
-    names = _native.Trace.names()["op"]
-    rows = zip(
-        *(columns[key].tolist() for key in ("start_ns", "end_ns", "file", "pid", "op", "size", "offset")), strict=True
-    )
-    lines = []
-    for start, end, file, pid, op, size, offset in sorted(rows):
-        call = "pwrite64" if names[op] == "write" else "pread64"
-        lines.append(
-            f'{pid} {1e9 + start * 1e-9:.6f} {call}(3<{paths[file]}>, ""..., {size}, {offset}) = {size} '
-            f"<{(end - start) * 1e-9:.6f}>"
-        )
-    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """What Darshan's extended tracing would have kept: reads and writes, a rank for each process, nothing else."""
+    columns = ["rank", "file", "api", "op", "offset", "size", "start_ns", "end_ns"]
+    frame = tables.of_trace(_native.Trace(str(trace))).filter(pl.col("op").is_in(["read", "write"]))
+    frame.with_columns(pl.struct("rank", "pid").rank("dense").sub(1).alias("rank")).select(columns).write_csv(out)
 
 
 def compare(case: Case, number: int, context: Context) -> Iterator[Figure | str]:
@@ -108,7 +98,7 @@ def compare(case: Case, number: int, context: Context) -> Iterator[Figure | str]
     kept, changed = (make_pool(base / which, DEVICES) for which in ("kept", "changed"))
     for pool in (kept, changed):
         place(pool, before(case, pool))
-    trace, log, layout = base / "run.trace", base / "run.strace", base / "advised.layout"
+    trace, log, layout = base / "run.trace", base / "run.csv", base / "advised.layout"
     run(case, changed, trace)
     reduced(trace, log)
     advise = [*STRIPEWISE, "advise", log, "--cluster", changed.file, "-o", layout, "--json"]
