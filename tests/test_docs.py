@@ -22,7 +22,7 @@ def blocks(page, language):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shown_commands_run(page, tmp_path):
-    """The commands of a page, then its Python, in one directory; `job.darshan` is the reader's log, here PyDarshan's."""
+    """The commands of a page, then its Python, in one directory. `job.darshan`, the reader's log, is PyDarshan's."""
     shutil.copy(Path(darshan.__file__).parent / "tests" / "input" / "sample-badost.darshan", tmp_path / "job.darshan")
     script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
     python = tmp_path / "shown.py"
