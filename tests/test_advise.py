@@ -1,6 +1,7 @@
 """`stripewise advise`: valid advice or a clear error on any log, and what it advises can be applied."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -170,4 +171,85 @@ def test_a_damaged_log_is_advised_on_or_refused_with_a_reason(stripewise, cluste
 def test_what_is_printed(stripewise, cluster):
     printed = stripewise("advise", log("sample-badost.darshan"), "--cluster", cluster).stdout
     assert "ior-posix.out.* (2,0" in printed
-    assert "waits for:" in printed and "tell the administrators" in printed
+    first = printed.splitlines()[0]
+    assert first.startswith("wrong: OST 14 gives a process") and "tell the administrators" in printed
+    assert "what they wait for now:" in printed
+
+
+def test_processes_of_a_shell_script_are_no_ranks(emulated, advise, tmp_path):
+    trace = tmp_path / "run.trace"
+    script = 'for n in a b c d; do dd if=/dev/zero of="$0/$n.dat" bs=65536 count=8 2>/dev/null; done'
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", "sh", "-c", script, emulated.mount)
+    document = check(advise(trace, "--cluster", emulated.file))
+    assert document["about"]["processes"] >= 4
+    found = [*document["total"]["findings"], *(one for row in document["files"] for one in row["findings"])]
+    assert not [one for one in found if one["kind"] in ("one-rank", "rank-imbalance")]
+    assert document["native"] is None, "a pool is no other file system"
+
+
+ON_ONE_OST = """
+name = "orion"
+file_system = "{system}"
+[default]
+tier = "hdd"
+count = 1
+width = "1MiB"
+[[tier]]
+name = "hdd"
+servers = 6
+preset = "hdd-7200"
+pool = "disk_pool"
+"""
+HOSTILE = "it's $(touch gone); `x` [bold] red.dat"
+
+
+def writes(path, name):
+    """Four processes that write one file in large pieces, as strace tells it."""
+    path.write_text(
+        "".join(
+            f'{100 + n % 4} {1 + n / 1000:.6f} pwrite64(3</data/{name}>, ""..., 8388608, {n * 8388608}) = 8388608 '
+            "<0.050000>\n"
+            for n in range(64)
+        )
+    )
+    return path
+
+
+@pytest.mark.parametrize("system", ["lustre", "beegfs", "cephfs", "orangefs"])
+def test_native_commands_of_what_should_change(advise, stripewise, tmp_path, system):
+    file = tmp_path / "orion.toml"
+    file.write_text(ON_ONE_OST.format(system=system))
+    log_file = writes(tmp_path / "run.strace", "big.dat")
+    document = check(advise(log_file, "--cluster", file))
+    native = document["native"]
+    assert document["total"]["change"] and native["to"] == system and not native["existing"]
+    (of_file,) = native["files"]
+    assert of_file["path"] == "/data/big.dat" and native["assumed"]
+    assert of_file["refused"] or (of_file["commands"] and of_file["verify"] and of_file["loss_ratio"] > 0)
+    printed = stripewise("advise", log_file, "--cluster", file).stdout
+    for command in of_file["commands"][:6]:
+        assert command["shell"].splitlines()[0] in printed
+    assert "assumed:" in printed and f"--to {system}" in printed
+
+
+def test_nothing_in_a_path_is_a_command(advise, stripewise, tmp_path):
+    file = tmp_path / "orion.toml"
+    file.write_text(ON_ONE_OST.format(system="lustre"))
+    log_file = writes(tmp_path / "run.strace", HOSTILE)
+    (of_file,) = advise(log_file, "--cluster", file)["native"]["files"]
+    path = of_file["path"]
+    assert path.startswith("/data/it's $(touch gone)")
+    for command in of_file["commands"]:
+        assert shlex.split(command["shell"]) == command["arguments"] and path in command["arguments"]
+    printed = stripewise("advise", log_file, "--cluster", file).stdout
+    assert shlex.quote(path) in printed
+    assert "[bold]" in printed, "names are no markup"
+
+
+def test_servers_that_only_the_log_shows_have_no_pools(advise, stripewise):
+    document = check(advise(log("sample-badost.darshan")))
+    if document["total"]["change"]:
+        assert not any("-p" in command["arguments"] for f in document["native"]["files"] for command in f["commands"])
+        assert "no pool is named" in document["native"]["assumed"][0]
+    else:
+        assert document["native"] is None

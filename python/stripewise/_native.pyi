@@ -295,6 +295,7 @@ class Applied(TypedDict):
     checksum: str | None
 
 def layout_read(path: str) -> LayoutDocument: ...
+def layout_parse(text: str) -> LayoutDocument: ...
 def layout_check(path: str, pool_file: str) -> LayoutDocument: ...
 def layout_present(pool_file: str, paths: list[str]) -> str: ...
 def pattern_place(pattern: str) -> tuple[str, bool]: ...
@@ -497,17 +498,9 @@ class AdviseTotal(TypedDict):
     space: list[AdviseSpace]
     findings: list[AdviseFinding]
 
-class AdviseTier(TypedDict):
-    name: str
-    servers: int
-    preset: str | None
-
-class AdviseCluster(TypedDict):
-    name: str
+class AdviseCluster(ClusterInfo):
     found: bool
     """From the log's own Lustre layouts."""
-    file_system: Literal["lustre", "beegfs", "cephfs", "orangefs"] | None
-    tiers: list[AdviseTier]
 
 class AdviseLack(TypedDict):
     name: str

@@ -114,27 +114,39 @@ pub(crate) fn bottleneck<'r>(
     let (kind, words) = if loads.requests == 0 || most_s <= 0.0 {
         ("nothing", "no request takes any time".to_owned())
     } else if let Some(slow) = slow {
-        ("slow-server", slow.words(label))
+        ("slow-server", slow.words())
     } else if used == 1 && all > 1 {
         ("one-server", format!("all requests go to {}, one of {all} servers", label(busiest)))
     } else if imbalance > IMBALANCE {
-        let words = format!("{} is busy {imbalance:.1} times as long as the mean server of its tier", label(busiest));
+        let words = format!("{} works {imbalance:.1} times as long as the average server of its kind", label(busiest));
         ("imbalance", words)
     } else if let Some((idle, _)) = idle {
         ("slow-tier", format!("the servers of {} do the work, the faster ones of {} idle", tier.name, idle.name))
     } else if startup_share > STARTUPS {
         let pieces = if pieces > 1.2 * requests {
-            format!(": each request of {} is cut into pieces of {}", about(request), about(piece))
+            format!("a request of {} is cut into pieces of {}", about(request), about(piece))
         } else {
-            format!(": requests are of {} on average", about(request))
+            format!("requests are of {} on average", about(request))
         };
-        ("startups", format!("{} of the time of {} is startups{pieces}", share(startup_share), label(busiest)))
+        (
+            "startups",
+            format!(
+                "{} spends {} of its time on beginning requests (seeks, round trips), not on moving bytes: {pieces}",
+                label(busiest),
+                share(startup_share)
+            ),
+        )
     } else if loads.latency_s / processes.len().max(1) as f64 > 1.5 * most_s {
-        let words =
-            format!("servers wait: {} at a time have a request in flight", count(processes.len(), "process", "es"));
+        let words = format!(
+            "too few requests at a time ({}) to keep the servers busy",
+            count(processes.len(), "process", "es")
+        );
         ("latency", words)
     } else {
-        ("bandwidth", format!("{} moves bytes for {} of its time", label(busiest), share(1.0 - startup_share)))
+        (
+            "bandwidth",
+            format!("{} moves bytes for {} of its time, at its full speed", label(busiest), share(1.0 - startup_share)),
+        )
     };
     Bottleneck { kind, words, servers, startup_share, imbalance, used }
 }

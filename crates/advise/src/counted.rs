@@ -167,12 +167,6 @@ pub(crate) fn complete(used: &mut Use, records: &[&FileCounters], metadata: bool
     }
 }
 
-/// Bytes for each second that requests on a file took.
-pub(crate) fn rate(used: &Use) -> Option<f64> {
-    let bytes = used.both().bytes;
-    (used.busy_s > 0.0 && bytes >= 1 << 20).then(|| bytes as f64 / used.busy_s)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +201,7 @@ mod tests {
         let used = used(&[&of]);
         assert_eq!((used.writes.count, used.end, used.span_s), (64, 64 << 20, (1.0, 5.0)));
         assert_eq!((used.writes.placed, used.writes.consecutive, used.writes.backward), (64, 63, 1));
-        assert_eq!(rate(&used), Some(32.0 * 1048576.0));
+        assert_eq!(used.busy_s, 2.0);
     }
 
     proptest::proptest! {

@@ -77,18 +77,8 @@ pub(crate) fn of_files(used: &Use, around: &Around) -> Vec<Finding> {
 }
 
 /// On the whole of a run, what only it shows.
-pub(crate) fn of_run(
-    used: &Use,
-    processes: usize,
-    slow: Option<&Slow>,
-    label: &dyn Fn(usize) -> String,
-) -> Vec<Finding> {
-    sorted(
-        [metadata(used), one_rank(used, processes), slow.map(|slow| slow_server(slow, label))]
-            .into_iter()
-            .flatten()
-            .collect(),
-    )
+pub(crate) fn of_run(used: &Use, processes: usize, slow: Option<&Slow>) -> Vec<Finding> {
+    sorted([metadata(used), one_rank(used, processes), slow.map(slow_server)].into_iter().flatten().collect())
 }
 
 fn sorted(mut found: Vec<Finding>) -> Vec<Finding> {
@@ -330,12 +320,12 @@ fn metadata(used: &Use) -> Option<Finding> {
     })
 }
 
-fn slow_server(slow: &Slow, label: &dyn Fn(usize) -> String) -> Finding {
+fn slow_server(slow: &Slow) -> Finding {
     let first = &slow.servers[0];
     Finding {
         kind: "slow-server",
         severity: Severity::High,
-        words: slow.words(label),
+        words: slow.words(),
         numbers: vec![
             ("server", first.server as f64),
             ("bytes_per_s", first.bytes_per_s),
@@ -343,7 +333,7 @@ fn slow_server(slow: &Slow, label: &dyn Fn(usize) -> String) -> Finding {
             ("slow", slow.servers.len() as f64),
         ],
         mend: vec![
-            format!("tell the administrators: {} may be rebuilding, full or failing", label(first.server)),
+            format!("tell the administrators: {} may be rebuilding, full or failing", first.name),
             "until then make files without it: Lustre: lfs setstripe -o <the others>, or a pool without it".into(),
         ],
     }
@@ -378,8 +368,8 @@ mod tests {
     fn large_and_even_requests_have_no_finding() {
         assert_eq!(of_files(&shared(4 << 20), &around()), []);
         assert_eq!(of_files(&Use::default(), &around()), []);
-        assert_eq!(of_run(&shared(4 << 20), 8, None, &|_| String::new()), []);
-        assert_eq!(of_run(&Use::default(), 0, None, &|_| String::new()), []);
+        assert_eq!(of_run(&shared(4 << 20), 8, None), []);
+        assert_eq!(of_run(&Use::default(), 0, None), []);
     }
 
     #[test]
@@ -446,9 +436,12 @@ mod tests {
     fn storms_and_slow_servers_are_of_the_run() {
         let mut used = shared(1 << 20);
         (used.opens, used.meta_s) = (20_000, 12.0);
-        let slow =
-            Slow { servers: vec![SlowServer { server: 2, bytes_per_s: 1e6 }], median_bytes_per_s: 1e8, compared: 9 };
-        let found = of_run(&used, 8, Some(&slow), &|server| format!("ost.{server}"));
+        let slow = Slow {
+            servers: vec![SlowServer { server: 2, name: "ost.2".into(), bytes_per_s: 1e6 }],
+            median_bytes_per_s: 1e8,
+            compared: 9,
+        };
+        let found = of_run(&used, 8, Some(&slow));
         assert_eq!(names(&found), ["metadata-storm", "slow-server"]);
         assert!(found[1].mend[0].contains("ost.2"));
     }

@@ -9,7 +9,7 @@ use stripewise_import::{About, FileCounters, Lacks};
 use stripewise_layout::Layout;
 use stripewise_model::{Op, Request};
 use stripewise_planner::RequestSource;
-use stripewise_trace::{Api, Operation, Record, Trace, flags};
+use stripewise_trace::{Api, Operation, Process, Record, Trace, flags};
 
 /// Most requests of a file whose places among their process's requests are looked at; of more, some processes are.
 const PLACED: usize = 1_000_000;
@@ -77,7 +77,7 @@ impl<'a> Gathered<'a> {
             left_out += usize::from(used.opens > 0 || !file.records.is_empty());
             all.add(&used);
         }
-        if about.lacks.contains(Lacks::RANKS) {
+        if about.lacks.contains(Lacks::RANKS) || !has_ranks(trace.processes()) {
             all.ranks.clear();
             files.iter_mut().for_each(|file| file.used.ranks.clear());
         }
@@ -108,6 +108,11 @@ impl RequestSource for Gathered<'_> {
             }
         });
     }
+}
+
+/// Whether ranks tell processes apart: several processes that all have rank 0 are of no parallel program.
+fn has_ranks(processes: &[Process]) -> bool {
+    processes.len() < 2 || processes.iter().any(|process| process.rank != 0)
 }
 
 /// Opens and the like of a file: what its rows other than reads and writes show.
@@ -218,5 +223,33 @@ pub(crate) fn count_unaligned(gathered: &mut Gathered, layouts: &[Layout], sampl
         };
         file.used.reads.unaligned = of_all(found[0], file.used.reads.count);
         file.used.writes.unaligned = of_all(found[1], file.used.writes.count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, rank: u32) -> Process {
+        Process {
+            program: 0,
+            rank,
+            pid,
+            parent_pid: 0,
+            host: String::new(),
+            command: String::new(),
+            start_ns: 0,
+            records: 1,
+            holes: 0,
+            dropped: 0,
+            names_dropped: 0,
+        }
+    }
+
+    #[test]
+    fn processes_of_a_shell_script_have_no_ranks() {
+        assert!(!has_ranks(&[process(7, 0), process(8, 0), process(9, 0)]));
+        assert!(has_ranks(&[process(7, 0), process(8, 1)]));
+        assert!(has_ranks(&[process(7, 0)]), "rank 0 of a job may do everything");
     }
 }

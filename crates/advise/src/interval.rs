@@ -45,6 +45,16 @@ pub(crate) fn counters_only() -> Cause {
     Cause::new(0.15, 0.30, "the log: of some files it has only counters, no single requests")
 }
 
+/// Requests that take no time tell nothing of how many are in flight at once: from this share of them on it matters.
+const INSTANT: f64 = 0.1;
+
+/// Of a log whose times are too coarse for the share `instant` of its requests.
+pub(crate) fn coarse_times(instant: f64) -> Option<Cause> {
+    let words =
+        || format!("the log: times are in whole microseconds, {:.0} % of the requests took none", 100.0 * instant);
+    (instant >= INSTANT).then(|| Cause::new(0.02, 0.02, words()))
+}
+
 /// The causes that hold for all of a log.
 pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: Option<f64>) -> Vec<Cause> {
     let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error, and the program's own time between requests")];
@@ -118,6 +128,10 @@ mod tests {
             last = wider;
         }
         assert_eq!(causes(Lacks::CUT | Lacks::RANKS, None, false, Some(0.02)).len(), 4);
+        let coarse =
+            Gain::of(&seeds, &[causes(Lacks::NOTHING, None, false, None), vec![coarse_times(0.5).unwrap()]].concat());
+        assert!(coarse.low < all.low && coarse.high > all.high);
+        assert_eq!(coarse_times(0.05), None, "most requests took some time");
     }
 
     proptest::proptest! {

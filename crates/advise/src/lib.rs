@@ -6,12 +6,14 @@
 
 mod advice;
 mod bottleneck;
+mod case;
 mod cluster_file;
 mod counted;
 mod findings;
 mod gather;
 mod interval;
 mod kinds;
+mod planning;
 mod present;
 mod rehearsal;
 mod requests;

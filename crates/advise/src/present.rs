@@ -43,7 +43,8 @@ impl Targets {
         target.map_or(name.clone(), |(target, _)| format!("{name} (OST {target})"))
     }
 
-    fn server(&self, pool: &str, target: u64) -> ServerId {
+    /// The server that a target of a native pool is.
+    pub(crate) fn server(&self, pool: &str, target: u64) -> ServerId {
         let (first, servers) = self.pools.get(pool).copied().unwrap_or(self.others);
         self.known.get(&target).copied().unwrap_or(ServerId(first + (target % u64::from(servers.max(1))) as u16))
     }

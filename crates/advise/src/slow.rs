@@ -1,23 +1,24 @@
-//! Servers that are slower than others of their kind, by how long the log's own requests took on them.
+//! Servers that are slower than others of their kind, by how long the log's own files or requests took on them. Which are
+//! slow is [`target_rates`]' to say; here it gets its samples.
 
-use crate::counted;
 use crate::gather::File;
+use crate::present::Targets;
 use crate::usage::SMALL_BYTES;
-use stripewise_layout::Layout;
-use stripewise_model::{Op, Request};
+use std::collections::{HashMap, HashSet};
+use stripewise_import::{About, LustreLayout, OstRate, OstRates, ost_rates, target_rates};
+use stripewise_layout::{Layout, ServerId, ServerNames};
+use stripewise_model::{Cluster, Op, Request};
 
-/// A server with less than this share of the median rate is slow.
-const SLOW: f64 = 0.5;
-
-/// Least servers with figures, and least bytes on one, for a comparison.
-const SERVERS: usize = 3;
-const BYTES: f64 = 1048576.0;
+/// A file that moves less says nothing of the server that it is on.
+const BYTES: u64 = 1 << 20;
 
 /// One slow server.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SlowServer {
     /// Its index in the cluster.
     pub server: usize,
+    /// What its file system calls it.
+    pub name: String,
     /// Bytes for each second that a request was on it.
     pub bytes_per_s: f64,
 }
@@ -34,14 +35,24 @@ pub struct Slow {
 }
 
 impl Slow {
+    fn of(rates: &OstRates, name: impl Fn(u64) -> (usize, String)) -> Option<Self> {
+        let one = |rate: &OstRate| {
+            let (server, name) = name(rate.ost);
+            SlowServer { server, name, bytes_per_s: rate.bytes_per_s }
+        };
+        let servers: Vec<SlowServer> = rates.slow().into_iter().map(one).collect();
+        let (median_bytes_per_s, compared) = (rates.median_bytes_per_s, rates.osts.len());
+        (!servers.is_empty()).then_some(Self { servers, median_bytes_per_s, compared })
+    }
+
     /// In words, without what to do about it.
-    pub(crate) fn words(&self, label: &dyn Fn(usize) -> String) -> String {
+    pub(crate) fn words(&self) -> String {
         let first = &self.servers[0];
         let others = self.servers.len() - 1;
         let also = if others > 0 { format!(" (and {others} more)") } else { String::new() };
         format!(
-            "{}{also} serves {:.1} MiB/s a request, the median of {} servers is {:.1} MiB/s",
-            label(first.server),
+            "{}{also} gives a process {:.1} MiB/s, the median of {} servers is {:.1} MiB/s",
+            first.name,
             first.bytes_per_s / 1048576.0,
             self.compared,
             self.median_bytes_per_s / 1048576.0,
@@ -49,86 +60,82 @@ impl Slow {
     }
 }
 
-/// Slow ones among the servers of files whose layouts are known (`known`), by rows with durations or by counters of
-/// files on a single server. O(requests x sub-requests).
-pub(crate) fn slow(
-    files: &[File],
+/// Slow object storage targets, by the counters of files whose requests are large: small ones say more of themselves
+/// than of the target. O(counters + stripes).
+pub(crate) fn slow_of_log(about: &About, files: &[File], targets: &Targets) -> Option<Slow> {
+    let large: HashSet<u32> = files
+        .iter()
+        .filter(|file| file.used.both().bytes >= BYTES && file.used.both().mean_bytes() >= SMALL_BYTES as f64)
+        .map(|file| file.id)
+        .collect();
+    let layouts: Vec<LustreLayout> =
+        about.lustre_layouts.iter().filter(|layout| large.contains(&layout.file)).cloned().collect();
+    let components = layouts.iter().flat_map(|layout| &layout.components);
+    let server: HashMap<u64, usize> = components
+        .flat_map(|component| component.osts.iter().map(|&ost| (ost, targets.server(&component.pool, ost).index())))
+        .collect();
+    let rates = ost_rates(&about.counters, &layouts);
+    Slow::of(&rates, |ost| (server.get(&ost).copied().unwrap_or_default(), format!("OST {ost}")))
+}
+
+/// Slow servers of a pool, among those of their tier, by large requests on one server: of a request on several nobody
+/// knows which one it waited for. Files without requests of their own have none here. O(requests x sub-requests).
+pub(crate) fn slow_of_pool(
     layouts: &[Layout],
-    known: &[bool],
     requests: &[Vec<Request>],
-    servers: usize,
+    cluster: &Cluster,
+    names: &ServerNames,
 ) -> Option<Slow> {
-    // Reads and writes apart, and large requests alone: else what a server was asked for would count as its speed.
-    let mut sums = [vec![(0.0_f64, 0.0_f64); servers], vec![(0.0_f64, 0.0_f64); servers]];
-    for (((file, layout), requests), _) in
-        files.iter().zip(layouts).zip(requests).zip(known).filter(|(_, known)| **known)
-    {
-        if file.counted {
-            let only = match layout.regions() {
-                [region] if region.stripes().len() == 1 => region.stripes()[0].server.index(),
-                _ => continue,
-            };
-            let both = file.used.both();
-            let writes = usize::from(file.used.writes.bytes > file.used.reads.bytes);
-            if let (Some(rate), Some(sum)) = (counted::rate(&file.used), sums[writes].get_mut(only))
-                && both.mean_bytes() >= SMALL_BYTES as f64
+    let bytes = |op: Op| requests.iter().flatten().filter(|r| r.op == op).map(|r| r.size as f64).sum::<f64>();
+    // Reads and writes are not of one speed: those that move more.
+    let op = if bytes(Op::Write) > bytes(Op::Read) { Op::Write } else { Op::Read };
+    let mut samples: Vec<Vec<(Vec<u64>, f64, f64)>> = vec![Vec::new(); cluster.tiers.len()];
+    let tiers: Vec<usize> =
+        cluster.tiers.iter().enumerate().flat_map(|(at, tier)| vec![at; tier.servers.len()]).collect();
+    for (layout, requests) in layouts.iter().zip(requests) {
+        for request in requests.iter().filter(|request| request.size >= SMALL_BYTES && request.op == op) {
+            if let [piece] = layout.split(request.offset, request.size)[..]
+                && let Some(&tier) = tiers.get(piece.server.index())
             {
-                let bytes = both.bytes as f64;
-                *sum = (sum.0 + bytes, sum.1 + bytes / rate);
-            }
-            continue;
-        }
-        for request in requests.iter().filter(|request| request.size >= SMALL_BYTES) {
-            let took_s = request.end_s - request.start_s;
-            let pieces = layout.split(request.offset, request.size);
-            // Of a request on several servers nobody knows which one it waited for.
-            if let ([piece], true) = (&pieces[..], took_s > 0.0)
-                && let Some(sum) = sums[usize::from(request.op == Op::Write)].get_mut(piece.server.index())
-            {
-                *sum = (sum.0 + piece.len as f64, sum.1 + took_s);
+                let took_s = request.end_s - request.start_s;
+                samples[tier].push((vec![u64::from(piece.server.0)], request.size as f64, took_s));
             }
         }
     }
-    let moved = |sums: &[(f64, f64)]| sums.iter().map(|sum| sum.0).sum::<f64>();
-    let [reads, writes] = sums;
-    let sums = if moved(&writes) > moved(&reads) { writes } else { reads };
-    let mut rates: Vec<SlowServer> = sums
-        .iter()
-        .enumerate()
-        .filter(|(_, (bytes, seconds))| *bytes >= BYTES && *seconds > 0.0)
-        .map(|(server, (bytes, seconds))| SlowServer { server, bytes_per_s: bytes / seconds })
-        .collect();
-    rates.sort_by(|a, b| a.bytes_per_s.total_cmp(&b.bytes_per_s));
-    let compared = rates.len();
-    let median_bytes_per_s = rates.get(compared / 2)?.bytes_per_s;
-    rates.retain(|rate| rate.bytes_per_s < SLOW * median_bytes_per_s);
-    // Where a third of all are, these are of another kind and not slow ones of one.
-    let few = !rates.is_empty() && 3 * rates.len() <= compared;
-    (compared >= SERVERS && few).then_some(Slow { servers: rates, median_bytes_per_s, compared })
+    let of_tier = |samples: Vec<_>| {
+        let name = |server: u64| (server as usize, names.name(ServerId(server as u16)));
+        Slow::of(&target_rates(samples.into_iter()), name)
+    };
+    let slow = samples.into_iter().filter_map(of_tier);
+    slow.min_by(|a, b| a.servers[0].bytes_per_s.total_cmp(&b.servers[0].bytes_per_s))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::Use;
-    use stripewise_layout::ServerId;
+    use stripewise_model::presets;
 
     #[test]
-    fn the_slow_one_of_many_is_found() {
-        let files = [File { id: 0, path: "a".into(), used: Use::default(), counted: false }];
-        let layouts = [Layout::striped((0..6).map(ServerId), 1 << 20).unwrap()];
-        let requests = |slow: u64| -> Vec<Request> {
+    fn the_slow_one_of_many_is_found_among_its_kind() {
+        let cluster = presets::set_p(6, 2, false);
+        let names = ServerNames::new([("hdd".to_owned(), 6), ("ssd".to_owned(), 2)]).unwrap();
+        let find = |slow: u64| {
             let request = |n: u64| {
-                let took_s = if n % 6 == slow { 0.5 } else { 0.1 };
+                let took_s = if n % 8 == slow {
+                    0.5
+                } else if n % 8 < 6 {
+                    0.1
+                } else {
+                    0.001
+                };
                 Request { offset: n << 20, size: 1 << 20, op: Op::Read, process: 0, start_s: 0.0, end_s: took_s }
             };
-            (0..24).map(request).collect()
+            let layouts = [Layout::striped((0..8).map(ServerId), 1 << 20).unwrap()];
+            slow_of_pool(&layouts, &[(0..32).map(request).collect()], &cluster, &names)
         };
-        let find = |slow_one| slow(&files, &layouts, &[true], &[requests(slow_one)], 6);
         let found = find(4).unwrap();
         assert_eq!((found.servers.len(), found.servers[0].server, found.compared), (1, 4, 6));
-        assert!(found.words(&|server| format!("OST {server}")).starts_with("OST 4 serves 2.0 MiB/s a request"));
-        assert_eq!(find(7), None);
-        assert_eq!(slow(&files, &layouts, &[false], &[requests(4)], 6), None, "a layout that is only assumed");
+        assert_eq!(found.words(), "hdd.4 gives a process 2.0 MiB/s, the median of 6 servers is 10.0 MiB/s");
+        assert_eq!(find(9), None, "disks are slower than the rest, and no slow disks");
     }
 }

@@ -164,6 +164,11 @@ impl Use {
         both
     }
 
+    /// Share of the requests whose duration is known that took none.
+    pub fn instant_share(&self) -> f64 {
+        share(self.durations[0], self.durations.iter().sum())
+    }
+
     /// Half of the requests took no longer than about this, in seconds (to a factor of 1.5); 0 where no duration is
     /// known.
     pub fn median_s(&self) -> f64 {

@@ -1,4 +1,5 @@
-//! [`ost_rates`]: what the times of files say of the object storage targets that hold them.
+//! [`target_rates`]: which of several storage targets are slow, by what took how long on them; and [`ost_rates`], by what
+//! the times of files say of the object storage targets that hold them.
 
 use crate::counters::{FileCounters, LustreLayout};
 use std::collections::BTreeMap;
@@ -9,6 +10,8 @@ use stripewise_trace::Api;
 const SLOW_PART: f64 = 0.5;
 /// Fewer targets have no usual rate.
 const LEAST_TARGETS: usize = 4;
+/// Where more than one in so many is slow, these are of another kind and no slow ones of one.
+const ONE_IN: usize = 3;
 /// Fewer files may have been slow for reasons of their own.
 const LEAST_FILES: u64 = 2;
 
@@ -74,14 +77,18 @@ pub fn ost_rates(counters: &[FileCounters], layouts: &[LustreLayout]) -> OstRate
             *of = (of.0 + bytes[0] + bytes[1], of.1 + seconds[0] + seconds[1]);
         }
     }
+    target_rates(layouts.iter().filter_map(|layout| {
+        let &(bytes, seconds) = moved.get(&layout.file)?;
+        let osts = layout.components.iter().flat_map(|component| component.osts.iter().copied());
+        Some((osts.collect(), bytes, seconds))
+    }))
+}
+
+/// How fast targets are, by samples (files, or requests): the targets that a sample is on, its bytes, and the seconds that
+/// they took. Samples of no bytes or of no time say nothing. O(targets of all samples), and a logarithm for the medians.
+pub fn target_rates(samples: impl Iterator<Item = (Vec<u64>, f64, f64)>) -> OstRates {
     let mut found: BTreeMap<u64, Evidence> = BTreeMap::new();
-    for layout in layouts {
-        let Some(&(bytes, seconds)) = moved.get(&layout.file).filter(|(bytes, seconds)| *bytes > 0.0 && *seconds > 0.0)
-        else {
-            continue;
-        };
-        let mut osts: Vec<u64> =
-            layout.components.iter().flat_map(|component| component.osts.iter().copied()).collect();
+    for (mut osts, bytes, seconds) in samples.filter(|(_, bytes, seconds)| *bytes > 0.0 && *seconds > 0.0) {
         osts.sort_unstable();
         osts.dedup();
         let count = osts.len() as f64;
@@ -113,6 +120,9 @@ pub fn ost_rates(counters: &[FileCounters], layouts: &[LustreLayout]) -> OstRate
         for ost in &mut osts {
             let files = if ost.alone > 0 { ost.alone } else { ost.files };
             ost.slow = files >= LEAST_FILES && ost.bytes_per_s < usual * SLOW_PART;
+        }
+        if ONE_IN * osts.iter().filter(|ost| ost.slow).count() > osts.len() {
+            osts.iter_mut().for_each(|ost| ost.slow = false);
         }
     }
     OstRates { osts, median_bytes_per_s: usual }
@@ -178,5 +188,14 @@ mod tests {
             (100.0, 20.0, 200.0)
         );
         assert_eq!(ost_rates(&counters, &[]), OstRates::default());
+    }
+
+    #[test]
+    fn targets_of_another_kind_are_not_slow_ones() {
+        let slow = |slow: u64| {
+            let samples = (0..40).map(|n| (vec![n % 10], 1e6, if n % 10 < slow { 1.0 } else { 0.1 }));
+            target_rates(samples).slow().len()
+        };
+        assert_eq!([0, 1, 3, 4].map(slow), [0, 1, 3, 0]);
     }
 }

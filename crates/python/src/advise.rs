@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use stripewise_advise::{
-    Advice, Bottleneck, ClusterFile, Finding, Gain, Options, Placed, PresentLayout, Row, Space, advise as advise_on,
+    Advice, Bottleneck, Finding, Gain, Options, Placed, PresentLayout, Row, Space, advise as advise_on,
 };
 use stripewise_layout::{Layout, ServerNames, round_entries};
 
@@ -38,7 +38,7 @@ pub(crate) fn advise<'py>(
             Some(pool) => on_pool(trace, pool, &options)?,
             None => advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())?,
         };
-        Ok(describe(&advice, trace))
+        Ok(describe(&advice, trace, pool.is_some()))
     });
     to_python(py, &document.map_err(raise)?)
 }
@@ -54,14 +54,14 @@ fn on_pool(trace: &Trace, pool: &Path, options: &Options) -> Result<Advice, Stri
     advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())
 }
 
-fn describe(advice: &Advice, trace: &Trace) -> Value {
+fn describe(advice: &Advice, trace: &Trace, is_pool: bool) -> Value {
     let names = advice.cluster.names();
     let about = &trace.about;
     let present = placed(&names, advice, |row| Some(&row.present));
     let recommended = placed(&names, advice, |row| row.recommended.as_ref());
     let rows = advice.rows.iter().zip(present).zip(recommended);
     json!({
-        "cluster": servers(&advice.cluster, advice.is_found),
+        "cluster": servers(advice, is_pool),
         "root": advice.root.to_string_lossy(),
         "about": {
             "format": about.format,
@@ -129,17 +129,11 @@ fn describe_row(row: &Row, mut present: Value, recommended: Value) -> Value {
     })
 }
 
-fn servers(cluster: &ClusterFile, is_found: bool) -> Value {
-    json!({
-        "name": cluster.name,
-        "found": is_found,
-        "file_system": cluster.file_system.map(|system| system.name()),
-        "tiers": cluster.tiers.iter().map(|tier| json!({
-            "name": tier.name,
-            "servers": tier.servers,
-            "preset": tier.preset,
-        })).collect::<Vec<_>>(),
-    })
+/// As `cluster_load` tells of them, and whether the log is all that is known of them.
+fn servers(advice: &Advice, is_pool: bool) -> Value {
+    let mut told = cluster::describe(&advice.cluster, is_pool);
+    told["found"] = json!(advice.is_found);
+    told
 }
 
 fn regions(names: &ServerNames, layout: &Layout) -> Value {

@@ -15,7 +15,8 @@ use stripewise_store::pool::Pool;
 /// The cluster file `path`, checked, as a dict; a pool file (or its directory) is taken in its place.
 #[pyfunction]
 pub(crate) fn cluster_load<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &describe(&load(&path).map_err(raise)?))
+    let Servers { cluster, is_pool } = load(&path).map_err(raise)?;
+    to_python(py, &describe(&cluster, is_pool))
 }
 
 /// A cluster file, or what a pool file would say as one.
@@ -53,12 +54,11 @@ pub(crate) fn load(path: &Path) -> Result<Servers, String> {
     Ok(Servers { cluster, is_pool: true })
 }
 
-fn describe(servers: &Servers) -> Value {
-    let cluster = &servers.cluster;
+pub(crate) fn describe(cluster: &ClusterFile, is_pool: bool) -> Value {
     let default = &cluster.default;
     json!({
         "name": cluster.name,
-        "kind": if servers.is_pool { "pool" } else { "cluster" },
+        "kind": if is_pool { "pool" } else { "cluster" },
         "file_system": cluster.file_system.map(|system| system.name()),
         "default": {
             "tier": default.tier.map(|tier| &cluster.tiers[tier].name),

@@ -53,6 +53,13 @@ pub(crate) fn layout_read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound
     to_python(py, &describe(&file, &names))
 }
 
+/// The text of a layout file, read without a pool.
+#[pyfunction]
+pub(crate) fn layout_parse<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    let (file, names) = LayoutFile::parse_as_named(text).map_err(raise)?;
+    to_python(py, &describe(&file, &names))
+}
+
 /// The layout file `path`, checked for a pool: every server that it names is one of the pool's.
 #[pyfunction]
 pub(crate) fn layout_check<'py>(py: Python<'py>, path: PathBuf, pool_file: PathBuf) -> PyResult<Bound<'py, PyAny>> {

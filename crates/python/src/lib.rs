@@ -38,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
     module.add_class::<emulation::EmulationSnapshot>()?;
     module.add_function(wrap_pyfunction!(layout_file::layout_read, module)?)?;
+    module.add_function(wrap_pyfunction!(layout_file::layout_parse, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_check, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_present, module)?)?;
     module.add_function(wrap_pyfunction!(files::layout_apply, module)?)?;

@@ -1,0 +1,325 @@
+//! What there is held against what was planned, by the simulator and kind by kind: a kind of file keeps its layout where
+//! the interval of its gain does not support another one, and the rest is simulated again.
+
+use crate::advice::{Advice, AdviseError, Directory, Options, Placed, Row, Source, Space};
+use crate::bottleneck::bottleneck;
+use crate::cluster_file::ClusterFile;
+use crate::findings::{self, Around};
+use crate::gather::{Gathered, count_unaligned};
+use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
+use crate::kinds::{Kind, kinds};
+use crate::planning::{Planned, plan};
+use crate::present::Targets;
+use crate::rehearsal::{Rehearsal, Run, gains, mean, thinned};
+use crate::slow::{Slow, slow_of_log, slow_of_pool};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use stripewise_import::{About, Lacks};
+use stripewise_layout::{FileLayout, Layout, LayoutFile, MAX_STRIPES, Pattern};
+use stripewise_model::{Cluster, Request};
+use stripewise_simulate::SimulateError;
+
+/// A change is advised where at least this is gained.
+const LEAST_GAIN: f64 = 1.03;
+
+/// Requests of the sample that bottlenecks are worked out from.
+const LOADED: usize = 20_000;
+
+/// How often kinds may be taken out of the plan.
+const ROUNDS: usize = 4;
+
+/// What is compared.
+pub(crate) struct Case<'a> {
+    servers: &'a ClusterFile,
+    cluster: Cluster,
+    labels: Vec<String>,
+    /// Present layout of every file, and how it is known.
+    present: Vec<Layout>,
+    sources: Vec<Source>,
+    /// Servers that are slower than others of their kind.
+    slow: Option<Slow>,
+    kinds: Vec<Kind>,
+    /// A sample of the requests of every file.
+    sample: Vec<Vec<Request>>,
+    planned: Vec<Layout>,
+    planner: &'static str,
+    processes: f64,
+    cuts_s: Vec<f64>,
+    /// Bound of the error of pricing a sample.
+    sampled: Option<f64>,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn new(
+        servers: &'a ClusterFile,
+        targets: &Targets,
+        about: &About,
+        options: &Options,
+        gathered: &mut Gathered,
+    ) -> Result<Self, AdviseError> {
+        let cluster = servers.cluster();
+        let of_log: HashMap<u32, _> = about.lustre_layouts.iter().map(|layout| (layout.file, layout)).collect();
+        let (mut present, mut sources) = (Vec::new(), Vec::new());
+        for (number, file) in gathered.files.iter().enumerate() {
+            let of_pool = options.present.and_then(|present| present(Path::new(&file.path)));
+            let of_log = || of_log.get(&file.id).and_then(|record| targets.layout(record, number));
+            let (layout, source) = match of_pool {
+                Some(layout) => (layout, Source::Pool),
+                None => match of_log() {
+                    Some(layout) => (layout, Source::Log),
+                    None => (servers.default_layout(number), Source::Default),
+                },
+            };
+            present.push(layout);
+            sources.push(source);
+        }
+        let alike = kinds(&gathered.files, &present);
+        let Planned { planner, sampled, layouts, sample, cuts_s, processes } =
+            plan(gathered, &alike, &cluster, servers, options)?;
+        count_unaligned(gathered, &present, &sample);
+        let names = servers.names();
+        let slow = if options.present.is_some() {
+            let requests_of =
+                |file: usize| if gathered.files[file].counted { Vec::new() } else { sample[file].clone() };
+            let own: Vec<Vec<Request>> = (0..sample.len()).map(requests_of).collect();
+            slow_of_pool(&present, &own, &cluster, &names)
+        } else {
+            slow_of_log(about, &gathered.files, targets)
+        };
+        let count: usize = names.tiers().iter().map(|(_, servers)| usize::from(*servers)).sum();
+        let labels = (0..count).map(|server| targets.label(&names, server)).collect();
+        Ok(Self {
+            servers,
+            cluster,
+            slow,
+            labels,
+            kinds: kinds(&gathered.files, &present),
+            present,
+            sources,
+            sample,
+            planner,
+            sampled,
+            planned: layouts,
+            processes,
+            cuts_s,
+        })
+    }
+
+    pub(crate) fn advice(&self, gathered: &Gathered, about: &About, options: &Options) -> Result<Advice, AdviseError> {
+        let is_found = options.cluster.is_none();
+        let preset = self.servers.tiers.iter().find_map(|tier| tier.preset.as_deref());
+        let mut of_all = causes(about.lacks, preset, is_found, self.sampled);
+        if about.lacks.contains(Lacks::FINE_TIMES) {
+            of_all.extend(coarse_times(gathered.all.instant_share()));
+        }
+        let with_counters = [of_all.clone(), vec![counters_only()]].concat();
+        let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted);
+        let of_kinds: Vec<&[Cause]> =
+            self.kinds.iter().map(|kind| if is_counted(kind) { &*with_counters } else { &*of_all }).collect();
+        let causes = if self.kinds.iter().any(is_counted) { &with_counters } else { &of_all };
+        let mut kind_of = vec![0; gathered.files.len()];
+        for (number, kind) in self.kinds.iter().enumerate() {
+            kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
+        }
+        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s);
+        let before = rehearsal.runs(&self.present)?;
+        let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
+        let loaded = thinned(&self.sample, LOADED);
+        let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
+        let ranks_seen = gathered.all.ranks.len();
+        let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let all_bytes = gathered.all.both().bytes;
+        let rows = self.kinds.iter().enumerate().map(|(number, kind)| {
+            let place = |layouts: &[Layout], runs: &[Run], slow: Option<&Slow>| {
+                let files = kind.files.iter().map(|&file| (&layouts[file], loaded[file].as_slice()));
+                let first = &layouts[kind.files[0]];
+                Placed {
+                    layout: first.clone(),
+                    spread: kind.files.iter().any(|&file| layouts[file] != *first),
+                    bytes_per_s: mean(runs, Some(number)),
+                    bottleneck: bottleneck(&self.cluster, &label, files, slow),
+                }
+            };
+            let first = kind.files[0];
+            let both = kind.used.both();
+            let width = self.present[first].regions()[0].stripes()[0].width_bytes;
+            let around = Around { processes, weight: crate::usage::share(both.bytes, all_bytes), width_bytes: width };
+            let gain = if changed[number] {
+                Gain::of(&gains(&before, &after, Some(number)), of_kinds[number])
+            } else {
+                Gain::NONE
+            };
+            Row {
+                path: kind.path.clone(),
+                files: kind.files.len(),
+                read_bytes: kind.used.reads.bytes,
+                written_bytes: kind.used.writes.bytes,
+                requests: both.count,
+                ranks: kind.used.sharers,
+                counters_only: gathered.files[first].counted,
+                present: place(&self.present, &before, self.slow.as_ref()),
+                source: self.sources[first],
+                recommended: changed[number].then(|| place(&layouts, &after, None)),
+                gain,
+                space: self.space(gathered, &kind.files, &layouts),
+                findings: findings::of_files(&kind.used, &around),
+            }
+        });
+        let rows: Vec<Row> = rows.collect();
+        let gain = if changed.contains(&true) { Gain::of(&gains(&before, &after, None), causes) } else { Gain::NONE };
+        let every: Vec<usize> = (0..gathered.files.len()).collect();
+        Ok(Advice {
+            cluster: self.servers.clone(),
+            is_found,
+            labels: self.labels.clone(),
+            root: gathered.root.clone(),
+            directories: directories(&rows),
+            present_bytes_per_s: mean(&before, None),
+            recommended_bytes_per_s: mean(&after, None),
+            gain,
+            space: self.space(gathered, &every, &layouts),
+            causes: causes.clone(),
+            planner: self.planner.to_owned(),
+            findings: findings::of_run(&gathered.all, processes, self.slow.as_ref()),
+            processes: self.processes,
+            bytes: all_bytes,
+            left_out: gathered.left_out,
+            layout: self.layout_file(gathered, &rows, &changed, &layouts),
+            rows,
+        })
+    }
+
+    /// Which kinds should change: those whose own gain, in the company of the others that change, is beyond doubt.
+    fn choose(
+        &self,
+        rehearsal: &Rehearsal,
+        before: &[Run],
+        causes: &[Cause],
+        of_kinds: &[&[Cause]],
+    ) -> Result<Chosen, SimulateError> {
+        let mut changed: Vec<bool> = self
+            .kinds
+            .iter()
+            .map(|kind| kind.files.iter().any(|&file| self.planned[file] != self.present[file]))
+            .collect();
+        for _ in 0..ROUNDS {
+            let mut layouts = self.present.clone();
+            for (kind, _) in self.kinds.iter().zip(&changed).filter(|(_, changed)| **changed) {
+                kind.files.iter().for_each(|&file| layouts[file] = self.planned[file].clone());
+            }
+            if !changed.contains(&true) {
+                return Ok(Chosen { changed, layouts, after: before.to_vec() });
+            }
+            let after = rehearsal.runs(&layouts)?;
+            let total = Gain::of(&gains(before, &after, None), causes);
+            let mut doubted = false;
+            for (number, changed) in changed.iter_mut().enumerate().filter(|(_, changed)| **changed) {
+                let own = Gain::of(&gains(before, &after, Some(number)), of_kinds[number]);
+                if own.low < LEAST_GAIN {
+                    (*changed, doubted) = (false, true);
+                }
+            }
+            if !doubted && total.ratio >= 1.0 {
+                return Ok(Chosen { changed, layouts, after });
+            }
+            if !doubted {
+                break;
+            }
+        }
+        let changed = vec![false; self.kinds.len()];
+        Ok(Chosen { changed, layouts: self.present.clone(), after: before.to_vec() })
+    }
+
+    /// Bytes of `files` on each tier under the present layouts and under `layouts`. O(files x stripes).
+    fn space(&self, gathered: &Gathered, files: &[usize], layouts: &[Layout]) -> Vec<Space> {
+        let tier_of: Vec<usize> =
+            self.cluster.tiers.iter().enumerate().flat_map(|(at, tier)| vec![at; tier.servers.len()]).collect();
+        let held = |layouts: &[Layout]| {
+            let mut tiers = vec![0_u64; self.cluster.tiers.len()];
+            for &file in files {
+                let (layout, end) = (&layouts[file], gathered.files[file].used.end);
+                for (index, region) in layout.regions().iter().enumerate() {
+                    let (from, to) = (region.offset().min(end), layout.region_end(index).min(end));
+                    for (slot, stripe) in region.stripes().iter().enumerate() {
+                        let bytes = region.bytes_before(slot, to) - region.bytes_before(slot, from);
+                        if let Some(&tier) = tier_of.get(stripe.server.index()) {
+                            tiers[tier] = tiers[tier].saturating_add(bytes);
+                        }
+                    }
+                }
+            }
+            tiers
+        };
+        let (present, recommended) = (held(&self.present), held(layouts));
+        let tiers = self.cluster.tiers.iter().zip(present.into_iter().zip(recommended));
+        tiers
+            .map(|(tier, (present_bytes, recommended_bytes))| Space {
+                tier: tier.name.clone(),
+                present_bytes,
+                recommended_bytes,
+                capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_mul(tier.servers.len() as u64)),
+            })
+            .collect()
+    }
+
+    /// The layouts of the kinds that change: by their pattern where all have one layout and no other file fits the
+    /// pattern, else file by file.
+    fn layout_file(&self, gathered: &Gathered, rows: &[Row], changed: &[bool], layouts: &[Layout]) -> LayoutFile {
+        let mut written = LayoutFile { pool: self.servers.name.clone(), files: Vec::new() };
+        let mut stripes = 0;
+        for ((kind, row), _) in self.kinds.iter().zip(rows).zip(changed).filter(|(_, changed)| **changed) {
+            let Gain { ratio, low, high } = row.gain;
+            let note = format!("predicted {ratio:.2} times as fast ({low:.2} to {high:.2})");
+            let first = &layouts[kind.files[0]];
+            let alike = kind.files.iter().all(|&file| layouts[file] == *first);
+            let mut add = |path: Pattern, layout: &Layout| {
+                stripes += layout.regions().iter().map(|region| region.stripes().len()).sum::<usize>();
+                if stripes <= MAX_STRIPES {
+                    let (layout, note) = (layout.clone(), Some(note.clone()));
+                    written.files.push(FileLayout { path, layout, note, region_notes: Vec::new() });
+                }
+            };
+            let pattern = Pattern::new(&kind.path).ok().filter(|pattern| {
+                let fit = gathered.files.iter().filter(|file| pattern.matches(file.path.as_bytes())).count();
+                alike && kind.files.len() > 1 && fit == kind.files.len()
+            });
+            if let Some(pattern) = pattern {
+                add(pattern, first);
+                continue;
+            }
+            for &file in &kind.files {
+                if let Ok(path) = Pattern::exact(&gathered.files[file].path) {
+                    add(path, &layouts[file]);
+                }
+            }
+        }
+        written
+    }
+}
+
+/// What should change, with what it gives.
+struct Chosen {
+    changed: Vec<bool>,
+    layouts: Vec<Layout>,
+    after: Vec<Run>,
+}
+
+/// Rows by directory.
+fn directories(rows: &[Row]) -> Vec<Directory> {
+    let mut found: BTreeMap<&str, Directory> = BTreeMap::new();
+    let bytes = |row: &Row| row.read_bytes.saturating_add(row.written_bytes);
+    for (index, row) in rows.iter().enumerate() {
+        let path = row.path.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let empty = || Directory { path: path.to_owned(), files: 0, bytes: 0, row: None };
+        let directory = found.entry(path).or_insert_with(empty);
+        directory.files += row.files;
+        directory.bytes = directory.bytes.saturating_add(bytes(row));
+        // Rows come in order of their bytes: the first that changes is the largest.
+        if directory.row.is_none() && row.recommended.is_some() {
+            directory.row = Some(index);
+        }
+    }
+    let mut found: Vec<Directory> = found.into_values().collect();
+    found.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
+    found
+}

@@ -1,0 +1,240 @@
+"""Advice on a terminal: what is wrong, what to do, what it gains and how sure that is; then the figures."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.text import Text
+
+from stripewise import _native
+from stripewise.cli import console
+from stripewise.exporters.advised import Native
+from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio
+
+ROWS = 8
+"""Kinds of files, and findings, that are printed; `--json` has all."""
+COMMANDS = 6
+"""Commands that are printed; a script has all."""
+GRAVE = 2
+"""Findings that are told first."""
+STRIPES = 2
+"""Entries of a round that are printed."""
+SEVERITIES = ("high", "medium", "low")
+
+
+def show(advice: _native.AdviceDocument, native: Native | None, log: Path) -> None:
+    """Prints it, the most important lines first."""
+    found = _findings(advice)
+    _verdict(advice, found)
+    console.result("")
+    _files(advice)
+    rest = [one for one in found if one not in _told(found)]
+    if rest:
+        console.result("")
+        console.result("also, beside the layout:")
+        for severity, words, paths, mend in rest[:ROWS]:
+            where = "the whole run" if paths[0] is None else _and_more(paths)
+            _say(f"{severity}: {where}: {words}", 2)
+            for remedy in mend:
+                _say(f"- {remedy}", 4)
+        if len(rest) > ROWS:
+            console.result(f"  and {len(rest) - ROWS} more, see --json")
+    if advice["total"]["change"]:
+        console.result("")
+        console.result("the interval allows for:")
+        for reason in advice["total"]["reasons"]:
+            _say(reason, 2)
+        _space(advice["total"]["space"])
+    if native is not None:
+        _native_commands(native, log)
+
+
+Found = tuple[str, str, list[str | None], list[str]]
+"""Severity, words, paths that it is of, remedies."""
+
+
+def _findings(advice: _native.AdviceDocument) -> list[Found]:
+    """The gravest first; of one kind and one severity the first is told, with the paths of all."""
+    every: list[tuple[str | None, _native.AdviseFinding]] = [
+        *((None, finding) for finding in advice["total"]["findings"]),
+        *((row["path"], finding) for row in advice["files"] for finding in row["findings"]),
+    ]
+    # What is said of the whole run is not said again of its files.
+    of_run = {finding["kind"] for path, finding in every if path is None}
+    alike: dict[tuple[str, str], Found] = {}
+    for path, finding in every:
+        if path is not None and finding["kind"] in of_run:
+            continue
+        key = finding["severity"], finding["kind"]
+        first = alike.setdefault(key, (finding["severity"], finding["words"], [], finding["mend"]))
+        first[2].append(path)
+    return sorted(alike.values(), key=lambda one: SEVERITIES.index(one[0]))
+
+
+def _told(found: list[Found]) -> list[Found]:
+    """Those that are told first of all."""
+    return [one for one in found if one[0] == "high"][:GRAVE]
+
+
+def _verdict(advice: _native.AdviceDocument, found: list[Found]) -> None:
+    total, cluster = advice["total"], advice["cluster"]
+    grave = _told(found)
+    for _, words, paths, mend in grave:
+        where = "" if paths[0] is None else f"{_and_more(paths)}: "
+        _say(f"wrong: {where}{words}", 0)
+        for remedy in mend:
+            _say(f"do: {remedy}", 2)
+    if not grave:
+        console.result("wrong: nothing grave")
+    now = mib_per_s(total["present_bytes_per_s"])
+    if total["change"]:
+        gain = total["gain"]
+        files = sum(row["files"] for row in advice["files"] if row["change"])
+        _say(
+            f"layout: give {counted(files, 'file')} another one (below): {ratio(gain['ratio'])} as fast, "
+            f"{now} MiB/s become {mib_per_s(total['recommended_bytes_per_s'])}",
+            0,
+        )
+        _say(f"sure: between {ratio(gain['low'])} and {ratio(gain['high'])} in 95 of 100 cases; both are predicted", 2)
+    else:
+        _say(f"layout: leave it as it is: none is faster beyond doubt ({now} MiB/s predicted)", 0)
+    tiers = ", ".join(
+        f"{tier['servers']} {tier['name']}" + (f" (taken for {tier['preset']})" if tier["preset"] else "")
+        for tier in cluster["tiers"]
+    )
+    whose = "that the log shows" if cluster["found"] else f"of '{cluster['name']}'"
+    _say(f"servers {whose}: {tiers}; planned by {advice['planner']}", 0)
+
+
+def _files(advice: _native.AdviceDocument) -> None:
+    # What should change first: the rest is there to be seen, not to be read.
+    files = sorted(advice["files"], key=lambda row: not row["change"])
+    console.result(f"files below {_plain(advice['root'])}:")
+    grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved"])
+    for row in files[:ROWS]:
+        better, present = row["recommended"], row["present"]
+        count = f" ({row['files']:,})" if row["files"] > 1 else ""
+        grid.add_row(
+            Text(_short(row["path"], max(console.out.width * 3 // 10, 16)) + count),
+            about_bytes(row["read_bytes"] + row["written_bytes"]),
+            Text(_layout(present) + ("?" if present["source"] == "default" else "")),
+            Text("no change" if better is None else _layout(better)),
+            "" if better is None else _gain(row["gain"]),
+        )
+    console.out.print(grid)
+    if len(files) > ROWS:
+        console.result(f"and {len(files) - ROWS} kinds of files more, see --json")
+    if any(row["present"]["source"] == "default" for row in files):
+        console.result("?: the log does not say; taken to be the default")
+    if advice["total"]["left_out"]:
+        _say(f"no advice on {counted(advice['total']['left_out'], 'file')} that move less than 0.1 % of the bytes", 0)
+    console.result("")
+    console.result("what they wait for now:")
+    waits: dict[str, list[str | None]] = {}
+    for row in files[:ROWS]:
+        waits.setdefault(row["present"]["bottleneck"]["words"], []).append(row["path"])
+    for words, paths in waits.items():
+        _say(f"{_and_more(paths)}: {words}", 2)
+
+
+def _space(space: list[_native.AdviseSpace]) -> None:
+    grid = console.table(["tier", "holds now", "would hold", "capacity"], right=["holds now", "would hold", "capacity"])
+    for tier in space:
+        limit = tier["capacity_bytes"]
+        grid.add_row(
+            Text(tier["tier"]),
+            about_bytes(tier["present_bytes"]),
+            about_bytes(tier["recommended_bytes"]),
+            "-" if limit is None else about_bytes(limit),
+        )
+    console.result("")
+    console.out.print(grid)
+
+
+def _native_commands(native: Native, log: Path) -> None:
+    exported = native.exported
+    console.result("")
+    console.result(f"in the commands of {exported.title}:")
+    # A control character in a path is quoted for the shell, but not for the terminal: that is for a script.
+    shown = [command.text for command in exported.commands if _is_plain(command.text)]
+    for text in shown[:COMMANDS]:
+        _raw(text)
+    more = len(exported.commands) - len(shown[:COMMANDS])
+    if more:
+        console.result(f"  and {more:,} more: write all to a script, as below")
+    for refused in exported.refused[:COMMANDS]:
+        _say(f"refused: {_plain(refused)}", 2)
+    for loss in dict.fromkeys(loss for file in exported.files for loss in file.losses):
+        _say(f"lost: {_plain(loss)}", 2)
+    if exported.loss_ratio is not None:
+        _say(f"cost of what is lost: {exported.loss_ratio:.3f} times the layout's time, predicted", 2)
+    for words in native.assumed:
+        _say(f"assumed: {words}", 2)
+    verify = [command.text for command in exported.verify if _is_plain(command.text)]
+    if verify:
+        console.result("  verify what was set:")
+        _raw(verify[0])
+    console.result("  all of it as a script:")
+    quoted = shlex.quote(str(log)) if _is_plain(str(log)) else "LOG"
+    existing = " --existing" if native.existing else ""
+    _raw(f"stripewise advise {quoted} … -o new.layout")
+    _raw(f"stripewise export new.layout --to {exported.to}{existing} -o set.sh")
+
+
+def _raw(text: str) -> None:
+    """A command, whole and not wrapped: it is there to be copied."""
+    for line in text.split("\n"):
+        console.result(f"    {line}")
+
+
+def _say(text: str, indent: int) -> None:
+    """A sentence, wrapped at words on a terminal."""
+    before = " " * indent
+    for line in textwrap.wrap(
+        text,
+        console.out.width,
+        initial_indent=before,
+        subsequent_indent=before + "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    ):
+        console.result(line)
+
+
+def _is_plain(text: str) -> bool:
+    return text.replace("\n", "").isprintable()
+
+
+def _plain(text: str) -> str:
+    """What a terminal may be given of a name: control characters are written out."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _short(path: str, width: int) -> str:
+    """The end of a long path: what files of a directory differ in."""
+    path = _plain(path)
+    return path if len(path) <= width else "…" + path[-width + 1 :]
+
+
+def _and_more(paths: Iterable[str | None]) -> str:
+    """The first of some paths, and how many more there are."""
+    every = [path for path in paths if path is not None]
+    name = _short(every[0], max(console.out.width // 2, 24))
+    return name if len(every) == 1 else f"{name} and {len(every) - 1} more"
+
+
+def _layout(placed: _native.AdvisePlaced) -> str:
+    """`hdd.0-5:64KiB ssd.0-1:192KiB`, with the number of regions where there are several."""
+    regions = placed["layout"]
+    parts = regions[0]["round"]
+    text = " ".join(parts[:STRIPES]) + (f" +{len(parts) - STRIPES}" if len(parts) > STRIPES else "")
+    if len(regions) > 1:
+        text += f", {len(regions) - 1} more from {exact_bytes(regions[1]['offset'])}"
+    return text + (", others alike" if placed["spread"] else "")
+
+
+def _gain(gain: _native.AdviseGain) -> str:
+    return f"{ratio(gain['ratio'])} ({gain['low']:.2f} to {gain['high']:.2f})"
