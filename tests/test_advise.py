@@ -8,6 +8,8 @@ from pathlib import Path
 import darshan
 import pytest
 
+from stripewise.exporters import pricing
+
 CLUSTER = """
 name = "orion"
 [default]
@@ -229,7 +231,14 @@ def test_native_commands_of_what_should_change(advise, stripewise, tmp_path, sys
     printed = stripewise("advise", log_file, "--cluster", file).stdout
     for command in of_file["commands"][:6]:
         assert command["shell"].splitlines()[0] in printed
-    assert "assumed:" in printed and f"--to {system}" in printed
+    assert "assumed:" in printed
+    if not of_file["refused"]:
+        # What it says to do does what it shows.
+        lines = [line.strip() for line in printed.splitlines()]
+        for command in [line for line in lines if line.startswith("stripewise ")]:
+            stripewise(*shlex.split(command)[1:])
+        script = (stripewise.cwd / "set.sh").read_text()
+        assert all(command["shell"] in script for command in of_file["commands"])
 
 
 def test_nothing_in_a_path_is_a_command(advise, stripewise, tmp_path):
@@ -253,3 +262,17 @@ def test_servers_that_only_the_log_shows_have_no_pools(advise, stripewise):
         assert "no pool is named" in document["native"]["assumed"][0]
     else:
         assert document["native"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "below"),
+    [
+        ("/a/b/../c/d", "/a/c", "d"),
+        ("//d", "/", "d"),
+        ("d/e", "/", "d/e"),
+        ("d/e", "/d", None),
+        ("/ab", "/a", None),
+    ],
+)
+def test_paths_of_logs_are_found_below_a_root(path, root, below):
+    assert pricing._below(path, root) == below

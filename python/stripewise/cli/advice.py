@@ -18,6 +18,8 @@ ROWS = 8
 """Kinds of files, and findings, that are printed; `--json` has all."""
 COMMANDS = 6
 """Commands that are printed; a script has all."""
+LOSSES = 3
+"""Losses that are printed."""
 GRAVE = 2
 """Findings that are told first."""
 STRIPES = 2
@@ -25,7 +27,7 @@ STRIPES = 2
 SEVERITIES = ("high", "medium", "low")
 
 
-def show(advice: _native.AdviceDocument, native: Native | None, log: Path) -> None:
+def show(advice: _native.AdviceDocument, native: Native | None, log: Path, cluster: Path | None) -> None:
     """Prints it, the most important lines first."""
     found = _findings(advice)
     _verdict(advice, found)
@@ -49,7 +51,7 @@ def show(advice: _native.AdviceDocument, native: Native | None, log: Path) -> No
             _say(reason, 2)
         _space(advice["total"]["space"])
     if native is not None:
-        _native_commands(native, log)
+        _native_commands(native, advice, log, cluster)
 
 
 Found = tuple[str, str, list[str | None], list[str]]
@@ -57,21 +59,20 @@ Found = tuple[str, str, list[str | None], list[str]]
 
 
 def _findings(advice: _native.AdviceDocument) -> list[Found]:
-    """The gravest first; of one kind and one severity the first is told, with the paths of all."""
+    """The gravest first; of one kind the gravest is told, with the paths of all."""
     every: list[tuple[str | None, _native.AdviseFinding]] = [
         *((None, finding) for finding in advice["total"]["findings"]),
         *((row["path"], finding) for row in advice["files"] for finding in row["findings"]),
     ]
     # What is said of the whole run is not said again of its files.
     of_run = {finding["kind"] for path, finding in every if path is None}
-    alike: dict[tuple[str, str], Found] = {}
-    for path, finding in every:
+    alike: dict[str, Found] = {}
+    for path, finding in sorted(every, key=lambda one: SEVERITIES.index(one[1]["severity"])):
         if path is not None and finding["kind"] in of_run:
             continue
-        key = finding["severity"], finding["kind"]
-        first = alike.setdefault(key, (finding["severity"], finding["words"], [], finding["mend"]))
+        first = alike.setdefault(finding["kind"], (finding["severity"], finding["words"], [], finding["mend"]))
         first[2].append(path)
-    return sorted(alike.values(), key=lambda one: SEVERITIES.index(one[0]))
+    return list(alike.values())
 
 
 def _told(found: list[Found]) -> list[Found]:
@@ -85,7 +86,7 @@ def _verdict(advice: _native.AdviceDocument, found: list[Found]) -> None:
     for _, words, paths, mend in grave:
         where = "" if paths[0] is None else f"{_and_more(paths)}: "
         _say(f"wrong: {where}{words}", 0)
-        for remedy in mend:
+        for remedy in mend[:2]:
             _say(f"do: {remedy}", 2)
     if not grave:
         console.result("wrong: nothing grave")
@@ -113,7 +114,7 @@ def _files(advice: _native.AdviceDocument) -> None:
     # What should change first: the rest is there to be seen, not to be read.
     files = sorted(advice["files"], key=lambda row: not row["change"])
     console.result(f"files below {_plain(advice['root'])}:")
-    grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved"])
+    grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved", "gain"])
     for row in files[:ROWS]:
         better, present = row["recommended"], row["present"]
         count = f" ({row['files']:,})" if row["files"] > 1 else ""
@@ -154,7 +155,7 @@ def _space(space: list[_native.AdviseSpace]) -> None:
     console.out.print(grid)
 
 
-def _native_commands(native: Native, log: Path) -> None:
+def _native_commands(native: Native, advice: _native.AdviceDocument, log: Path, cluster: Path | None) -> None:
     exported = native.exported
     console.result("")
     console.result(f"in the commands of {exported.title}:")
@@ -167,10 +168,14 @@ def _native_commands(native: Native, log: Path) -> None:
         console.result(f"  and {more:,} more: write all to a script, as below")
     for refused in exported.refused[:COMMANDS]:
         _say(f"refused: {_plain(refused)}", 2)
-    for loss in dict.fromkeys(loss for file in exported.files for loss in file.losses):
+    losses = list(dict.fromkeys(loss for file in exported.files for loss in file.losses))
+    for loss in losses[:LOSSES]:
         _say(f"lost: {_plain(loss)}", 2)
+    if len(losses) > LOSSES:
+        console.result(f"  lost: {len(losses) - LOSSES} more, said in the script")
     if exported.loss_ratio is not None:
-        _say(f"cost of what is lost: {exported.loss_ratio:.3f} times the layout's time, predicted", 2)
+        words = f"cost of what is lost: {exported.loss_ratio:.3f} times the layout's time, predicted"
+        _say(f"{words} ({exported.workload})", 2)
     for words in native.assumed:
         _say(f"assumed: {words}", 2)
     verify = [command.text for command in exported.verify if _is_plain(command.text)]
@@ -178,10 +183,18 @@ def _native_commands(native: Native, log: Path) -> None:
         console.result("  verify what was set:")
         _raw(verify[0])
     console.result("  all of it as a script:")
-    quoted = shlex.quote(str(log)) if _is_plain(str(log)) else "LOG"
-    existing = " --existing" if native.existing else ""
-    _raw(f"stripewise advise {quoted} … -o new.layout")
-    _raw(f"stripewise export new.layout --to {exported.to}{existing} -o set.sh")
+    servers = ["--cluster", str(cluster)] if cluster is not None else []
+    # Servers that only the log shows have no pools.
+    pools = [word for tier in advice["cluster"]["tiers"] for word in ("--pool-map", f"{tier['name']}=")]
+    priced = ["--trace", str(log), "--trace-root", advice["root"]]
+    of_export = [*servers, *priced] if servers else ["--to", exported.to, *pools]
+    existing = ["--existing"] if native.existing else []
+    below = ["--root", advice["root"]]
+    for command in (
+        ["stripewise", "advise", str(log), *servers, "-o", "new.layout"],
+        ["stripewise", "export", "new.layout", *of_export, *below, *existing, "-o", "set.sh"],
+    ):
+        _raw(_plain(shlex.join(command)))
 
 
 def _raw(text: str) -> None:

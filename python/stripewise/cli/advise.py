@@ -77,7 +77,7 @@ def advise(
     if as_json:
         console.result(json.dumps({**document, "native": None if native is None else native.as_dict()}, indent=2))
     else:
-        advice.show(document, native, log)
+        advice.show(document, native, log, cluster)
     if output is None:
         return
     if document["total"]["change"]:

@@ -25,7 +25,7 @@ class Native:
 
 
 def of_advice(advice: _native.AdviceDocument, trace: _native.Trace) -> Native | None:
-    """The commands for what should change, priced with the trace's own requests.
+    """The commands for what should change, on a cluster file's servers priced with the trace's own requests.
 
     `None` where nothing should change, and where nobody says what file system the servers are of. Servers that only the
     log shows have no pools: a layout then takes any targets.
@@ -34,12 +34,14 @@ def of_advice(advice: _native.AdviceDocument, trace: _native.Trace) -> Native | 
     if cluster["file_system"] is None or not advice["total"]["change"]:
         return None
     document = _native.layout_parse(advice["layout"])
+    patterns = [file["path"] for file in document["files"]]
     changed = [row for row in advice["files"] if row["change"]]
     existing = sum(row["read_bytes"] for row in changed) > sum(row["written_bytes"] for row in changed)
     exported = export(
         document,
         cluster=cluster,
-        workloads=pricing.of_trace(trace, advice["root"], [file["path"] for file in document["files"]]),
+        # Where any target will do, none of several ways is better for what it costs on these.
+        workloads=None if cluster["found"] else pricing.of_trace(trace, advice["root"], patterns),
         pool_map={tier["name"]: "" for tier in cluster["tiers"]} if cluster["found"] else None,
         root=advice["root"],
         existing=existing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -185,10 +186,9 @@ def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[s
     """The requests of the trace's files below `root`, by the first pattern that matches. O(records)."""
     import numpy as np
 
-    below = root.rstrip("/") + "/"
     members: dict[str, list[int]] = {pattern: [] for pattern in patterns}
     for number, path in enumerate(map(str, trace.files())):
-        relative = path[len(below) :] if path.startswith(below) else None
+        relative = _below(path, root)
         match = relative and next((p for p in patterns if _native.pattern_matches(p, relative)), None)
         if match and len(members[match]) < MOST_FILES:
             members[match].append(number)
@@ -212,6 +212,14 @@ def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[s
             f"the trace has no read or write of a file of the layout below {root}; name the directory with --trace-root"
         )
     return workloads
+
+
+def _below(path: str, root: str) -> str | None:
+    """A path of a log below a root, as planners name it; logs have `..` and relative paths, which are below `/`."""
+    path = posixpath.normpath(path)
+    absolute = "/" + path.lstrip("/") if path.startswith("/") or root == "/" else path
+    below = root.rstrip("/") + "/"
+    return absolute[len(below) :] if absolute.startswith(below) else None
 
 
 def _in_flight(start_ns: np.ndarray, end_ns: np.ndarray) -> float:
