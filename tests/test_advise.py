@@ -256,12 +256,25 @@ def test_nothing_in_a_path_is_a_command(advise, stripewise, tmp_path):
 
 
 def test_servers_that_only_the_log_shows_have_no_pools(advise, stripewise):
-    document = check(advise(log("sample-badost.darshan")))
-    if document["total"]["change"]:
-        assert not any("-p" in command["arguments"] for f in document["native"]["files"] for command in f["commands"])
-        assert "no pool is named" in document["native"]["assumed"][0]
-    else:
-        assert document["native"] is None
+    document = check(advise(log("noposix.darshan")))
+    assert document["cluster"]["found"] and document["total"]["change"]
+    native = document["native"]
+    (of_file,) = native["files"]
+    assert of_file["commands"] and "no pool is named" in native["assumed"][0]
+    assert not any("-p" in command["arguments"] for command in of_file["commands"])
+    printed = stripewise("advise", log("noposix.darshan")).stdout
+    assert of_file["commands"][0]["shell"] in printed and "--pool-map" in printed
+
+
+def test_no_name_reaches_the_terminal_as_a_control_sequence(advise, stripewise, tmp_path):
+    file = tmp_path / "orion.toml"
+    file.write_text(ON_ONE_OST.format(system="lustre"))
+    log_file = writes(tmp_path / "run.strace", r"a\33[31mred.dat")
+    (of_file,) = advise(log_file, "--cluster", file)["native"]["files"]
+    assert of_file["path"] == "/data/a\x1b[31mred.dat"
+    printed = stripewise("advise", log_file, "--cluster", file).stdout
+    assert "\x1b" not in printed and r"a\x1b[31mred.dat" in printed
+    assert "write all to a script" in printed
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ COMMANDS = 6
 """Commands that are printed; a script has all."""
 LOSSES = 3
 """Losses that are printed."""
+LOSS = 240
+"""Characters of one: a layout of hundreds of servers may lose a width on each."""
 GRAVE = 2
 """Findings that are told first."""
 STRIPES = 2
@@ -100,6 +102,8 @@ def _verdict(advice: _native.AdviceDocument, found: list[Found]) -> None:
             0,
         )
         _say(f"sure: between {ratio(gain['low'])} and {ratio(gain['high'])} in 95 of 100 cases; both are predicted", 2)
+        if gain["low"] < 1:
+            _say("these files gain beyond doubt, all files together perhaps nothing", 2)
     else:
         _say(f"layout: leave it as it is: none is faster beyond doubt ({now} MiB/s predicted)", 0)
     tiers = ", ".join(
@@ -170,7 +174,7 @@ def _native_commands(native: Native, advice: _native.AdviceDocument, log: Path, 
         _say(f"refused: {_plain(refused)}", 2)
     losses = list(dict.fromkeys(loss for file in exported.files for loss in file.losses))
     for loss in losses[:LOSSES]:
-        _say(f"lost: {_plain(loss)}", 2)
+        _say(f"lost: {textwrap.shorten(_plain(loss), LOSS, placeholder=' …')}", 2)
     if len(losses) > LOSSES:
         console.result(f"  lost: {len(losses) - LOSSES} more, said in the script")
     if exported.loss_ratio is not None:
