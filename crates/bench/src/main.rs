@@ -18,6 +18,7 @@ mod view;
 mod workload;
 mod workloads;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::error::BenchError;
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("stripewise-bench: {error}");
+            // In one piece: mpiexec may end this process between two.
+            let _ = std::io::stderr().write_all(format!("stripewise-bench: {error}\n").as_bytes());
             ExitCode::from(if matches!(error, BenchError::Usage(_)) { 2 } else { 1 })
         }
     }

@@ -137,6 +137,8 @@ pub fn run(run: &Run<'_>) -> Result<Option<Report>, BenchError> {
     let (rank, size) = library.place(library.world()).map_err(|message| no_mpi("MPI_Comm_rank", message))?;
     if size != run.processes() {
         if !launch::is_first() {
+            // The first says why: mpiexec kills it as soon as another one ends.
+            std::thread::sleep(LAST_WORDS);
             std::process::exit(1);
         }
         return Err(BenchError::Usage(format!(
