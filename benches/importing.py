@@ -54,7 +54,7 @@ def run(context: Context) -> Iterator[Figure | str]:
     peak = max(ended.peak_bytes for ended in ours) / 1e6
     yield Figure("peak memory of the command", peak, "MB", target=Target(most=MEGABYTES))
     context.say("the same by PyDarshan")
-    theirs = _measured([sys.executable, "-c", PYDARSHAN, str(log)])
+    theirs = measured([sys.executable, "-c", PYDARSHAN, str(log)])
     yield Figure("PyDarshan: to_df, concat, a table in memory", rows / theirs.wall_s, "rows/s")
     yield Figure("peak memory of it", theirs.peak_bytes / 1e6, "MB")
     yield of_repetitions("our rate / PyDarshan's", [theirs.wall_s / ended.wall_s for ended in ours])
@@ -73,7 +73,7 @@ def run(context: Context) -> Iterator[Figure | str]:
 
 
 def _import(log: Path, table: Path) -> Ended:
-    return _measured([*STRIPEWISE, "import", str(log), "-o", str(table)])
+    return measured([*STRIPEWISE, "import", str(log), "-o", str(table)])
 
 
 def _within(log: Path, table: Path) -> float:
@@ -88,7 +88,8 @@ def _read(log: Path) -> float:
     return perf_counter() - begin_s
 
 
-def _measured(command: Sequence[str]) -> Ended:
+def measured(command: Sequence[str]) -> Ended:
+    """Runs a command to its end; what it prints is dropped."""
     begin_s = perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

@@ -23,6 +23,7 @@ COMMANDS = [
     "plan",
     "simulate",
     "planners",
+    "report",
     "advise",
     "export",
     "apply",

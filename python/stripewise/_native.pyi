@@ -532,6 +532,116 @@ def advise(
     preset: str = "hdd-7200",
 ) -> AdviceDocument: ...
 
+# What reports draw
+
+class Load(TypedDict):
+    requests: int
+    bytes: int
+    service_s: float
+
+class ProcessAccess(TypedDict):
+    program: int
+    rank: int
+    pid: int
+    """0 where it is not known."""
+    reads: Load
+    writes: Load
+
+SizeAccess = TypedDict("SizeAccess", {"from": int, "reads": Load, "writes": Load})
+
+class FileAccess(TypedDict):
+    file: int
+    extent_bytes: int
+    min_bytes: int
+    max_bytes: int
+    processes: int
+    reads: Load
+    writes: Load
+
+PlaneAxis = TypedDict("PlaneAxis", {"from": int, "cell": int, "cells": int})
+
+class Plane(TypedDict):
+    """Rows x columns; `down` is the axis of rows."""
+
+    across: PlaneAxis
+    down: PlaneAxis
+    reads: npt.NDArray[np.uint64]
+    writes: npt.NDArray[np.uint64]
+
+class FileMap(TypedDict):
+    file: int
+    heat: Plane
+    """Bytes by time in ns and offset."""
+    sizes: Plane
+    """Requests by offset and size, in quarters of an octave."""
+
+class Access(TypedDict):
+    lost: int
+    start_s: float
+    end_s: float
+    processes: list[ProcessAccess]
+    sizes: list[SizeAccess]
+    files: list[FileAccess]
+    process_time: Plane
+    """Bytes by time in ns and place in `processes`."""
+    maps: list[FileMap]
+    """Of the files of which most bytes were moved, the first first."""
+
+def access(trace: Trace, *, most: int, columns: int, rows: int, progress: Callable[[int, int], object]) -> Access: ...
+
+class LoadedFile(TypedDict):
+    file: int
+    path: str
+    known: bool
+    """Whether log or pool tell where it is now."""
+    present: list[RegionInfo]
+    layout: list[RegionInfo]
+
+class LoadedSide(TypedDict):
+    requests: int
+    bytes: int
+    busy_s: float | None
+
+class LoadedServer(TypedDict):
+    name: str
+    tier: str
+    present: LoadedSide
+    layout: LoadedSide
+
+class LoadedProcess(TypedDict):
+    program: int
+    rank: int
+    pid: int
+    present_s: float
+    layout_s: float
+
+class LoadedTotal(TypedDict):
+    time_s: float
+    bytes_per_s: float
+
+class LoadedTotals(TypedDict):
+    present: LoadedTotal
+    layout: LoadedTotal
+
+class ServerLoad(TypedDict):
+    name: str
+    root: str
+    tiers: list[str]
+    files: list[LoadedFile]
+    servers: list[LoadedServer]
+    processes: list[LoadedProcess] | None
+    simulated: LoadedTotals | None
+
+def server_load(
+    trace: Trace,
+    cluster: str | None,
+    layout: str,
+    origin: str,
+    *,
+    root: str | None = None,
+    preset: str = "hdd-7200",
+) -> ServerLoad: ...
+
 # Simulation of traces
 
 class SimulationAround(TypedDict):

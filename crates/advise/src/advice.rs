@@ -9,7 +9,7 @@ use crate::cluster_file::ClusterFile;
 use crate::findings::Finding;
 use crate::gather::Gathered;
 use crate::interval::{Cause, Gain};
-use crate::present::{Targets, found};
+use crate::sides::servers;
 use std::path::{Path, PathBuf};
 use stripewise_import::About;
 use stripewise_layout::{Layout, LayoutFile};
@@ -212,11 +212,7 @@ pub fn advise(trace: &Trace, about: &About, options: &Options) -> Result<Advice,
             known.join(", ")
         )));
     }
-    let shown = found(&about.lustre_layouts, options.preset).map_err(AdviseError::Preset)?;
-    let (servers, targets) = match options.cluster {
-        Some(cluster) => (cluster.clone(), Targets::of(cluster)),
-        None => shown.ok_or(AdviseError::NoServers)?,
-    };
+    let (servers, targets) = servers(about, options)?;
     let mut gathered = Gathered::new(trace, about, options.root);
     if gathered.files.is_empty() {
         return Err(AdviseError::NothingMoved { root: gathered.root });

@@ -11,9 +11,9 @@ use crate::kinds::{Kind, kinds};
 use crate::planning::{Planned, plan};
 use crate::present::Targets;
 use crate::rehearsal::{Rehearsal, Run, gains, mean, thinned};
+use crate::sides::present;
 use crate::slow::{Slow, slow_of_log, slow_of_pool};
-use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::collections::BTreeMap;
 use stripewise_import::{About, Lacks};
 use stripewise_layout::{FileLayout, Layout, LayoutFile, MAX_STRIPES, Pattern};
 use stripewise_model::{Cluster, Request};
@@ -58,21 +58,9 @@ impl<'a> Case<'a> {
         gathered: &mut Gathered,
     ) -> Result<Self, AdviseError> {
         let cluster = servers.cluster();
-        let of_log: HashMap<u32, _> = about.lustre_layouts.iter().map(|layout| (layout.file, layout)).collect();
-        let (mut present, mut sources) = (Vec::new(), Vec::new());
-        for (number, file) in gathered.files.iter().enumerate() {
-            let of_pool = options.present.and_then(|present| present(Path::new(&file.path)));
-            let of_log = || of_log.get(&file.id).and_then(|record| targets.layout(record, number));
-            let (layout, source) = match of_pool {
-                Some(layout) => (layout, Source::Pool),
-                None => match of_log() {
-                    Some(layout) => (layout, Source::Log),
-                    None => (servers.default_layout(number), Source::Default),
-                },
-            };
-            present.push(layout);
-            sources.push(source);
-        }
+        let files = gathered.files.iter().map(|file| (file.id, file.path.as_str()));
+        let (present, sources): (Vec<Layout>, Vec<Source>) =
+            present(servers, targets, about, options, files).into_iter().unzip();
         let alike = kinds(&gathered.files, &present);
         let Planned { planner, sampled, layouts, sample, cuts_s, processes } =
             plan(gathered, &alike, &cluster, servers, options)?;

@@ -17,6 +17,7 @@ mod planning;
 mod present;
 mod rehearsal;
 mod requests;
+mod sides;
 mod slow;
 mod usage;
 
@@ -26,3 +27,4 @@ pub use cluster_file::{ClusterError, ClusterFile, ClusterTier, DefaultLayout, Fi
 pub use findings::{Finding, Severity};
 pub use interval::{Cause, Gain};
 pub use requests::{Below, FileRequests, below, common_directory};
+pub use sides::{Sided, Sides};

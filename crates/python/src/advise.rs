@@ -34,24 +34,28 @@ pub(crate) fn advise<'py>(
             present: None,
         };
         let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster.as_deref());
-        let advice = match pool {
-            Some(pool) => on_pool(trace, pool, &options)?,
-            None => advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())?,
-        };
+        let advice = with_present(pool, &options, |options| {
+            advise_on(&trace.inner, &trace.about, options).map_err(|error| error.to_string())
+        })?;
         Ok(describe(&advice, trace, pool.is_some()))
     });
     to_python(py, &document.map_err(raise)?)
 }
 
-/// Files of a pool have the layouts that they have there; their paths are relative to its mount.
-fn on_pool(trace: &Trace, pool: &Path, options: &Options) -> Result<Advice, String> {
+/// Gives `then` the options; files of a `pool` have the layouts that they have there, and their paths are relative to its
+/// mount.
+pub(crate) fn with_present<T>(
+    pool: Option<&Path>,
+    options: &Options,
+    then: impl FnOnce(&Options) -> Result<T, String>,
+) -> Result<T, String> {
+    let Some(pool) = pool else { return then(options) };
     let file = if pool.is_dir() { pool.join("pool.toml") } else { pool.to_owned() };
     let store = files::open(&file).map_err(|error| error.to_string())?;
     let mount = store.pool().mount.clone();
     let present = |path: &Path| files::present_layout(&store, path).ok().map(|layout| Layout::clone(&layout));
     let present: &PresentLayout = &present;
-    let options = Options { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options };
-    advise_on(&trace.inner, &trace.about, &options).map_err(|error| error.to_string())
+    then(&Options { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options })
 }
 
 fn describe(advice: &Advice, trace: &Trace, is_pool: bool) -> Value {

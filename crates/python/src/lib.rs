@@ -13,6 +13,7 @@ mod layout_file;
 mod plan;
 mod pool;
 mod replay;
+mod report;
 mod signature;
 mod simulate;
 mod trace;
@@ -51,6 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::plan_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;
+    module.add_function(wrap_pyfunction!(report::access, module)?)?;
+    module.add_function(wrap_pyfunction!(report::server_load, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;

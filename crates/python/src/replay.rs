@@ -6,12 +6,12 @@ use stripewise_model::Op;
 use stripewise_simulate::{Access, Did, MetadataOp, What};
 use stripewise_trace::{Api, Operation, Record, Trace, flags};
 
-/// What has one request in flight at a time. Ranks of a node are neighbours.
-type ThreadId = (u32, u32, u32, u32);
+/// What has one request in flight at a time: rank, process, thread, program. Ranks of a node are neighbours.
+pub(crate) type ThreadId = (u32, u32, u32, u32);
 
-/// What each thread of `trace` did to `files`; with `metadata`, opens and stats of them, too. Collective calls are taken
+/// Each thread of `trace` and what it did to `files`; with `metadata`, opens and stats of them, too. Collective calls are taken
 /// from all files: who waited in one waited, whatever file it was for. O(records).
-pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> Vec<Vec<Did>> {
+pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> Vec<(ThreadId, Vec<Did>)> {
     let mut threads: HashMap<ThreadId, Vec<Did>> = HashMap::new();
     let mut groups: HashMap<(u32, u32), u32> = HashMap::new();
     let indices: HashMap<u32, u32> = files.iter().zip(0..).map(|(file, index)| (file.id, index)).collect();
@@ -42,7 +42,7 @@ pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> 
     // Those who did no more than take part in calls are waited for like the others.
     let mut threads: Vec<(ThreadId, Vec<Did>)> = threads.into_iter().collect();
     threads.sort_unstable_by_key(|thread| thread.0);
-    threads.into_iter().map(|thread| thread.1).collect()
+    threads
 }
 
 fn access_of(record: &Record, file: u32) -> Access {

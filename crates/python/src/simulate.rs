@@ -171,6 +171,7 @@ impl<'a> Case<'a> {
         let present = files.iter().enumerate().map(|(index, file)| present(index, file));
         let present = present.collect::<Result<Vec<Layout>, String>>()?;
         let threads = replay::threads(&trace.inner, &files, around.metadata.is_some());
+        let threads: Vec<Vec<Did>> = threads.into_iter().map(|thread| thread.1).collect();
         let processes = threads.len();
         let span_ns = |of: fn(&Did) -> u64| threads.iter().flatten().map(of);
         let (first_ns, last_ns) = (span_ns(|did| did.start_ns).min(), span_ns(|did| did.end_ns).max());

@@ -4,8 +4,10 @@
 //! of a directory into one, sorted by file, offset and start; [`Trace`] reads either. [`TraceWriter`] does the same
 //! with records from elsewhere. Every file is versioned and nothing in it is trusted.
 
+mod access_map;
 mod error;
 mod format;
+mod heat_map;
 mod merge;
 mod process_file;
 mod reader;
@@ -15,8 +17,12 @@ mod summary;
 mod tables;
 mod writer;
 
+pub use access_map::{
+    AccessMaps, AccessTotals, FileMaps, FileTotals, Fineness, Load, Loads, Maps, ProcessId, SIZE_STEPS, size_step,
+};
 pub use error::TraceError;
 pub use format::{MAGIC, PROCESS_FILE_SUFFIX, VERSION};
+pub use heat_map::{Axis, HeatMap};
 pub use merge::merge;
 pub use reader::{Trace, TraceFile};
 pub use record::{Api, Entry, Operation, Record, flags};

@@ -19,6 +19,7 @@ from stripewise.cli import (
     pool_calibrate,
     pool_init,
     pool_show,
+    report,
     reproduce,
     run,
     show,
@@ -92,6 +93,7 @@ app.command("import", context_settings=CONTEXT)(import_.import_)
 app.command("show", context_settings=CONTEXT)(show.show)
 app.command("signature", context_settings=CONTEXT)(signature.signature)
 app.command("plan", context_settings=CONTEXT)(plan.plan)
+app.command("report", context_settings=CONTEXT)(report.report)
 app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
 app.command("planners", context_settings=CONTEXT)(planners.planners)
 app.command("advise", context_settings=CONTEXT)(advise.advise)

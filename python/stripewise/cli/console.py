@@ -155,6 +155,23 @@ def working(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """A progress bar for work of several steps: a step begins with its name, and has a callback for its progress."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn())
+    with _progress(*columns) as bar:
+        begun: list[TaskID] = []
+
+        def begin(name: str) -> Callable[[int, int], None]:
+            for earlier in begun:
+                bar.remove_task(earlier)
+            task = bar.add_task(name, total=None)
+            begun[:] = [task]
+            return lambda done, total: bar.update(task, completed=done, total=total)
+
+        yield begin
+
+
 def _progress(*columns: ProgressColumn) -> Progress:
     # Where stderr is no terminal there is nobody to watch: a log would only get the last state.
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

@@ -1,0 +1,86 @@
+"""`stripewise report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise._native import StripewiseError
+from stripewise.cli import console
+from stripewise.cli.opened import opened
+from stripewise.units import about_bytes
+
+
+def report(
+    log: Annotated[Path, typer.Argument(metavar="T", help="A trace, or any log that Stripewise reads.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="R.html", help="Page to write.")],
+    layout: Annotated[
+        Path | None,
+        typer.Option("--layout", "-l", metavar="LAYOUT", help="Layout file to draw; else what `advise` recommends."),
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="C.toml", help="Cluster file: the servers that layouts are for.")
+    ] = None,
+    pool_file: Annotated[
+        Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Pool file, or its directory, in its place.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--root",
+            metavar="DIR",
+            help="Directory that paths in layouts are relative to. A pool's mount, else what all files share.",
+        ),
+    ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            "--planner", metavar="NAME", help="Who plans: a name of `stripewise planners`; auto for few files."
+        ),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="What servers that only the log shows are taken for.")
+    ] = "hdd-7200",
+) -> None:
+    """Draw how a program used its files, and what a layout makes of it, as one HTML page.
+
+    The page needs no network and no other file. It has the layout before and after, heat maps of offset and rank by
+    time, request sizes, the load of ranks and servers, the advice, and the commands that set the layout. Everything
+    that is drawn stands there in words and as tables, too. Servers are those of the cluster or pool file, else those
+    that the log's Lustre layouts show; without any the page tells of the program alone.
+
+    \b
+    Examples:
+      stripewise report job.darshan -o job.html
+      stripewise report job.darshan --cluster orion.toml -o job.html
+      stripewise report run.trace --pool p/pool.toml --layout new.layout -o run.html
+    """
+    if pool_file is not None and cluster is not None:
+        raise StripewiseError("--pool and --cluster both say what the servers are: give one")
+    if layout is not None and planner is not None:
+        raise StripewiseError("--planner plans, and --layout says what was planned: give one")
+    if not output.absolute().parent.is_dir():
+        raise StripewiseError(f"{output}: there is no directory {output.absolute().parent}; make it first")
+    # Charts take longer to load than everything else.
+    from stripewise.report.gather import gather
+    from stripewise.report.page import page, write
+
+    trace = opened(log)
+    with console.steps() as begin:
+        facts = gather(
+            trace,
+            log,
+            servers=pool_file or cluster,
+            layout=layout,
+            root=root,
+            planner=planner,
+            preset=preset,
+            begin=begin,
+        )
+        drawing: Callable[[int, int], None] = begin("drawing")
+        text = page(facts, drawing)
+        write(text, output)
+    console.say(f"wrote {output} ({about_bytes(output.stat().st_size)})")

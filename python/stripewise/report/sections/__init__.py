@@ -1,0 +1,37 @@
+"""The sections of the page in their order: each a module with `NAME`, `TITLE` and `draw`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stripewise.report.facts import Facts
+from stripewise.report.markup import Markup
+from stripewise.report.sections import (
+    advice,
+    commands,
+    files,
+    heat,
+    lacks,
+    layout_map,
+    overview,
+    processes,
+    servers,
+    sizes,
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One idea of the page."""
+
+    name: str
+    """Its anchor."""
+    title: str
+    """Its heading, and its entry in the navigation."""
+    draw: Callable[[Facts], Markup]
+    """The section, or nothing where there is nothing to say."""
+
+
+MODULES = (lacks, overview, advice, commands, layout_map, servers, heat, sizes, processes, files)
+SECTIONS = tuple(Section(module.NAME, module.TITLE, module.draw) for module in MODULES)

@@ -1,0 +1,37 @@
+"""The run in a few figures."""
+
+from __future__ import annotations
+
+from stripewise.report.facts import Facts, moved, requests
+from stripewise.report.markup import Markup, join, paragraph, section
+from stripewise.units import about_bytes, seconds
+
+NAME, TITLE = "overview", "The run"
+MOST_PROGRAMS = 6
+
+
+def draw(facts: Facts) -> Markup:
+    """Programs, processes, files, bytes, requests, time."""
+    access = facts.access
+    files = access["files"]
+    read, written = (sum(file[way]["bytes"] for file in files) for way in ("reads", "writes"))
+    run_s = facts.about["run_s"]
+    figures = {
+        "read": about_bytes(read),
+        "written": about_bytes(written),
+        "requests": f"{sum(map(requests, files)):,}",
+        "files read or written": f"{len(files):,}",
+        f"{facts.units} that did": f"{len(access['processes']):,}",
+        "first to last request": seconds(access["end_s"] - access["start_s"]),
+    }
+    if run_s is not None:
+        figures["the run took"] = seconds(run_s)
+    entry = Markup("<div><dt>{}</dt><dd>{}</dd></div>")
+    content = Markup('<dl class="facts">{}</dl>\n').format(join(entry.format(*figure) for figure in figures.items()))
+    names = ", ".join(facts.programs[:MOST_PROGRAMS])
+    more = len(facts.programs) - MOST_PROGRAMS
+    if names:
+        content += paragraph(f"Programs: {names}" + (f" and {more} more" if more > 0 else ""), kind="note")
+    if not files or not any(map(moved, files)):
+        content += paragraph("No byte of any file was read or written, as far as the log says: nothing can be drawn.")
+    return section(NAME, TITLE, content)

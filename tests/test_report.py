@@ -1,0 +1,286 @@
+"""`stripewise report`: the page, as a browser shows it."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import darshan
+import pytest
+
+from browser import Browser
+from stripewise import _native
+from test_cluster import CLUSTER
+
+WIDTHS = (360, 768, 1440)
+SECTIONS = {"lacks", "overview", "advice", "layout", "servers", "heat", "sizes", "processes", "files"}
+EXAMPLES = Path(darshan.__file__).parent
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2) & 'hot'.bin"
+
+MIXED = """
+import os, random, sys
+random.seed(1)
+fd = os.open(f"{sys.argv[1]}/{sys.argv[2]}", os.O_RDWR | os.O_CREAT, 0o644)
+for n in range(48):
+    os.pwrite(fd, bytes(1 << 20), n << 20)
+for n in range(600):
+    os.pread(fd, 8192, random.randrange(2048) * 8192)
+os.fsync(fd)
+"""
+
+PROBLEMS = """
+(() => {
+  const problems = [];
+  const seen = element => element.getClientRects().length > 0;
+  const all = query => [...document.querySelectorAll(query)];
+  const wide = document.documentElement.scrollWidth;
+  if (wide > innerWidth) problems.push(`wide: ${wide}`);
+  for (const name of ["header", "nav", "main", "footer"]) {
+    if (all(name).filter(seen).length !== 1) problems.push(name);
+  }
+  if (all("h1").length !== 1) problems.push("h1");
+  let level = 1;
+  for (const heading of all("h1, h2, h3, h4")) {
+    const own = Number(heading.tagName[1]);
+    if (own > level + 1) problems.push(`heading: ${heading.textContent}`);
+    level = own;
+  }
+  for (const section of all("section")) {
+    if (!document.getElementById(section.getAttribute("aria-labelledby"))) problems.push(`section: ${section.id}`);
+  }
+  const ids = all("[id]").map(element => element.id);
+  if (new Set(ids).size !== ids.length) problems.push("an id stands twice");
+  for (const figure of all("figure")) {
+    const shown = [...figure.querySelectorAll("svg")].filter(seen);
+    const name = figure.querySelector("figcaption").textContent;
+    if (shown.length !== 1) problems.push(`${shown.length} pictures: ${name}`);
+    for (const svg of shown) {
+      const alt = svg.getAttribute("aria-label");
+      if (svg.getAttribute("role") !== "img" || alt.length < 20) problems.push(`alt: ${name}`);
+      for (const text of svg.querySelectorAll("text")) {
+        const own = text.getBoundingClientRect();
+        if (own.width && (own.left < 0 || own.right > innerWidth)) problems.push(`cut: ${text.textContent} in ${name}`);
+        if (own.width && own.height < 9) problems.push(`small: ${text.textContent} in ${name}`);
+      }
+    }
+    if (!figure.querySelector("details table tbody tr")) problems.push(`no numbers: ${name}`);
+  }
+  // Contrast of text by WCAG, against the page: 4.5.
+  const light = colour => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = light(getComputedStyle(document.body).backgroundColor);
+  for (const element of all("p, a, h1, h2, h3, li, td, th, caption, summary, figcaption, dt, dd")) {
+    const own = light(getComputedStyle(element).color);
+    const contrast = (Math.max(own, behind) + 0.05) / (Math.min(own, behind) + 0.05);
+    if (contrast < 4.5) problems.push(`contrast ${contrast}: ${element.textContent.slice(0, 40)}`);
+  }
+  return problems;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(str(tmp_path_factory.mktemp("browser"))) as browser:
+        yield browser
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    file = tmp_path / "orion.toml"
+    file.write_text(CLUSTER)
+    return file
+
+
+@pytest.fixture
+def mixed(emulated):
+    """A trace of a file with a hostile name, and what is planned for it."""
+    trace, layout = emulated.base / "run.trace", emulated.base / "new.layout"
+    program = (sys.executable, "-c", MIXED, emulated.mount, HOSTILE)
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", *program)
+    emulated.stripewise("plan", trace, "--pool", emulated.file, "-o", layout)
+    return emulated, trace, layout
+
+
+def example(name):
+    return next(path for folder in ("tests/input", "examples/example_logs") for path in (EXAMPLES / folder).glob(name))
+
+
+def larger(name, instead):
+    """A log of the larger test data, where it is at hand."""
+    data = os.environ.get("STRIPEWISE_TEST_DATA")
+    return Path(data) / "darshan" / name if data else example(instead)
+
+
+def check(browser, page, sections):
+    """Loads the page at all sizes, light and dark, printed, and by keyboard."""
+    browser.requested.clear()
+    browser.complaints.clear()
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            browser.look(width, scheme=scheme)
+            browser.open(page)
+            assert browser.run(PROBLEMS) == [], (page.name, width, scheme)
+            dark = browser.run("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+            assert dark == (scheme == "dark")
+    assert {url for url in browser.requested if not url.startswith("data:")} == {page.absolute().as_uri()}
+    found = set(browser.run("[...document.querySelectorAll('section')].map(section => section.id)"))
+    assert found == sections
+    browser.look(1000, scheme="dark", media="print")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("document.querySelectorAll('details:not([open])').length") == 0
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    browser.look(768)
+    assert browser.run("document.querySelectorAll('details[open]').length") == 0
+    reach_everything(browser)
+    assert browser.complaints == []
+
+
+def reach_everything(browser):
+    """Tab comes by every control in turn, and each shows that it has the focus."""
+    controls = "[...document.querySelectorAll('a[href], button:not([hidden]), summary, [tabindex=\"0\"]')]"
+    shown = f"{controls}.filter(element => element.checkVisibility())"
+    count = browser.run(f"{shown}.length")
+    assert count > 5
+    browser.run("document.activeElement.blur()")
+    reached = set()
+    for _ in range(count):
+        browser.press("Tab")
+        place, outline = browser.run(
+            f"[{shown}.indexOf(document.activeElement), getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        assert outline == "solid", place
+        reached.add(place)
+    assert reached == set(range(count))
+
+
+def report(stripewise, log, *arguments):
+    page = stripewise.cwd / "page.html"
+    done = stripewise("report", log, "-o", page, *arguments, timeout=300)
+    assert "wrote" in done.stderr
+    assert not list(stripewise.cwd.glob(".page.html.*"))
+    return page
+
+
+@pytest.mark.parametrize(
+    ("name", "instead", "sections"),
+    [
+        ("hdf5-collective-1024-ranks-lustre.darshan", "ior_hdf5_example.darshan", SECTIONS),
+        ("file-per-process-badost.darshan", "sample-badost.darshan", SECTIONS),
+        ("small-random-many-files-dxt.darshan", "sample-dxt-simple.darshan", SECTIONS - {"layout", "servers"}),
+    ],
+)
+def test_logs_are_drawn(browser, stripewise, name, instead, sections):
+    page = report(stripewise, larger(name, instead))
+    check(browser, page, sections)
+    assert page.stat().st_size < 5 << 20
+
+
+def test_a_layout_is_drawn_before_and_after(browser, stripewise, mixed):
+    emulated, trace, layout = mixed
+    page = report(stripewise, trace, "--pool", emulated.file, "--layout", layout)
+    check(browser, page, SECTIONS | {"commands"})
+    text = browser.run("document.body.innerText")
+    assert "emulated servers" in text
+    assert f"stripewise apply {layout}" in text
+    # Figures of the page are those of the simulator and of the layout file.
+    document = _native.layout_read(str(layout))
+    rounds = [" ".join(region["round"]) for region in document["files"][0]["regions"]]
+    cells = browser.run("[...document.querySelectorAll('#layout td')].map(cell => cell.textContent)")
+    assert set(rounds) <= set(cells)
+    load = _native.server_load(
+        _native.Trace(str(trace)), str(emulated.file), layout.read_text(), "new.layout", root=str(emulated.mount)
+    )
+    busy = browser.run("[...document.querySelectorAll('#servers tbody th')].map(cell => cell.textContent)")
+    assert set(busy) == {server["name"] for server in load["servers"]}
+
+
+def test_what_a_log_says_is_text(browser, stripewise, mixed):
+    emulated, trace, _ = mixed
+    page = report(stripewise, trace, "--pool", emulated.file)
+    source = page.read_text()
+    assert len(re.findall("<script", source)) == 1
+    assert "<img" not in source
+    browser.look(768)
+    browser.open(page)
+    assert browser.run("document.querySelectorAll('script').length") == 1
+    assert browser.run("document.querySelectorAll('[onerror]').length") == 0
+    assert HOSTILE in browser.run("document.querySelector('#files tbody th').textContent")
+    assert browser.run(
+        "[...document.querySelectorAll('svg')].some(svg => svg.getAttribute('aria-label').includes('<script>'))"
+    )
+
+
+def test_commands_are_copied_with_the_keyboard(browser, stripewise, mixed, cluster):
+    emulated, trace, _ = mixed
+    page = report(stripewise, trace, "--cluster", cluster, "--root", emulated.mount)
+    browser.look(1440)
+    browser.open(page)
+    assert "lfs " in browser.run("document.querySelector('#commands pre').textContent")
+    browser.run("document.execCommand = what => { window.copied = [what, String(getSelection())]; return true; }")
+    browser.run("Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject()}})")
+    browser.run("document.querySelector('#commands button').focus()")
+    browser.press("Enter")
+    assert (
+        browser.run("new Promise(done => setTimeout(() => done(document.querySelector('.told').textContent)))")
+        == "Copied."
+    )
+    what, text = browser.run("copied")
+    assert what == "copy"
+    assert text.strip() == browser.run("document.querySelector('#commands pre').textContent").strip()
+
+
+def test_sums_are_those_of_the_records(mixed):
+    _, trace, _ = mixed
+    opened = _native.Trace(str(trace))
+    steps = []
+    access = _native.access(opened, most=3, columns=50, rows=20, progress=lambda *step: steps.append(step))
+    columns = opened.columns(requests_only=True)
+    moved = int(columns["size"].sum())
+    for planes in [access["process_time"], *(drawn["heat"] for drawn in access["maps"])]:
+        assert int(planes["reads"].sum() + planes["writes"].sum()) <= moved
+    assert int(sum(access["process_time"][way].sum() for way in ("reads", "writes"))) == moved
+    assert sum(process[way]["bytes"] for process in access["processes"] for way in ("reads", "writes")) == moved
+    assert sum(size[way]["requests"] for size in access["sizes"] for way in ("reads", "writes")) == len(columns["size"])
+    for drawn in access["maps"]:
+        file = next(file for file in access["files"] if file["file"] == drawn["file"])
+        for way in ("reads", "writes"):
+            assert int(drawn["heat"][way].sum()) == file[way]["bytes"]
+            assert int(drawn["sizes"][way].sum()) == file[way]["requests"]
+
+
+def test_an_empty_run_has_a_page(browser, stripewise, tmp_path):
+    (tmp_path / "file").touch()
+    stripewise("trace", "-o", tmp_path / "none.trace", "--", "cat", tmp_path / "file")
+    page = report(stripewise, tmp_path / "none.trace")
+    browser.look(360)
+    browser.open(page)
+    assert browser.run(PROBLEMS) == []
+    assert "nothing can be drawn" in browser.run("document.body.innerText")
+
+
+def test_mistakes_are_named_and_leave_nothing(stripewise, mixed, tmp_path):
+    emulated, trace, layout = mixed
+
+    def fails(*arguments):
+        done = stripewise("report", *arguments, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    page = tmp_path / "page.html"
+    assert "no directory" in fails(trace, "-o", tmp_path / "none" / "page.html")
+    assert "give one" in fails(trace, "-o", page, "--pool", emulated.file, "--cluster", emulated.file)
+    assert "give one" in fails(trace, "-o", page, "--pool", emulated.file, "--layout", layout, "--planner", "auto")
+    assert "name them with --cluster" in fails(trace, "-o", page, "--layout", layout)
+    broken = tmp_path / "broken.layout"
+    broken.write_text(layout.read_text().replace("round = [", "rund = [", 1))
+    assert re.search(r"broken\.layout:\d+: ", fails(trace, "-o", page, "--pool", emulated.file, "--layout", broken))
+    broken.write_bytes(b"\xff\xfe")
+    assert "it is not text" in fails(trace, "-o", page, "--pool", emulated.file, "--layout", broken)
+    assert not page.exists()
+    assert not list(tmp_path.glob(".page.html.*"))
