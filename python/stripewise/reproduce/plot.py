@@ -82,7 +82,8 @@ def _panel(result: Result, data: list[dict[str, Any]], fixed_width: int | None) 
     if single:
         field, values = ("layout", layouts) if len(xs) == 1 else ("x", xs)
         place = base.encode(x=altair.X(f"{field}:N", sort=values, axis=axis))
-        width: Any = fixed_width or altair.Step(BAR_WIDTH + 8)
+        # Never narrower than the caption, which is not wrapped.
+        width = fixed_width or max(PANEL_WIDTH, len(values) * (BAR_WIDTH + 8))
     else:
         place = base.encode(x=altair.X("x:N", sort=xs, axis=axis), xOffset=altair.XOffset("layout:N", sort=layouts))
         width = fixed_width or max(PANEL_WIDTH, len(xs) * len(layouts) * BAR_WIDTH)
