@@ -9,7 +9,7 @@ use rustix::fs::SeekFrom;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use stripewise_store::{Error, Outcome};
+use stripewise_store::{Error, Outcome, PlacedFile};
 
 use stripewise_trace::{Operation, flags, now_ns};
 
@@ -152,6 +152,19 @@ fn known(
             end_ns,
             flags: marks,
         });
+    }
+    result
+}
+
+/// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which of
+/// its own writes went to a server that has died and come back since.
+pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let pin = table::get(fd).slot().and_then(placed::pin);
+    let lost = pin.as_ref().and_then(placed::Pin::file).is_some_and(PlacedFile::take_lost);
+    let result = call();
+    if result == 0 && lost {
+        set_errno(libc::EIO);
+        return -1;
     }
     result
 }

@@ -126,11 +126,18 @@ fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::NOSPC | Errno::DQUOT => "; free space there, or plan a layout that leaves it out",
         Errno::ROFS => "; remount it writable",
+        errno if has_gone(errno) => "; what is mounted there has died: mount it again",
         Errno::ACCESS | Errno::PERM => "; check owner and mode",
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
         Errno::OPNOTSUPP => "; this file system lacks what is needed (user attributes, locks), choose another",
         _ => "",
     }
+}
+
+/// Whether an errno says that the file system below has gone (its file server died, its disk was pulled), so that a
+/// descriptor of it will never work again.
+pub(crate) fn has_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::STALE | Errno::SHUTDOWN | Errno::NODEV | Errno::NXIO)
 }
 
 impl Error {
@@ -142,6 +149,8 @@ impl Error {
     /// What a program that made a system call sees.
     pub fn errno(&self) -> Errno {
         match self {
+            // Programs know what an I/O error is; ENOTCONN of a file they would not understand.
+            Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
             Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
             Self::Busy { .. } => Errno::BUSY,

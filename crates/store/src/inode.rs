@@ -241,17 +241,24 @@ impl Inode {
         let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
         let stat = self.stat()?;
         let owner = (stat.st_uid, stat.st_gid);
+        let mut made = Ok(());
         for &index in indexes {
-            let datafile = datafiles.table.get(usize::from(index)).ok_or_else(|| {
-                Error::Invalid(format!("datafile {index} of a file that has {}", datafiles.table.len()))
-            })?;
+            let Some(datafile) = datafiles.table.get(usize::from(index)) else {
+                let count = datafiles.table.len();
+                made = Err(Error::Invalid(format!("datafile {index} of a file that has {count}")));
+                break;
+            };
             if !handle.present.contains(usize::from(index)) {
-                drop(create_datafile(&self.store, self.handle, *datafile, owner)?);
+                made = create_datafile(&self.store, self.handle, *datafile, owner).map(drop);
+                if made.is_err() {
+                    break;
+                }
                 guard(&self.unsynced).push(*datafile);
                 handle.present.insert(usize::from(index));
             }
         }
-        self.write_handle(&handle)?;
+        // Those that were made are the file's, though another could not be: they go when it goes.
+        self.write_handle(&handle).and(made)?;
         drop(guard_of_handle);
         Ok(())
     }
@@ -324,10 +331,10 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<Pla
     PlacedFile::new(store.plane().clone(), placement, inode)
 }
 
-/// The server of a datafile and its open directory.
+/// The server of a datafile and its directory, to open, make or remove names there.
 pub(crate) fn server(store: &Store, datafile: Datafile) -> Result<(&ServerRoot, BorrowedFd<'_>)> {
     let root = store.plane().server(datafile.server)?;
-    Ok((root, store.plane().directory(root)?))
+    Ok((root, store.plane().current_directory(root)?))
 }
 
 /// Makes an empty datafile for `owner` (user, group). One that a crash left there is emptied: its present bit was not

@@ -2,11 +2,11 @@
 
 use crate::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, has_gone};
 use crate::placement::{Datafiles, Placement};
-use crate::plane::{DataPlane, ServerRoot, close};
+use crate::plane::{DataPlane, ServerRoot, close, replace};
 use crate::sys::retry;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
@@ -29,12 +29,17 @@ pub enum Outcome {
 }
 
 /// One datafile as far as this process knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     /// Whether the datafile exists.
     present: AtomicBool,
     /// -1: not open. Else the descriptor times two, plus one if it can write.
     descriptor: AtomicI32,
+    /// Whether it was written here since the last sync.
+    written: AtomicBool,
+    /// Whether it was written and then had to be opened again, its file system having gone: the bytes may be lost, and the
+    /// next sync has to say so.
+    lost: AtomicBool,
 }
 
 /// One placed file, as far as its bytes go. Shared by all threads; it survives `fork`.
@@ -59,7 +64,7 @@ impl PlacedFile {
         for (index, datafile) in datafiles.table.iter().enumerate() {
             plane.server(datafile.server)?;
             let present = AtomicBool::new(placement.present.contains(index));
-            slots.push(Slot { present, descriptor: AtomicI32::new(-1) });
+            slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
         }
         let epoch = AtomicU32::new(placement.epoch);
         Ok(Self { plane, placement, datafiles, slots, epoch, inode })
@@ -297,7 +302,11 @@ impl PlacedFile {
                 let server = self.datafiles.table[usize::from(index)].server;
                 // SAFETY: a slot's descriptor stays open as long as `self` lives.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                f(index, fd).map_err(self.plane.server(server)?.error("change a datafile"))?;
+                let done = match f(index, fd) {
+                    Err(errno) if has_gone(errno) && self.reconnect() => f(index, fd),
+                    done => done,
+                };
+                done.map_err(self.plane.server(server)?.error("change a datafile"))?;
             }
         }
         Ok(())
@@ -311,8 +320,20 @@ impl PlacedFile {
             unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
             Ok(())
         })?;
-        self.for_each_present(|_, fd| {
-            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+        self.for_each_present(|index, fd| {
+            let slot = &self.slots[usize::from(index)];
+            slot.written.store(false, Ordering::Release);
+            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })?;
+            if slot.lost.swap(false, Ordering::AcqRel) { Err(Errno::IO) } else { Ok(()) }
+        })
+    }
+
+    /// For who has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
+    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
+    pub fn take_lost(&self) -> bool {
+        self.slots.iter().fold(false, |lost, slot| {
+            slot.written.store(false, Ordering::Release);
+            slot.lost.swap(false, Ordering::AcqRel) | lost
         })
     }
 
@@ -325,7 +346,11 @@ impl PlacedFile {
                 let Some(fd) = fd else { return Ok(None) };
                 let server = self.datafiles.table[usize::from(index)].server;
                 // SAFETY: a slot's descriptor stays open as long as `self` lives.
-                let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                let stat = match rustix::fs::fstat(fd) {
+                    Err(errno) if has_gone(errno) && self.reconnect() => rustix::fs::fstat(fd),
+                    stat => stat,
+                };
                 Ok(Some(stat.map_err(self.plane.server(server)?.error("read the attributes of a datafile"))?))
             });
             match stat {
@@ -356,6 +381,9 @@ impl PlacedFile {
     #[inline]
     fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
         let slot = &self.slots[usize::from(index)];
+        if direction == Direction::Write && !slot.written.load(Ordering::Acquire) {
+            slot.written.store(true, Ordering::Release);
+        }
         let state = slot.descriptor.load(Ordering::Acquire);
         if state >= 0 && (state & 1 == 1 || direction == Direction::Read) {
             return Ok(Some(state >> 1));
@@ -366,6 +394,33 @@ impl PlacedFile {
         self.open_slot(index, direction, state).map(Some)
     }
 
+    /// After an error that says that a file system has gone: opens the datafiles of servers that have come back as another
+    /// one, in the places of the descriptors of the old. Whether there is any, so that it pays to try again.
+    #[cold]
+    fn reconnect(&self) -> bool {
+        let mut any = false;
+        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
+            let state = slot.descriptor.load(Ordering::Acquire);
+            if state < 0 {
+                continue;
+            }
+            // SAFETY: a slot's descriptor stays open as long as `self` lives.
+            let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(|stat| stat.st_dev);
+            let writes = state & 1 == 1;
+            let Ok((fd, _)) = self.plane.open_datafile(self.placement.handle, self.placement.owner, *datafile, writes)
+            else {
+                continue;
+            };
+            // SAFETY: opened just now, and owned by nobody else.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            if old.is_err() || old != rustix::fs::fstat(&fd).map(|stat| stat.st_dev) {
+                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
+                any |= replace(state >> 1, fd).is_ok();
+            }
+        }
+        any
+    }
+
     #[cold]
     fn open_slot(&self, index: u16, direction: Direction, state: i32) -> Result<RawFd> {
         let datafile = self.datafiles.table[usize::from(index)];
@@ -374,14 +429,9 @@ impl PlacedFile {
         let slot = &self.slots[usize::from(index)];
         if state >= 0 {
             // Open for reading only so far: put the new descriptor in the old one's place, other threads go on with it.
-            // SAFETY: the old descriptor is `slot`'s own and stays open; `ManuallyDrop` keeps it so.
-            let mut old =
-                std::mem::ManuallyDrop::new(unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(state >> 1) });
-            // SAFETY: `fd` was opened just now.
-            let new = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
-            let replaced = rustix::io::dup3(new, &mut old, rustix::io::DupFlags::CLOEXEC);
-            close(fd);
-            replaced.map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
+            // SAFETY: opened just now, and owned by nobody else.
+            replace(state >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
+                .map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
             slot.descriptor.store(state | 1, Ordering::Release);
             return Ok(state >> 1);
         }
@@ -472,6 +522,9 @@ impl PlacedFile {
             });
         }
         self.carry_out(direction, &subs, &mut request, pass);
+        if request.tasks.iter().any(|task| task.error.is_some_and(has_gone)) && self.reconnect() {
+            return self.transfer(direction, bufs, offset, len, pass);
+        }
         let InFlight { tasks, buffers, mut failure } = request;
         let mut upto = offset + len;
         for (sub, task) in subs.iter().zip(&tasks) {
@@ -534,6 +587,9 @@ impl PlacedFile {
             }
         }
         match task.error {
+            Some(errno) if has_gone(errno) && self.reconnect() => {
+                self.transfer_one(direction, buf, datafile, datafile_offset, len, pass)
+            }
             Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
             None if pass == Pass::ZeroHoles => {
                 zero(&buffers);

@@ -11,9 +11,10 @@ use crate::namespace::{MARKER_FILE, check_marker, marker_server, namespace_uuid}
 use crate::placement::Datafile;
 use crate::pool::{Pool, Server};
 use crate::sys::retry;
-use rustix::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{DupFlags, Errno};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use stripewise_layout::ServerId;
@@ -58,6 +59,17 @@ fn lift(fd: OwnedFd, floor: i32) -> rustix::io::Result<RawFd> {
     let lifted = rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(raw) }, floor);
     close(raw);
     lifted.map(IntoRawFd::into_raw_fd)
+}
+
+/// Puts `fd` in the place of the open descriptor `old`, in one step for all threads.
+pub(crate) fn replace(old: RawFd, fd: OwnedFd) -> rustix::io::Result<()> {
+    // SAFETY: the caller's `old` is open and stays so; `ManuallyDrop` leaves closing it to its owner.
+    let mut old = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(old) });
+    let fd = fd.into_raw_fd();
+    // SAFETY: `fd` was owned just now and is not closed before the last use of this borrow.
+    let replaced = rustix::io::dup3(unsafe { BorrowedFd::borrow_raw(fd) }, &mut old, DupFlags::CLOEXEC);
+    close(fd);
+    replaced
 }
 
 /// Closes a descriptor by the system call itself (an `OwnedFd` would go through `close` of libc).
@@ -113,26 +125,16 @@ impl DataPlane {
         &self.servers
     }
 
-    /// The open directory of a server, with its marker checked when it was opened.
+    /// The open directory of a server, with its marker checked when it was opened. One atomic load.
     pub(crate) fn directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
         let open = root.directory.load(Ordering::Acquire);
         if open >= 0 {
             // SAFETY: once set, the descriptor stays open until `root` is dropped.
             return Ok(unsafe { BorrowedFd::borrow_raw(open) });
         }
-        let missing = |reason: String| Error::MissingServer {
-            server: root.server.name.clone(),
-            root: root.server.root.clone(),
-            reason,
-        };
-        let fd = crate::sys::open_directory(&root.server.root).map_err(|errno| missing(errno.to_string()))?;
-        match crate::sys::read_file_at(&fd, MARKER_FILE, 4096) {
-            Ok(text) => check_marker(&text, &self.pool_uuid, &marker_server(&root.server.name, root.server.id))
-                .map_err(missing)?,
-            Err(errno) => return Err(missing(format!("no marker file {MARKER_FILE}: {errno}"))),
-        }
+        let fd = self.open_marked(root)?;
         if let Some(config) = &root.server.emulate {
-            let device = Device::open(&fd, root.server.id, config).map_err(|error| missing(error.to_string()))?;
+            let device = Device::open(&fd, root.server.id, config).map_err(|error| root.missing(error.to_string()))?;
             // Whoever was first has an equal one.
             let _ = root.device.set(device);
         }
@@ -150,6 +152,34 @@ impl DataPlane {
         Ok(unsafe { BorrowedFd::borrow_raw(open) })
     }
 
+    /// Opens the directory that stands at a server's path now, and checks its marker.
+    fn open_marked(&self, root: &ServerRoot) -> Result<OwnedFd> {
+        let fd = crate::sys::open_directory(&root.server.root).map_err(|errno| root.missing(errno.to_string()))?;
+        match crate::sys::read_file_at(&fd, MARKER_FILE, 4096) {
+            Ok(text) => check_marker(&text, &self.pool_uuid, &marker_server(&root.server.name, root.server.id))
+                .map_err(|reason| root.missing(reason))?,
+            Err(errno) => return Err(root.missing(format!("no marker file {MARKER_FILE}: {errno}"))),
+        }
+        Ok(fd)
+    }
+
+    /// [`DataPlane::directory`], for those who open, make or remove names there: the one that stands at the server's path
+    /// now. A disk that was unmounted, a file server that died, a directory that was moved away and restored is found
+    /// again, and nothing is written into what is no longer the server. Two system calls.
+    pub(crate) fn current_directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
+        let directory = self.directory(root)?;
+        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let known = rustix::fs::fstat(directory).map(identity);
+        let there = rustix::fs::stat(&root.server.root).map(identity);
+        if known.is_ok() && known == there {
+            return Ok(directory);
+        }
+        let found = self.open_marked(root)?;
+        // In the old one's place: other threads go on with its number.
+        replace(directory.as_raw_fd(), found).map_err(root.error("open"))?;
+        Ok(directory)
+    }
+
     /// Opens a datafile of `handle`, which must belong to user `owner`, for reading and writing or, where that is not
     /// allowed and `write` not needed, for reading only. Returns the descriptor and whether it can write.
     pub(crate) fn open_datafile(
@@ -160,7 +190,7 @@ impl DataPlane {
         write: bool,
     ) -> Result<(RawFd, bool)> {
         let root = self.server(datafile.server)?;
-        let directory = self.directory(root)?;
+        let directory = self.current_directory(root)?;
         let path = datafile.path(handle);
         let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let open = |mode| retry(|| rustix::fs::openat(directory, path.as_c_str(), mode | flags, Mode::empty()));
@@ -181,11 +211,7 @@ impl DataPlane {
                 let server = root.server.name.clone();
                 return Err(match marker {
                     Ok(()) => Error::MissingDatafile { server, datafile: path.as_str().to_owned() },
-                    Err(errno) => Error::MissingServer {
-                        server,
-                        root: root.server.root.clone(),
-                        reason: format!("its marker file is gone: {errno}"),
-                    },
+                    Err(errno) => root.missing(format!("its marker file is gone: {errno}")),
                 });
             }
             Err(errno) => return Err(root.error("open a datafile")(errno)),
@@ -222,6 +248,10 @@ impl ServerRoot {
     #[inline]
     pub(crate) fn device(&self) -> Option<&Device> {
         self.device.get()
+    }
+
+    fn missing(&self, reason: String) -> Error {
+        Error::MissingServer { server: self.server.name.clone(), root: self.server.root.clone(), reason }
     }
 
     /// An [`Error::Server`] of this server, for `map_err`.

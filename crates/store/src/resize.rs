@@ -98,7 +98,7 @@ impl Inode {
         let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
         let prefix = format!("{:016x}.", self.handle());
         for root in self.store.plane().servers() {
-            let Ok(directory) = self.store.plane().directory(root) else { continue };
+            let Ok(directory) = self.store.plane().current_directory(root) else { continue };
             let inner = format!("{:02x}", self.handle() & 0xff);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let error = root.error("look for leftovers");

@@ -1,5 +1,6 @@
 //! Calls that are recorded and otherwise libc's: positions, sizes, durability, names and attributes.
 
+use crate::bypass;
 use crate::real::wrap;
 use crate::recording::{Event, on_descriptor, on_path};
 use crate::runtime;
@@ -51,8 +52,8 @@ wrap! { real;
         on_descriptor(fd, Operation::Allocate, offset.max(0) as u64, len.max(0) as u64, || real(fd, offset, len))
     }
 
-    fn fsync(fd: c_int) -> c_int { on_descriptor(fd, Operation::Sync, 0, 0, || real(fd)) }
-    fn fdatasync(fd: c_int) -> c_int { on_descriptor(fd, Operation::Sync, 0, 0, || real(fd)) }
+    fn fsync(fd: c_int) -> c_int { on_descriptor(fd, Operation::Sync, 0, 0, || bypass::sync(fd, || real(fd))) }
+    fn fdatasync(fd: c_int) -> c_int { on_descriptor(fd, Operation::Sync, 0, 0, || bypass::sync(fd, || real(fd))) }
     fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int {
         on_descriptor(fd, Operation::Sync, offset.max(0) as u64, len.max(0) as u64, || real(fd, offset, len, flags))
     }

@@ -32,6 +32,10 @@ pub fn library() -> &'static Path {
     &built().0
 }
 
+pub fn mount_program() -> &'static Path {
+    &built().1
+}
+
 pub struct TestPool {
     dir: tempfile::TempDir,
 }

@@ -1,0 +1,260 @@
+//! Servers that fail, fill up, stall, die and come back under a running mount, as programs see it.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use common::faulty::{Faults, Faulty};
+use common::{Mounted, TestPool, eventually};
+use fuser::Errno;
+
+const WIDTH: usize = 4096;
+
+/// A pool whose server s1 misbehaves when it is told to, and its mount.
+struct Pool {
+    // In the order in which they have to go.
+    mounted: Mounted,
+    server: Option<Faulty>,
+    pool: TestPool,
+}
+
+impl Pool {
+    fn new() -> Pool {
+        let pool = TestPool::new();
+        fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+        fs::create_dir(pool.path("s1")).unwrap();
+        let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+        let mounted = Mounted::new(&pool, "mnt", "noatime");
+        Pool { mounted, server: Some(server), pool }
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Faults)) {
+        self.server.as_ref().unwrap().set(change);
+    }
+
+    fn well(&self) {
+        self.server.as_ref().unwrap().well();
+    }
+
+    /// A file of that many bytes, closed, open again for reading and writing.
+    fn file(&self, name: &str, bytes: &[u8]) -> File {
+        fs::write(self.mounted.path(name), bytes).unwrap();
+        self.open(name)
+    }
+
+    fn open(&self, name: &str) -> File {
+        File::options().read(true).write(true).open(self.mounted.path(name)).unwrap()
+    }
+
+    fn die(&mut self) {
+        self.server.take().unwrap().die();
+    }
+
+    fn return_to_life(&mut self) {
+        self.server = Some(Faulty::mount(&self.pool.path("below"), &self.pool.path("s1")));
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn gives<T>(result: io::Result<T>, errno: i32) {
+    let error = result.map(drop).expect_err("this should have failed");
+    assert_eq!(error.raw_os_error(), Some(errno), "{error}");
+}
+
+/// Reads one stripe, whose number says on which server: 0 s0, 1 s1, 2 s2, 3 s0 ...
+fn stripe(file: &File, number: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; WIDTH];
+    file.read_exact_at(&mut buffer, (number * WIDTH) as u64)?;
+    Ok(buffer)
+}
+
+/// The bytes of all servers but s1 are there, those of s1 are an error.
+fn only_its_bytes_are_lost(file: &File, content: &[u8]) {
+    for (number, expected) in content.chunks(WIDTH).enumerate() {
+        match number % 3 {
+            1 => gives(stripe(file, number), libc::EIO),
+            _ => assert!(stripe(file, number).unwrap() == expected),
+        }
+    }
+}
+
+#[test]
+fn a_failing_server_costs_exactly_its_bytes() {
+    let pool = Pool::new();
+    let mut content = bytes(9 * WIDTH);
+    let file = pool.file("file", &content);
+    pool.set(|faults| {
+        (faults.read, faults.write, faults.sync) = (Some(Errno::EIO), Some(Errno::EIO), Some(Errno::EIO))
+    });
+    only_its_bytes_are_lost(&file, &content);
+    gives(fs::read(pool.mounted.path("file")), libc::EIO);
+    gives(file.write_at(b"lost", WIDTH as u64), libc::EIO);
+    assert_eq!(file.write_at(b"kept", 0).unwrap(), 4);
+    content[..4].copy_from_slice(b"kept");
+    gives(file.sync_all(), libc::EIO);
+    pool.well();
+    file.sync_all().unwrap();
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+}
+
+#[test]
+fn short_transfers_and_interrupts_are_gone_on_with() {
+    let pool = Pool::new();
+    let content = bytes(25 * WIDTH + 77);
+    pool.set(|faults| (faults.at_most_bytes, faults.interrupts) = (Some(100), true));
+    let file = pool.file("file", &content);
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+    let mut all = vec![0; content.len()];
+    assert_eq!(file.read_at(&mut all, 0).unwrap(), content.len(), "in one call");
+    file.sync_all().unwrap();
+    pool.well();
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+}
+
+#[test]
+fn a_server_that_stalls_stops_nobody_else() {
+    let pool = Pool::new();
+    let content = bytes(6 * WIDTH);
+    let file = pool.file("file", &content);
+    pool.set(|faults| faults.holds = true);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| stripe(&file, 1).unwrap());
+        let writer = scope.spawn(|| pool.open("file").write_at(b"late", 4 * WIDTH as u64).unwrap());
+        eventually("two requests that wait", || pool.server.as_ref().unwrap().held() == 2);
+        // All of this is done while they wait; a test that hangs here has failed.
+        assert!(stripe(&file, 0).unwrap() == content[..WIDTH]);
+        assert_eq!(file.write_at(b"now", 5 * WIDTH as u64).unwrap(), 3);
+        fs::write(pool.mounted.path("small"), &content[..WIDTH]).unwrap();
+        assert!(fs::read(pool.mounted.path("small")).unwrap() == content[..WIDTH]);
+        assert_eq!(fs::metadata(pool.mounted.path("file")).unwrap().len(), content.len() as u64);
+        assert_eq!(fs::read_dir(&pool.mounted.dir).unwrap().count(), 2);
+        assert!(!reader.is_finished() && !writer.is_finished());
+        pool.well();
+        assert!(reader.join().unwrap() == content[WIDTH..2 * WIDTH]);
+        assert_eq!(writer.join().unwrap(), 4);
+    });
+    assert!(stripe(&file, 4).unwrap().starts_with(b"late"));
+}
+
+#[test]
+fn a_server_that_died_comes_back_without_a_restart() {
+    let mut pool = Pool::new();
+    let mut content = bytes(9 * WIDTH);
+    let file = pool.file("file", &content);
+    // Its datafiles are open in the mount.
+    assert!(stripe(&file, 1).unwrap() == content[WIDTH..2 * WIDTH]);
+    file.write_at(b"synced", WIDTH as u64).unwrap();
+    content[WIDTH..WIDTH + 6].copy_from_slice(b"synced");
+    file.sync_all().unwrap();
+    pool.die();
+    only_its_bytes_are_lost(&file, &content);
+    gives(file.write_at(b"lost", WIDTH as u64), libc::EIO);
+    assert_eq!(file.write_at(b"kept", 0).unwrap(), 4);
+    content[..4].copy_from_slice(b"kept");
+    gives(file.sync_all(), libc::EIO);
+    // The empty directory that it left is not taken for it.
+    let new = File::create(pool.mounted.path("new")).unwrap();
+    assert_eq!(new.write_at(&content[..WIDTH], 0).unwrap(), WIDTH);
+    gives(new.write_at(&content[WIDTH..2 * WIDTH], WIDTH as u64), libc::EIO);
+    assert_eq!(fs::read_dir(pool.pool.path("s1")).unwrap().count(), 0);
+    fs::remove_file(pool.mounted.path("new")).unwrap();
+
+    pool.return_to_life();
+    let mut all = vec![0; content.len()];
+    assert_eq!(file.read_at(&mut all, 0).unwrap(), content.len(), "by the first request");
+    assert!(all == content);
+    file.write_at(b"again", WIDTH as u64).unwrap();
+    content[WIDTH..WIDTH + 5].copy_from_slice(b"again");
+    file.sync_all().unwrap();
+    drop((file, new));
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+}
+
+/// What was written and not synced when its server died may be lost, though the server is back: somebody has to be told.
+#[test]
+fn a_sync_tells_of_a_server_that_died_and_came_back() {
+    let mut pool = Pool::new();
+    let content = bytes(3 * WIDTH);
+    let file = pool.file("file", &content);
+    file.write_at(b"unsynced", WIDTH as u64).unwrap();
+    pool.die();
+    pool.return_to_life();
+    assert_eq!(stripe(&file, 1).unwrap().len(), WIDTH);
+    gives(file.sync_all(), libc::EIO);
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn a_full_server_is_told_to_the_writer_and_the_file_can_go() {
+    let pool = Pool::new();
+    let content = bytes(6 * WIDTH);
+    let file = pool.file("file", &content);
+    pool.set(|faults| (faults.write, faults.create) = (Some(Errno::ENOSPC), Some(Errno::ENOSPC)));
+    gives(file.write_at(b"no room", WIDTH as u64), libc::ENOSPC);
+    gives(fs::write(pool.mounted.path("other"), &content), libc::ENOSPC);
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+    assert!(content.starts_with(&fs::read(pool.mounted.path("other")).unwrap()), "as much as was taken");
+    drop(file);
+    for name in ["file", "other"] {
+        fs::remove_file(pool.mounted.path(name)).unwrap();
+    }
+    eventually("the datafiles are gone", || datafiles(&pool).is_empty());
+}
+
+fn datafiles(pool: &Pool) -> Vec<PathBuf> {
+    let servers = ["s0", "below", "s2"].map(|name| pool.pool.path(name));
+    let dirs = servers.iter().flat_map(|server| fs::read_dir(server).unwrap().flatten().map(|entry| entry.path()));
+    dirs.filter(|path| path.is_dir()).flat_map(|dir| fs::read_dir(dir).unwrap().flatten().map(|e| e.path())).collect()
+}
+
+#[test]
+fn a_read_only_server_can_be_read() {
+    let pool = Pool::new();
+    let mut content = bytes(6 * WIDTH);
+    drop(pool.file("file", &content));
+    pool.set(|faults| faults.write = Some(Errno::EROFS));
+    pool.set(|faults| (faults.open, faults.create) = (Some(Errno::EROFS), Some(Errno::EROFS)));
+    let file = pool.open("file");
+    assert!(stripe(&file, 1).unwrap() == content[WIDTH..2 * WIDTH]);
+    gives(file.write_at(b"no", WIDTH as u64), libc::EROFS);
+    assert_eq!(file.write_at(b"yes", 0).unwrap(), 3);
+    content[..3].copy_from_slice(b"yes");
+    drop(file);
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+}
+
+#[test]
+fn a_directory_that_is_taken_away_comes_back_without_a_restart() {
+    let pool = TestPool::new();
+    let mounted = Mounted::new(&pool, "mnt", "noatime");
+    let content = bytes(9 * WIDTH);
+    fs::write(mounted.path("file"), &content).unwrap();
+    fs::rename(pool.path("s1"), pool.path("away")).unwrap();
+    let file = File::options().read(true).write(true).open(mounted.path("file")).unwrap();
+    only_its_bytes_are_lost(&file, &content);
+    // Nor is an empty directory in its place written into.
+    fs::create_dir(pool.path("s1")).unwrap();
+    gives(fs::write(mounted.path("new"), &content), libc::EIO);
+    assert_eq!(fs::read_dir(pool.path("s1")).unwrap().count(), 0);
+    fs::remove_dir(pool.path("s1")).unwrap();
+    // A copy of it, as a restored backup is: other inodes under the same names.
+    let copied = std::process::Command::new("cp").arg("-a").args([pool.path("away"), pool.path("s1")]).status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(pool.path("away")).unwrap();
+    for (number, expected) in content.chunks(WIDTH).enumerate() {
+        assert!(stripe(&file, number).unwrap() == expected);
+    }
+    fs::write(mounted.path("new"), &content).unwrap();
+    assert!(fs::read(mounted.path("new")).unwrap() == content);
+}

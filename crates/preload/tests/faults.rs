@@ -1,0 +1,94 @@
+//! A server that dies and comes back under a program that goes past the mount.
+
+mod common;
+#[allow(dead_code, reason = "this test uses its part")]
+#[path = "../../mount/tests/common/faulty.rs"]
+mod faulty;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use common::{TestPool, library, mount_program, python, succeeded};
+use faulty::Faulty;
+
+/// Carries out lines of Python as they come, and answers each with its value or the number of its error.
+const WORKER: &str = r#"
+import os, sys
+os.chdir(os.environ['M'])
+for line in sys.stdin:
+    try:
+        value = eval(line)
+    except OSError as error:
+        value = -error.errno
+    print(value, flush=True)
+"#;
+
+/// A Python under the library.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(pool: &TestPool) -> Worker {
+        let mut command = Command::new(python());
+        command.args(["-c", WORKER]).env("LD_PRELOAD", library()).env("M", pool.path("mnt"));
+        command.env("STRIPEWISE_POOL", pool.path("pool.toml")).env("STRIPEWISE_MOUNT", pool.path("mnt"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Worker { child, input, output }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_that_died_comes_back_under_a_running_program() {
+    let pool = TestPool::new();
+    std::fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    std::fs::create_dir(pool.path("s1")).unwrap();
+    let mount = || Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let server = mount();
+    let mounted = Command::new(mount_program()).arg(pool.path("pool.toml")).stdin(Stdio::null()).output().unwrap();
+    succeeded("mount", &mounted);
+
+    let mut worker = Worker::start(&pool);
+    let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
+    let own = "any('/s1/' in os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd') \
+               if os.path.lexists('/proc/self/fd/' + fd))";
+    assert_eq!(worker.ask(own), "True", "the program goes past the mount");
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
+
+    server.die();
+    let eio = format!("-{}", libc::EIO);
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 10, 4096)")), eio);
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'lost', 4096)")), eio);
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 4, 0)")), "b'abab'");
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 4, 8192)")), "b'abab'");
+
+    let server = mount();
+    assert_eq!(worker.ask(&format!("len(os.pread({fd}, 20000, 0))")), "12288");
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 10, 4096)")), "b'unsyncedab'");
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), eio, "what was not synced when the server died may be lost");
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'again', 4096)")), "5");
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 5, 4096)")), "b'again'");
+    drop(worker);
+    assert_eq!(&std::fs::read(pool.path("mnt/file")).unwrap()[4096..4104], b"againced");
+    drop(server);
+}
