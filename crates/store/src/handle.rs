@@ -126,6 +126,16 @@ impl Present {
         self.bits[index / 8] |= 1 << (index % 8);
     }
 
+    /// Notes that datafile `index` does not exist.
+    pub fn remove(&mut self, index: usize) {
+        if let Some(byte) = self.bits.get_mut(index / 8) {
+            *byte &= !(1 << (index % 8));
+        }
+        while self.bits.last() == Some(&0) {
+            self.bits.pop();
+        }
+    }
+
     /// Whether none exists.
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()

@@ -59,8 +59,17 @@ impl Drop for HandleGuard<'_> {
 
 impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let inode = Self::under_lock(store, handle, real, fd, fd_writes)?;
+        if inode.read_handle()?.truncating_to.is_some() {
+            inode.with_registration(|| Ok(()))?;
+        }
+        Ok(inode)
+    }
+
+    /// As [`Inode::new`], without finishing what was interrupted.
+    pub(crate) fn under_lock(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let file = load(&store, handle, real, &fd)?;
-        let inode = Self {
+        Ok(Self {
             store,
             handle,
             real,
@@ -72,11 +81,7 @@ impl Inode {
             appending: Mutex::default(),
             changing: Mutex::default(),
             unsynced: Mutex::default(),
-        };
-        if inode.read_handle()?.truncating_to.is_some() {
-            inode.with_registration(|| Ok(()))?;
-        }
-        Ok(inode)
+        })
     }
 
     /// Whether it has a descriptor that can write.

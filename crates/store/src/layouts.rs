@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stripewise_layout::Layout;
 
 /// Greatest length of a layout's binary form in bytes.
-const MAX_BYTES: usize = 16 << 20;
+pub(crate) const MAX_BYTES: usize = 16 << 20;
 
 /// The directory of layouts, with those that this process used.
 #[derive(Debug)]
@@ -23,6 +23,18 @@ pub(crate) struct Layouts {
 /// A hash as hexadecimal digits.
 pub(crate) fn hex(hash: &[u8; 32]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The hash of 64 hexadecimal digits.
+pub(crate) fn from_hex(digits: &str) -> Option<[u8; 32]> {
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (byte, at) in hash.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
+    }
+    Some(hash)
 }
 
 impl Layouts {

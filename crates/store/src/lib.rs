@@ -6,6 +6,7 @@ mod engine;
 pub mod epoch;
 pub mod error;
 mod extent;
+pub mod fsck;
 pub mod generations;
 pub mod handle;
 pub mod inode;

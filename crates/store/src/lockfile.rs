@@ -53,6 +53,16 @@ impl LockFile {
         }
     }
 
+    /// Opens the lock file of `handle` if there is one.
+    pub(crate) fn open_existing(locks: BorrowedFd<'_>, handle: u64) -> Result<Option<Self>> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match retry(|| rustix::fs::openat(locks, name(handle), flags, Mode::empty())) {
+            Ok(fd) => Ok(Some(Self { fd, handle })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::io("open lock file", name(handle))(errno)),
+        }
+    }
+
     /// Whether a lock file of `handle` exists: somebody writes, or crashed while writing.
     pub(crate) fn exists(locks: BorrowedFd<'_>, handle: u64) -> Result<bool> {
         match rustix::fs::statat(locks, name(handle), AtFlags::SYMLINK_NOFOLLOW) {

@@ -26,22 +26,28 @@ pub const LAYOUTS: &str = "layouts";
 /// Directory of the lock files, in the namespace.
 pub const LOCKS: &str = "locks";
 
-#[derive(Deserialize)]
+/// What a marker says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Marker {
-    pool: String,
-    uuid: String,
-    server: String,
+pub(crate) struct Marker {
+    /// Name of the pool.
+    pub(crate) pool: String,
+    /// Its uuid.
+    pub(crate) uuid: String,
+    /// Which directory of the pool it is.
+    pub(crate) server: String,
 }
 
-fn marker_text(pool: &str, uuid: &str, server: &str) -> String {
+/// The text of a marker.
+pub(crate) fn marker_text(pool: &str, uuid: &str, server: &str) -> String {
     format!(
         "# A directory of a Stripewise pool. Do not remove: without this file it counts as missing.\n\
          pool = \"{pool}\"\nuuid = \"{uuid}\"\nserver = \"{server}\"\n"
     )
 }
 
-fn read_marker(text: &[u8]) -> Result<Marker, String> {
+/// Reads the text of a marker; says what is wrong otherwise.
+pub(crate) fn read_marker(text: &[u8]) -> Result<Marker, String> {
     let text = std::str::from_utf8(text).map_err(|_| format!("its {MARKER_FILE} is not text"))?;
     toml::from_str(text).map_err(|error| format!("its {MARKER_FILE} is damaged: {}", error.message()))
 }

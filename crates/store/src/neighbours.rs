@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::sys::{lock_byte, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -100,6 +101,75 @@ impl Drop for Neighbours {
     fn drop(&mut self) {
         // SAFETY: mapped by `join` with this length; no reference to it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.count.as_ptr().cast(), BYTES) };
+    }
+}
+
+/// Whether a pool has any mount on this machine, for those who need it to themselves (`fsck`).
+#[derive(Debug)]
+pub(crate) struct Quiet {
+    path: PathBuf,
+    file: Option<OwnedFd>,
+    /// The count of mounts, if there were none when it was read.
+    alone_at: Option<u32>,
+}
+
+/// No mount, and none can come, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Silence<'a>(&'a OwnedFd);
+
+impl Quiet {
+    /// Looks for mounts. With `alone` no second one of its kind may be at work on the pool meanwhile; without it nothing
+    /// is written.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or somebody else is at work.
+    pub(crate) fn look(namespace: &Path, alone: bool) -> Result<Self> {
+        let path = namespace.join(FILE);
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        flags.set(OFlags::CREATE, alone);
+        let file = match retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))) {
+            Ok(file) => Some(file),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(Error::io("open", &path)(errno)),
+        };
+        let mut quiet = Self { path, file, alone_at: Some(0) };
+        if let Some(file) = &quiet.file {
+            if alone && lock_byte(file.as_fd(), 1, libc::F_WRLCK, false).is_err() {
+                return Err(Error::Invalid("another check of this pool is running: wait until it has ended".into()));
+            }
+            let silent = lock_byte(file.as_fd(), 0, libc::F_WRLCK, false).is_ok();
+            quiet.alone_at = if silent { Some(quiet.count(file)?) } else { None };
+            lock_byte(file.as_fd(), 0, libc::F_UNLCK, false).map_err(Error::io("unlock", &quiet.path))?;
+        }
+        Ok(quiet)
+    }
+
+    fn count(&self, file: &OwnedFd) -> Result<u32> {
+        let mut bytes = [0; 4];
+        let read = retry(|| rustix::io::pread(file, &mut bytes[..], 0)).map_err(Error::io("read", &self.path))?;
+        Ok(if read == bytes.len() { u32::from_ne_bytes(bytes) } else { 0 })
+    }
+
+    /// Keeps mounts out, if there was none when this was made and none has been there since; `None` otherwise.
+    pub(crate) fn hold(&self) -> Result<Option<Silence<'_>>> {
+        let (Some(before), Some(file)) = (self.alone_at, &self.file) else { return Ok(None) };
+        if lock_byte(file.as_fd(), 0, libc::F_WRLCK, false).is_err() {
+            return Ok(None);
+        }
+        let silence = Silence(file);
+        Ok((self.count(file)? == before).then_some(silence))
+    }
+
+    /// Whether there was no mount when this was made.
+    pub(crate) fn was_quiet(&self) -> bool {
+        self.alone_at.is_some()
+    }
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        // It ends with the descriptor in any case.
+        let _ = lock_byte(self.0.as_fd(), 0, libc::F_UNLCK, false);
     }
 }
 

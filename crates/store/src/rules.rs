@@ -1,7 +1,7 @@
 //! Rules: which layout files to come get, by path or pattern.
 
 use crate::error::{Error, Result};
-use crate::layouts::hex;
+use crate::layouts::{from_hex, hex};
 use crate::store::Store;
 use crate::sys;
 use rustix::fd::OwnedFd;
@@ -44,16 +44,8 @@ struct RawRule {
 impl RawRule {
     fn check(&self) -> Result<Rule> {
         let pattern = Pattern::new(&self.pattern).map_err(failed)?;
-        let digits = self.layout.as_bytes();
         let wrong = || failed(format!("layout '{}' of '{}' is not 64 hexadecimal digits", self.layout, self.pattern));
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(wrong());
-        }
-        let mut layout = [0; 32];
-        for (byte, at) in layout.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&self.layout[at..at + 2], 16).map_err(|_| wrong())?;
-        }
-        Ok(Rule { pattern, layout })
+        Ok(Rule { pattern, layout: from_hex(&self.layout).ok_or_else(wrong)? })
     }
 }
 
@@ -89,6 +81,11 @@ impl Rules {
             *known = (stamp, Arc::new(rules));
         }
         Ok(known.1.clone())
+    }
+
+    /// Whether the file can be read.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.read().map(drop)
     }
 
     fn read(&self) -> Result<Vec<Rule>> {

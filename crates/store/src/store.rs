@@ -141,6 +141,15 @@ impl Store {
         Ok(Some(inode))
     }
 
+    /// The placed file behind `fd`, whose handle is `logical`, as it is: nothing that was interrupted is finished. For
+    /// the holder of its structural lock.
+    pub(crate) fn inode_under_lock(self: &Arc<Self>, fd: BorrowedFd<'_>, logical: u64) -> Result<Arc<Inode>> {
+        let path = proc_path(fd);
+        let real = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_ino;
+        let (own, writable) = reopen(fd, &path)?;
+        Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
+    }
+
     /// Attributes of the placed file behind `fd` (any mode, O_PATH too); `None` for a plain file. A file that nobody
     /// writes is not opened: three system calls.
     pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Attributes>> {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -104,6 +104,8 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
     let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
+    // A check that finds the file takes it for forgotten when nobody has it locked.
+    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     let written = write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
     let renamed = written.and_then(|()| rustix::fs::renameat(&dir, temporary.as_str(), &dir, name));
     if renamed.is_err() {

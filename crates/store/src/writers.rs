@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
+use crate::sys::retry;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -166,6 +167,15 @@ impl Inode {
     fn recover(&self) -> Result<Result<()>> {
         self.finish_change()?;
         self.settle()
+    }
+
+    /// Puts the file in order. For the holder of its structural lock.
+    ///
+    /// # Errors
+    /// Also when a server is missing, so that the size is not known.
+    pub(crate) fn recover_under_lock(&self) -> Result<()> {
+        self.recover()??;
+        retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
     }
 
     /// Writes size and mtime into the inode, as the last writer does. The inner error is of a server that could not be

@@ -1,0 +1,137 @@
+//! A file that is judged: its inode, and its structural lock so that nobody writes it meanwhile.
+
+use super::context::Context;
+use crate::error::{Error, Result};
+use crate::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
+use crate::inode::Inode;
+use crate::lockfile::{LockFile, Purpose};
+use crate::store::proc_path;
+use crate::sys::retry;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An inode of the tree.
+pub(super) struct Subject {
+    fd: OwnedFd,
+    pub(super) stat: Stat,
+    /// Relative to the tree.
+    pub(super) path: PathBuf,
+}
+
+/// What an inode has for a handle.
+pub(super) enum Found {
+    /// None: a plain file.
+    Plain,
+    /// A handle, of this inode or another.
+    Handle(Handle),
+    /// Bytes that are none.
+    Damaged(Vec<u8>, HandleError),
+}
+
+/// The right to judge a file: nobody writes it, and nobody can begin to.
+pub(super) struct Hold {
+    /// `None` in a dry run of a file that has no lock file.
+    lock: Option<LockFile>,
+    /// Whether a lock file stood there: its writer is gone.
+    pub(super) was_stale: bool,
+}
+
+impl Subject {
+    /// The inode behind `fd`, which was opened as a place only.
+    pub(super) fn new(fd: OwnedFd, path: PathBuf) -> Result<Self> {
+        let stat = rustix::fs::fstat(&fd).map_err(Error::io("read the attributes of", &path))?;
+        Ok(Self { fd, stat, path })
+    }
+
+    /// Reads size and times again.
+    pub(super) fn renew(&mut self) -> Result<()> {
+        self.stat = rustix::fs::fstat(&self.fd).map_err(Error::io("read the attributes of", &self.path))?;
+        Ok(())
+    }
+
+    /// The path under which the inode can be opened.
+    pub(super) fn place(&self) -> PathBuf {
+        proc_path(self.fd.as_fd())
+    }
+
+    /// Its handle, unchecked against the inode.
+    pub(super) fn handle(&self) -> Result<Found> {
+        let mut bytes = [0; MAX_BYTES];
+        match rustix::fs::getxattr(self.place(), ATTRIBUTE, &mut bytes[..]) {
+            Ok(len) => Ok(match Handle::decode(&bytes[..len]) {
+                Ok(handle) => Found::Handle(handle),
+                Err(error) => Found::Damaged(bytes[..len].to_vec(), error),
+            }),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Found::Plain),
+            Err(Errno::RANGE) => Ok(Found::Damaged(Vec::new(), HandleError::Damaged("longer than 4096 bytes"))),
+            Err(errno) => Err(Error::io("read the handle of", &self.path)(errno)),
+        }
+    }
+
+    /// Writes its handle and tells those who have the file open.
+    pub(super) fn set_handle(&self, context: &Context<'_>, handle: &Handle) -> Result<()> {
+        let (place, bytes) = (self.place(), handle.encode()?);
+        let set = || rustix::fs::setxattr(&place, ATTRIBUTE, &bytes, XattrFlags::empty());
+        let mode = Mode::from_raw_mode(self.stat.st_mode & 0o7777);
+        let done = match set() {
+            // Its owner has made it read-only, and may not set a user attribute then.
+            Err(Errno::ACCESS) => rustix::fs::chmod(&place, mode | Mode::WUSR)
+                .and_then(|()| set())
+                .and_then(|()| rustix::fs::chmod(&place, mode)),
+            done => done,
+        };
+        done.map_err(Error::io("change the handle of", &self.path))?;
+        self.sync()?;
+        context.ground.bump_epoch(handle.logical)
+    }
+
+    /// Makes size, times and handle durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        let open = |access| rustix::fs::open(self.place(), access | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty());
+        let opened = retry(|| open(OFlags::RDONLY)).or_else(|_| retry(|| open(OFlags::WRONLY)));
+        opened.and_then(|fd| rustix::fs::fsync(&fd)).map_err(Error::io("sync", &self.path))
+    }
+
+    /// The store's own view of it, to mend with. Only under a [`Hold`].
+    pub(super) fn inode(&self, context: &Context<'_>, handle: &Handle) -> Result<Arc<Inode>> {
+        context.store()?.inode_under_lock(self.fd.as_fd(), handle.logical)
+    }
+}
+
+/// Takes the structural lock of `logical`; `None`: somebody is writing the file. A dry run makes no lock file.
+pub(super) fn hold(context: &Context<'_>, logical: u64) -> Result<Option<Hold>> {
+    let locks = context.ground.locks.as_fd();
+    loop {
+        let there = LockFile::exists(locks, logical)?;
+        if !there && context.options.dry_run {
+            return Ok(Some(Hold { lock: None, was_stale: false }));
+        }
+        let (lock, created) = LockFile::open(locks, logical)?;
+        if !lock.try_exclusive(Purpose::Writers)? {
+            return Ok(None);
+        }
+        if lock.is_current(locks) {
+            return Ok(Some(Hold { lock: Some(lock), was_stale: !created }));
+        }
+    }
+}
+
+impl Hold {
+    /// Gives the lock back. Where the file is not settled and a writer left its lock file, that stays and says so.
+    pub(super) fn release(self, context: &Context<'_>, settled: bool) -> Result<()> {
+        match self.lock {
+            Some(lock) if !context.options.dry_run && (settled || !self.was_stale) => {
+                lock.remove(context.ground.locks.as_fd())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What errors and findings call a file.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
