@@ -27,6 +27,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, StatVfs, Timespec, Timestamps
 use rustix::io::Errno;
 use stripewise_store::Inode;
 
+use crate::caller::Caller;
 use crate::fs::Core;
 use crate::inode::Node;
 use crate::{Failure, lock};
@@ -68,7 +69,7 @@ pub struct Change {
     /// Time of last change of content.
     pub mtime: Option<TimeOrNow>,
     /// Who asks; another than root loses set-user-id bits by changing the size.
-    pub caller_uid: u32,
+    pub caller: Caller,
 }
 
 impl Core {
@@ -157,8 +158,8 @@ impl Core {
                 }
                 None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
             }
-            if change.caller_uid != 0 {
-                self.drop_set_id(node)?;
+            if change.caller.uid != 0 {
+                self.drop_set_id(node, change.caller)?;
             }
         }
         if change.atime.is_some() || change.mtime.is_some() {
@@ -171,15 +172,16 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the set-user-id bit, and the set-group-id bit of a program, as the kernel does after a write by another
-    /// than root. One system call when there are none.
+    /// Takes the set-user-id bit, and the set-group-id bit of a program or from who is not in the group, as the kernel
+    /// does when another than root writes. One system call when there are none.
     ///
     /// # Errors
     /// Those of `fstat` and `chmod`.
-    pub fn drop_set_id(&self, node: &Node) -> Result<(), Errno> {
-        let mode = node.stat()?.st_mode;
+    pub fn drop_set_id(&self, node: &Node, caller: Caller) -> Result<(), Errno> {
+        let stat = node.stat()?;
+        let mode = stat.st_mode;
         let mut kept = mode & 0o7777 & !libc::S_ISUID;
-        if mode & libc::S_IXGRP != 0 {
+        if mode & libc::S_ISGID != 0 && (mode & libc::S_IXGRP != 0 || !caller.is_in(stat.st_gid)) {
             kept &= !libc::S_ISGID;
         }
         if kept == mode & 0o7777 { Ok(()) } else { self.table.chmod(node, Mode::from_raw_mode(kept)) }
@@ -265,14 +267,13 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
         Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         Some(TimeOrNow::SpecificTime(time)) => match time.duration_since(UNIX_EPOCH) {
             Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() },
+            // The kernel counts nanoseconds forward from a second before 1970, and fuser backward, so that it gives us
+            // another time than the program named: by the second and the rest it is the kernel's again.
             Err(before) => {
                 let before = before.duration();
                 // The earliest time there is has no positive counterpart.
-                let (seconds, nanoseconds) = ((before.as_secs() as i64).wrapping_neg(), before.subsec_nanos());
-                match nanoseconds {
-                    0 => Timespec { tv_sec: seconds, tv_nsec: 0 },
-                    _ => Timespec { tv_sec: seconds - 1, tv_nsec: i64::from(1_000_000_000 - nanoseconds) },
-                }
+                let seconds = (before.as_secs() as i64).wrapping_neg();
+                Timespec { tv_sec: seconds, tv_nsec: before.subsec_nanos().into() }
             }
         },
     }
@@ -283,19 +284,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_keep_their_nanoseconds_both_ways_also_before_1970() {
-        for (seconds, nanoseconds) in [
-            (0, 0),
-            (1_700_000_000, 123_456_789),
-            (-1, 0),
-            (-2, 999_999_999),
-            (-1, 1),
-            (i64::MAX, 999_999_999),
-            (i64::MIN, 0),
-        ] {
-            let time = system_time(seconds, nanoseconds);
-            let back = timespec(Some(TimeOrNow::SpecificTime(time)));
+    fn times_keep_their_nanoseconds_also_before_1970() {
+        for (seconds, nanoseconds) in [(0, 0), (1_700_000_000, 123_456_789), (i64::MAX, 999_999_999)] {
+            let back = timespec(Some(TimeOrNow::SpecificTime(system_time(seconds, nanoseconds))));
             assert_eq!((back.tv_sec, back.tv_nsec), (seconds, nanoseconds));
         }
+        // As fuser reads what the kernel says of 12345679 ns after a second before 1970.
+        let read = UNIX_EPOCH - Duration::new(1, 12_345_679);
+        let time = timespec(Some(TimeOrNow::SpecificTime(read)));
+        assert_eq!((time.tv_sec, time.tv_nsec), (-1, 12_345_679));
+        let shown = system_time(-1, 12_345_679);
+        assert_eq!(UNIX_EPOCH.duration_since(shown).unwrap(), Duration::from_nanos(987_654_321));
+        assert_eq!(UNIX_EPOCH.duration_since(system_time(i64::MIN, 0)).unwrap(), Duration::from_secs(1 << 63));
     }
 }

@@ -84,9 +84,25 @@ pub enum MountError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// A way of calling that mount(8) does not use.
+    #[error(
+        "unexpected: {word} (as a helper of mount(8), this program is called with POOL.toml DIR [-sfnv] [-o OPTIONS] [-t TYPE])"
+    )]
+    HelperCall {
+        /// What was not expected.
+        word: String,
+    },
+    /// Remounting was refused.
+    #[error("cannot change the options of the mount on {dir}: {source}")]
+    Remount {
+        /// The mount point.
+        dir: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
     /// An option nobody knows.
     #[error(
-        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, max_read=BYTES, threads=N, clone_fd are)"
+        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount are)"
     )]
     UnknownOption {
         /// As given.

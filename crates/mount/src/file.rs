@@ -47,6 +47,8 @@ pub struct Shared {
     /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
     /// mount until the last close.
     pub mapped: AtomicBool,
+    /// The file may have capabilities (`security.capability`), which the first write has to take.
+    pub may_have_capabilities: AtomicBool,
 }
 
 impl Shared {
@@ -292,6 +294,7 @@ impl Core {
                 opens: AtomicUsize::new(0),
                 writers: AtomicUsize::new(0),
                 mapped: AtomicBool::new(false),
+                may_have_capabilities: AtomicBool::new(true),
             }));
         }
         let shared = slot.as_ref().ok_or(Errno::STALE)?.clone();

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use stripewise_store::{Neighbours, Store};
 
 use crate::attr::{Change, LONG};
+use crate::caller::Caller;
 use crate::dir::OpenDir;
 use crate::error::MountError;
 use crate::file::{OpenFile, PLACED};
@@ -40,6 +41,8 @@ pub struct Core {
     wants_passthrough: bool,
     /// We may give files to others.
     pub is_root: bool,
+    /// The namespace's file system has access control lists, and the kernel checks them.
+    pub has_acl: AtomicBool,
     notifier: OnceLock<Notifier>,
 }
 
@@ -60,6 +63,7 @@ impl Core {
             passthrough: AtomicBool::new(false),
             wants_passthrough: passthrough && is_root,
             is_root,
+            has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
         })
     }
@@ -249,6 +253,10 @@ impl Filesystem for PoolFs {
         ] {
             let _ = config.add_capabilities(wanted);
         }
+        // With access control lists the umask counts only where the directory has no default list, which we look for.
+        let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+        let has_acl = self.core.namespace_has_acl() && config.add_capabilities(lists).is_ok();
+        self.core.has_acl.store(has_acl, Ordering::Relaxed);
         if self.core.wants_passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
             // One level: the namespace itself is no stacked file system.
             self.core.passthrough.store(config.set_max_stack_depth(1).is_ok(), Ordering::Relaxed);
@@ -302,7 +310,7 @@ impl Filesystem for PoolFs {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
-            let change = Change { mode, uid, gid, size_bytes: size, atime, mtime, caller_uid: request.uid() };
+            let change = Change { mode, uid, gid, size_bytes: size, atime, mtime, caller: Caller::of(request) };
             let changed = self.core.change(&node, &change);
             match changed.and_then(|()| Ok(self.core.attributes(&node, None)?)) {
                 Ok(found) => reply.attr(&found.ttl, &found.attr),
@@ -324,30 +332,30 @@ impl Filesystem for PoolFs {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         guarded("mknod", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
             self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
         });
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         guarded("mkdir", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
-            let made = self.core.make_other(parent.0, name, maker, |dir| {
-                rustix::fs::mkdirat(dir, name, rustix::fs::Mode::from_raw_mode(mode & 0o7777))
-            });
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let made = self
+                .core
+                .make_other(parent.0, name, maker, |dir, permissions| rustix::fs::mkdirat(dir, name, permissions));
             self.reply_entry(made.map_err(Failure::Errno), "mkdir", reply);
         });
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         guarded("symlink", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0 };
-            let made = self.core.make_other(parent.0, name, maker, |dir| rustix::fs::symlinkat(target, dir, name));
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0 };
+            let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
             self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
         });
     }
@@ -392,7 +400,7 @@ impl Filesystem for PoolFs {
                 Ok(open) => {
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
-                        let _ = self.core.drop_set_id(&node);
+                        let _ = self.core.drop_set_id(&node, Caller::of(request));
                     }
                     let shared = open.shared.clone();
                     let handle = into_handle(open);
@@ -413,12 +421,12 @@ impl Filesystem for PoolFs {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         guarded("create", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
                     let shared = open.shared.clone();
@@ -467,7 +475,7 @@ impl Filesystem for PoolFs {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -485,11 +493,12 @@ impl Filesystem for PoolFs {
             }
             // The kernel's idea of the end may be old; a page, though, belongs where it is.
             let append = flags.0 & libc::O_APPEND != 0 && !from_pages;
-            match file.write(data, offset, append) {
+            let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
+            match allowed.and_then(|()| file.write(data, offset, append)) {
                 Ok(count) => {
                     if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                         // The bytes are written; a bit that stays set is worth no failure.
-                        let _ = self.core.drop_set_id(&file.node);
+                        let _ = self.core.drop_set_id(&file.node, Caller::of(request));
                     }
                     reply.written(count as u32);
                 }
@@ -589,7 +598,7 @@ impl Filesystem for PoolFs {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -598,7 +607,8 @@ impl Filesystem for PoolFs {
         reply: ReplyEmpty,
     ) {
         guarded("setxattr", || {
-            let set = self.core.table.get(ino.0).and_then(|node| self.core.set_xattr(&node, name, value, flags));
+            let node = self.core.table.get(ino.0);
+            let set = node.and_then(|node| self.core.set_xattr(&node, name, value, flags, Caller::of(request)));
             reply_empty(set, reply);
         });
     }

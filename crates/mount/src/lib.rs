@@ -6,9 +6,11 @@
 //!
 //! ```text
 //! main.rs       command line: mount, unmount, private run
+//! helper.rs     the command line of mount(8)
 //! session.rs    mount(2) or fusermount3, threads, unmount
 //! private.rs    a program with a mount of its own (namespaces)
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
+//! caller.rs     who asks
 //! inode.rs      the inodes the kernel knows
 //! names.rs      lookup, create, link, rename, unlink
 //! attr.rs       attributes, and how long the kernel may believe them
@@ -19,11 +21,13 @@
 //! ```
 
 mod attr;
+mod caller;
 mod control;
 mod dir;
 mod error;
 mod file;
 mod fs;
+mod helper;
 mod inode;
 pub mod log;
 mod mounts;
@@ -38,10 +42,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 pub use error::MountError;
+pub use helper::{HelperCall, is_helper};
 pub use mounts::{FS_TYPE, MountEntry, mounted_at};
 pub use options::MountOptions;
 pub use private::run_private;
-pub use session::{Serving, unmount};
+pub use session::{Serving, remount, unmount};
 
 /// Locks though another thread has panicked with the lock held: every change under our locks is a single step, and a
 /// mount that goes on is worth more than one that stops.

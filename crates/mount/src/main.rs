@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::io::Errno;
-use stripewise_mount::{MountError, MountOptions, Serving, run_private, unmount};
+use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, is_helper, remount, run_private, unmount};
 use stripewise_store::Pool;
 
 /// Mount a Stripewise pool.
@@ -43,7 +43,7 @@ struct Args {
     #[arg(long, requires = "unmount")]
     lazy: bool,
     /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough,
-    /// max_read=BYTES, threads=N, clone_fd
+    /// max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount; what /etc/fstab says to others is overlooked
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// With --private: how long processes that the program left running may go on using the pool, in seconds
@@ -55,7 +55,9 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let mut words = std::env::args_os();
+    let done = if words.next().is_some_and(|name| is_helper(&name)) { help(words) } else { run(&Args::parse()) };
+    match done {
         Ok(code) => ExitCode::from(code as u8),
         Err(error) => {
             eprintln!("stripewise-mount: {error}");
@@ -79,7 +81,21 @@ fn run(args: &Args) -> Result<i32, MountError> {
         return run_private(pool, &args.command, &options, Duration::from_secs(args.grace));
     }
     let dir = args.dir.clone().unwrap_or_else(|| pool.mount.clone());
+    if options.remount {
+        return remount(&dir, &options).map(|()| 0);
+    }
     if args.foreground { serve(pool, &dir, &options, None) } else { daemon(pool, &dir, &options) }
+}
+
+/// Does what mount(8) asks for.
+fn help(words: impl Iterator<Item = OsString>) -> Result<i32, MountError> {
+    let call = HelperCall::parse(words, rustix::process::geteuid().is_root())?;
+    let pool = Pool::load(&call.pool)?;
+    match &call {
+        call if call.fake => Ok(0),
+        call if call.options.remount => remount(&call.dir, &call.options).map(|()| 0),
+        call => daemon(pool, &call.dir, &call.options),
+    }
 }
 
 /// Mounts and serves until the mount ends; `ready` is told when it is there.

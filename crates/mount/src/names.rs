@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -21,16 +22,35 @@ pub struct Maker {
     pub uid: u32,
     /// Its group, unless the directory hands down its own.
     pub gid: u32,
-    /// Type and permission bits, the program's umask applied.
+    /// Type and permission bits.
     pub mode: u32,
+    /// The program's umask, which counts where the directory has no default access control list.
+    pub umask: u32,
 }
 
 /// Owner and group to set; a group that is `None` stays as the directory has handed it down.
 type Owner = (Option<Uid>, Option<Gid>);
 
-impl Maker {
-    fn permissions(&self) -> Mode {
-        Mode::from_raw_mode(self.mode & 0o7777)
+/// The permissions of what is made: final, or to be lessened by the directory's default list when it is made.
+#[derive(Clone, Copy, Debug)]
+enum Permissions {
+    Final(u32),
+    BeforeList(u32),
+}
+
+impl Permissions {
+    /// With which a regular file is made: we have to write to it before it is complete.
+    fn at_first(self) -> Mode {
+        match self {
+            Permissions::Final(_) => Mode::RUSR | Mode::WUSR,
+            Permissions::BeforeList(mode) => Mode::from_raw_mode(mode & 0o777 | 0o600),
+        }
+    }
+
+    /// With which anything else is made.
+    fn of_others(self) -> Mode {
+        let (Permissions::Final(mode) | Permissions::BeforeList(mode)) = self;
+        Mode::from_raw_mode(mode)
     }
 }
 
@@ -64,11 +84,12 @@ impl Core {
         maker: Maker,
     ) -> Result<(Arc<Node>, Option<Arc<Inode>>), Failure> {
         let path = self.table.relative_path(parent, name)?;
-        let private = Mode::RUSR | Mode::WUSR;
+        let permissions = self.permissions(parent, maker)?;
+        let private = permissions.at_first();
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let created = match rustix::fs::openat(self.table.fds(), number(parent).number(), unnamed, private) {
             Ok(fd) => {
-                self.prepare_file(&fd, parent, &path, maker)?;
+                self.prepare_file(&fd, parent, &path, maker, permissions)?;
                 let fds = self.table.fds();
                 let own = crate::inode::ProcName::new(fd.as_fd());
                 rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
@@ -78,7 +99,7 @@ impl Core {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(&parent.fd, name, named, private)?;
-                if let Err(error) = self.prepare_file(&fd, parent, &path, maker) {
+                if let Err(error) = self.prepare_file(&fd, parent, &path, maker, permissions) {
                     // The caller is told why it was not made; that its empty remains could not go adds nothing.
                     let _ = rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty());
                     return Err(error);
@@ -95,13 +116,35 @@ impl Core {
 
     /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
     /// read-only file.
-    fn prepare_file(&self, fd: &OwnedFd, parent: &Node, path: &Path, maker: Maker) -> Result<(), Failure> {
+    fn prepare_file(
+        &self,
+        fd: &OwnedFd,
+        parent: &Node,
+        path: &Path,
+        maker: Maker,
+        permissions: Permissions,
+    ) -> Result<(), Failure> {
         if let Some((uid, gid)) = self.owner(parent, maker)? {
             rustix::fs::fchown(fd, uid, gid)?;
         }
         self.store.create(fd.as_fd(), path)?;
-        rustix::fs::fchmod(fd, maker.permissions())?;
+        let mode = match permissions {
+            Permissions::Final(mode) => mode,
+            // The list has lessened what was asked for, but the owner's rights were more than that.
+            Permissions::BeforeList(mode) => {
+                let lessened = rustix::fs::fstat(fd)?.st_mode;
+                (lessened & (0o077 | mode & 0o700)) | (mode & 0o7000)
+            }
+        };
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
         Ok(())
+    }
+
+    /// What `maker` asks for in `parent`. One system call where the namespace has access control lists.
+    fn permissions(&self, parent: &Node, maker: Maker) -> Result<Permissions, Errno> {
+        let mode = maker.mode & 0o7777;
+        let listed = self.has_acl.load(Ordering::Relaxed) && self.has_default_acl(parent)?;
+        Ok(if listed { Permissions::BeforeList(mode) } else { Permissions::Final(mode & !maker.umask) })
     }
 
     /// The owner to give to what `maker` makes in `parent`; `None` when it has it already.
@@ -123,16 +166,18 @@ impl Core {
         parent: u64,
         name: &OsStr,
         maker: Maker,
-        make: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+        make: impl FnOnce(&OwnedFd, Mode) -> Result<(), Errno>,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
         let parent = self.table.get(parent)?;
-        make(&parent.fd)?;
-        let (node, _) = self.table.lookup(&parent, name)?;
+        make(&parent.fd, self.permissions(&parent, maker)?.of_others())?;
+        let (node, stat) = self.table.lookup(&parent, name)?;
         let owned = self.owner(&parent, maker).and_then(|owner| {
             let Some((uid, gid)) = owner else { return Ok(()) };
             rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
-            let set_id = maker.mode & 0o6000 != 0;
-            if set_id && node.kind != FileType::Symlink { self.table.chmod(&node, maker.permissions()) } else { Ok(()) }
+            // A change of owner takes these two.
+            let set_id = stat.st_mode & 0o6000 != 0;
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+            if set_id && node.kind != FileType::Symlink { self.table.chmod(&node, mode) } else { Ok(()) }
         });
         match owned.and_then(|()| self.attributes(&node, None)) {
             Ok(attributes) => Ok((node, attributes)),
@@ -162,8 +207,9 @@ impl Core {
         }
         // The kernel encodes a device number in 32 bits as 12 of the major, 20 of the minor, in this interleaving.
         let device = rustix::fs::makedev((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00));
-        let made = self
-            .make_other(parent, name, maker, |dir| rustix::fs::mknodat(dir, name, kind, maker.permissions(), device));
+        let made = self.make_other(parent, name, maker, |dir, permissions| {
+            rustix::fs::mknodat(dir, name, kind, permissions, device)
+        });
         Ok(made?)
     }
 

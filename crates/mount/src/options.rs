@@ -1,5 +1,7 @@
 //! Mount options (`-o a,b=c`): which go to the kernel, which to us.
 
+use std::ffi::OsString;
+
 use rustix::mount::MountFlags;
 
 use crate::error::MountError;
@@ -21,6 +23,10 @@ pub struct MountOptions {
     pub clone_fd: bool,
     /// Largest read request in bytes, for the kernel.
     pub max_read_bytes: Option<u32>,
+    /// What the mount table shows as mounted; `None` for the pool's name.
+    pub source: Option<OsString>,
+    /// Change the options of a mount that is there, instead of mounting.
+    pub remount: bool,
 }
 
 impl MountOptions {
@@ -34,6 +40,8 @@ impl MountOptions {
             clone_fd: false,
             threads: None,
             max_read_bytes: None,
+            source: None,
+            remount: false,
         }
     }
 
@@ -57,23 +65,41 @@ impl MountOptions {
                 "nonempty" => self.nonempty = true,
                 "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),
                 "max_read" => self.max_read_bytes = Some(number(option, value, 4096, 1 << 24)?),
-                // Always on; and what mount(8) and /etc/fstab put in for themselves.
-                "default_permissions"
-                | "defaults"
-                | "auto"
-                | "noauto"
-                | "user"
-                | "nouser"
-                | "users"
-                | "nofail"
-                | "_netdev"
-                | "rw" => {}
-                name if name.starts_with("x-") => {}
+                "fsname" => self.source = value.map(OsString::from),
+                "remount" => self.remount = true,
+                name if is_for_others(name) => {}
                 _ => return Err(MountError::UnknownOption { option: option.to_owned() }),
             }
         }
         Ok(())
     }
+}
+
+/// What is always on, and what /etc/fstab says to mount(8), to systemd or to the boot scripts.
+fn is_for_others(name: &str) -> bool {
+    const MOUNT_AND_BOOT: [&str; 20] = [
+        "default_permissions",
+        "defaults",
+        "rw",
+        "auto",
+        "noauto",
+        "user",
+        "nouser",
+        "users",
+        "nousers",
+        "owner",
+        "noowner",
+        "group",
+        "nogroup",
+        "nofail",
+        "_netdev",
+        "comment",
+        "helper",
+        "uhelper",
+        "subtype",
+        "silent",
+    ];
+    MOUNT_AND_BOOT.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
 }
 
 fn kernel_flag(name: &str) -> Option<(MountFlags, bool)> {
@@ -89,7 +115,13 @@ fn kernel_flag(name: &str) -> Option<(MountFlags, bool)> {
         "noatime" => (MountFlags::NOATIME, true),
         "atime" => (MountFlags::NOATIME, false),
         "nodiratime" => (MountFlags::NODIRATIME, true),
+        "diratime" => (MountFlags::NODIRATIME, false),
         "relatime" => (MountFlags::RELATIME, true),
+        "norelatime" => (MountFlags::RELATIME, false),
+        "strictatime" => (MountFlags::STRICTATIME, true),
+        "nostrictatime" => (MountFlags::STRICTATIME, false),
+        "lazytime" => (MountFlags::LAZYTIME, true),
+        "nolazytime" => (MountFlags::LAZYTIME, false),
         "sync" => (MountFlags::SYNCHRONOUS, true),
         "async" => (MountFlags::SYNCHRONOUS, false),
         "dirsync" => (MountFlags::DIRSYNC, true),
@@ -115,6 +147,17 @@ mod tests {
         options.add("rw,nosuid,threads=7,x-systemd.automount").unwrap();
         assert_eq!(options.flags, MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC);
         assert_eq!(options.threads, Some(7));
+    }
+
+    #[test]
+    fn a_line_of_fstab_is_understood() {
+        let mut options = MountOptions::defaults(true);
+        let line =
+            "defaults,noauto,nofail,_netdev,user=alice,x-systemd.requires=a.mount,X-mount.mkdir,comment=disk,nodev";
+        options.add(line).unwrap();
+        assert_eq!(options, MountOptions::defaults(true));
+        options.add("noatime,strictatime,ro,remount").unwrap();
+        assert!(options.remount && options.flags.contains(MountFlags::NOATIME | MountFlags::STRICTATIME));
     }
 
     #[test]

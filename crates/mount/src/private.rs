@@ -111,10 +111,16 @@ fn already_mounted(pool: &Pool) -> Result<bool, MountError> {
     let Ok(dir) = pool.mount.canonicalize() else { return Ok(false) };
     let entry = mounted_at(&dir).map_err(MountError::system("reading the mount table"))?;
     match entry.filter(|entry| entry.fs_type == FS_TYPE) {
-        Some(entry) if entry.source.as_os_str() == OsStr::new(&pool.name) => Ok(true),
+        Some(entry) if is_pool(&entry.source, pool) => Ok(true),
         Some(entry) => Err(MountError::Mounted { dir, pool: entry.source.to_string_lossy().into_owned() }),
         None => Ok(false),
     }
+}
+
+/// Whether a mount's source is this pool: its name, or (mounted by mount(8)) its file.
+fn is_pool(source: &OsStr, pool: &Pool) -> bool {
+    let same_file = |other: &Path| other.canonicalize().is_ok_and(|other| pool.file.canonicalize().ok() == Some(other));
+    source == OsStr::new(&pool.name) || same_file(Path::new(source))
 }
 
 fn program(command: &[OsString], dir: Option<&Path>) -> Command {

@@ -1,6 +1,6 @@
 //! Mounting, serving and unmounting.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -36,9 +36,10 @@ impl Serving {
     pub fn start(pool: Pool, dir: &Path, options: &MountOptions) -> Result<Serving, MountError> {
         let dir = check_mount_point(dir, options.nonempty)?;
         raise_open_files();
+        respect_quotas();
         // The kernel has applied the program's umask; ours must not be applied again.
         rustix::process::umask(rustix::fs::Mode::empty());
-        let name = pool.name.clone();
+        let source = options.source.clone().unwrap_or_else(|| pool.name.clone().into());
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
         let core = Arc::new(Core::new(Store::open(pool)?, options.passthrough)?);
         if !core.neighbours.alone() {
@@ -53,11 +54,11 @@ impl Serving {
         let fs = PoolFs::new(core.clone());
         let started = if rustix::process::geteuid().is_root() {
             let device = open_fuse()?;
-            mount_direct(&device, &dir, &name, options)?;
+            mount_direct(&device, &dir, &source, options)?;
             Session::from_fd(fs, device, SessionACL::All, config).map_err(MountError::system("starting FUSE"))
         } else {
             open_fuse()?;
-            config.mount_options = helper_options(&name, options);
+            config.mount_options = helper_options(&source, options);
             config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
             Session::new(fs, &dir, &config).map_err(|source| MountError::Mount {
                 dir: dir.clone(),
@@ -151,7 +152,7 @@ fn open_fuse() -> Result<OwnedFd, MountError> {
     }
 }
 
-fn mount_direct(device: &OwnedFd, dir: &Path, name: &str, options: &MountOptions) -> Result<(), MountError> {
+fn mount_direct(device: &OwnedFd, dir: &Path, source: &OsStr, options: &MountOptions) -> Result<(), MountError> {
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -165,7 +166,7 @@ fn mount_direct(device: &OwnedFd, dir: &Path, name: &str, options: &MountOptions
         data.push_str(&format!(",max_read={bytes}"));
     }
     let data = CString::new(data).expect("made of numbers and names");
-    rustix::mount::mount(name, dir, FS_TYPE, options.flags, data.as_c_str()).map_err(|errno| {
+    rustix::mount::mount(source, dir, FS_TYPE, options.flags, data.as_c_str()).map_err(|errno| {
         let remedy = match errno {
             Errno::PERM => " (mounting needs CAP_SYS_ADMIN: in a container, `--cap-add SYS_ADMIN`)",
             Errno::NODEV => " (this kernel has no FUSE: try `modprobe fuse`)",
@@ -177,9 +178,9 @@ fn mount_direct(device: &OwnedFd, dir: &Path, name: &str, options: &MountOptions
 }
 
 /// The same options in the words of fusermount3.
-fn helper_options(name: &str, options: &MountOptions) -> Vec<MountOption> {
+fn helper_options(source: &OsStr, options: &MountOptions) -> Vec<MountOption> {
     let mut list = vec![
-        MountOption::FSName(name.to_owned()),
+        MountOption::FSName(source.to_string_lossy().into_owned()),
         MountOption::Subtype("stripewise".to_owned()),
         MountOption::DefaultPermissions,
     ];
@@ -206,6 +207,20 @@ fn detach(dir: &Path) {
         // Best effort at the end of a mount: nobody is left to tell.
         let _ = Command::new("fusermount3").args(["-u", "-z", "-q", "--"]).arg(dir).status();
     }
+}
+
+/// Changes the kernel's options of the mount on `dir` (`ro`, `noexec` …) to these; those of the serving process stay.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or the kernel refuses: files are open for writing, or the caller is not root.
+pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let real = resolve_parent(dir);
+    let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
+    if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
+        return Err(MountError::NotMounted { dir: dir.to_owned() });
+    }
+    rustix::mount::mount_remount(&real, options.flags, c"")
+        .map_err(|errno| MountError::Remount { dir: real, source: errno.into() })
 }
 
 /// Unmounts the pool mounted on `dir`; `lazy` detaches it though programs use it.
@@ -247,6 +262,18 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
         return Ok(());
     }
     Err(failed(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())))
+}
+
+/// Root may write past a quota, and we write what others ask for: so we give that right up. Threads made from now on do
+/// not have it either, nor has the kernel when it serves a file in our place.
+fn respect_quotas() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let Ok(mut sets) = capabilities(None) else { return };
+    if sets.effective.contains(CapabilitySet::SYS_RESOURCE) {
+        sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+        // Giving a right up cannot be refused.
+        let _ = set_capabilities(None, sets);
+    }
 }
 
 /// Every inode the kernel knows costs a descriptor, so the limit goes as high as it may.

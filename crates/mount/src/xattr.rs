@@ -1,13 +1,17 @@
 //! Extended attributes: those of the namespace inode, ours hidden.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
 
+use crate::caller::Caller;
+use crate::file::Shared;
 use crate::fs::Core;
 use crate::inode::Node;
+use crate::lock;
 
 /// Names that are ours: the handle, and what may come beside it.
 fn is_ours(name: &[u8]) -> bool {
@@ -15,23 +19,48 @@ fn is_ours(name: &[u8]) -> bool {
     name.strip_prefix(ours).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
 }
 
-/// Lists of access rights would have to be enforced by us (the kernel checks the permission bits only), and are not.
+/// The access control list of a file or directory, and the one that a directory hands down.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+/// File capabilities; what changes a file's bytes or owner takes them.
+const CAPABILITIES: &CStr = c"security.capability";
+
 fn is_acl(name: &[u8]) -> bool {
-    name.starts_with(b"system.posix_acl_")
+    name == ACCESS_LIST || name == DEFAULT_LIST.to_bytes()
 }
 
 impl Core {
+    /// Whether the file system of the namespace has access control lists. One system call.
+    pub fn namespace_has_acl(&self) -> bool {
+        let mut nothing: [u8; 0] = [];
+        let asked = self.table.get(crate::inode::ROOT_INO).and_then(|root| {
+            rustix::fs::getxattr(self.table.proc_name(&root).path(), DEFAULT_LIST, nothing.as_mut_slice())
+        });
+        matches!(asked, Ok(_) | Err(Errno::NODATA))
+    }
+
+    /// Whether the directory hands a list down to what is made in it. One system call.
+    ///
+    /// # Errors
+    /// Those of `getxattr`.
+    pub fn has_default_acl(&self, dir: &Node) -> Result<bool, Errno> {
+        let mut nothing: [u8; 0] = [];
+        match rustix::fs::getxattr(self.table.proc_name(dir).path(), DEFAULT_LIST, nothing.as_mut_slice()) {
+            Ok(_) => Ok(true),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// The value of an attribute.
     ///
     /// # Errors
-    /// `ENODATA` for ours, `EOPNOTSUPP` for access lists, or those of `getxattr`.
+    /// `ENODATA` for ours, `EOPNOTSUPP` for lists where nobody would check them, or those of `getxattr`.
     pub fn get_xattr(&self, node: &Node, name: &OsStr) -> Result<Vec<u8>, Errno> {
         if is_ours(name.as_bytes()) {
             return Err(Errno::NODATA);
         }
-        if is_acl(name.as_bytes()) {
-            return Err(Errno::OPNOTSUPP);
-        }
+        self.knows_lists(name)?;
         let path = self.table.proc_name(node);
         // The greatest value the kernel allows.
         let mut value = Vec::with_capacity(64 << 10);
@@ -53,11 +82,24 @@ impl Core {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// `EPERM` for ours, `EOPNOTSUPP` for access lists, or those of `setxattr`.
-    pub fn set_xattr(&self, node: &Node, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
+    /// `EPERM` for ours, `EOPNOTSUPP` for lists where nobody would check them, or those of `setxattr`.
+    pub fn set_xattr(&self, node: &Node, name: &OsStr, value: &[u8], flags: i32, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
         let flags = XattrFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
-        rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)
+        rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)?;
+        if name.as_bytes() == CAPABILITIES.to_bytes()
+            && let Some(shared) = &*lock(&node.shared)
+        {
+            shared.may_have_capabilities.store(true, Ordering::Release);
+        }
+        if name.as_bytes() == ACCESS_LIST {
+            // A list is a change of mode: the kernel takes the bit from who is not in the group, but sees us.
+            let stat = node.stat()?;
+            if stat.st_mode & libc::S_ISGID != 0 && !caller.is_in(stat.st_gid) {
+                self.table.chmod(node, Mode::from_raw_mode(stat.st_mode & 0o7777 & !libc::S_ISGID))?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes an attribute.
@@ -69,12 +111,31 @@ impl Core {
         rustix::fs::removexattr(self.table.proc_name(node).path(), name)
     }
 
-    fn may_set(&self, name: &OsStr) -> Result<(), Errno> {
-        match name.as_bytes() {
-            name if is_ours(name) => Err(Errno::PERM),
-            name if is_acl(name) => Err(Errno::OPNOTSUPP),
-            _ => Ok(()),
+    /// Takes the capabilities of a program that is about to be written, as every file system does. One load, and at the
+    /// first write of an opened file one system call.
+    ///
+    /// # Errors
+    /// Those of `removexattr`.
+    pub fn drop_capabilities(&self, node: &Node, shared: &Shared) -> Result<(), Errno> {
+        if !shared.may_have_capabilities.load(Ordering::Acquire) {
+            return Ok(());
         }
+        match rustix::fs::removexattr(self.table.proc_name(node).path(), CAPABILITIES) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {
+                shared.may_have_capabilities.store(false, Ordering::Release);
+                Ok(())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn may_set(&self, name: &OsStr) -> Result<(), Errno> {
+        if is_ours(name.as_bytes()) { Err(Errno::PERM) } else { self.knows_lists(name) }
+    }
+
+    fn knows_lists(&self, name: &OsStr) -> Result<(), Errno> {
+        let checked = !is_acl(name.as_bytes()) || self.has_acl.load(Ordering::Relaxed);
+        if checked { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 }
 

@@ -1,0 +1,79 @@
+//! mount(8), umount(8) and a line of /etc/fstab, as root, in a mount namespace of their own.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::{BIN, TestPool, need, succeeded};
+
+/// Runs a shell script where `/sbin/mount.fuse.stripewise` is installed as the documentation says; `$M`, `$POOL`, `$FSTAB`.
+fn with_helper(pool: &TestPool, fstab: &str, script: &str) -> String {
+    for program in ["mount", "umount", "findmnt", "unshare"] {
+        need(program);
+    }
+    assert!(rustix::process::geteuid().is_root(), "mount(8) with a line of fstab needs root: run this test as root");
+    std::fs::write(pool.path("fstab"), fstab).unwrap();
+    // The machine's own programs, and ours beside them.
+    let install = "sbin=$(realpath /sbin); mkdir \"$OUT/own\" \"$OUT/sbin\"; mount --bind \"$sbin\" \"$OUT/own\"
+        cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -s \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
+        mount --bind \"$OUT/sbin\" \"$sbin\"";
+    let script = format!("{install}\n{script}");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-euc", &script]).stdin(Stdio::null());
+    command.env("OUT", pool.path("out")).env("BIN", BIN).env("M", pool.mnt()).env("POOL", pool.file());
+    let output = command.env("FSTAB", pool.path("fstab")).output().unwrap();
+    succeeded(&script, &output)
+}
+
+#[test]
+fn a_line_of_fstab_mounts_once_and_umount_ends_it() {
+    let pool = TestPool::new();
+    let options = "defaults,noauto,nofail,_netdev,noatime,noexec,x-systemd.automount,x-systemd.requires=network.target";
+    let line = format!("{} {} fuse.stripewise {options} 0 0\n", pool.file().display(), pool.mnt().display());
+    let seen = with_helper(
+        &pool,
+        &line,
+        "mount -T \"$FSTAB\" \"$M\"
+         findmnt -n -o FSTYPE,SOURCE \"$M\"
+         findmnt -n -o OPTIONS \"$M\" | tr , '\\n' | grep -x -e noatime -e noexec -e nosuid -e allow_other | sort
+         echo word > \"$M/f\"; chmod 755 \"$M/f\"; if \"$M/f\" 2> /dev/null; then echo executed; fi
+         if mount -T \"$FSTAB\" \"$M\" 2> \"$OUT/twice\"; then echo mounted twice; fi; grep -o 'is mounted on' \"$OUT/twice\"
+         mount -T \"$FSTAB\" -a -O _netdev
+         grep -c \" $M \" /proc/self/mountinfo
+         mount -T \"$FSTAB\" -o remount,ro \"$M\"; if touch \"$M/g\" 2> /dev/null; then echo written; fi
+         mount -T \"$FSTAB\" -o remount,rw \"$M\"; touch \"$M/g\"
+         umount \"$M\"; test ! -e \"$M/f\"; echo ended",
+    );
+    let expected = format!(
+        "fuse.stripewise {}\nallow_other\nnoatime\nnoexec\nnosuid\nis mounted on\n1\nended\n",
+        pool.file().display()
+    );
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn mount_by_type_with_options_on_the_command_line() {
+    let pool = TestPool::new();
+    let seen = with_helper(
+        &pool,
+        "",
+        "mount -t fuse.stripewise -o ro,user,allow_other,default_permissions,threads=3 \"$POOL\" \"$M\"
+         if touch \"$M/g\" 2> /dev/null; then echo written; fi; umount \"$M\"
+         mount --fake -t fuse.stripewise \"$POOL\" \"$M\"; findmnt \"$M\" || echo faked
+         mount -v -n -t fuse.stripewise \"$POOL\" \"$M\" > /dev/null; echo word > \"$M/f\"; umount \"$POOL\"; findmnt \"$M\" || echo gone
+         mount -s -t fuse.stripewise -o nosiud \"$POOL\" \"$M\"; cat \"$M/f\"; umount \"$M\"
+         if mount -t fuse.stripewise -o nosiud \"$POOL\" \"$M\" 2> \"$OUT/text\"; then echo mounted; fi
+         grep -o '`nosiud` is not known' \"$OUT/text\"",
+    );
+    assert_eq!(seen, "faked\ngone\nword\n`nosiud` is not known\n");
+}
+
+/// Without a helper installed: mount.fuse3 of the package fuse3 runs the program whose path stands before the `#`.
+#[test]
+fn mount_fuse3_runs_the_program_that_is_named() {
+    need("mount.fuse3");
+    let pool = TestPool::new();
+    let script = "mount -t fuse \"$BIN#$POOL\" \"$M\" -o noatime,nofail
+         findmnt -n -o FSTYPE \"$M\"; echo word > \"$M/f\"; cat \"$M/f\"; umount \"$M\"";
+    assert_eq!(with_helper(&pool, "", script), "fuse.stripewise\nword\n");
+}
