@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -22,7 +22,10 @@ use crate::dir::OpenDir;
 use crate::error::MountError;
 use crate::file::{OpenFile, PLACED};
 use crate::inode::{Node, Table};
+use crate::linger::Linger;
 use crate::names::Maker;
+use crate::prune::Room;
+use crate::workers::Workers;
 use crate::{Failure, control, log};
 
 /// The state of one mount.
@@ -44,6 +47,10 @@ pub struct Core {
     /// The namespace's file system has access control lists, and the kernel checks them.
     pub has_acl: AtomicBool,
     notifier: OnceLock<Notifier>,
+    /// Looks for the next request when one is answered.
+    pub linger: Linger,
+    /// Which threads wait for requests.
+    pub workers: Arc<Workers>,
 }
 
 impl Core {
@@ -53,7 +60,9 @@ impl Core {
     /// The pool's tree of names cannot be opened, or its namespace not be written.
     pub fn new(store: Arc<Store>, passthrough: bool) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
-        let table = Table::new(store.tree()).map_err(MountError::system("opening the pool's names"))?;
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let table =
+            Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
         let neighbours = Neighbours::join(&store.pool().namespace)?;
         Ok(Core {
             store,
@@ -65,6 +74,8 @@ impl Core {
             is_root,
             has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
+            linger: Linger::default(),
+            workers: Arc::default(),
         })
     }
 
@@ -89,6 +100,7 @@ impl Core {
 
     /// Closes for good what is still open when the mount has ended: the kernel does not tell any more.
     pub fn finish(&self) {
+        self.table.room.end();
         for node in self.table.all() {
             let Some(shared) = crate::lock(&node.shared).take() else { continue };
             let Some(inode) = &shared.placed else { continue };
@@ -186,6 +198,15 @@ impl PoolFs {
         PoolFs { core }
     }
 
+    /// Carries out one request that a program may be waiting for.
+    fn serve(&self, what: &str, operation: impl FnOnce()) {
+        self.core.workers.take();
+        let began = Instant::now();
+        guarded(what, operation);
+        self.core.linger.linger(began.elapsed());
+        self.core.workers.rest();
+    }
+
     fn node(&self, ino: INodeNo) -> Result<Arc<Node>, fuser::Errno> {
         self.core.table.get(ino.0).map_err(fuse_errno)
     }
@@ -266,7 +287,7 @@ impl Filesystem for PoolFs {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("lookup", || match self.core.lookup(parent.0, name) {
+        self.serve("lookup", || match self.core.lookup(parent.0, name) {
             Err(Errno::NOENT) => {
                 // Inode 0 is none: the kernel may remember that.
                 let (holds, nothing) = (self.core.short(), no_attributes());
@@ -281,7 +302,7 @@ impl Filesystem for PoolFs {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        guarded("getattr", || match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
+        self.serve("getattr", || match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
             Ok(found) => reply.attr(&found.ttl, &found.attr),
             Err(errno) => reply.error(fuse_errno(errno)),
         });
@@ -305,7 +326,7 @@ impl Filesystem for PoolFs {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        guarded("setattr", || {
+        self.serve("setattr", || {
             let node = match self.node(ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
@@ -320,7 +341,7 @@ impl Filesystem for PoolFs {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        guarded("readlink", || match self.core.read_link(ino.0) {
+        self.serve("readlink", || match self.core.read_link(ino.0) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(fuse_errno(errno)),
         });
@@ -336,14 +357,14 @@ impl Filesystem for PoolFs {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        guarded("mknod", || {
+        self.serve("mknod", || {
             let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
             self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        guarded("mkdir", || {
+        self.serve("mkdir", || {
             let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
             let made = self
                 .core
@@ -353,7 +374,7 @@ impl Filesystem for PoolFs {
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        guarded("symlink", || {
+        self.serve("symlink", || {
             let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0 };
             let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
             self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
@@ -361,11 +382,11 @@ impl Filesystem for PoolFs {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("unlink", || reply_empty(self.core.unlink(parent.0, name), reply));
+        self.serve("unlink", || reply_empty(self.core.unlink(parent.0, name), reply));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("rmdir", || reply_empty(self.core.rmdir(parent.0, name), reply));
+        self.serve("rmdir", || reply_empty(self.core.rmdir(parent.0, name), reply));
     }
 
     fn rename(
@@ -378,20 +399,20 @@ impl Filesystem for PoolFs {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        guarded("rename", || {
+        self.serve("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
             reply_empty(self.core.rename((parent.0, name), (to_parent.0, to_name), flags), reply);
         });
     }
 
     fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("link", || {
+        self.serve("link", || {
             self.reply_entry(self.core.link(ino.0, parent.0, name).map_err(Failure::Errno), "link", reply)
         });
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        guarded("open", || {
+        self.serve("open", || {
             let node = match self.node(ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
@@ -425,7 +446,7 @@ impl Filesystem for PoolFs {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        guarded("create", || {
+        self.serve("create", || {
             let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
@@ -458,7 +479,7 @@ impl Filesystem for PoolFs {
         owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        guarded("read", || {
+        self.serve("read", || {
             let file = file(handle);
             // The kernel names the program's lock owner when a system call reads past its pages, and only then.
             let mut reply = Some(reply);
@@ -485,7 +506,7 @@ impl Filesystem for PoolFs {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        guarded("write", || {
+        self.serve("write", || {
             let file = file(handle);
             let from_pages = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
             if from_pages {
@@ -522,7 +543,7 @@ impl Filesystem for PoolFs {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        guarded("release", || {
+        self.serve("release", || {
             // SAFETY: the last request for a handle that `open` or `create` made.
             let file: Arc<OpenFile> = unsafe { take_handle(handle) };
             self.core.close(&file);
@@ -531,7 +552,7 @@ impl Filesystem for PoolFs {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        guarded("fsync", || {
+        self.serve("fsync", || {
             let file = file(handle);
             match file.sync(data_only) {
                 Ok(()) => reply.ok(),
@@ -541,14 +562,14 @@ impl Filesystem for PoolFs {
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        guarded("opendir", || match OpenDir::open(&self.core, ino.0) {
+        self.serve("opendir", || match OpenDir::open(&self.core, ino.0) {
             Ok(open) => reply.opened(into_handle(open), FopenFlags::empty()),
             Err(errno) => reply.error(fuse_errno(errno)),
         });
     }
 
     fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        guarded("readdir", || match directory(handle).read(&self.core, offset, &mut reply) {
+        self.serve("readdir", || match directory(handle).read(&self.core, offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(fuse_errno(errno)),
         });
@@ -562,14 +583,14 @@ impl Filesystem for PoolFs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        guarded("readdirplus", || match directory(handle).read_plus(&self.core, offset, &mut reply) {
+        self.serve("readdirplus", || match directory(handle).read_plus(&self.core, offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(fuse_errno(errno)),
         });
     }
 
     fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        guarded("releasedir", || {
+        self.serve("releasedir", || {
             // SAFETY: the last request for a handle that `opendir` made.
             drop(unsafe { take_handle::<OpenDir>(handle) });
             reply.ok();
@@ -577,11 +598,11 @@ impl Filesystem for PoolFs {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        guarded("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
+        self.serve("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        guarded("statfs", || match self.core.space() {
+        self.serve("statfs", || match self.core.space() {
             Ok(space) => reply.statfs(
                 space.f_blocks,
                 space.f_bfree,
@@ -606,7 +627,7 @@ impl Filesystem for PoolFs {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        guarded("setxattr", || {
+        self.serve("setxattr", || {
             let node = self.core.table.get(ino.0);
             let set = node.and_then(|node| self.core.set_xattr(&node, name, value, flags, Caller::of(request)));
             reply_empty(set, reply);
@@ -614,21 +635,21 @@ impl Filesystem for PoolFs {
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        guarded("getxattr", || {
+        self.serve("getxattr", || {
             let value = self.core.table.get(ino.0).and_then(|node| self.core.get_xattr(&node, name));
             reply_xattr(value, size, reply);
         });
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        guarded("listxattr", || {
+        self.serve("listxattr", || {
             let names = self.core.table.get(ino.0).and_then(|node| self.core.list_xattr(&node));
             reply_xattr(names, size, reply);
         });
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("removexattr", || {
+        self.serve("removexattr", || {
             let removed = self.core.table.get(ino.0).and_then(|node| self.core.remove_xattr(&node, name));
             reply_empty(removed, reply);
         });
@@ -650,7 +671,7 @@ impl Filesystem for PoolFs {
         _out_bytes: u32,
         reply: ReplyIoctl,
     ) {
-        guarded("ioctl", || {
+        self.serve("ioctl", || {
             if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
                 return reply.error(fuser::Errno::ENOTTY);
             }
@@ -672,7 +693,7 @@ impl Filesystem for PoolFs {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        guarded("fallocate", || {
+        self.serve("fallocate", || {
             let file = file(handle);
             let allocated = file.allocate(mode, offset, length);
             let settled = allocated.and_then(|()| match &file.shared.placed {
@@ -695,7 +716,7 @@ impl Filesystem for PoolFs {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        guarded("lseek", || {
+        self.serve("lseek", || {
             let file = file(handle);
             match file.seek(offset, whence) {
                 Ok(found) => reply.offset(found),
@@ -717,7 +738,7 @@ impl Filesystem for PoolFs {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        guarded("copy_file_range", || {
+        self.serve("copy_file_range", || {
             let (from, to) = (file(from_handle), file(to_handle));
             match from.copy_to(from_offset, to, to_offset, length) {
                 Ok(count) => reply.written(count as u32),

@@ -10,6 +10,7 @@ use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::file::Shared;
 use crate::lock;
+use crate::prune::Room;
 
 /// The kernel's number of the root.
 pub const ROOT_INO: u64 = 1;
@@ -53,6 +55,8 @@ struct Known {
     node: Arc<Node>,
     /// References the kernel holds; it gives them back by forget.
     lookups: u64,
+    /// Which of the inodes came first: by their number in order of coming, or of last having been asked to go.
+    since: u64,
 }
 
 /// All the nodes the kernel knows, by number.
@@ -64,14 +68,17 @@ pub struct Table {
     root_path: PathBuf,
     proc_fds: OwnedFd,
     shards: Vec<Mutex<HashMap<u64, Known>>>,
+    clock: AtomicU64,
+    /// How many there may be.
+    pub room: Room,
 }
 
 impl Table {
-    /// A table whose root is the directory `tree`.
+    /// A table whose root is the directory `tree`, for as many nodes as there is room for.
     ///
     /// # Errors
     /// `tree` cannot be opened, or `/proc` is not mounted.
-    pub fn new(tree: BorrowedFd<'_>) -> Result<Table, Errno> {
+    pub fn new(tree: BorrowedFd<'_>, room: Room) -> Result<Table, Errno> {
         let fd = rustix::fs::openat(tree, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         let proc_fds = rustix::fs::openat(
@@ -89,6 +96,8 @@ impl Table {
             root_path,
             proc_fds,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            clock: AtomicU64::new(0),
+            room,
         })
     }
 
@@ -157,15 +166,20 @@ impl Table {
             }
             Entry::Vacant(free) => {
                 let node = Arc::new(new_node(ino, fd, stat));
-                free.insert(Known { node: node.clone(), lookups: 1 });
+                free.insert(Known {
+                    node: node.clone(),
+                    lookups: 1,
+                    since: self.clock.fetch_add(1, Ordering::Relaxed),
+                });
+                self.room.add();
                 node
             }
         }
     }
 
     fn open_path(&self, parent: &Node, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
-        let fd =
-            rustix::fs::openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.room.open(|| rustix::fs::openat(&parent.fd, name, flags, Mode::empty()))?;
         let stat = rustix::fs::fstat(&fd)?;
         if stat.st_dev != self.root_dev {
             return Err(Errno::XDEV);
@@ -183,6 +197,7 @@ impl Table {
             let left = known.get().lookups.saturating_sub(lookups);
             if left == 0 {
                 let gone = known.remove();
+                self.room.remove();
                 // Closing a descriptor can be slow; do it without the lock.
                 drop(shard);
                 drop(gone);
@@ -190,6 +205,28 @@ impl Table {
                 known.get_mut().lookups = left;
             }
         }
+    }
+
+    /// That many of every thousand nodes: the oldest that are not open, for the kernel to drop. Each counts as new then,
+    /// so that what is in use is not asked for again and again.
+    pub fn oldest(&self, per_mille: usize) -> Vec<u64> {
+        let mut oldest = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let wanted = (shard.len() * per_mille).div_ceil(1000);
+            let mut ages: Vec<(u64, u64)> = shard.iter().map(|(&ino, known)| (known.since, ino)).collect();
+            if wanted < ages.len() {
+                ages.select_nth_unstable(wanted);
+            }
+            for (_, ino) in ages.into_iter().take(wanted) {
+                let Some(known) = shard.get_mut(&ino) else { continue };
+                known.since = self.clock.fetch_add(1, Ordering::Relaxed);
+                if known.node.shared.try_lock().is_ok_and(|shared| shared.is_none()) {
+                    oldest.push(ino);
+                }
+            }
+        }
+        oldest
     }
 
     /// Every node in the table: for the end of the mount.
@@ -304,7 +341,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
         std::fs::write(dir.path().join("sub/file"), b"x").unwrap();
-        let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd()).unwrap();
+        let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd(), Room::new(1024)).unwrap();
         (dir, table)
     }
 
@@ -339,6 +376,28 @@ mod tests {
         table.forget(sub.ino, 1);
         table.forget(ROOT_INO, 100);
         assert!(table.get(ROOT_INO).is_ok());
+    }
+
+    #[test]
+    fn the_oldest_are_asked_to_go_first_and_then_count_as_new() {
+        let (dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let names: Vec<String> = (0..4 * SHARDS).map(|number| format!("file-{number}")).collect();
+        let mut inos = Vec::new();
+        for name in &names {
+            std::fs::write(dir.path().join(name), b"").unwrap();
+            inos.push(table.lookup(&root, OsStr::new(name)).unwrap().0.ino);
+        }
+        // One of each part of the table: the first that came into it, then the second.
+        for turn in 0..2 {
+            let oldest = table.oldest(1);
+            for part in 0..SHARDS as u64 {
+                let came: Vec<u64> = inos.iter().copied().filter(|ino| ino % SHARDS as u64 == part).collect();
+                let asked = oldest.iter().copied().find(|ino| ino % SHARDS as u64 == part);
+                assert_eq!(asked, came.get(turn % came.len().max(1)).copied());
+            }
+        }
+        assert_eq!(table.oldest(1000).len(), inos.len());
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
 //! caller.rs     who asks
 //! inode.rs      the inodes the kernel knows
+//! workers.rs    which threads wait for requests
+//! linger.rs     looking for the next request before sleeping
+//! prune.rs      how many inodes the kernel may know
 //! names.rs      lookup, create, link, rename, unlink
 //! attr.rs       attributes, and how long the kernel may believe them
 //! file.rs       open files
@@ -29,12 +32,15 @@ mod file;
 mod fs;
 mod helper;
 mod inode;
+mod linger;
 pub mod log;
 mod mounts;
 mod names;
 mod options;
 mod private;
+mod prune;
 mod session;
+mod workers;
 mod xattr;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

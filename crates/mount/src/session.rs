@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -68,6 +68,8 @@ impl Serving {
         };
         let session = started.inspect_err(|_| detach(&dir))?;
         core.set_notifier(session.notifier());
+        core.linger.watch(session.as_fd());
+        crate::prune::start(&core, &session).map_err(MountError::system("starting a thread"))?;
         let threads = std::thread::Builder::new()
             .name("serve".to_owned())
             .spawn(move || session.run())
@@ -276,7 +278,7 @@ fn respect_quotas() {
     }
 }
 
-/// Every inode the kernel knows costs a descriptor, so the limit goes as high as it may.
+/// Open files cost descriptors, and every inode that the kernel knows does, so the limit goes as high as it may.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());

@@ -1,0 +1,50 @@
+//! What names cost: makes files in a directory, looks at them, lists them and removes them.
+//!
+//! `metadata_cost create|stat|list|unlink DIR FILES`
+//!
+//! Prints nanoseconds per file. `create` opens a new empty file for writing and closes it; `list` reads the names and kinds.
+
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [what, dir, files] = &arguments[..] else {
+        return Err("metadata_cost create|stat|list|unlink DIR FILES".into());
+    };
+    let (dir, files): (&Path, usize) = (dir.as_ref(), files.parse()?);
+    let paths: Vec<PathBuf> = (0..files).map(|number| dir.join(format!("file-{number:07}"))).collect();
+    let began = Instant::now();
+    match what.as_str() {
+        "create" => {
+            for path in &paths {
+                OpenOptions::new().write(true).create_new(true).open(path)?;
+            }
+        }
+        "stat" => {
+            for path in &paths {
+                path.symlink_metadata()?;
+            }
+        }
+        "list" => {
+            let mut found = 0;
+            for entry in dir.read_dir()? {
+                entry?.file_type()?;
+                found += 1;
+            }
+            if found != files {
+                return Err(format!("{} lists {found} files, not {files}", dir.display()).into());
+            }
+        }
+        "unlink" => {
+            for path in &paths {
+                std::fs::remove_file(path)?;
+            }
+        }
+        other => return Err(format!("{other}: create, stat, list or unlink").into()),
+    }
+    println!("{:.0}", began.elapsed().as_nanos() as f64 / files as f64);
+    Ok(())
+}

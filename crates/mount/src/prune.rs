@@ -1,0 +1,207 @@
+//! Bounds how many inodes the kernel knows, and so the descriptors that we keep for them.
+//!
+//! The kernel goes on knowing an inode that nobody uses until its memory gets short, and each costs us a descriptor. A
+//! program that walks a tree of a million files would take a million of them. So when the kernel knows more than
+//! [`Room::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then gives its
+//! references back. What is looked at again is looked up again.
+//!
+//! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to do for
+//! all the inodes that the kernel's own memory holds.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::fs::Core;
+use crate::lock;
+
+/// With more the gain is small: after [`crate::attr::LONG`] the kernel looks a name up again in any case.
+const AIM: usize = 1 << 17;
+/// Inodes that one message names.
+const MESSAGE_INODES: usize = 512;
+/// How long to wait for the kernel's answers, and for programs to close what they use.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(256));
+/// How long a lookup waits for room, and in what steps.
+const STEP: Duration = Duration::from_millis(1);
+const STEPS: usize = 1000;
+
+/// Linux, `include/uapi/linux/fuse.h`.
+const FUSE_NOTIFY_PRUNE: u32 = 9;
+
+/// How many inodes the kernel knows and may know.
+#[derive(Debug)]
+pub struct Room {
+    known: AtomicUsize,
+    /// With more than these the kernel is asked to drop some.
+    aim: usize,
+    /// With more than these a lookup waits.
+    most: usize,
+    /// The kernel can be asked.
+    prunes: AtomicBool,
+    asked: Mutex<Asked>,
+    wanted: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    wanted: bool,
+    ended: bool,
+}
+
+impl Room {
+    /// Room for a process that may have so many open files: half of them for inodes, up to three quarters for a moment.
+    pub fn new(descriptors: u64) -> Room {
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        Room {
+            known: AtomicUsize::new(0),
+            aim: (descriptors / 2).min(AIM),
+            most: (descriptors / 4 * 3).min(AIM * 3 / 2),
+            prunes: AtomicBool::new(false),
+            asked: Mutex::default(),
+            wanted: Condvar::new(),
+        }
+    }
+
+    /// One inode more. One atomic operation as long as there is room.
+    pub fn add(&self) {
+        let known = self.known.fetch_add(1, Ordering::Relaxed) + 1;
+        // Not at each: a lock taken for every lookup would be one too many.
+        if known > self.aim && (known - self.aim) % (self.aim / 16 + 1) == 1 {
+            lock(&self.asked).wanted = true;
+            self.wanted.notify_one();
+        }
+    }
+
+    /// One inode less.
+    pub fn remove(&self) {
+        self.known.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many to drop of every thousand.
+    fn excess_per_mille(&self) -> usize {
+        let known = self.known.load(Ordering::Relaxed);
+        if known <= self.aim { 0 } else { ((known - self.aim / 8 * 7) * 1000).div_ceil(known) }
+    }
+
+    /// Opens a descriptor for an inode, when there is room for it. One atomic load as long as there is.
+    ///
+    /// # Errors
+    /// Those of `open`; `EMFILE` only if there was no room for a second.
+    pub fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+        let mut steps = 0..STEPS;
+        while self.known.load(Ordering::Relaxed) > self.most && self.prunes.load(Ordering::Relaxed) {
+            if steps.next().is_none() {
+                break;
+            }
+            std::thread::sleep(STEP);
+        }
+        loop {
+            match open() {
+                Err(Errno::MFILE | Errno::NFILE) if self.prunes.load(Ordering::Relaxed) && steps.next().is_some() => {
+                    lock(&self.asked).wanted = true;
+                    self.wanted.notify_one();
+                    std::thread::sleep(STEP);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The mount has ended.
+    pub fn end(&self) {
+        lock(&self.asked).ended = true;
+        self.wanted.notify_one();
+    }
+
+    /// Waits until there is something to drop; `false` at the end.
+    fn wait(&self) -> bool {
+        let mut asked = lock(&self.asked);
+        while !asked.wanted && !asked.ended {
+            asked = self.wanted.wait(asked).unwrap_or_else(PoisonError::into_inner);
+        }
+        asked.wanted = false;
+        !asked.ended
+    }
+}
+
+/// Starts the thread that asks the kernel by way of `device`.
+///
+/// # Errors
+/// Those of starting a thread, and of duplicating a descriptor.
+pub fn start(core: &Arc<Core>, device: impl AsFd) -> std::io::Result<()> {
+    let (core, device) = (core.clone(), device.as_fd().try_clone_to_owned()?);
+    // Asked about nothing, a kernel that can be asked says that it is all right.
+    if ask(&device, &[]).is_err() {
+        return Ok(());
+    }
+    core.table.room.prunes.store(true, Ordering::Relaxed);
+    std::thread::Builder::new().name("prune".to_owned()).spawn(move || {
+        let room = &core.table.room;
+        while room.wait() {
+            let mut pause = PAUSE.0;
+            loop {
+                let excess = room.excess_per_mille();
+                if excess == 0 || lock(&room.asked).ended {
+                    break;
+                }
+                let before = room.known.load(Ordering::Relaxed);
+                for inodes in core.table.oldest(excess).chunks(MESSAGE_INODES) {
+                    // A kernel that has ended the connection has dropped them all.
+                    let _ = ask(&device, inodes);
+                }
+                // The references come back by forget, which other threads serve.
+                std::thread::sleep(pause);
+                pause = if room.known.load(Ordering::Relaxed) < before { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Asks the kernel to drop those of `inodes` that are in no use.
+fn ask(device: &OwnedFd, inodes: &[u64]) -> Result<(), Errno> {
+    let bytes: Vec<u8> = inodes.iter().flat_map(|ino| ino.to_ne_bytes()).collect();
+    // fuse_out_header (length, code, no request) and fuse_notify_prune_out (count, padding, spare).
+    let mut head = Vec::with_capacity(32);
+    head.extend((32 + bytes.len() as u32).to_ne_bytes());
+    head.extend(FUSE_NOTIFY_PRUNE.to_ne_bytes());
+    head.extend(0_u64.to_ne_bytes());
+    head.extend((inodes.len() as u32).to_ne_bytes());
+    head.extend([0; 12]);
+    rustix::io::writev(device, &[IoSlice::new(&head), IoSlice::new(&bytes)]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_descriptors_are_for_inodes_but_no_more_than_help() {
+        let room = Room::new(1024);
+        assert_eq!((room.aim, room.most), (512, 768));
+        assert_eq!(Room::new(u64::MAX).aim, AIM);
+    }
+
+    #[test]
+    fn what_is_above_the_aim_and_an_eighth_more_is_dropped() {
+        let room = Room::new(32);
+        for _ in 0..16 {
+            room.add();
+        }
+        assert_eq!(room.excess_per_mille(), 0);
+        room.add();
+        assert!(lock(&room.asked).wanted);
+        assert_eq!(room.excess_per_mille(), 177);
+    }
+
+    #[test]
+    fn without_a_kernel_that_can_be_asked_nothing_waits() {
+        let room = Room::new(0);
+        room.add();
+        assert_eq!(room.open(|| Err(Errno::MFILE)).unwrap_err(), Errno::MFILE);
+    }
+}
