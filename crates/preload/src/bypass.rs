@@ -2,10 +2,12 @@
 
 use crate::descriptors::borrow;
 use crate::placed;
+use crate::reach;
 use crate::real::set_errno;
 use crate::runtime;
 use crate::table::{self, Entry};
 use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,11 +59,24 @@ impl Buffers {
         Self { one: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, many, count }
     }
 
+    /// The same, or no buffers when the list of them cannot be read here. For one buffer two comparisons, else a system
+    /// call.
+    fn checked(self) -> Self {
+        let bytes = self.count * size_of::<libc::iovec>();
+        let fine = self.many.is_null() || self.many.is_aligned() && reach::is_there(self.many.cast(), bytes, false);
+        if fine { self } else { Self::many(std::ptr::null(), 0) }
+    }
+
+    /// Whether the buffers can be written to. A system call for each.
+    fn are_writable(&self) -> bool {
+        self.slice().iter().all(|buffer| buffer.iov_len == 0 || reach::is_there(buffer.iov_base, buffer.iov_len, true))
+    }
+
     fn slice(&self) -> &[libc::iovec] {
         if self.many.is_null() {
             return std::slice::from_ref(&self.one);
         }
-        // SAFETY: the program passed `count` buffers at `many` to a call that reads them.
+        // SAFETY: the program passed `count` buffers at `many` to a call that reads them, and they can be read (`checked`).
         unsafe { std::slice::from_raw_parts(self.many, self.count) }
     }
 
@@ -104,6 +119,7 @@ fn known(
     buffers: Buffers,
     call: impl FnOnce() -> isize,
 ) -> isize {
+    let buffers = buffers.checked();
     let recorder =
         if entry.file() == 0 { None } else { runtime::recording().and_then(|recording| recording.recorder()) };
     if recorder.is_some() {
@@ -219,8 +235,8 @@ fn attempt(
 }
 
 /// Moves the bytes past the mount; `None` when the mount must do it.
-fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Option<usize> {
-    let buffers = buffers.slice();
+fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offset: u64) -> Option<usize> {
+    let buffers = all.slice();
     for _ in 0..MAX_REFRESHES {
         let file = pin.file()?;
         let outcome = match direction {
@@ -230,7 +246,11 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, buffers: Buffers, o
                 let slices = unsafe {
                     std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
                 };
-                let mut size = || placed::size(borrow(fd)).map_err(Error::io("size", "a placed file"));
+                // Asked for the size when bytes are missing: then zeros may be written into the buffers here.
+                let mut size = || {
+                    let there = if all.are_writable() { Ok(()) } else { Err(Errno::FAULT) };
+                    there.and_then(|()| placed::size(borrow(fd))).map_err(Error::io("size", "a placed file"))
+                };
                 file.read_at(slices, offset, &mut size)
             }
             Direction::Write => {
@@ -256,7 +276,7 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, buffers: Buffers, o
 }
 
 /// The mount's own read or write at `offset`, which leaves the descriptor's offset alone.
-fn through_mount(fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Result<usize, rustix::io::Errno> {
+fn through_mount(fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Result<usize, Errno> {
     let buffers = buffers.slice();
     match direction {
         Direction::Read => {

@@ -37,13 +37,16 @@ pub(crate) fn opened(fd: c_int, path: *const c_char, flags: c_int) {
 fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
     let recording = runtime::recording();
     if (bypass.is_none() && recording.is_none()) || flags & libc::O_PATH != 0 {
-        return table::forget(fd);
+        return table::clear(fd);
     }
+    let ticket = table::begin(fd);
     let entry = catch_unwind(AssertUnwindSafe(|| {
         let stat = rustix::fs::fstat(borrow(fd)).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return None;
         }
+        // Beginning may have shown that the bypass is to be given up.
+        let bypass = bypass.filter(|_| runtime::bypass().is_some() && !on_signal_stack());
         let slot = bypass.and_then(|bypass| {
             let slot = placed::open(bypass, borrow(fd))?;
             if stat.st_dev != bypass.device() {
@@ -54,9 +57,21 @@ fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
         let file = recording.map_or(0, |recording| recording.file_of(fd));
         (slot.is_some() || file != 0).then(|| Entry::new(flags, slot, file))
     }));
-    match entry {
-        Ok(Some(entry)) => table::set(fd, entry),
-        _ => table::forget(fd),
+    table::finish(fd, ticket, entry.ok().flatten().unwrap_or(Entry::NONE));
+    if bypass.is_some() && runtime::bypass().is_none() {
+        // Another thread gave it up meanwhile.
+        table::forget(fd);
+    }
+}
+
+/// Whether the caller runs on a stack for signal handlers. These may be as small as 2 KiB, and asking the mount for a
+/// placement takes more: what is opened there is left to the mount.
+fn on_signal_stack() -> bool {
+    let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+    // SAFETY: asks only; the structure has room for the answer, and zeros are a valid value of it.
+    unsafe {
+        libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) == 0
+            && stack.assume_init().ss_flags & libc::SS_ONSTACK != 0
     }
 }
 
@@ -67,6 +82,10 @@ pub(crate) fn adopt() {
         return;
     }
     for_each_open(|fd| {
+        // Another library's constructor may have opened files already.
+        if table::get(fd).is_known() {
+            return;
+        }
         let Ok(stat) = rustix::fs::fstat(borrow(fd)) else { return };
         // Terminals, pipes and the null device are what most programs get: for them the mount is not even looked at.
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

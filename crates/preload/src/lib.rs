@@ -6,7 +6,8 @@
 //! ([`table`]), is cleared by everything that can close or replace a descriptor.
 //!
 //! Rules of this crate: no call by a name that it wraps (it would meet itself), no lock and no allocation on the way of
-//! a request, no panic across a function that C calls, `errno` as libc leaves it.
+//! a request, nowhere a lock or the program's allocator ([`memory`]) that a signal handler could wait for, no panic across
+//! a function that C calls, `errno` as libc leaves it.
 //!
 //! | environment | effect |
 //! |---|---|
@@ -19,13 +20,18 @@
 mod bypass;
 mod calls;
 mod descriptors;
+mod memory;
 mod mpi;
 mod paths;
 mod placed;
+mod reach;
 mod real;
 mod recording;
 mod runtime;
 mod table;
+
+#[global_allocator]
+static MEMORY: memory::Memory = memory::Memory::new();
 
 /// Runs when the library is loaded, before the program's own code (though other libraries may have called before).
 #[used]

@@ -2,7 +2,12 @@
 //!
 //! A descriptor without an entry is nothing to us. An entry that outlives its descriptor would send bytes to the wrong
 //! file, so everything that closes or replaces a descriptor clears its entry first ([`forget`]), and everything that
-//! returns one sets or clears its entry.
+//! returns one sets or clears its entry. What is learned of a descriptor counts only if nobody closed or replaced it
+//! meanwhile ([`begin`], [`finish`]).
+//!
+//! A descriptor that comes while its number still has an entry was closed by nobody whom this library saw: by a system
+//! call instruction of the program's own, or by io_uring. Then other entries may be as wrong, and the mount serves this
+//! process alone from then on.
 
 use crate::placed;
 use std::ffi::c_int;
@@ -45,6 +50,12 @@ impl Entry {
     #[inline]
     pub(crate) fn is_known(self) -> bool {
         self.0 != 0
+    }
+
+    /// What a word says: that of a descriptor which is being entered is nothing yet.
+    #[inline]
+    fn of(word: u64) -> Self {
+        if word & Self::KNOWN == 0 { Self::NONE } else { Self(word) }
     }
 
     #[inline]
@@ -91,14 +102,50 @@ fn word(fd: c_int) -> Option<&'static AtomicU64> {
 /// The entry of `fd`. One bound check and one load.
 #[inline]
 pub(crate) fn get(fd: c_int) -> Entry {
-    word(fd).map_or(Entry::NONE, |word| Entry(word.load(Ordering::Acquire)))
+    word(fd).map_or(Entry::NONE, |word| Entry::of(word.load(Ordering::Acquire)))
 }
 
-/// Sets the entry of `fd`. The entry's slot must have been acquired for it; it is released with the entry.
-pub(crate) fn set(fd: c_int, entry: Entry) {
-    match word(fd) {
-        Some(word) => release(Entry(word.swap(entry.0, Ordering::AcqRel))),
-        None => release(entry),
+/// A descriptor that is being entered: no other has this number.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket(u64);
+
+/// Begins to enter `fd`, which has just come.
+pub(crate) fn begin(fd: c_int) -> Ticket {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // The lowest bit is that of a known entry.
+    let ticket = NEXT.fetch_add(1, Ordering::Relaxed) << 1;
+    if let Some(word) = word(fd) {
+        came(Entry::of(word.swap(ticket, Ordering::AcqRel)));
+    }
+    Ticket(ticket)
+}
+
+/// Sets the entry of `fd`, unless it was closed or replaced since its ticket. The entry's slot must have been acquired for
+/// it; it is released with the entry.
+pub(crate) fn finish(fd: c_int, ticket: Ticket, entry: Entry) {
+    let set = |word: &AtomicU64| {
+        word.compare_exchange(ticket.0, entry.0, Ordering::AcqRel, Ordering::Acquire).map_err(|_| ())
+    };
+    if word(fd).ok_or(()).and_then(set).is_err() {
+        release(entry);
+    }
+}
+
+/// Clears the entry of `fd`, which has just come and is nothing to us.
+#[inline]
+pub(crate) fn clear(fd: c_int) {
+    if let Some(word) = word(fd)
+        && word.load(Ordering::Acquire) != 0
+    {
+        came(Entry::of(word.swap(0, Ordering::AcqRel)));
+    }
+}
+
+/// A number had this entry when a descriptor came with it.
+fn came(entry: Entry) {
+    if entry.is_known() {
+        release(entry);
+        crate::runtime::give_up_bypass();
     }
 }
 
@@ -116,7 +163,7 @@ pub(crate) fn forget(fd: c_int) {
     if let Some(word) = word(fd)
         && word.load(Ordering::Acquire) != 0
     {
-        release(Entry(word.swap(0, Ordering::AcqRel)));
+        release(Entry::of(word.swap(0, Ordering::AcqRel)));
     }
 }
 
@@ -133,13 +180,24 @@ pub(crate) fn forget_all() {
     forget_range(0, u32::MAX);
 }
 
-/// Gives `to` what `from` has: both are the same open file from now on.
-pub(crate) fn copy(from: Entry, to: c_int) {
-    let entry = match from.slot() {
-        Some(slot) if !placed::acquire(slot) => from.without_slot(),
-        _ => from,
+/// `to` has just come as a copy of `from`, which had the entry `before` then: both are the same open file from now on. If
+/// `from` changed meanwhile, nobody knows which file it is, and `to` gets no entry.
+pub(crate) fn copy(from: c_int, before: Entry, to: c_int) {
+    if !before.is_known() {
+        return clear(to);
+    }
+    let ticket = begin(to);
+    let entry = match before.slot() {
+        Some(slot) if !placed::acquire(slot) => before.without_slot(),
+        _ => before,
     };
-    set(to, entry);
+    match get(from) == before {
+        true => finish(to, ticket, entry),
+        false => {
+            release(entry);
+            finish(to, ticket, Entry::NONE);
+        }
+    }
 }
 
 /// Descriptors that have an entry, with it.

@@ -1,4 +1,4 @@
-//! Reads and writes. **The one table of the calls that take the fast path.**
+//! Reads and writes: the functions of the one table of calls that take the fast path, `fast_path.rs`.
 
 use crate::bypass::{Buffers, Direction, Position, transfer};
 use crate::real::wrap;
@@ -8,7 +8,6 @@ use std::ffi::{c_int, c_void};
 use Direction::{Read, Write};
 use Position::{At, Cursor};
 
-/// Each row: name and arguments after the descriptor; direction, buffers, position; and when the call is left to libc.
 macro_rules! fast_path {
     ($($name:ident($($arg:ident: $type:ty),*) => $direction:expr, $buffers:expr, $position:expr, plain if $plain:expr;)*) => {
         wrap! { real; $(
@@ -22,33 +21,7 @@ macro_rules! fast_path {
     };
 }
 
-fast_path! {
-    read(buffer: *mut c_void, count: size_t) => Read, Buffers::one(buffer, count), Cursor, plain if false;
-    __read(buffer: *mut c_void, count: size_t) => Read, Buffers::one(buffer, count), Cursor, plain if false;
-    write(buffer: *mut c_void, count: size_t) => Write, Buffers::one(buffer, count), Cursor, plain if false;
-    __write(buffer: *mut c_void, count: size_t) => Write, Buffers::one(buffer, count), Cursor, plain if false;
-    pread(buffer: *mut c_void, count: size_t, offset: off_t) => Read, Buffers::one(buffer, count), At(offset), plain if false;
-    pread64(buffer: *mut c_void, count: size_t, offset: off_t) => Read, Buffers::one(buffer, count), At(offset), plain if false;
-    __pread64(buffer: *mut c_void, count: size_t, offset: off_t) => Read, Buffers::one(buffer, count), At(offset), plain if false;
-    pwrite(buffer: *mut c_void, count: size_t, offset: off_t) => Write, Buffers::one(buffer, count), At(offset), plain if false;
-    pwrite64(buffer: *mut c_void, count: size_t, offset: off_t) => Write, Buffers::one(buffer, count), At(offset), plain if false;
-    __pwrite64(buffer: *mut c_void, count: size_t, offset: off_t) => Write, Buffers::one(buffer, count), At(offset), plain if false;
-    readv(vector: *const iovec, count: c_int) => Read, Buffers::many(vector, count), Cursor, plain if false;
-    writev(vector: *const iovec, count: c_int) => Write, Buffers::many(vector, count), Cursor, plain if false;
-    preadv(vector: *const iovec, count: c_int, offset: off_t) => Read, Buffers::many(vector, count), At(offset), plain if false;
-    preadv64(vector: *const iovec, count: c_int, offset: off_t) => Read, Buffers::many(vector, count), At(offset), plain if false;
-    pwritev(vector: *const iovec, count: c_int, offset: off_t) => Write, Buffers::many(vector, count), At(offset), plain if false;
-    pwritev64(vector: *const iovec, count: c_int, offset: off_t) => Write, Buffers::many(vector, count), At(offset), plain if false;
-    // Flags ask for what only the kernel does (RWF_APPEND, RWF_NOWAIT, RWF_DSYNC).
-    preadv2(vector: *const iovec, count: c_int, offset: off_t, flags: c_int) => Read, Buffers::many(vector, count), at_or_cursor(offset), plain if flags != 0;
-    preadv64v2(vector: *const iovec, count: c_int, offset: off_t, flags: c_int) => Read, Buffers::many(vector, count), at_or_cursor(offset), plain if flags != 0;
-    pwritev2(vector: *const iovec, count: c_int, offset: off_t, flags: c_int) => Write, Buffers::many(vector, count), at_or_cursor(offset), plain if flags != 0;
-    pwritev64v2(vector: *const iovec, count: c_int, offset: off_t, flags: c_int) => Write, Buffers::many(vector, count), at_or_cursor(offset), plain if flags != 0;
-    // What programs built with _FORTIFY_SOURCE call; an overflow is left to libc, which ends the program.
-    __read_chk(buffer: *mut c_void, count: size_t, room: size_t) => Read, Buffers::one(buffer, count), Cursor, plain if count > room;
-    __pread_chk(buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) => Read, Buffers::one(buffer, count), At(offset), plain if count > room;
-    __pread64_chk(buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) => Read, Buffers::one(buffer, count), At(offset), plain if count > room;
-}
+include!("fast_path.rs");
 
 /// -1 is the descriptor's own offset in `preadv2` and `pwritev2`.
 fn at_or_cursor(offset: off_t) -> Position {

@@ -131,10 +131,12 @@ wrap! { real;
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 const TEMPORARY: c_int = libc::O_CREAT | libc::O_RDWR | libc::O_EXCL;
 
-/// The copy `to` of `from` has the same open file.
-fn duplicated(from: c_int, to: c_int) -> c_int {
+/// `call` returns a copy of `from`, which has the same open file.
+fn duplicated(from: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let before = table::get(from);
+    let to = call();
     if to >= 0 && to != from {
-        table::copy(table::get(from), to);
+        table::copy(from, before, to);
     }
     to
 }
@@ -150,13 +152,13 @@ fn replace(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
         return -1;
     }
     table::forget(to);
-    duplicated(from, call())
+    duplicated(from, call)
 }
 
 /// `fcntl`, as far as it makes copies or changes how a descriptor writes.
 fn control(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_int) -> c_int {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, call()),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, call),
         libc::F_SETFL => {
             let entry = table::get(fd);
             if entry.slot().is_some() && argument as c_int & libc::O_APPEND != 0 && !entry.appends() {
@@ -171,7 +173,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_
 
 wrap! { real;
     fn dup(fd: c_int) -> c_int {
-        duplicated(fd, real(fd))
+        duplicated(fd, || real(fd))
     }
     fn dup2(from: c_int, to: c_int) -> c_int {
         replace(from, to, || real(from, to))
@@ -195,7 +197,7 @@ wrap! { real;
 
 /// A descriptor that is no file by name: nothing to us.
 fn unknown(fd: c_int) -> c_int {
-    table::forget(fd);
+    table::clear(fd);
     fd
 }
 
@@ -204,8 +206,8 @@ fn unknown_pair(result: c_int, pair: *mut c_int) -> c_int {
     if result >= 0 && !pair.is_null() {
         // SAFETY: the call succeeded, so it wrote both numbers there.
         let (first, second) = unsafe { (*pair, *pair.add(1)) };
-        table::forget(first);
-        table::forget(second);
+        table::clear(first);
+        table::clear(second);
     }
     result
 }
@@ -251,8 +253,8 @@ wrap! { real;
         if result >= 0 && !main.is_null() && !other.is_null() {
             // SAFETY: the call succeeded, so it wrote a number to each.
             let (main, other) = unsafe { (*main, *other) };
-            table::forget(main);
-            table::forget(other);
+            table::clear(main);
+            table::clear(other);
         }
         result
     }
@@ -287,7 +289,7 @@ fn received(message: &libc::msghdr) {
                 let bytes = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let first = libc::CMSG_DATA(header).cast::<c_int>();
                 for index in 0..bytes / size_of::<c_int>() {
-                    table::forget(first.add(index).read_unaligned());
+                    table::clear(first.add(index).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);
@@ -384,7 +386,7 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
             });
             result
         }
-        libc::SYS_dup => c_long::from(duplicated(fd, call() as c_int)),
+        libc::SYS_dup => c_long::from(duplicated(fd, || call() as c_int)),
         libc::SYS_dup3 => c_long::from(replace(fd, a[1] as c_int, || call() as c_int)),
         libc::SYS_fcntl => c_long::from(control(fd, a[1] as c_int, a[2] as usize, || call() as c_int)),
         libc::SYS_mmap => {
@@ -423,7 +425,12 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
             clone_flags(libc::CLONE_VM);
             call()
         }
-        number if RETURN_DESCRIPTORS.contains(&number) => c_long::from(unknown(call() as c_int)),
+        number if RETURN_DESCRIPTORS.contains(&number) => {
+            let result = call();
+            // Some return other numbers, too.
+            table::forget(result as c_int);
+            result
+        }
         _ => call(),
     }
 }

@@ -1,4 +1,5 @@
-//! Processes that share this one's memory but not its descriptors: the table would be wrong in one of the two.
+//! Processes that share this one's memory but not its descriptors, or its descriptors but not its memory: the table would
+//! be wrong in one of the two.
 
 use crate::real::wrap;
 use crate::runtime;
@@ -6,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 /// A process or thread is made with these flags of `clone`.
 pub(crate) fn clone_flags(flags: c_int) {
-    if flags & libc::CLONE_VM != 0 && flags & libc::CLONE_FILES == 0 {
+    if (flags & libc::CLONE_VM != 0) != (flags & libc::CLONE_FILES != 0) {
         runtime::give_up_bypass();
     }
 }
