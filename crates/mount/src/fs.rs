@@ -63,7 +63,7 @@ impl Core {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let table =
             Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
-        let neighbours = Neighbours::join(&store.pool().namespace)?;
+        let neighbours = Neighbours::join(&store)?;
         Ok(Core {
             store,
             neighbours,
@@ -358,14 +358,14 @@ impl Filesystem for PoolFs {
         reply: ReplyEntry,
     ) {
         self.serve("mknod", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.serve("mkdir", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             let made = self
                 .core
                 .make_other(parent.0, name, maker, |dir, permissions| rustix::fs::mkdirat(dir, name, permissions));
@@ -375,23 +375,24 @@ impl Filesystem for PoolFs {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.serve("symlink", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0 };
+            let maker =
+                Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0, caller: Caller::of(request) };
             let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
             self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
         });
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("unlink", || reply_empty(self.core.unlink(parent.0, name), reply));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.serve("unlink", || reply_empty(self.core.unlink(Caller::of(request), parent.0, name), reply));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("rmdir", || reply_empty(self.core.rmdir(parent.0, name), reply));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.serve("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), parent.0, name), reply));
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         to_parent: INodeNo,
@@ -401,13 +402,17 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            reply_empty(self.core.rename((parent.0, name), (to_parent.0, to_name), flags), reply);
+            reply_empty(self.core.rename(Caller::of(request), (parent.0, name), (to_parent.0, to_name), flags), reply);
         });
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.serve("link", || {
-            self.reply_entry(self.core.link(ino.0, parent.0, name).map_err(Failure::Errno), "link", reply)
+            self.reply_entry(
+                self.core.link(Caller::of(request), ino.0, parent.0, name).map_err(Failure::Errno),
+                "link",
+                reply,
+            )
         });
     }
 
@@ -417,6 +422,9 @@ impl Filesystem for PoolFs {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
+            if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags.0) {
+                return reply.error(fuse_errno(errno));
+            }
             match self.core.open(node.clone(), flags.0, |fd| reply.open_backing(fd).ok()) {
                 Ok(open) => {
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
@@ -447,7 +455,7 @@ impl Filesystem for PoolFs {
         reply: ReplyCreate,
     ) {
         self.serve("create", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
                     let shared = open.shared.clone();
@@ -761,7 +769,15 @@ impl PoolFs {
         let core = &self.core;
         let dir = core.table.get(parent)?;
         let (node, _held) = match core.make_file(&dir, name, maker) {
-            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => (core.table.lookup(&dir, name)?.0, None),
+            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => {
+                let node = core.table.lookup(&dir, name)?.0;
+                // Another's, which the kernel has not looked at.
+                if let Err(errno) = core.check_open(maker.caller, &node, flags) {
+                    core.table.forget(node.ino, 1);
+                    return Err(errno.into());
+                }
+                (node, None)
+            }
             made => made?,
         };
         let opened = core.open(node.clone(), flags, open_backing);

@@ -21,6 +21,7 @@
 //! dir.rs        directories
 //! xattr.rs      extended attributes, ours hidden
 //! control.rs    the ioctls of the preload
+//! caller.rs     what the user behind a request may do
 //! ```
 
 mod attr;
