@@ -10,7 +10,6 @@ mod case;
 mod cluster_file;
 mod counted;
 mod findings;
-mod gaps;
 mod gather;
 mod interval;
 mod kinds;

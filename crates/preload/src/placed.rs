@@ -9,10 +9,9 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{DataPlane, PlacedFile, Placement};
+use stripewise_store::{PlacedFile, Placement};
 
 /// Files open at once that are served past the mount; more go through it.
 const SLOTS: usize = 4096;
@@ -34,8 +33,6 @@ struct Slot {
     count: AtomicU32,
     versions: AtomicU32,
     handle: AtomicU64,
-    /// Of the file: another user may have copied its handle to a file of his own.
-    owner: AtomicU32,
     newest: AtomicPtr<Version>,
     /// Set when the mount alone may serve the file from now on.
     off: AtomicBool,
@@ -48,7 +45,6 @@ static FILES: [Slot; SLOTS] = [const {
         count: AtomicU32::new(0),
         versions: AtomicU32::new(0),
         handle: AtomicU64::new(0),
-        owner: AtomicU32::new(0),
         newest: AtomicPtr::new(ptr::null_mut()),
         off: AtomicBool::new(false),
         filling: AtomicBool::new(false),
@@ -72,10 +68,6 @@ pub(crate) fn release(index: u16) {
 }
 
 impl Slot {
-    fn is_of(&self, placement: &Placement) -> bool {
-        self.handle.load(Ordering::Acquire) == placement.handle && self.owner.load(Ordering::Acquire) == placement.owner
-    }
-
     #[inline]
     fn acquire(&self) -> bool {
         let mut count = self.count.load(Ordering::Acquire);
@@ -147,7 +139,7 @@ impl Pin {
         let Ok(placement) = fetch(fd) else {
             return false;
         };
-        if !placement.bypass || !self.slot.is_of(&placement) {
+        if !placement.bypass || placement.handle != self.slot.handle.load(Ordering::Acquire) {
             self.turn_off();
             return false;
         }
@@ -160,9 +152,7 @@ impl Pin {
             self.turn_off();
             return false;
         }
-        let sees = |plane: &Arc<DataPlane>| plane.sees_changes_of(placement.owner);
-        let Some(file) = bypass.plane().filter(sees).and_then(|plane| PlacedFile::new(plane, placement, None).ok())
-        else {
+        let Some(file) = bypass.plane().and_then(|plane| PlacedFile::new(plane, placement, None).ok()) else {
             return false;
         };
         let version = Box::into_raw(Box::new(Version { file, before: newest }));
@@ -200,14 +190,14 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
     if !placement.bypass {
         return None;
     }
-    let (handle, owner) = (placement.handle, placement.owner);
+    let handle = placement.handle;
     let start = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
     let places = (0..PROBES).map(|probe| (start + probe) % SLOTS);
     for index in places.clone() {
         let slot = &FILES[index];
-        if slot.is_of(&placement) && slot.acquire() {
+        if slot.handle.load(Ordering::Acquire) == handle && slot.acquire() {
             // Counted now, so it can no longer change.
-            if slot.is_of(&placement) {
+            if slot.handle.load(Ordering::Acquire) == handle {
                 return if slot.off.load(Ordering::Acquire) {
                     slot.release();
                     None
@@ -219,9 +209,6 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
         }
     }
     let plane = bypass.plane()?;
-    if !plane.sees_changes_of(owner) {
-        return None;
-    }
     let file = PlacedFile::new(plane, placement, None).ok()?;
     let version = Box::into_raw(Box::new(Version { file, before: ptr::null_mut() }));
     for index in places {
@@ -230,7 +217,6 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
             slot.off.store(false, Ordering::Relaxed);
             slot.versions.store(1, Ordering::Relaxed);
             slot.handle.store(handle, Ordering::Relaxed);
-            slot.owner.store(owner, Ordering::Relaxed);
             slot.newest.store(version, Ordering::Release);
             slot.count.store(1, Ordering::Release);
             return Some(index as u16);

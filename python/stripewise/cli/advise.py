@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +75,7 @@ def advise(
     if output is not None:
         output.write_text(document["layout"], encoding="utf-8")
     if as_json:
-        console.document({**document, "native": None if native is None else native.as_dict()})
+        console.result(json.dumps({**document, "native": None if native is None else native.as_dict()}, indent=2))
     else:
         advice.show(document, native, log, cluster)
     if output is None:

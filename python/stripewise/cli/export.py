@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -118,7 +119,7 @@ def export(
         _write(output, exported.script())
         console.say(f"wrote {output}; `sh {output}` sets the layouts")
     if as_json:
-        console.document(exported.as_dict())
+        console.result(json.dumps(exported.as_dict(), indent=2))
     elif output is None:
         console.result(exported.script().rstrip("\n"))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -22,7 +23,7 @@ def planners(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON
     """
     known = _native.planners()
     if as_json:
-        console.document(known)
+        console.result(json.dumps(known, indent=2))
         return
     grid = console.table(["planner", "what it does", "source"])
     for planner in known:

@@ -1,5 +1,6 @@
 """`stripewise pool calibrate`."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def pool_calibrate(
         for tier in measured:
             _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
     if as_json:
-        console.document(measured)
+        console.result(json.dumps(measured, indent=2))
         return
     columns = ["server", "op", "startup min", "startup max", "MB/s", "residual", "requests", "method"]
     grid = console.table(columns, right=columns[2:7], title=f"pool '{pool.name}', {pool.label}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -146,7 +147,7 @@ def simulate(
     else:
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
     if as_json:
-        console.document({**document, "about": run.about()})
+        console.result(json.dumps({**document, "about": run.about()}, indent=2))
     else:
         _print(servers, document, timeline=timeline)
 

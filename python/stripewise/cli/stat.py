@@ -1,5 +1,6 @@
 """`stripewise stat`."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +37,7 @@ def stat(
     name = path_in_pool(pool, file)
     found: Any = _native.file_stat(str(pool.file), name)
     if as_json:
-        console.document(found)
+        console.result(json.dumps(found, indent=2))
         return
     console.result(f"{name} on pool '{pool.name}' ({pool.label})")
     console.result(f"  size      {found['size_bytes']} bytes ({about_bytes(found['size_bytes'])})")
