@@ -17,7 +17,7 @@ export PATH := $(BIN):$(PATH)
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup demo test lint bench accuracy clean
+.PHONY: help setup demo test suites lint bench accuracy clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -41,7 +41,18 @@ setup: $(VENV)/.installed ## Make .venv with the tools, build everything, instal
 demo: $(VENV)/.installed ## Emulated pool, real MPI program: trace, plan, place, measure again
 	@exec $(BIN)/python -m stripewise.demo $(CURDIR)/.demo
 
-test: $(VENV)/.installed ## All tests; the runners' closing lines come last
+# Suites of others that the tests run: from the registry, in the versions named here.
+target/suites/.pjdfstest-0.2.2-fsx-0.3.2:
+	@echo 'getting pjdfstest and fsx'
+	@mkdir -p target/suites build
+	cargo install --quiet --locked --debug --root target/suites --target-dir target/suites/build pjdfstest@0.2.2 fsx@0.3.2 \
+		> build/suites.log 2>&1 || { tail -n 60 build/suites.log; exit 1; }
+	rm -rf target/suites/build
+	touch $@
+
+suites: target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## pjdfstest and fsx, which the tests of the mount and of the preload run
+
+test: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## All tests; the runners' closing lines come last
 	@mkdir -p build
 	# Example logs that tests read: those that the package darshan ships.
 	ask='import importlib.util as u; print(u.find_spec("darshan").submodule_search_locations[0])'

@@ -69,8 +69,10 @@ def before(offset: int, first: int, width: int, length: int) -> int:
 def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> None:
     """Writes the bytes of the file at `inode` to the open file `out`."""
     logical, layout, generations = read_handle(os.getxattr(inode, "user.stripewise"))
-    regions = read_layout((layouts / layout).read_bytes())
-    size = inode.stat().st_size
+    owner, size = inode.stat().st_uid, inode.stat().st_size
+    # In a shared pool the copy of another user may be gone or worth nothing, and there is one of root's or the owner's.
+    copies = [copy for copy in sorted(layouts.glob(f"{layout}.*")) if copy.stat().st_uid in (0, owner)]
+    regions = read_layout([*copies, layouts / layout][0].read_bytes())
     for index, (start, stripes) in enumerate(regions):
         end = min(size, regions[index + 1][0] if index + 1 < len(regions) else size)
         generation = [number for offset, number in generations if offset <= start][-1]
@@ -85,6 +87,8 @@ def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> N
             first, position = position, position + width
             if not datafile.exists():
                 continue  # never written: a hole
+            if server != META and (datafile.is_symlink() or datafile.stat().st_uid != owner):
+                sys.exit(f"{inode}: {datafile} is not its owner's: the handle may name another user's bytes")
             with datafile.open("rb") as source:
                 for turn in range(start // length * length + first, end, length):
                     a, b = max(turn, start), min(turn + width, end)

@@ -1,6 +1,7 @@
 """`import stripewise`: traces, signatures, plans and simulations as objects with data frames."""
 
 import html.parser
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -171,7 +172,7 @@ def test_a_cluster_in_place_of_a_pool(run, tmp_path):
             sw.plan(trace, **named)
 
 
-def test_advice(run, tmp_path):
+def test_advice(run, stripewise, tmp_path):
     _, trace = run
     file = tmp_path / "orion.toml"
     file.write_text(CLUSTER)
@@ -185,6 +186,13 @@ def test_advice(run, tmp_path):
     assert all(reason in told for reason in total["reasons"])
     assert advice.save(tmp_path / "advised.layout").read_text() == advice.layout
     assert "<table" in advice._repr_html_()
+    assert advice.native is None, "nobody says what file system it is"
+    file.write_text(CLUSTER.replace('"orion"', '"orion"\nfile_system = "lustre"'))
+    advice = sw.advise(trace, cluster=file)
+    assert advice.document["total"]["change"]
+    printed = stripewise("advise", trace.path, "--cluster", file, "--json").stdout
+    assert advice.native.as_dict() == json.loads(printed)["native"]
+    assert "lfs" in advice.native.exported.script()
     with pytest.raises(sw.StripewiseError, match=r"nowhere\.toml"):
         sw.advise(trace, cluster=tmp_path / "nowhere.toml")
 

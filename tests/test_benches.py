@@ -89,3 +89,29 @@ print(accuracy.why_model(one))
     assert done.returncode == 0, done.stderr
     for cause in ("requests a process", "chance", "latency"):
         assert cause in done.stdout
+
+
+def test_what_is_advised_from_a_reduced_log_is_faster_when_it_is_applied(tmp_path):
+    """The benchmark of advice with one case: a bad layout, flash for a quarter of the data, servers of slow motion."""
+    script = """
+import sys
+from pathlib import Path
+from benches import advice
+from benches.frame import Context, Figure
+case = advice.Case("short", ("ior", "-p", "8", "-r", "256KiB", "-s", "4MiB"), advice.DISK, advice.MIB // 2, slow=4)
+directory = Path(sys.argv[1])
+context = Context(directory, directory, True, lambda text: None)
+(figure,) = advice.compare(case, 0, context)
+assert isinstance(figure, Figure) and figure.note.startswith("predicted "), figure
+assert figure.value >= advice.BAD_GAIN, figure
+log = (directory / "advice-0" / "run.csv").read_text().splitlines()
+assert log[0] == "rank,file,api,op,offset,size,start_ns,end_ns" and len(log) > 32
+ssd_bytes = 0
+for line in (directory / "advice-0" / "changed" / "pool.toml").read_text().splitlines():
+    ssd_bytes += line == 'capacity = "512KiB"'
+assert ssd_bytes == 1
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr

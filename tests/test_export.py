@@ -328,6 +328,37 @@ def test_directories_get_defaults_and_only_one():
     assert done.files[0].verify[0].text == "lfs getstripe -d --yaml /lustre/project/out"
 
 
+def test_many_files_that_agree_are_one_default_of_their_directory():
+    def document(*changed, count=20):
+        files = []
+        for number in range(count):
+            # Round robin over the disks: with a pool and no targets they are all the same to Lustre.
+            stripes = [("ssd.0", 65536)] if number in changed else [(f"hdd.{number % 4}", 65536)]
+            files += document_of(f"out/f.{number}", (0, stripes))["files"]
+        files += document_of("in/a", (0, [("ssd.0", 65536)]))["files"]
+        return {"pool": "p", "files": files}
+
+    done = exported(document(), "lustre", targets={}, root="/lustre")
+    assert [command.text for command in done.commands] == [
+        "lfs setstripe -c 1 -S 64K -p hdd /lustre/out",
+        "lfs setstripe -c 1 -S 64K -p ssd /lustre/in/a",
+    ]
+    assert [(file.pattern, file.is_directory) for file in done.files] == [("out/*", True), ("in/a", False)]
+    assert any("all new files, not only those 20, get it" in loss for loss in done.files[0].losses)
+    assert done.verify[0].text == "lfs getstripe -d --yaml /lustre/out"
+    for other in (
+        exported(document(7), "lustre", targets={}),
+        exported(document(count=8), "lustre", targets={}),
+        exported(document(), "lustre", targets={}, existing=True),
+        exported(document(), Lustre(as_yaml=True), targets={}),
+    ):
+        assert not any(file.is_directory for file in other.files)
+        assert len(other.files) in (9, 21) and len(other.commands) >= len(other.files)
+    of_directory = document()
+    of_directory["files"] += document_of("out/*.h5", (0, [("ssd.0", 65536)]))["files"]
+    assert len(exported(of_directory, "lustre", targets={}).files) == 22
+
+
 # Shells
 
 hostile = st.text(

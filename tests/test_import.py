@@ -1,13 +1,18 @@
 """Logs of other tools: every command takes them as they are, and imported; both give the same."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import darshan
 import polars as pl
 import pytest
+
+from conftest import BIN
 
 (DXT,) = Path(darshan.__file__).parent.rglob("sample-dxt-simple.darshan")
 
@@ -172,3 +177,29 @@ print(len(seen), max(seen) - seen[0], trace.record_count())
     assert (records, samples > 100) == (lines, True)
     assert grown_mib < 48, f"{grown_mib} MiB"
     assert pl.scan_parquet(tmp_path / "T" / "requests" / "*.parquet").select(pl.len()).collect().item() == lines
+
+
+def test_what_a_killed_import_left_goes_with_the_next_one(stripewise, tmp_path):
+    rows = "".join(f"/data/{number % 500},write,{number},1\n" for number in range(100_000))
+    (tmp_path / "run.csv").write_text("file,op,offset,size\n" + rows)
+    for _ in range(20):
+        with subprocess.Popen([BIN / "stripewise", "import", "run.csv", "-o", "T"], cwd=tmp_path) as run:
+            while not (left := list(tmp_path.glob(".T.*.new"))) and run.poll() is None:
+                time.sleep(0.001)
+            run.kill()
+        if left and not (tmp_path / "T").exists():
+            break
+        shutil.rmtree(tmp_path / "T", ignore_errors=True)
+    assert left[0].is_dir(), "it was never killed in the middle"
+    stripewise("import", "run.csv", "-o", "T")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T", "run.csv"]
+    assert stripewise("show", "T", "--json").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["show", "signature", "advise"])
+def test_a_fifo_is_refused_and_not_waited_for(stripewise, tmp_path, command):
+    os.mkfifo(tmp_path / "fifo")
+    for path in ("fifo", "/dev/null"):
+        done = stripewise(command, path, check=False)
+        assert (done.returncode, done.stdout) == (1, "") and path in done.stderr and "Traceback" not in done.stderr
+        assert "not a regular file" in done.stderr

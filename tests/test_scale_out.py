@@ -17,7 +17,7 @@ import pytest
 from distributed import Client
 
 from conftest import BIN, Stripewise
-from stripewise import scale_out
+from stripewise import StripewiseError, scale_out
 
 FOLDERS = [Path(darshan.__file__).parent] + [
     Path(os.environ[name]) for name in ["STRIPEWISE_TEST_DATA"] if name in os.environ
@@ -114,6 +114,16 @@ def test_what_workers_make_is_the_same_to_the_byte(log, three, stripewise):
         assert len(json.loads(stripewise("signature", "T", "--json").stdout)["files"]) > 100
 
 
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+def test_what_workers_sum_up_is_the_same_to_the_byte(log, three, stripewise):
+    stripewise("import", log, "-o", "T")
+    for view in [["--all"], ["--json"]]:
+        alone = stripewise("show", "T", *view)
+        assert same(alone, stripewise("show", "T", *view, "--dask", three.address)), view
+    refused = stripewise("show", "T", "--csv", "-", "--dask", three.address, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "") and "--dask is for the summary" in refused.stderr
+
+
 def is_reading(process, data):
     """Whether the process has a table of requests open: it is in the middle of a batch."""
     open_files = Path(f"/proc/{process.pid}/fd")
@@ -146,10 +156,11 @@ def started(stripewise, *arguments):
     )
 
 
-def test_a_worker_that_is_killed_at_its_work_does_not_show(repeated, tmp_path, stripewise):
-    alone = stripewise("signature", repeated, "--json")
+@pytest.mark.parametrize("command", ["signature", "show"])
+def test_a_worker_that_is_killed_at_its_work_does_not_show(command, repeated, tmp_path, stripewise):
+    alone = stripewise(command, repeated, "--json")
     with cluster(tmp_path / "dask") as running, Client(running.address, set_as_default=False) as client:
-        run = started(stripewise, "signature", repeated, "--json", "--dask", running.address)
+        run = started(stripewise, command, repeated, "--json", "--dask", running.address)
         assert killed_at_work(running.workers[1], repeated), "the worker was never in the middle of its work"
         assert run.poll() is None, "the run was over before the worker was killed"
         out, err = run.communicate(timeout=120)
@@ -170,6 +181,23 @@ def test_files_over_which_workers_die_end_the_run(repeated, tmp_path, stripewise
     assert (run.returncode, out) == (1, "")
     assert "died again and again over the same files" in err
     assert "--memory-limit" in err
+
+
+def test_a_result_that_is_lost_with_the_last_worker_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+    """All workers die after the work is done and before its result is here."""
+    monkeypatch.setattr(scale_out, "FETCH_S", 0.5)
+    monkeypatch.setattr(scale_out, "ALONE_S", 1)
+    with (
+        cluster(tmp_path / "dask", workers=1, allowed_failures=100) as running,
+        Client(running.address, set_as_default=False) as client,
+    ):
+        future = client.submit(abs, -1, pure=False)
+        until(future.done)
+        running.workers[0].kill()
+        running.workers[0].wait()
+        patience = scale_out._Patience(client, running.address)
+        with pytest.raises(StripewiseError, match=r"has had no worker, or has not answered, for 1 s: see why"):
+            scale_out._result(future, running.address, patience)
 
 
 def refused(stripewise, log, address, *words):

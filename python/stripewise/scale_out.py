@@ -31,6 +31,8 @@ ROWS_PER_BATCH = 8_000_000
 """At most, unless one file has more: what is done again when a worker dies."""
 CONNECT_S = 5
 """How long a scheduler may take to answer."""
+FETCH_S = 10
+"""How long to wait for a result before it is asked whether there is anybody to wait for."""
 ALONE_S = 60
 """How long there may be no worker at all: one that died is started again in less."""
 
@@ -57,6 +59,7 @@ def analysed(
         count = max(workers * BATCHES_PER_WORKER, -(-total // ROWS_PER_BATCH))
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         running = {}
+        patience = _Patience(client, address)
         for files in balanced(rows, count):
             future = client.submit(_on_worker, analyse, path, files, known, __version__, pure=False)
             running[future.key] = (future, files)
@@ -65,9 +68,9 @@ def analysed(
         finished = 0
         progress(finished, total)
         while running:
-            future = _next(done, client, address)
+            future = _next(done, patience)
             _, files = running.pop(future.key)
-            results.append(_result(future, address))
+            results.append(_result(future, address, patience))
             finished += sum(rows[file] for file in files)
             progress(finished, total)
     return results
@@ -139,31 +142,49 @@ def _on_worker(analyse: Callable[[Trace], Result], path: Path, files: list[int],
         raise StripewiseError(f"{here}: {error}") from error
 
 
-def _next(done: queue.SimpleQueue[Future[Any]], client: Client, address: str) -> Future[Any]:
-    """The next that is done, well or not; raises where there is nobody left to do it."""
-    alone_since = None
-    while True:
-        try:
-            return done.get(timeout=1)
-        except queue.Empty:
-            if client.status == "running" and client.scheduler_info()["workers"]:
-                alone_since = None
-                continue
+class _Patience:
+    """How long there has been nobody to wait for."""
+
+    def __init__(self, client: Client, address: str) -> None:
+        self.client = client
+        self.address = address
+        self.alone_since: float | None = None
+
+    def check(self) -> None:
+        """Raises where there has been nobody left to do anything for too long."""
+        if self.client.status == "running" and self.client.scheduler_info()["workers"]:
+            self.alone_since = None
+            return
         now = time.monotonic()
-        alone_since = now if alone_since is None else alone_since
-        if now - alone_since > ALONE_S:
+        self.alone_since = now if self.alone_since is None else self.alone_since
+        if now - self.alone_since > ALONE_S:
             raise StripewiseError(
-                f"the Dask scheduler at {address} has had no worker, or has not answered, for {ALONE_S} s: "
+                f"the Dask scheduler at {self.address} has had no worker, or has not answered, for {ALONE_S} s: "
                 "see why in the logs of its workers, and run this again"
             )
 
 
-def _result(future: Future[Result], address: str) -> Result:
+def _next(done: queue.SimpleQueue[Future[Any]], patience: _Patience) -> Future[Any]:
+    """The next that is done, well or not; raises where there is nobody left to do it."""
+    while True:
+        try:
+            return done.get(timeout=1)
+        except queue.Empty:
+            patience.check()
+
+
+def _result(future: Future[Result], address: str, patience: _Patience) -> Result:
+    """What was done, which may be lost with its worker, and done again, before it is here."""
     from distributed import KilledWorker
+    from distributed import TimeoutError as NotYetError
 
     try:
-        result: Result = future.result()
-        return result
+        while True:
+            try:
+                result: Result = future.result(timeout=FETCH_S)
+                return result
+            except NotYetError:
+                patience.check()
     except StripewiseError:
         raise
     except KilledWorker as error:

@@ -5,6 +5,7 @@ use crate::advice::{Advice, AdviseError, Directory, Options, Placed, Row, Source
 use crate::bottleneck::bottleneck;
 use crate::cluster_file::ClusterFile;
 use crate::findings::{self, Around};
+use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
 use crate::kinds::{Kind, kinds};
@@ -100,6 +101,10 @@ impl<'a> Case<'a> {
         if about.lacks.contains(Lacks::FINE_TIMES) {
             of_all.extend(coarse_times(gathered.all.instant_share()));
         }
+        let made_up = about.lacks.contains(Lacks::TIMES) || about.lacks.contains(Lacks::DURATIONS);
+        let timed = |file: usize| !made_up && !gathered.files[file].counted;
+        let gaps = Gaps::of(gathered, gathered.requests(), timed);
+        of_all.extend(gaps.cause());
         let with_counters = [of_all.clone(), vec![counters_only()]].concat();
         let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted);
         let of_kinds: Vec<&[Cause]> =
@@ -109,7 +114,7 @@ impl<'a> Case<'a> {
         for (number, kind) in self.kinds.iter().enumerate() {
             kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
         }
-        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s);
+        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &gaps);
         let before = rehearsal.runs(&self.present)?;
         let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
         let loaded = thinned(&self.sample, LOADED);

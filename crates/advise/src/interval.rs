@@ -2,8 +2,9 @@
 //!
 //! A gain is a ratio, so its errors multiply: the interval is symmetric in its logarithm. Its half widths, each from one
 //! cause, are independent and add by their squares. What is known of each cause: the spread over seeds is measured by
-//! the simulator; the model's own error is that of docs/accuracy.md with what a program adds that no server's time has
-//! in it, which weighs more the larger the gain is; what a log lacks has a half width by judgement, below.
+//! the simulator, with the time between requests (`gaps`); the model's own error is that of docs/accuracy.md with what a
+//! program adds that no server's time has in it, which weighs more the larger the gain is; what a log lacks has a half
+//! width by judgement, below.
 
 use stripewise_import::Lacks;
 use stripewise_simulate::Estimate;
@@ -26,19 +27,30 @@ pub struct Cause {
     pub base: f64,
     /// What the half width grows by for each unit of the gain's own logarithm.
     pub of_gain: f64,
+    /// Share of the present time that no layout changes, and that is not the same in every run.
+    pub own_share: f64,
     /// In words.
     pub words: String,
 }
 
 impl Cause {
     fn new(base: f64, of_gain: f64, words: impl Into<String>) -> Self {
-        Self { base, of_gain, words: words.into() }
+        Self { base, of_gain, own_share: 0.0, words: words.into() }
+    }
+
+    /// The program spends this share of the present time between its requests.
+    pub(crate) fn own_time(share: f64, words: String) -> Self {
+        Self { own_share: share, ..Self::new(0.0, 0.0, words) }
     }
 
     fn half_width(&self, log: f64) -> f64 {
-        self.base + self.of_gain * log.abs()
+        // What stays as it is has a larger share of a shorter time.
+        self.base + self.of_gain * log.abs() + OWN_TIME_VARIES * (self.own_share * log.exp()).min(1.0)
     }
 }
+
+/// How much the program's own time differs from run to run, by judgement: its processors have more to do than this.
+const OWN_TIME_VARIES: f64 = 0.25;
 
 /// Beside these, of files of which only counters are known.
 pub(crate) fn counters_only() -> Cause {
@@ -57,7 +69,7 @@ pub(crate) fn coarse_times(instant: f64) -> Option<Cause> {
 
 /// The causes that hold for all of a log.
 pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: Option<f64>) -> Vec<Cause> {
-    let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error, and the program's own time between requests")];
+    let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error")];
     // By judgement: what the planner would get wrong without it. Ranks and counters decide who waits for whom.
     let of_lacks = [
         (Lacks::RANKS, 0.10, 0.10),
@@ -147,6 +159,13 @@ mod tests {
             proptest::prop_assert!(0.0 < gain.low && gain.low <= gain.ratio && gain.ratio <= gain.high);
             let same = Gain::of(&vec![1.0; seeds.len()], &causes);
             proptest::prop_assert!(same.low < 1.0 && same.high > 1.0);
+        }
+
+        #[test]
+        fn the_programs_own_time_widens_the_more_the_larger_its_share_is(gain in 0.5_f64..50.0, share in 0.01_f64..1.0) {
+            let own = |share| Gain::of(&[gain; 7], &[Cause::own_time(share, String::new())]);
+            let (some, less) = (own(share), own(share / 2.0));
+            proptest::prop_assert!(some.low <= less.low && some.high >= less.high && less.low < less.high);
         }
     }
 }

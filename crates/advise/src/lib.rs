@@ -10,6 +10,7 @@ mod case;
 mod cluster_file;
 mod counted;
 mod findings;
+mod gaps;
 mod gather;
 mod interval;
 mod kinds;

@@ -1,15 +1,16 @@
 //! What layouts give: the log's requests replayed by the simulator with several seeds, and what each kind of file got.
 
+use crate::gaps::Gaps;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
-use stripewise_simulate::{Access, Options, SimulateError, Workload, simulate_observed};
+use stripewise_simulate::{Access, Options, SimulateError, Step, Workload, simulate_observed};
 
 /// Most requests that are replayed; more are thinned out evenly.
 const MOST_REQUESTS: usize = 16_000;
 
-/// Runs with other startup times.
+/// Runs with other startup times, and other times between requests.
 const SEEDS: u64 = 7;
 
 /// First of the seeds, far from those that planners choose by: a plan has no luck of its own to bring.
@@ -18,7 +19,8 @@ const FIRST_SEED: u64 = 1 << 40;
 /// Files, requests and servers.
 pub(crate) struct Rehearsal<'a> {
     cluster: &'a Cluster,
-    workload: Workload,
+    /// Of each seed.
+    workloads: Vec<Workload>,
     /// Kind of every file.
     kinds: Vec<u32>,
 }
@@ -33,20 +35,30 @@ pub(crate) struct Run {
 }
 
 impl<'a> Rehearsal<'a> {
-    /// `requests` of each file, `kinds` of each file, and the times at which all processes meet. O(requests).
-    pub(crate) fn new(cluster: &'a Cluster, requests: &[Vec<Request>], kinds: Vec<u32>, cuts_s: &[f64]) -> Self {
+    /// `requests` of each file, `kinds` of each file, the times at which all processes meet, and those that a process
+    /// spends between its requests. O(seeds x requests).
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        requests: &[Vec<Request>],
+        kinds: Vec<u32>,
+        cuts_s: &[f64],
+        gaps: &Gaps,
+    ) -> Self {
         let thinned = thinned(requests, MOST_REQUESTS);
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
-        Self { cluster, workload: Workload::replay(&slices, cuts_s, false), kinds }
+        let workload = Workload::replay(&slices, cuts_s, false);
+        let workloads = (0..SEEDS).map(|seed| with_gap(workload.clone(), gaps.of_run(seed, SEEDS))).collect();
+        Self { cluster, workloads, kinds }
     }
 
     /// Runs under `layouts`, one a file. O(seeds x requests).
     pub(crate) fn runs(&self, layouts: &[Layout]) -> Result<Vec<Run>, SimulateError> {
         let count = self.kinds.iter().max().map_or(0, |&most| most as usize + 1);
-        (0..SEEDS).into_par_iter().map(|seed| self.run(layouts, FIRST_SEED + seed, count)).collect()
+        let numbered = self.workloads.par_iter().enumerate();
+        numbered.map(|(number, workload)| self.run(layouts, workload, FIRST_SEED + number as u64, count)).collect()
     }
 
-    fn run(&self, layouts: &[Layout], seed: u64, count: usize) -> Result<Run, SimulateError> {
+    fn run(&self, layouts: &[Layout], workload: &Workload, seed: u64, count: usize) -> Result<Run, SimulateError> {
         let mut flights: HashMap<u32, (u64, Vec<(f64, f64)>)> = HashMap::new();
         let note = |access: &Access, issued_s: f64, ended_s: f64| {
             let flight = flights.entry(self.kinds[access.file as usize]).or_default();
@@ -54,7 +66,7 @@ impl<'a> Rehearsal<'a> {
             flight.1.push((issued_s, ended_s));
         };
         let options = Options { seed, ..Options::default() };
-        let outcome = simulate_observed(self.cluster, layouts, &self.workload, &options, note)?;
+        let outcome = simulate_observed(self.cluster, layouts, workload, &options, note)?;
         let mut kinds = vec![0.0; count];
         for (kind, (bytes, spans)) in flights {
             let busy_s = union_s(spans);
@@ -62,6 +74,21 @@ impl<'a> Rehearsal<'a> {
         }
         Ok(Run { total: outcome.throughput(), kinds })
     }
+}
+
+/// `workload`, whose processes spend `gap_s` between two requests.
+fn with_gap(mut workload: Workload, gap_s: f64) -> Workload {
+    for steps in &mut workload.processes {
+        let mut follows = false;
+        for step in steps {
+            match step {
+                Step::Access(access) if follows => access.think_s = gap_s,
+                Step::Access(_) => follows = true,
+                _ => follows = false,
+            }
+        }
+    }
+    workload
 }
 
 /// Seconds in which any of the spans is.
@@ -128,7 +155,7 @@ mod tests {
             end_s: n as f64 + 1.0,
         };
         let requests = vec![(0..160).map(request).collect::<Vec<_>>()];
-        let rehearsal = Rehearsal::new(&cluster, &requests, vec![0], &[]);
+        let rehearsal = Rehearsal::new(&cluster, &requests, vec![0], &[], &Gaps::default());
         let one = [Layout::striped([ServerId(0)], 1 << 20).unwrap()];
         let all = [Layout::striped((0..8).map(ServerId), 1 << 20).unwrap()];
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
@@ -136,5 +163,10 @@ mod tests {
         assert!(gains(&before, &after, Some(0)).iter().all(|&gain| gain > 3.0));
         assert!(gains(&before, &before, Some(0)).iter().all(|&gain| gain == 1.0));
         assert!(mean(&after, None) > mean(&before, Some(0)));
+        // What the program does between its requests no layout makes faster.
+        let slow = Gaps { least_s: 0.1, most_s: 0.1, ..Gaps::default() };
+        let rehearsal = Rehearsal::new(&cluster, &requests, vec![0], &[], &slow);
+        let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
+        assert!(gains(&before, &after, None).iter().all(|&gain| gain < 2.0));
     }
 }

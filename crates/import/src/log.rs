@@ -152,12 +152,14 @@ impl Log {
 
 impl Stored {
     fn open(path: &Path) -> Result<Self, ImportError> {
-        let file = File::open(path).map_err(|error| ImportError::io("open", path, error))?;
-        let metadata = file.metadata().map_err(|error| ImportError::io("open", path, error))?;
-        if !metadata.is_file() {
+        let opening = |error| ImportError::io("open", path, error);
+        // Before it is opened: opening a FIFO without a writer waits for one, and so do some devices.
+        if !std::fs::metadata(path).map_err(opening)?.is_file() {
             let why = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; write the log to a file first");
             return Err(ImportError::io("import", path, why));
         }
+        let file = File::open(path).map_err(opening)?;
+        let metadata = file.metadata().map_err(opening)?;
         let mut magic = [0; 2];
         let gzip = metadata.len() > 2 && file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b];
         Ok(Stored { path: path.to_owned(), file: Some(Arc::new(file)), length: metadata.len(), gzip })

@@ -348,3 +348,41 @@ fn nothing_half_written_stays_and_nothing_is_overwritten() {
     write_parquet(&imported.trace, &path).unwrap();
     assert_eq!(entries(dir.path()), ["T"]);
 }
+
+#[test]
+fn what_killed_processes_left_is_removed_and_what_others_write_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = trace_of(&[], Tables::default(), 0);
+    let path = dir.path().join("T");
+    // As a process of this number left it, before its number was given again.
+    let own = dir.path().join(format!(".T.{}.new", std::process::id()));
+    std::fs::create_dir_all(own.join("requests")).unwrap();
+    std::fs::write(own.join("trace.json"), b"half").unwrap();
+    std::fs::write(dir.path().join(".T.1.new"), b"half a table").unwrap();
+    let alive = dir.path().join(".T.2.new");
+    std::fs::create_dir(&alive).unwrap();
+    let lock = std::fs::File::open(&alive).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let others = [".T.new", ".T.x1.new", ".T..new", ".U.1.new", "T.1.new"];
+    for other in others {
+        std::fs::create_dir(dir.path().join(other)).unwrap();
+    }
+    write_dataset(&trace, &About::default(), &path, &mut go).unwrap();
+    let mut expected = [&others[..], &[".T.2.new", "T"]].concat();
+    expected.sort_unstable();
+    assert_eq!(entries(dir.path()), expected);
+    drop(lock);
+    write_parquet(&trace, &dir.path().join("T")).unwrap_err();
+    assert!(!alive.exists());
+}
+
+#[test]
+fn a_fifo_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo.darshan");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for log in [&fifo, Path::new("/dev/tty"), Path::new("/dev/null"), dir.path()] {
+        let message = opened(log).unwrap_err().to_string();
+        assert!(message.contains(log.to_str().unwrap()), "{message}");
+    }
+}

@@ -141,13 +141,18 @@ impl Core {
             if node.kind == rustix::fs::FileType::Symlink {
                 return Err(Errno::OPNOTSUPP.into());
             }
-            self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777))?;
+            let chmod = || self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777));
+            match &placed {
+                Some(inode) => inode.change_mode(Some(mode), chmod)?,
+                None => chmod()?,
+            }
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
-            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
-            if let Some(inode) = &placed {
-                inode.follow_owner()?;
+            let chown = || rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH);
+            match &placed {
+                Some(inode) => inode.change_owner(chown)?,
+                None => chown()?,
             }
         }
         if let Some(size) = change.size_bytes {

@@ -1,6 +1,22 @@
-//! Who makes a request.
+//! Who asks, and what he may do at this very moment.
+//!
+//! The kernel checks permissions before a request reaches root's mount, by attributes that it was told up to a second ago
+//! and under names that it looked up. Where nobody but the mount changes the namespace that is all there is to it. In a pool
+//! that users also use directly, a name can lead to another file by now, so there the namespace's own file system is asked
+//! again, in the call itself: it is made with the user and the groups of the program.
+
+use std::os::fd::AsRawFd;
 
 use fuser::Request;
+use rustix::fs::Access;
+use rustix::io::Errno;
+use stripewise_store::AsUser;
+
+use crate::fs::Core;
+use crate::inode::Node;
+
+/// `__FMODE_EXEC`: the kernel opens a program to run it.
+const OPENED_TO_RUN: i32 = 0x20;
 
 /// The program that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +37,72 @@ impl Caller {
 
     /// Whether the caller may keep the set-group-id bit of a file of `group`; not if nobody can tell.
     pub fn is_in(self, group: u32) -> bool {
-        if self.uid == 0 || self.gid == group {
-            return true;
-        }
+        self.uid == 0 || self.gid == group || self.groups().contains(&group)
+    }
+
+    /// The supplementary groups, as far as they can be known: none when the process has ended.
+    fn groups(self) -> Vec<u32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-        groups.split_ascii_whitespace().any(|other| other.parse() == Ok(group))
+        let line = |key| status.lines().find_map(|line| line.strip_prefix(key));
+        // A process that has taken the number since has another user.
+        let same = line("Uid:").is_some_and(|ids| ids.split_ascii_whitespace().any(|id| id.parse() == Ok(self.uid)));
+        let groups = line("Groups:").filter(|_| same).unwrap_or_default();
+        groups.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect()
+    }
+}
+
+impl Core {
+    /// Runs `call` as the caller where the kernel's check may be old; else as ourselves. What fails for lack of a right is
+    /// tried again with the caller's supplementary groups, which cost a look into `/proc`.
+    ///
+    /// # Errors
+    /// Those of `call`, which must have changed nothing then.
+    pub fn as_caller<T>(&self, caller: Caller, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        if self.store.plane().is_shared() { self.always_as_caller(caller, call) } else { call() }
+    }
+
+    fn always_as_caller<T>(&self, caller: Caller, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        if !self.is_root || caller.uid == 0 {
+            return call();
+        }
+        let first = {
+            let _user = AsUser::become_if_root(caller.uid, caller.gid);
+            call()
+        };
+        match first {
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let _user = AsUser::with_groups(caller.uid, caller.gid, &caller.groups());
+                call()
+            }
+            done => done,
+        }
+    }
+
+    /// Refuses to open `node` with these flags for a caller who could not open the inode himself, by mode or by access
+    /// control list. As root for another user: seven system calls.
+    ///
+    /// # Errors
+    /// `EACCES`, or those of `faccessat`.
+    pub fn check_open(&self, caller: Caller, node: &Node, flags: i32) -> Result<(), Errno> {
+        let mut wanted = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY if flags & OPENED_TO_RUN != 0 => Access::EXEC_OK,
+            libc::O_RDONLY => Access::READ_OK,
+            libc::O_WRONLY => Access::WRITE_OK,
+            _ => Access::READ_OK | Access::WRITE_OK,
+        };
+        if flags & libc::O_TRUNC != 0 {
+            wanted |= Access::WRITE_OK;
+        }
+        self.always_as_caller(caller, || {
+            let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
+            // The system call itself: libc's own function may answer in the kernel's place.
+            // SAFETY: the descriptor is open, the path an empty string.
+            let answer =
+                unsafe { libc::syscall(libc::SYS_faccessat2, node.fd.as_raw_fd(), c"".as_ptr(), wanted.bits(), flags) };
+            match answer {
+                0 => Ok(()),
+                _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::ACCESS)),
+            }
+        })
     }
 }

@@ -25,7 +25,6 @@ use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
 use crate::prune::Room;
-use crate::removals::Removals;
 use crate::workers::Workers;
 use crate::{Failure, control, log};
 
@@ -36,8 +35,6 @@ pub struct Core {
     pub store: Arc<Store>,
     /// Other mounts of it.
     pub neighbours: Neighbours,
-    /// Datafiles that are to go.
-    pub removals: Arc<Removals>,
     /// The inodes the kernel knows.
     pub table: Table,
     /// Opens of regular files.
@@ -66,11 +63,10 @@ impl Core {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let table =
             Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
-        let neighbours = Neighbours::join(&store.pool().namespace)?;
+        let neighbours = Neighbours::join(&store)?;
         Ok(Core {
             store,
             neighbours,
-            removals: Arc::default(),
             table,
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(false),
@@ -113,10 +109,9 @@ impl Core {
             }
             self.unpin(&node, &shared);
             if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-                self.removals.add(&self.store, inode.clone(), None);
+                self.note(&node, "removing", self.store.collect(inode));
             }
         }
-        self.removals.finish();
     }
 
     /// Says what went wrong when a program gets an error that says nothing (EIO).
@@ -363,14 +358,14 @@ impl Filesystem for PoolFs {
         reply: ReplyEntry,
     ) {
         self.serve("mknod", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.serve("mkdir", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             let made = self
                 .core
                 .make_other(parent.0, name, maker, |dir, permissions| rustix::fs::mkdirat(dir, name, permissions));
@@ -380,23 +375,24 @@ impl Filesystem for PoolFs {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.serve("symlink", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0 };
+            let maker =
+                Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0, caller: Caller::of(request) };
             let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
             self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
         });
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("unlink", || reply_empty(self.core.unlink(parent.0, name), reply));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.serve("unlink", || reply_empty(self.core.unlink(Caller::of(request), parent.0, name), reply));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("rmdir", || reply_empty(self.core.rmdir(parent.0, name), reply));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.serve("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), parent.0, name), reply));
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         to_parent: INodeNo,
@@ -406,13 +402,17 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            reply_empty(self.core.rename((parent.0, name), (to_parent.0, to_name), flags), reply);
+            reply_empty(self.core.rename(Caller::of(request), (parent.0, name), (to_parent.0, to_name), flags), reply);
         });
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.serve("link", || {
-            self.reply_entry(self.core.link(ino.0, parent.0, name).map_err(Failure::Errno), "link", reply)
+            self.reply_entry(
+                self.core.link(Caller::of(request), ino.0, parent.0, name).map_err(Failure::Errno),
+                "link",
+                reply,
+            )
         });
     }
 
@@ -422,6 +422,9 @@ impl Filesystem for PoolFs {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
+            if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags.0) {
+                return reply.error(fuse_errno(errno));
+            }
             match self.core.open(node.clone(), flags.0, |fd| reply.open_backing(fd).ok()) {
                 Ok(open) => {
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
@@ -452,7 +455,7 @@ impl Filesystem for PoolFs {
         reply: ReplyCreate,
     ) {
         self.serve("create", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask };
+            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
                     let shared = open.shared.clone();
@@ -520,11 +523,7 @@ impl Filesystem for PoolFs {
             // The kernel's idea of the end may be old; a page, though, belongs where it is.
             let append = flags.0 & libc::O_APPEND != 0 && !from_pages;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
-            let written = allowed.and_then(|()| file.write(data, offset, append)).and_then(|count| {
-                file.sync_if_synchronous(flags.0)?;
-                Ok(count)
-            });
-            match written {
+            match allowed.and_then(|()| file.write(data, offset, append)) {
                 Ok(count) => {
                     if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                         // The bytes are written; a bit that stays set is worth no failure.
@@ -770,7 +769,15 @@ impl PoolFs {
         let core = &self.core;
         let dir = core.table.get(parent)?;
         let (node, _held) = match core.make_file(&dir, name, maker) {
-            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => (core.table.lookup(&dir, name)?.0, None),
+            Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => {
+                let node = core.table.lookup(&dir, name)?.0;
+                // Another's, which the kernel has not looked at.
+                if let Err(errno) = core.check_open(maker.caller, &node, flags) {
+                    core.table.forget(node.ino, 1);
+                    return Err(errno.into());
+                }
+                (node, None)
+            }
             made => made?,
         };
         let opened = core.open(node.clone(), flags, open_backing);

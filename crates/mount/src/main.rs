@@ -90,12 +90,12 @@ fn run(args: &Args) -> Result<i32, MountError> {
 /// Does what mount(8) asks for.
 fn help(words: impl Iterator<Item = OsString>) -> Result<i32, MountError> {
     let call = HelperCall::parse(words, rustix::process::geteuid().is_root())?;
-    let pool = Pool::load(&call.pool)?;
-    match &call {
-        call if call.fake => Ok(0),
-        call if call.options.remount => remount(&call.dir, &call.options).map(|()| 0),
-        call => daemon(pool, &call.dir, &call.options),
+    if call.options.remount {
+        // mount(8) may name the pool by what the mount table shows, which need not be its file.
+        return remount(&call.dir, &call.options).map(|()| 0);
     }
+    let pool = Pool::load(&call.pool)?;
+    if call.fake { Ok(0) } else { daemon(pool, &call.dir, &call.options) }
 }
 
 /// Mounts and serves until the mount ends; `ready` is told when it is there.

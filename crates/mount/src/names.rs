@@ -12,6 +12,7 @@ use stripewise_store::Inode;
 
 use crate::Failure;
 use crate::attr::Attributes;
+use crate::caller::Caller;
 use crate::fs::Core;
 use crate::inode::{Node, Table};
 
@@ -26,6 +27,8 @@ pub struct Maker {
     pub mode: u32,
     /// The program's umask, which counts where the directory has no default access control list.
     pub umask: u32,
+    /// The program.
+    pub caller: Caller,
 }
 
 /// Owner and group to set; a group that is `None` stays as the directory has handed it down.
@@ -92,13 +95,15 @@ impl Core {
                 self.prepare_file(&fd, parent, &path, maker, permissions)?;
                 let fds = self.table.fds();
                 let own = crate::inode::ProcName::new(fd.as_fd());
-                rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+                self.as_caller(maker.caller, || {
+                    rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
+                })?;
                 fd
             }
             // File systems without unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let fd = rustix::fs::openat(&parent.fd, name, named, private)?;
+                let fd = self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, name, named, private))?;
                 if let Err(error) = self.prepare_file(&fd, parent, &path, maker, permissions) {
                     // The caller is told why it was not made; that its empty remains could not go adds nothing.
                     let _ = rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty());
@@ -166,10 +171,11 @@ impl Core {
         parent: u64,
         name: &OsStr,
         maker: Maker,
-        make: impl FnOnce(&OwnedFd, Mode) -> Result<(), Errno>,
+        make: impl Fn(&OwnedFd, Mode) -> Result<(), Errno>,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
         let parent = self.table.get(parent)?;
-        make(&parent.fd, self.permissions(&parent, maker)?.of_others())?;
+        let permissions = self.permissions(&parent, maker)?.of_others();
+        self.as_caller(maker.caller, || make(&parent.fd, permissions))?;
         let (node, stat) = self.table.lookup(&parent, name)?;
         let owned = self.owner(&parent, maker).and_then(|owner| {
             let Some((uid, gid)) = owner else { return Ok(()) };
@@ -217,10 +223,12 @@ impl Core {
     ///
     /// # Errors
     /// Those of `linkat`.
-    pub fn link(&self, ino: u64, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
+    pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
         let (node, parent) = (self.table.get(ino)?, self.table.get(parent)?);
         let own = self.table.proc_name(&node);
-        rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)?;
+        self.as_caller(caller, || {
+            rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
+        })?;
         let (node, stat) = self.table.lookup(&parent, name)?;
         let attributes = self.attributes(&node, Some(stat)).inspect_err(|_| self.table.forget(node.ino, 1))?;
         Ok((node, attributes))
@@ -230,11 +238,11 @@ impl Core {
     ///
     /// # Errors
     /// Those of `unlinkat`.
-    pub fn unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+    pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.table.get(parent)?;
         let (node, _) = self.table.peek(&parent, name)?;
-        rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?;
-        self.collect(&node, &parent);
+        self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()))?;
+        self.collect(&node);
         Ok(())
     }
 
@@ -242,26 +250,31 @@ impl Core {
     ///
     /// # Errors
     /// Those of `unlinkat`.
-    pub fn rmdir(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+    pub fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.table.get(parent)?;
-        rustix::fs::unlinkat(&parent.fd, name, AtFlags::REMOVEDIR)
+        self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::REMOVEDIR))
     }
 
     /// Renames, and removes the datafiles of a file whose last name was replaced.
     ///
     /// # Errors
     /// Those of `renameat2`.
-    pub fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: RenameFlags) -> Result<(), Errno> {
+    pub fn rename(
+        &self,
+        caller: Caller,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
         let (from_dir, to_dir) = (self.table.get(from.0)?, self.table.get(to.0)?);
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let replaced = if replaces { self.table.peek(&to_dir, to.1).ok() } else { None };
-        if flags.is_empty() {
-            rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1)?;
-        } else {
-            rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags)?;
-        }
+        self.as_caller(caller, || match flags.is_empty() {
+            true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
+            false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
+        })?;
         if let Some((node, _)) = replaced {
-            self.collect(&node, &to_dir);
+            self.collect(&node);
         }
         Ok(())
     }

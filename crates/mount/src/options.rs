@@ -77,7 +77,7 @@ impl MountOptions {
 
 /// What is always on, and what /etc/fstab says to mount(8), to systemd or to the boot scripts.
 fn is_for_others(name: &str) -> bool {
-    const MOUNT_AND_BOOT: [&str; 20] = [
+    const MOUNT_AND_BOOT: [&str; 22] = [
         "default_permissions",
         "defaults",
         "rw",
@@ -98,6 +98,9 @@ fn is_for_others(name: &str) -> bool {
         "uhelper",
         "subtype",
         "silent",
+        // From the mount table, by `mount -o remount`.
+        "user_id",
+        "group_id",
     ];
     MOUNT_AND_BOOT.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::io::Errno;
@@ -19,6 +20,10 @@ use crate::error::MountError;
 use crate::fs::{Core, PoolFs};
 use crate::mounts::{FS_TYPE, mounted_at};
 use crate::options::MountOptions;
+
+/// How often a remount that is refused as busy is tried again.
+const REMOUNT_TRIES: usize = 100;
+const REMOUNT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A pool being served on a mount point.
 #[derive(Debug)]
@@ -221,8 +226,16 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
         return Err(MountError::NotMounted { dir: dir.to_owned() });
     }
-    rustix::mount::mount_remount(&real, options.flags, c"")
-        .map_err(|errno| MountError::Remount { dir: real, source: errno.into() })
+    // A file that was removed while open keeps a mount writable until its close has been told to its server, which is a
+    // moment after the program's own close.
+    let mut tries = REMOUNT_TRIES;
+    loop {
+        match rustix::mount::mount_remount(&real, options.flags, c"") {
+            Err(Errno::BUSY) if tries > 0 => tries -= 1,
+            done => return done.map_err(|errno| MountError::Remount { dir: real, source: errno.into() }),
+        }
+        std::thread::sleep(REMOUNT_PAUSE);
+    }
 }
 
 /// Unmounts the pool mounted on `dir`; `lazy` detaches it though programs use it.

@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::file::Shared;
 use crate::fs::Core;
 use crate::inode::Node;
-use crate::lock;
+use crate::{Failure, lock};
 
 /// Names that are ours: the handle, and what may come beside it.
 fn is_ours(name: &[u8]) -> bool {
@@ -86,7 +86,9 @@ impl Core {
     pub fn set_xattr(&self, node: &Node, name: &OsStr, value: &[u8], flags: i32, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
         let flags = XattrFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
-        rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)?;
+        self.keeping_datafiles_shut(node, name, || {
+            rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)
+        })?;
         if name.as_bytes() == CAPABILITIES.to_bytes()
             && let Some(shared) = &*lock(&node.shared)
         {
@@ -108,7 +110,7 @@ impl Core {
     /// As [`Core::set_xattr`].
     pub fn remove_xattr(&self, node: &Node, name: &OsStr) -> Result<(), Errno> {
         self.may_set(name)?;
-        rustix::fs::removexattr(self.table.proc_name(node).path(), name)
+        self.keeping_datafiles_shut(node, name, || rustix::fs::removexattr(self.table.proc_name(node).path(), name))
     }
 
     /// Takes the capabilities of a program that is about to be written, as every file system does. One load, and at the
@@ -127,6 +129,29 @@ impl Core {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Runs `change` of an attribute. While it is an access control list, a placed file's datafiles are their owner's alone;
+    /// then they get what the file's mode and list allow.
+    fn keeping_datafiles_shut(
+        &self,
+        node: &Node,
+        name: &OsStr,
+        change: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let placed = if name.as_bytes() == ACCESS_LIST { self.placed(node) } else { Ok(None) };
+        let changed = match placed {
+            Ok(Some(inode)) => inode.change_mode(Some(0), change).map_err(Failure::from),
+            Ok(None) => change().map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
+        changed.map_err(|failure| {
+            self.report(node, "changing its access control list", &failure);
+            match failure {
+                Failure::Errno(errno) => errno,
+                Failure::Store(error) => error.errno(),
+            }
+        })
     }
 
     fn may_set(&self, name: &OsStr) -> Result<(), Errno> {

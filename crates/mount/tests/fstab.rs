@@ -42,6 +42,7 @@ fn a_line_of_fstab_mounts_once_and_umount_ends_it() {
          grep -c \" $M \" /proc/self/mountinfo
          mount -T \"$FSTAB\" -o remount,ro \"$M\"; if touch \"$M/g\" 2> /dev/null; then echo written; fi
          mount -T \"$FSTAB\" -o remount,rw \"$M\"; touch \"$M/g\"
+         mount -o remount,ro \"$M\"; if touch \"$M/g\" 2> /dev/null; then echo written; fi
          umount \"$M\"; test ! -e \"$M/f\"; echo ended",
     );
     let expected = format!(

@@ -9,9 +9,10 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{PlacedFile, Placement};
+use stripewise_store::{DataPlane, PlacedFile, Placement};
 
 /// Files open at once that are served past the mount; more go through it.
 const SLOTS: usize = 4096;
@@ -33,6 +34,8 @@ struct Slot {
     count: AtomicU32,
     versions: AtomicU32,
     handle: AtomicU64,
+    /// Of the file: another user may have copied its handle to a file of his own.
+    owner: AtomicU32,
     newest: AtomicPtr<Version>,
     /// Set when the mount alone may serve the file from now on.
     off: AtomicBool,
@@ -45,6 +48,7 @@ static FILES: [Slot; SLOTS] = [const {
         count: AtomicU32::new(0),
         versions: AtomicU32::new(0),
         handle: AtomicU64::new(0),
+        owner: AtomicU32::new(0),
         newest: AtomicPtr::new(ptr::null_mut()),
         off: AtomicBool::new(false),
         filling: AtomicBool::new(false),
@@ -68,6 +72,10 @@ pub(crate) fn release(index: u16) {
 }
 
 impl Slot {
+    fn is_of(&self, placement: &Placement) -> bool {
+        self.handle.load(Ordering::Acquire) == placement.handle && self.owner.load(Ordering::Acquire) == placement.owner
+    }
+
     #[inline]
     fn acquire(&self) -> bool {
         let mut count = self.count.load(Ordering::Acquire);
@@ -139,7 +147,7 @@ impl Pin {
         let Ok(placement) = fetch(fd) else {
             return false;
         };
-        if !placement.bypass || placement.handle != self.slot.handle.load(Ordering::Acquire) {
+        if !placement.bypass || !self.slot.is_of(&placement) {
             self.turn_off();
             return false;
         }
@@ -152,7 +160,9 @@ impl Pin {
             self.turn_off();
             return false;
         }
-        let Some(file) = bypass.plane().and_then(|plane| PlacedFile::new(plane, placement, None).ok()) else {
+        let sees = |plane: &Arc<DataPlane>| plane.sees_changes_of(placement.owner);
+        let Some(file) = bypass.plane().filter(sees).and_then(|plane| PlacedFile::new(plane, placement, None).ok())
+        else {
             return false;
         };
         let version = Box::into_raw(Box::new(Version { file, before: newest }));
@@ -190,14 +200,14 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
     if !placement.bypass {
         return None;
     }
-    let handle = placement.handle;
+    let (handle, owner) = (placement.handle, placement.owner);
     let start = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
     let places = (0..PROBES).map(|probe| (start + probe) % SLOTS);
     for index in places.clone() {
         let slot = &FILES[index];
-        if slot.handle.load(Ordering::Acquire) == handle && slot.acquire() {
+        if slot.is_of(&placement) && slot.acquire() {
             // Counted now, so it can no longer change.
-            if slot.handle.load(Ordering::Acquire) == handle {
+            if slot.is_of(&placement) {
                 return if slot.off.load(Ordering::Acquire) {
                     slot.release();
                     None
@@ -209,6 +219,9 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
         }
     }
     let plane = bypass.plane()?;
+    if !plane.sees_changes_of(owner) {
+        return None;
+    }
     let file = PlacedFile::new(plane, placement, None).ok()?;
     let version = Box::into_raw(Box::new(Version { file, before: ptr::null_mut() }));
     for index in places {
@@ -217,6 +230,7 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
             slot.off.store(false, Ordering::Relaxed);
             slot.versions.store(1, Ordering::Relaxed);
             slot.handle.store(handle, Ordering::Relaxed);
+            slot.owner.store(owner, Ordering::Relaxed);
             slot.newest.store(version, Ordering::Release);
             slot.count.store(1, Ordering::Release);
             return Some(index as u16);

@@ -3,7 +3,7 @@
 use crate::descriptors;
 use crate::paths;
 use crate::recording::Recording;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -98,6 +98,10 @@ fn start() -> Option<&'static Runtime> {
     peek()
 }
 
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *mut c_char;
+}
+
 /// A directory's path without slashes at its end.
 fn without_slash(mut path: &[u8]) -> &[u8] {
     while path.len() > 1 && path.ends_with(b"/") {
@@ -106,12 +110,13 @@ fn without_slash(mut path: &[u8]) -> &[u8] {
     path
 }
 
-/// A variable of the environment that is set and not empty.
+/// A variable of the environment that is set and not empty; none in a program that runs with other rights than those of
+/// who started it (set-user-id, file capabilities): its environment is that of a stranger.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: the name ends with a zero. The value is copied by all callers before the program can change it: they run
     // before its own code, or are the start of one of its threads at worst.
     let value = unsafe {
-        let value = libc::getenv(name.as_ptr());
+        let value = secure_getenv(name.as_ptr());
         if value.is_null() {
             return None;
         }

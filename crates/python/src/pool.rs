@@ -30,14 +30,16 @@ pub(crate) struct NewTier {
     dilation: Option<f64>,
 }
 
-/// Writes the new pool file `path` and makes the pool's directories.
+/// Writes the new pool file `path` and makes the pool's directories; `shared`: for several users.
 #[pyfunction]
+#[pyo3(signature = (path, name, mount, namespace, tiers, shared = false))]
 pub(crate) fn pool_init(
     path: PathBuf,
     name: String,
     mount: PathBuf,
     namespace: PathBuf,
     tiers: Vec<NewTier>,
+    shared: bool,
 ) -> PyResult<()> {
     let tiers = tiers.into_iter().map(|tier| TierSpec {
         name: tier.name,
@@ -47,7 +49,8 @@ pub(crate) fn pool_init(
         dilation: tier.dilation,
     });
     let spec = PoolSpec { name, mount, namespace, default_width_bytes: None, tiers: tiers.collect() };
-    Pool::init(&path, &spec).map(|_| ()).map_err(raise)
+    let made = if shared { Pool::init_shared(&path, &spec) } else { Pool::init(&path, &spec) };
+    made.map(|_| ()).map_err(raise)
 }
 
 /// Writes a tier's profile into the pool file, keeping everything else. Each of `read` and `write` is (least startup,

@@ -72,6 +72,40 @@ pub enum Error {
         /// Owner of the file.
         expected: u32,
     },
+    /// Something that is no datafile stands where one should be.
+    #[error(
+        "{datafile} of server {server} {what}, so it is no datafile of this file and is not used; its owner or root can \
+         remove it"
+    )]
+    NotADatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// What somebody without a part in a file has put where its lock file should be.
+    #[error(
+        "the lock file {lock} in the pool's namespace is not usable: it belongs to user {found} and the file to user {owner}, \
+         or it is no plain file; its owner or root can remove it"
+    )]
+    ForeignLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Whose it is.
+        found: u32,
+        /// Owner of the file.
+        owner: u32,
+    },
+    /// Somebody has held a file's lock for longer than anybody waits on his behalf.
+    #[error("another process holds the lock {lock} of a file of user {owner}; wait for it, or end it, and try again")]
+    HeldLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Owner of the file.
+        owner: u32,
+    },
     /// The handle cannot be used.
     #[error("{0}; run `stripewise fsck`")]
     Handle(#[from] crate::handle::HandleError),
@@ -153,11 +187,13 @@ impl Error {
             Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
             Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
-            Self::Busy { .. } => Errno::BUSY,
+            Self::Busy { .. } | Self::HeldLock { .. } => Errno::BUSY,
+            Self::ForeignLock { .. } => Errno::ACCESS,
             Self::Move { source, .. } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
             | Self::ForeignDatafile { .. }
+            | Self::NotADatafile { .. }
             | Self::Handle(_)
             | Self::Layout { .. }
             | Self::Checksum { .. } => Errno::IO,

@@ -142,6 +142,11 @@ impl Present {
     }
 }
 
+/// The checksum at the end of an encoded handle.
+pub(crate) fn checksum(bytes: &[u8]) -> Option<u32> {
+    bytes.last_chunk().map(|sum| u32::from_be_bytes(*sum))
+}
+
 /// A decoded handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handle {

@@ -7,11 +7,12 @@ use crate::lockfile::{LockFile, Purpose};
 use crate::placed_file::{Outcome, PlacedFile};
 use crate::placement::{Datafile, Placement};
 use crate::plane::ServerRoot;
+use crate::rights::create_datafile;
 use crate::store::{Store, proc_path, read_handle};
 use crate::sys::retry;
 use crate::writers::Writers;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
@@ -35,8 +36,8 @@ pub struct Inode {
     pub(crate) appending: Mutex<()>,
     /// The same for changes of the handle.
     changing: Mutex<()>,
-    /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
-    durable: Mutex<Vec<Datafile>>,
+    /// Datafiles whose names are not known to be durable.
+    pub(crate) unsynced: Mutex<Vec<Datafile>>,
 }
 
 /// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
@@ -61,7 +62,7 @@ impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let inode = Self::under_lock(store, handle, real, fd, fd_writes)?;
         if inode.read_handle()?.truncating_to.is_some() {
-            inode.finish_interrupted()?;
+            inode.with_registration(|| Ok(()))?;
         }
         Ok(inode)
     }
@@ -80,7 +81,7 @@ impl Inode {
             writers: Mutex::default(),
             appending: Mutex::default(),
             changing: Mutex::default(),
-            durable: Mutex::default(),
+            unsynced: Mutex::default(),
         })
     }
 
@@ -157,7 +158,19 @@ impl Inode {
     /// The file as the data plane knows it now.
     pub(crate) fn file(&self) -> Result<Arc<PlacedFile>> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if file.is_stale() { self.reload() } else { Ok(file) }
+        if file.is_stale() || self.changed_elsewhere(&file)? { self.reload() } else { Ok(file) }
+    }
+
+    /// Whether the handle of another user's file in a shared pool is another than `file` was made from: his changes are not in
+    /// the epoch counters that this process believes. One load for all other files.
+    fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
+        if self.store.plane().sees_changes_of(file.placement().owner) {
+            return Ok(false);
+        }
+        let mut bytes = [0; crate::handle::MAX_BYTES];
+        let length = rustix::fs::fgetxattr(self.descriptor(), ATTRIBUTE, &mut bytes[..]);
+        // What is no handle fails when it is read again.
+        Ok(length.ok().and_then(|length| crate::handle::checksum(&bytes[..length])) != file.handle_sum())
     }
 
     /// Reads the placement again after it changed.
@@ -165,7 +178,10 @@ impl Inode {
     fn reload(&self) -> Result<Arc<PlacedFile>> {
         let newer = load(&self.store, self.handle, self.real, &self.fd)?;
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-        if !file.refresh(newer.placement()) {
+        if file.refresh(newer.placement()) {
+            // Only now: whoever finds it equal must find what it says, too.
+            file.set_handle_sum(newer.handle_sum());
+        } else {
             *file = Arc::new(newer);
         }
         Ok(file.clone())
@@ -195,8 +211,11 @@ impl Inode {
     /// [`Inode::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         loop {
-            let outcome = self.file()?.read_at(bufs, offset, &mut || self.certain_size_bytes());
+            let file = self.file()?;
+            let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes());
             match outcome {
+                // What was read while the handle changed may come from places that are no longer the file's.
+                Ok(Outcome::Done(_)) if self.changed_elsewhere(&file)? => drop(self.reload()?),
                 Ok(Outcome::Done(count)) => return Ok(count),
                 Ok(Outcome::Stale) => {}
                 Ok(Outcome::Absent(_) | Outcome::Inode) => {
@@ -242,10 +261,9 @@ impl Inode {
         if handle.version != version {
             return Ok(());
         }
-        let layout = self.store.layouts.get(&handle.layout)?;
+        let rights = self.rights()?;
+        let layout = self.store.layouts.get_for(&handle.layout, rights.uid)?;
         let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
-        let stat = self.stat()?;
-        let owner = (stat.st_uid, stat.st_gid);
         let mut made = Ok(());
         for &index in indexes {
             let Some(datafile) = datafiles.table.get(usize::from(index)) else {
@@ -254,11 +272,11 @@ impl Inode {
                 break;
             };
             if !handle.present.contains(usize::from(index)) {
-                made = create_datafile(&self.store, self.handle, *datafile, owner).map(drop);
+                made = create_datafile(&self.store, self.handle, *datafile, rights).map(drop);
                 if made.is_err() {
                     break;
                 }
-                guard(&self.durable).retain(|other| other != datafile);
+                guard(&self.unsynced).push(*datafile);
                 handle.present.insert(usize::from(index));
             }
         }
@@ -270,41 +288,17 @@ impl Inode {
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        let file = self.file()?;
-        file.sync(data_only)?;
-        let present = file.current_placement().present;
-        for (index, datafile) in file.datafiles().table.iter().enumerate() {
-            if present.contains(index) && !guard(&self.durable).contains(datafile) {
-                sync_names(&self.store, self.handle, *datafile)?;
-                guard(&self.durable).push(*datafile);
+        self.file()?.sync(data_only)?;
+        let unsynced = std::mem::take(&mut *guard(&self.unsynced));
+        for (done, datafile) in unsynced.iter().enumerate() {
+            if let Err(error) = sync_names(&self.store, self.handle, *datafile) {
+                guard(&self.unsynced).extend_from_slice(&unsynced[done..]);
+                return Err(error);
             }
         }
         // The size must not depend on the lock file's surviving a power failure.
         self.store_size()?;
-        self.sync_inode()
-    }
-
-    /// Makes the inode itself durable: its handle, its size, what the metadata tier holds of it.
-    pub fn sync_inode(&self) -> Result<()> {
         retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
-    }
-
-    /// Gives the datafiles to the owner that the inode has now; call it after `fchown` of the inode.
-    pub fn follow_owner(&self) -> Result<()> {
-        let stat = self.stat()?;
-        let file = self.file()?;
-        let placement = file.current_placement();
-        for (index, datafile) in file.datafiles().table.iter().enumerate() {
-            if placement.present.contains(index) {
-                let (root, directory) = server(&self.store, *datafile)?;
-                let path = datafile.path(self.handle);
-                let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-                rustix::fs::chownat(directory, path.as_c_str(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                    .map_err(root.error("change the owner of a datafile"))?;
-            }
-        }
-        self.bump_epoch();
-        Ok(())
     }
 }
 
@@ -318,12 +312,17 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<Pla
         Some(handle) if handle.logical == logical => handle,
         _ => return Err(Error::Invalid(format!("handle {logical:016x} was exchanged; run `stripewise fsck`"))),
     };
-    let layout = store.layouts.get(&handle.layout)?;
+    let sum = crate::handle::checksum(&handle.encode()?);
+    let layout = store.layouts.get_for(&handle.layout, owner)?;
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     store.check_layout(&layout)?;
     let inode = if needs_inode {
         // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
-        let open = |access| retry(|| rustix::fs::open(&path, access | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()));
+        let open = |access| {
+            retry(|| {
+                rustix::fs::open(&path, access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())
+            })
+        };
         let inode = open(OFlags::RDWR).or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE));
         Some(inode.map_err(Error::io("open", &path))?)
     } else {
@@ -339,7 +338,9 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<Pla
         present: handle.present,
         layout,
     };
-    PlacedFile::new(store.plane().clone(), placement, inode)
+    let file = PlacedFile::new(store.plane().clone(), placement, inode)?;
+    file.set_handle_sum(sum);
+    Ok(file)
 }
 
 /// The server of a datafile and its directory, to open, make or remove names there.
@@ -348,36 +349,16 @@ pub(crate) fn server(store: &Store, datafile: Datafile) -> Result<(&ServerRoot, 
     Ok((root, store.plane().current_directory(root)?))
 }
 
-/// Makes an empty datafile for `owner` (user, group). One that a crash left there is emptied: its present bit was not
-/// set, so it holds nothing of the file.
-pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, owner: (u32, u32)) -> Result<OwnedFd> {
-    let (root, directory) = server(store, datafile)?;
-    let path = datafile.path(handle);
-    let error = root.error("create a datafile");
-    match rustix::fs::mkdirat(directory, path.directory(), Mode::from_raw_mode(0o711)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(error(errno)),
-    }
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let fd =
-        retry(|| rustix::fs::openat(directory, path.as_c_str(), flags, Mode::from_raw_mode(0o600))).map_err(error)?;
-    let stat = rustix::fs::fstat(&fd).map_err(error)?;
-    if (stat.st_uid, stat.st_gid) != owner {
-        let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-        let changed = rustix::fs::fchown(&fd, Some(uid), Some(gid));
-        // Of user and group only the user is checked when a datafile is opened, and a group may not be ours to give.
-        if stat.st_uid != owner.0 {
-            changed.map_err(error)?;
-        }
-    }
-    Ok(fd)
-}
-
 /// Makes the name of a datafile durable.
 pub(crate) fn sync_names(store: &Store, handle: u64, datafile: Datafile) -> Result<()> {
     let (root, directory) = server(store, datafile)?;
     let path = datafile.path(handle);
-    crate::sys::sync_directory(directory, path.directory())
-        .and_then(|()| crate::sys::sync_directory(directory, "."))
-        .map_err(root.error("sync a directory"))
+    let names = crate::sys::sync_directory(directory, path.directory())
+        .and_then(|()| crate::sys::sync_directory(directory, "."));
+    match names {
+        // A shared pool's, which only root may list: the whole file system then.
+        Err(Errno::ACCESS) => crate::sys::sync_file_system(directory, crate::namespace::MARKER_FILE),
+        done => done,
+    }
+    .map_err(root.error("sync a directory"))
 }

@@ -5,10 +5,15 @@
 //! descriptions (OFD): they end with the process, and each `Store` counts for itself.
 
 use crate::error::{Error, Result};
-use crate::sys::retry;
+use crate::rights::Rights;
+use crate::store::Store;
+use crate::sys::{AsUser, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What a lock is for: a byte of the lock file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,52 @@ pub(crate) enum Purpose {
 pub(crate) struct LockFile {
     fd: OwnedFd,
     handle: u64,
+    waits: Waits,
+    /// User and group with whose rights root removes it, in a shared pool.
+    remover: Option<(u32, u32)>,
+}
+
+/// How long somebody else's lock is waited for.
+#[derive(Debug, Clone, Copy)]
+enum Waits {
+    /// As long as it takes: only the file's owner and root can hold it.
+    InKernel,
+    /// [`PATIENCE`]: the owner of the file (whose number this is), or who may write it, may hold it for ever, and must not
+    /// take the threads of others' mount with him.
+    Briefly(u32),
+}
+
+/// Bits of a mode by which others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+/// How often a lock file that somebody is just making or removing is looked for.
+const TRIES: u32 = 50;
+/// How long a lock is waited for that a user may hold on purpose.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// After a wait that was in vain, nobody waits for this owner's locks for so long.
+const SULKING: Duration = Duration::from_secs(10);
+/// Threads of this process that wait at once for locks of one owner's files.
+const MOST_WAITING: u32 = 4;
+const PAUSE_AT_LEAST: Duration = Duration::from_micros(20);
+const PAUSE_AT_MOST: Duration = Duration::from_millis(2);
+
+/// Waits of this process's threads for one owner's locks.
+#[derive(Debug, Default, Clone, Copy)]
+struct Owner {
+    waiting: u32,
+    not_before: Option<Instant>,
+}
+
+/// By owner: what is guarded is the threads of the process.
+static OWNERS: Mutex<BTreeMap<u32, Owner>> = Mutex::new(BTreeMap::new());
+
+/// Whether `stat` is of a lock file of a file with these rights.
+fn belongs(stat: &rustix::fs::Stat, rights: Rights, user: u32) -> bool {
+    let made_by = stat.st_uid;
+    let by_writer = rights.mode & 0o002 != 0 || (rights.mode & 0o020 != 0 && stat.st_gid == rights.gid);
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        // None: it was removed since it was opened.
+        && stat.st_nlink <= 1
+        && (made_by == rights.uid || made_by == 0 || made_by == user || by_writer)
 }
 
 fn name(handle: u64) -> String {
@@ -33,34 +84,127 @@ fn name(handle: u64) -> String {
 }
 
 impl LockFile {
-    /// Opens the lock file of `handle` in the directory `locks`; `true` when it was made just now.
-    pub(crate) fn open(locks: BorrowedFd<'_>, handle: u64) -> Result<(Self, bool)> {
-        let name = name(handle);
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = |flags| retry(|| rustix::fs::openat(locks, name.as_str(), flags, Mode::from_raw_mode(0o600)));
+    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. `rights` are
+    /// those of the file, which count in a shared pool.
+    ///
+    /// # Errors
+    /// [`Error::ForeignLock`] when somebody who has no part in the file has put something there.
+    pub(crate) fn open(store: &Store, handle: u64, rights: impl FnOnce() -> Result<Rights>) -> Result<(Self, bool)> {
+        match store.plane().is_shared() {
+            true => Self::open_shared(store, handle, rights()?),
+            false => Self::open_any(store.locks(), handle),
+        }
+    }
+
+    /// [`LockFile::open`] in a pool of one user, and for a check of any pool, which waits for nobody.
+    pub(crate) fn open_any(locks: BorrowedFd<'_>, handle: u64) -> Result<(Self, bool)> {
         loop {
-            match open(flags | OFlags::CREATE | OFlags::EXCL) {
-                Ok(fd) => return Ok((Self { fd, handle }, true)),
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Error::io("create lock file", name)(errno)),
-            }
-            match open(flags) {
-                Ok(fd) => return Ok((Self { fd, handle }, false)),
-                // Its last user removed it meanwhile.
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(Error::io("open lock file", name)(errno)),
+            if let Some((fd, made)) = Self::open_once(locks, handle)? {
+                return Ok((Self { fd, handle, waits: Waits::InKernel, remover: None }, made));
             }
         }
     }
 
     /// Opens the lock file of `handle` if there is one.
     pub(crate) fn open_existing(locks: BorrowedFd<'_>, handle: u64) -> Result<Option<Self>> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         match retry(|| rustix::fs::openat(locks, name(handle), flags, Mode::empty())) {
-            Ok(fd) => Ok(Some(Self { fd, handle })),
+            Ok(fd) => Ok(Some(Self { fd, handle, waits: Waits::InKernel, remover: None })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::io("open lock file", name(handle))(errno)),
         }
+    }
+
+    /// `None` when its last user removed it between two looks.
+    fn open_once(locks: BorrowedFd<'_>, handle: u64) -> Result<Option<(OwnedFd, bool)>> {
+        let name = name(handle);
+        // NONBLOCK: what stands there may be a FIFO.
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let open = |flags| retry(|| rustix::fs::openat(locks, name.as_str(), flags, Mode::from_raw_mode(0o600)));
+        match open(flags | OFlags::CREATE | OFlags::EXCL) {
+            Ok(fd) => return Ok(Some((fd, true))),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::io("create lock file", name)(errno)),
+        }
+        match open(flags) {
+            Ok(fd) => Ok(Some((fd, false))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::io("open lock file", name)(errno)),
+        }
+    }
+
+    /// In a shared pool anybody can put something under the name. A lock file is the owner's or root's; where others may
+    /// write the file, it can be theirs as well. Anything else is refused; root removes it.
+    fn open_shared(store: &Store, handle: u64, rights: Rights) -> Result<(Self, bool)> {
+        let user = rustix::process::geteuid().as_raw();
+        let waits = if user == rights.uid && rights.mode & OTHERS_WRITE == 0 {
+            Waits::InKernel
+        } else {
+            Waits::Briefly(rights.uid)
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let opened = Self::open_once(store.locks(), handle);
+            let denied = match &opened {
+                Ok(None) => continue,
+                Ok(Some((fd, made))) if *made => {
+                    let shape = Self::shape(fd, rights);
+                    shape.map_err(Error::io("create lock file", name(handle)))?;
+                    false
+                }
+                Ok(Some(_)) => false,
+                Err(_) => true,
+            };
+            let stat = match &opened {
+                Ok(Some((fd, _))) => rustix::fs::fstat(fd),
+                _ => rustix::fs::statat(store.locks(), name(handle), AtFlags::SYMLINK_NOFOLLOW),
+            };
+            let stat = match stat {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(Error::io("open lock file", name(handle))(errno)),
+            };
+            if denied && belongs(&stat, rights, user) && tries < TRIES {
+                // Another who may write the file has made it just now, and not yet given it its mode.
+                std::thread::sleep(PAUSE_AT_MOST);
+                continue;
+            }
+            if !denied && belongs(&stat, rights, user) {
+                let (fd, made) = opened?.ok_or_else(|| Error::io("open lock file", name(handle))(Errno::NOENT))?;
+                return Ok((Self { fd, handle, waits, remover: Some((rights.uid, rights.gid)) }, made));
+            }
+            if !crate::shared::is_root() || tries >= TRIES {
+                return Err(Error::ForeignLock { lock: name(handle), found: stat.st_uid, owner: rights.uid });
+            }
+            let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            // As the user whose it is: what has taken its place meanwhile stays.
+            let _theirs = AsUser::become_if_root(stat.st_uid, stat.st_gid);
+            if let Err(errno) = rustix::fs::unlinkat(store.locks(), name(handle), flags)
+                && errno != Errno::NOENT
+            {
+                return Err(Error::ForeignLock { lock: name(handle), found: stat.st_uid, owner: rights.uid });
+            }
+        }
+    }
+
+    /// Gives a new lock file to whom the file is, open to those who may write it.
+    fn shape(fd: &OwnedFd, rights: Rights) -> rustix::io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(rights.uid), Gid::from_raw(rights.gid));
+        let mine = rights.uid == rustix::process::geteuid().as_raw();
+        let grouped = if crate::shared::is_root() {
+            rustix::fs::fchown(fd, Some(uid), Some(gid)).map(|()| true)?
+        } else {
+            rights.mode & OTHERS_WRITE != 0 && rustix::fs::fchown(fd, None, Some(gid)).is_ok()
+        };
+        let mode = match rights.mode & OTHERS_WRITE {
+            0 => 0o600,
+            0o020 if grouped && (mine || crate::shared::is_root()) => 0o660,
+            // The owner need not be of the group.
+            _ => 0o666,
+        };
+        if mode == 0o600 { Ok(()) } else { rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)) }
     }
 
     /// Whether a lock file of `handle` exists: somebody writes, or crashed while writing.
@@ -82,6 +226,11 @@ impl LockFile {
 
     /// Removes the name. Only for the holder of the exclusive [`Purpose::Writers`] lock.
     pub(crate) fn remove(&self, locks: BorrowedFd<'_>) -> Result<()> {
+        // As root on behalf of a user, with his rights: a handle may name another's lock file.
+        let _owner = self.remover.map(|(uid, gid)| AsUser::become_if_root(uid, gid));
+        if self.remover.is_some() && !self.is_current(locks) {
+            return Ok(());
+        }
         rustix::fs::unlinkat(locks, name(self.handle), AtFlags::empty())
             .map_err(Error::io("remove lock file", name(self.handle)))
     }
@@ -95,9 +244,55 @@ impl LockFile {
     }
 
     /// Takes the lock, exclusive or shared, waiting for it.
+    ///
+    /// # Errors
+    /// [`Error::HeldLock`] where a user might hold it on purpose, and has for [`PATIENCE`].
     pub(crate) fn lock(&self, purpose: Purpose, exclusive: bool) -> Result<()> {
         let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
-        self.control(purpose, kind, true).map_err(|errno| self.failed(errno))
+        match self.waits {
+            Waits::InKernel => self.control(purpose, kind, true).map_err(|errno| self.failed(errno)),
+            Waits::Briefly(owner) => self.lock_briefly(purpose, kind, owner),
+        }
+    }
+
+    fn lock_briefly(&self, purpose: Purpose, kind: libc::c_int, owner: u32) -> Result<()> {
+        let held = || Error::HeldLock { lock: name(self.handle), owner };
+        let take = || match self.control(purpose, kind, false) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(self.failed(errno)),
+        };
+        if take()? {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        {
+            let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+            let owner = owners.entry(owner).or_default();
+            if owner.waiting >= MOST_WAITING || owner.not_before.is_some_and(|when| begin < when) {
+                return Err(held());
+            }
+            owner.waiting += 1;
+        }
+        let mut pause = PAUSE_AT_LEAST;
+        let taken = loop {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_AT_MOST);
+            match take() {
+                Ok(false) if begin.elapsed() < PATIENCE => {}
+                done => break done,
+            }
+        };
+        let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = owners.get_mut(&owner) {
+            known.waiting -= 1;
+            if matches!(taken, Ok(false)) {
+                known.not_before = Some(Instant::now() + SULKING);
+            } else if known.waiting == 0 && known.not_before.is_none_or(|when| when < begin) {
+                owners.remove(&owner);
+            }
+        }
+        if taken? { Ok(()) } else { Err(held()) }
     }
 
     /// Takes the exclusive lock if nobody else has the lock in any form; an own shared lock is exchanged for it.

@@ -9,11 +9,11 @@
 use crate::error::{Error, Result};
 use crate::generations::GenerationMap;
 use crate::handle::Handle;
-use crate::inode::{Inode, create_datafile, guard, sync_names};
+use crate::inode::{Inode, guard, sync_names};
 use crate::placed_file::{Outcome, PlacedFile};
 use crate::placement::{Datafile, Placement};
+use crate::rights::{create_datafile, remove_datafile};
 use crate::sys::retry;
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -268,12 +268,12 @@ impl<'a> Copy<'a> {
     }
 
     fn create(&mut self, indexes: &[u16]) -> Result<()> {
-        let stat = self.inode.stat()?;
+        let rights = self.inode.rights()?;
         let mut placement = self.file.current_placement();
         for &index in indexes {
             let datafile = self.file.datafiles().table[usize::from(index)];
             self.created.push(datafile);
-            create_datafile(&self.inode.store, self.inode.handle(), datafile, (stat.st_uid, stat.st_gid))?;
+            create_datafile(&self.inode.store, self.inode.handle(), datafile, rights)?;
             placement.present.insert(usize::from(index));
         }
         self.file.refresh(&placement);
@@ -289,10 +289,11 @@ impl<'a> Copy<'a> {
 
     /// Removes what was made. What cannot be removed is left to the next move.
     fn undo(&self) {
+        let Ok(stat) = self.inode.stat() else { return };
         for datafile in &self.created {
             if let Ok((_, directory)) = crate::inode::server(&self.inode.store, *datafile) {
                 let path = datafile.path(self.inode.handle());
-                let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
+                let _ = remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid);
             }
         }
     }

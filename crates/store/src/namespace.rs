@@ -12,6 +12,7 @@
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use crate::shared;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -36,13 +37,18 @@ pub(crate) struct Marker {
     pub(crate) uuid: String,
     /// Which directory of the pool it is.
     pub(crate) server: String,
+    /// Several users use the pool directly (`crate::shared`); what the namespace's says counts.
+    #[serde(default)]
+    pub(crate) shared: bool,
 }
 
 /// The text of a marker.
-pub(crate) fn marker_text(pool: &str, uuid: &str, server: &str) -> String {
+pub(crate) fn marker_text(marker: &Marker) -> String {
+    let Marker { pool, uuid, server, shared } = marker;
+    let shared = if *shared { "shared = true\n" } else { "" };
     format!(
         "# A directory of a Stripewise pool. Do not remove: without this file it counts as missing.\n\
-         pool = \"{pool}\"\nuuid = \"{uuid}\"\nserver = \"{server}\"\n"
+         pool = \"{pool}\"\nuuid = \"{uuid}\"\nserver = \"{server}\"\n{shared}"
     )
 }
 
@@ -89,26 +95,58 @@ pub(crate) fn namespace_uuid(pool: &Pool) -> Result<String> {
     }
 }
 
-/// Makes what is missing of the pool's directories.
-pub(crate) fn prepare(pool: &Pool) -> Result<()> {
-    let private = Mode::from_raw_mode(0o700);
-    let make = |path: &Path, mode| crate::sys::make_directories(path, mode).map_err(Error::io("make directory", path));
-    make(&pool.namespace, private)?;
+/// Whether the pool is one that several users use directly, as the administrator chose when it was made.
+pub(crate) fn is_shared(pool: &Pool) -> Result<bool> {
+    let text = crate::sys::read_file(&pool.namespace.join(MARKER_FILE), 4096)?;
+    read_marker(&text).map(|marker| marker.shared).map_err(Error::Invalid)
+}
+
+/// Makes what is missing of the pool's directories. `shared` is for a new pool; one that exists stays what it is.
+pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
+    let known = exists(&pool.namespace.join(MARKER_FILE))?;
+    let shared = if known { is_shared(pool)? } else { shared };
+    if shared {
+        shared::check(pool)?;
+        if !shared::is_root() {
+            return Err(Error::Invalid(
+                "a pool of several users belongs to root, so that none of them is trusted: run this as root".into(),
+            ));
+        }
+    }
+    // For one user, and for several; only a shared pool's must be exactly so.
+    let make = |path: &Path, own: u32, several: u32| {
+        if shared {
+            return shared::make_directory(path, several);
+        }
+        crate::sys::make_directories(path, Mode::from_raw_mode(own)).map_err(Error::io("make directory", path))
+    };
+    let text_for = |uuid: &str, server: &str| {
+        marker_text(&Marker { pool: pool.name.clone(), uuid: uuid.to_owned(), server: server.to_owned(), shared })
+    };
+    make(&pool.namespace, 0o700, 0o755)?;
     let uuid = match namespace_uuid(pool) {
         Ok(uuid) => uuid,
         Err(_) if !exists(&pool.namespace.join(MARKER_FILE))? => {
             let uuid = format!("{:032x}", u128::from_ne_bytes(crate::sys::random()));
-            write_marker(&pool.namespace, &marker_text(&pool.name, &uuid, "namespace"))?;
+            write_marker(&pool.namespace, &text_for(&uuid, "namespace"))?;
             uuid
         }
         Err(error) => return Err(error),
     };
-    make(&pool.namespace.join(LAYOUTS), private)?;
-    make(&pool.namespace.join(LOCKS), private)?;
+    make(&pool.namespace.join(LAYOUTS), 0o700, 0o1777)?;
+    make(&pool.namespace.join(LOCKS), 0o700, 0o1733)?;
     let tree = pool.namespace.join(TREE);
-    make(&tree, Mode::from_raw_mode(0o755))?;
+    // What the administrator has made of a shared tree stays.
+    if !shared || !known {
+        make(&tree, 0o755, 0o1777)?;
+    }
     probe_attributes(&tree)?;
-    make(&pool.mount, Mode::from_raw_mode(0o755))?;
+    let mount = crate::sys::make_directories(&pool.mount, Mode::from_raw_mode(0o755));
+    mount.map_err(Error::io("make directory", &pool.mount))?;
+    if shared {
+        make(&pool.namespace.join(shared::EPOCHS), 0o700, 0o1777)?;
+        drop(crate::epoch::EpochPage::open(&pool.namespace, true)?);
+    }
     let has_files = !is_empty(&tree)?;
     for server in &pool.servers {
         let marker = server.root.join(MARKER_FILE);
@@ -123,8 +161,11 @@ pub(crate) fn prepare(pool: &Pool) -> Result<()> {
                 pool.namespace.display()
             )));
         } else {
-            make(&server.root, private)?;
-            write_marker(&server.root, &marker_text(&pool.name, &uuid, &name))?;
+            make(&server.root, 0o700, 0o711)?;
+            if shared {
+                shared::make_datafile_directories(&server.root)?;
+            }
+            write_marker(&server.root, &text_for(&uuid, &name))?;
         }
     }
     Ok(())

@@ -3,9 +3,13 @@
 //! Every mount holds a shared lock on the file `<namespace>/mounts` as long as it lives (it ends with the process), and
 //! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long as the
 //! count stays: one atomic load.
+//!
+//! In a shared pool ([`crate::shared`]) nobody is taken to be alone: what all users can write could tell a mount anything, or
+//! be taken from under it.
 
 use crate::emulate::now_ns;
 use crate::error::{Error, Result};
+use crate::store::Store;
 use crate::sys::{lock_byte, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -26,6 +30,12 @@ const AGAIN_NS: u64 = 1_000_000_000;
 /// This mount among those of its pool.
 #[derive(Debug)]
 pub struct Neighbours {
+    /// `None` in a shared pool.
+    page: Option<Page>,
+}
+
+#[derive(Debug)]
+struct Page {
     file: OwnedFd,
     count: NonNull<AtomicU32>,
     /// The count at which this mount was found alone.
@@ -34,17 +44,30 @@ pub struct Neighbours {
 }
 
 // SAFETY: the mapping is shared memory of one atomic, valid in every thread until it is dropped.
-unsafe impl Send for Neighbours {}
+unsafe impl Send for Page {}
 // SAFETY: as above.
-unsafe impl Sync for Neighbours {}
+unsafe impl Sync for Page {}
 
 impl Neighbours {
-    /// Joins the mounts of the pool whose namespace this is. If [`Neighbours::alone`] is false then, the caller must
+    /// Joins the mounts of the pool of this store. If [`Neighbours::alone`] is false then, the caller must
     /// not let programs in before what the kernels of the others remember has run out.
     ///
     /// # Errors
     /// The namespace cannot be written.
-    pub fn join(namespace: &Path) -> Result<Self> {
+    pub fn join(store: &Store) -> Result<Self> {
+        let page = if store.plane().is_shared() { None } else { Some(Page::join(&store.pool().namespace)?) };
+        Ok(Self { page })
+    }
+
+    /// Whether no other mount of the pool is on this machine. One atomic load; after there were others, three system
+    /// calls once in a second.
+    pub fn alone(&self) -> bool {
+        self.page.as_ref().is_some_and(Page::alone)
+    }
+}
+
+impl Page {
+    fn join(namespace: &Path) -> Result<Self> {
         let path = namespace.join(FILE);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
@@ -59,12 +82,12 @@ impl Neighbours {
         let address = address.map_err(Error::io("map", &path))?;
         let count = NonNull::new(address.cast()).ok_or_else(|| Error::Invalid("a mapping at address 0".into()))?;
         let never = AtomicU64::new(NOT_ALONE);
-        let neighbours = Self { file, count, alone_at: never, look_again_ns: AtomicU64::new(0) };
+        let page = Self { file, count, alone_at: never, look_again_ns: AtomicU64::new(0) };
         // Others have the lock alone for a moment only. With the lock first, nobody who takes it alone after us has missed us
         // in the count.
-        lock_byte(neighbours.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
-        neighbours.count().fetch_add(1, Ordering::AcqRel);
-        Ok(neighbours)
+        lock_byte(page.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
+        page.count().fetch_add(1, Ordering::AcqRel);
+        Ok(page)
     }
 
     fn count(&self) -> &AtomicU32 {
@@ -73,9 +96,7 @@ impl Neighbours {
         unsafe { self.count.as_ref() }
     }
 
-    /// Whether no other mount of the pool is on this machine. One atomic load; after there were others, three system
-    /// calls once in a second.
-    pub fn alone(&self) -> bool {
+    fn alone(&self) -> bool {
         let count = u64::from(self.count().load(Ordering::Acquire));
         self.alone_at.load(Ordering::Acquire) == count || self.look(count)
     }
@@ -97,7 +118,7 @@ impl Neighbours {
     }
 }
 
-impl Drop for Neighbours {
+impl Drop for Page {
     fn drop(&mut self) {
         // SAFETY: mapped by `join` with this length; no reference to it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.count.as_ptr().cast(), BYTES) };
@@ -123,7 +144,7 @@ impl Quiet {
     ///
     /// # Errors
     /// The file cannot be opened, or somebody else is at work.
-    pub(crate) fn look(namespace: &Path, alone: bool) -> Result<Self> {
+    pub(crate) fn look(namespace: &Path, alone: bool, shared: bool) -> Result<Self> {
         let path = namespace.join(FILE);
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         flags.set(OFlags::CREATE, alone);
@@ -132,13 +153,14 @@ impl Quiet {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(Error::io("open", &path)(errno)),
         };
-        let mut quiet = Self { path, file, alone_at: Some(0) };
+        // Mounts of a shared pool do not count themselves.
+        let mut quiet = Self { path, file, alone_at: (!shared).then_some(0) };
         if let Some(file) = &quiet.file {
             if alone && lock_byte(file.as_fd(), 1, libc::F_WRLCK, false).is_err() {
                 return Err(Error::Invalid("another check of this pool is running: wait until it has ended".into()));
             }
             let silent = lock_byte(file.as_fd(), 0, libc::F_WRLCK, false).is_ok();
-            quiet.alone_at = if silent { Some(quiet.count(file)?) } else { None };
+            quiet.alone_at = if silent && !shared { Some(quiet.count(file)?) } else { None };
             lock_byte(file.as_fd(), 0, libc::F_UNLCK, false).map_err(Error::io("unlock", &quiet.path))?;
         }
         Ok(quiet)
@@ -180,9 +202,9 @@ mod tests {
     #[test]
     fn alone_until_another_comes_and_again_when_it_has_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let one = Neighbours::join(dir.path()).unwrap();
+        let one = Page::join(dir.path()).unwrap();
         assert!(one.alone() && one.alone());
-        let two = Neighbours::join(dir.path()).unwrap();
+        let two = Page::join(dir.path()).unwrap();
         assert!(!one.alone() && !two.alone());
         drop(two);
         one.look_again_ns.store(0, Ordering::Release);
@@ -195,7 +217,7 @@ mod tests {
         let together = std::sync::Barrier::new(8);
         let join = || {
             together.wait();
-            let neighbours = Neighbours::join(dir.path()).unwrap();
+            let neighbours = Page::join(dir.path()).unwrap();
             neighbours.alone();
             together.wait();
             neighbours.alone()

@@ -51,6 +51,8 @@ pub struct PlacedFile {
     slots: Vec<Slot>,
     /// Value of the file's epoch counter that `placement` and `slots` are of.
     epoch: AtomicU32,
+    /// Checksum of the handle that `placement` and `slots` are of, if that is known.
+    handle_sum: AtomicU32,
     inode: Option<OwnedFd>,
 }
 
@@ -67,7 +69,7 @@ impl PlacedFile {
             slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
         }
         let epoch = AtomicU32::new(placement.epoch);
-        Ok(Self { plane, placement, datafiles, slots, epoch, inode })
+        Ok(Self { plane, placement, datafiles, slots, epoch, handle_sum: AtomicU32::new(0), inode })
     }
 
     /// The placement as it was when this was built ([`PlacedFile::refresh`] does not change it).
@@ -90,6 +92,15 @@ impl PlacedFile {
         }
         self.epoch.store(newer.epoch, Ordering::Release);
         true
+    }
+
+    /// Checksum of the handle behind the placement.
+    pub(crate) fn handle_sum(&self) -> Option<u32> {
+        Some(self.handle_sum.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {
+        self.handle_sum.store(sum.unwrap_or(0), Ordering::Release);
     }
 
     /// Whether the placement changed since it was fetched. One atomic load; `read_at` and `write_at` check it
@@ -142,12 +153,7 @@ impl PlacedFile {
         if got == len {
             return Ok(Outcome::Done(len as usize));
         }
-        let size = match size() {
-            Ok(size) => size,
-            // Nobody knows what is behind (a server is missing); what was found is the file's.
-            Err(_) if got > 0 => return Ok(Outcome::Done(got as usize)),
-            Err(error) => return Err(error),
-        };
+        let size = size()?;
         let within = size.saturating_sub(offset).min(len);
         if got >= within {
             return Ok(Outcome::Done(within as usize));

@@ -7,9 +7,10 @@
 use crate::emulate::Device;
 use crate::epoch::EpochPage;
 use crate::error::{Error, Result};
-use crate::namespace::{MARKER_FILE, check_marker, marker_server, namespace_uuid};
+use crate::namespace::{MARKER_FILE, check_marker, is_shared, marker_server, namespace_uuid};
 use crate::placement::Datafile;
 use crate::pool::{Pool, Server};
+use crate::rights::{check_datafile, open_error};
 use crate::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
@@ -37,6 +38,7 @@ pub struct DataPlane {
     epochs: EpochPage,
     options: PlaneOptions,
     pool_uuid: String,
+    shared: bool,
 }
 
 /// One server's directory; opened when it is there, looked for again at each use as long as it is not.
@@ -88,17 +90,34 @@ impl DataPlane {
             device: OnceLock::new(),
             in_memory: AtomicBool::new(false),
         });
+        let pool_uuid = namespace_uuid(pool)?;
+        let shared = is_shared(pool)?;
+        if shared {
+            crate::shared::check(pool)?;
+        }
         let plane = Self {
             servers: servers.collect(),
-            epochs: EpochPage::open(&pool.namespace)?,
+            epochs: EpochPage::open(&pool.namespace, shared)?,
             options,
-            pool_uuid: namespace_uuid(pool)?,
+            pool_uuid,
+            shared,
         };
         for root in &plane.servers {
             // One that is missing is reported when it is used.
             let _ = plane.directory(root);
         }
         Ok(Arc::new(plane))
+    }
+
+    /// Whether several users use the pool directly.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Whether changes of a file's placement by its owner are seen in the epoch counters: not of another user's file in a
+    /// shared pool. Such a file is read and written through a mount, which looks at its handle each time.
+    pub fn sees_changes_of(&self, owner: u32) -> bool {
+        !self.shared || owner == rustix::process::geteuid().as_raw()
     }
 
     /// The epoch counter of a file now. One atomic load.
@@ -214,24 +233,21 @@ impl DataPlane {
                     Err(errno) => root.missing(format!("its marker file is gone: {errno}")),
                 });
             }
-            Err(errno) => return Err(root.error("open a datafile")(errno)),
+            Err(errno) => return Err(open_error(root, "open a datafile", path.as_str(), errno)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(root.error("open a datafile"))?;
-        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-        if stat.st_uid != owner || !regular {
-            return Err(Error::ForeignDatafile {
-                server: root.server.name.clone(),
-                datafile: path.as_str().to_owned(),
-                found: stat.st_uid,
-                expected: owner,
-            });
-        }
+        check_datafile(root, path.as_str(), &stat, owner)?;
         let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open a datafile"))?;
         Ok((fd, writable))
     }
 }
 
 impl ServerRoot {
+    /// Its name, as in `hdd.0`.
+    pub(crate) fn name(&self) -> &str {
+        &self.server.name
+    }
+
     /// Its id.
     pub(crate) fn id(&self) -> ServerId {
         self.server.id

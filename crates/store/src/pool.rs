@@ -405,6 +405,15 @@ impl Pool {
 
     /// Writes a new pool file at `path` (which must not exist), then makes its directories ([`Pool::prepare`]).
     pub fn init(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, false)
+    }
+
+    /// [`Pool::init`] for a pool that several users use directly; only root can make one.
+    pub fn init_shared(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, true)
+    }
+
+    fn make(path: &Path, spec: &PoolSpec, shared: bool) -> Result<Self> {
         let text = spec.to_toml();
         let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
         let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
@@ -415,7 +424,7 @@ impl Pool {
         let done = crate::sys::write_all(&created, text.as_bytes())
             .and_then(|()| rustix::fs::fsync(&created))
             .map_err(Error::io("write", &file))
-            .and_then(|()| pool.prepare());
+            .and_then(|()| crate::namespace::prepare(&pool, shared));
         if done.is_err() {
             let _ = rustix::fs::unlink(&file);
         }
@@ -425,7 +434,7 @@ impl Pool {
     /// Makes what is missing of the pool's directories, markers and namespace. A directory that another pool marked is
     /// an error, as is a server that has lost its marker while the namespace already has files.
     pub fn prepare(&self) -> Result<()> {
-        crate::namespace::prepare(self)
+        crate::namespace::prepare(self, false)
     }
 
     /// Writes a tier's profile into the pool file `path`, keeping everything else, comments included.

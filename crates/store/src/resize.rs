@@ -5,10 +5,11 @@ use crate::extent::{datafile_bytes, gaps};
 use crate::handle::Handle;
 use crate::inode::{Inode, server};
 use crate::placed_file::PlacedFile;
-use crate::placement::Datafile;
+use crate::placement::{Datafile, Datafiles};
+use crate::rights::remove_datafile;
 use crate::sys::retry;
-use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
@@ -41,32 +42,9 @@ impl Inode {
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
         self.truncate_inode(size_bytes)?;
-        self.trim(&file, size_bytes)?;
+        trim(&file, size_bytes)?;
         handle.truncating_to = None;
         self.write_handle(&handle)
-    }
-
-    /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
-    ///
-    /// What is cut off must not be gone on one disk while another still says that the file is longer, so that the handle
-    /// is made durable first; and it must not come back behind a new end after the handle forgot the truncation, so that
-    /// what was cut is made durable before that. Nothing is synced where nothing is cut.
-    fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        let mut longer = Vec::new();
-        file.for_each_present(|index, fd| {
-            let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
-            if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
-                longer.push((index, wanted));
-            }
-            Ok(())
-        })?;
-        if longer.is_empty() {
-            return Ok(());
-        }
-        self.sync_inode()?;
-        let wanted = |index| longer.iter().find(|(other, _)| *other == index).map(|(_, wanted)| *wanted);
-        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |to| retry(|| rustix::fs::ftruncate(fd, to))))?;
-        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |_| retry(|| rustix::fs::fdatasync(fd))))
     }
 
     fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
@@ -82,7 +60,7 @@ impl Inode {
                 self.truncate_inode(size_bytes)?;
             }
             let file = self.file()?;
-            self.trim(&file, size_bytes)?;
+            trim(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;
             self.write_handle(&handle)?;
@@ -117,8 +95,9 @@ impl Inode {
     /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that
     /// was interrupted. Reads the directories that hold the file's datafiles. Servers that are missing are left out.
     pub(crate) fn remove_strangers(&self, handle: &Handle) -> Result<()> {
-        let layout = self.store.layouts.get(&handle.layout)?;
-        let datafiles = crate::placement::Datafiles::new(&layout, &handle.generations)?;
+        let owner = self.stat()?.st_uid;
+        let layout = self.store.layouts.get_for(&handle.layout, owner)?;
+        let datafiles = Datafiles::new(&layout, &handle.generations)?;
         let prefix = format!("{:016x}.", self.handle());
         for root in self.store.plane().servers() {
             let Ok(directory) = self.store.plane().current_directory(root) else { continue };
@@ -128,6 +107,11 @@ impl Inode {
             let fd = match rustix::fs::openat(directory, inner.as_str(), flags, Mode::empty()) {
                 Ok(fd) => fd,
                 Err(Errno::NOENT) => continue,
+                // A shared pool's, which only root may list.
+                Err(Errno::ACCESS) => {
+                    self.remove_recent(handle, &datafiles, root.id(), directory, owner).map_err(error)?;
+                    continue;
+                }
                 Err(errno) => return Err(error(errno)),
             };
             for entry in rustix::fs::Dir::read_from(&fd).map_err(error)? {
@@ -137,11 +121,29 @@ impl Inode {
                     continue;
                 };
                 if !datafiles.table.contains(&Datafile { server: root.id(), generation }) {
-                    match rustix::fs::unlinkat(&fd, entry.file_name(), AtFlags::empty()) {
-                        Ok(()) | Err(Errno::NOENT) => {}
-                        Err(errno) => return Err(error(errno)),
-                    }
+                    // Another user's stays: it is not this file's, whatever its name says.
+                    remove_datafile(&self.store, fd.as_fd(), entry.file_name(), owner).map_err(error)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Inode::remove_strangers`] in a directory that cannot be listed: by the names that the last changes of layout may
+    /// have left.
+    fn remove_recent(
+        &self,
+        handle: &Handle,
+        datafiles: &Datafiles,
+        server: ServerId,
+        directory: BorrowedFd<'_>,
+        owner: u32,
+    ) -> rustix::io::Result<()> {
+        const CHANGES: u32 = 16;
+        for back in 0..=CHANGES {
+            let datafile = Datafile { server, generation: handle.version.wrapping_add(1).wrapping_sub(back) };
+            if !datafiles.table.contains(&datafile) {
+                remove_datafile(&self.store, directory, datafile.path(self.handle()).as_c_str(), owner)?;
             }
         }
         Ok(())
@@ -149,15 +151,14 @@ impl Inode {
 
     /// Removes the datafiles of a file that has no name any more. What is on a missing server stays there for fsck.
     pub(crate) fn remove_datafiles(&self) -> Result<()> {
+        let owner = self.stat()?.st_uid;
         let file = self.file()?;
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
                 let Ok((root, directory)) = server(&self.store, *datafile) else { continue };
-                match rustix::fs::unlinkat(directory, datafile.path(self.handle()).as_c_str(), AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(root.error("remove a datafile")(errno)),
-                }
+                remove_datafile(&self.store, directory, datafile.path(self.handle()).as_c_str(), owner)
+                    .map_err(root.error("remove a datafile"))?;
             }
         }
         Ok(())
@@ -213,4 +214,15 @@ impl Inode {
         let size = self.certain_size_bytes()?;
         if offset < size { Ok(size) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
     }
+}
+
+/// Shortens the datafiles to what a file of `size_bytes` has in them.
+fn trim(file: &PlacedFile, size_bytes: u64) -> Result<()> {
+    file.for_each_present(|index, fd| {
+        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+        if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
+            retry(|| rustix::fs::ftruncate(fd, wanted))?;
+        }
+        Ok(())
+    })
 }

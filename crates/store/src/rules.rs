@@ -103,11 +103,13 @@ impl Rules {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&self.namespace, ".", flags, Mode::empty()).map_err(failed)?;
         sys::retry(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(failed)?;
+        // Of a shared pool, all read them and root writes them.
+        let mode = rustix::fs::fstat(&lock).map_err(failed)?.st_mode & 0o044 | 0o600;
         let mut rules = self.read()?;
         change(&mut rules);
         let raw = |rule: &Rule| RawRule { pattern: rule.pattern.as_str().to_owned(), layout: hex(&rule.layout) };
         let text = toml::to_string(&RawRules { rule: rules.iter().map(raw).collect() }).map_err(failed)?;
-        sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(0o600)).map_err(failed)
+        sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(mode)).map_err(failed)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::rules::Rules;
 use crate::sys::{open_directory, retry};
 use crate::writers::Attributes;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, XattrFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ pub struct Store {
     locks: OwnedFd,
     pub(crate) layouts: Layouts,
     pub(crate) rules: Rules,
-    inodes: Mutex<HashMap<u64, Weak<Inode>>>,
+    /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
+    inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
 }
 
 /// The name under which an open descriptor can be opened again.
@@ -47,7 +48,7 @@ impl Store {
             open_directory(&path).map_err(Error::io("open", path))
         };
         let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
-        let layouts = Layouts::open(&pool.namespace)?;
+        let layouts = Layouts::open(&pool.namespace, plane.is_shared())?;
         let rules = Rules::open(&pool.namespace)?;
         let default_layout = Arc::new(pool.default_layout());
         Ok(Arc::new(Self { pool, default_layout, plane, tree, locks, layouts, rules, inodes: Mutex::default() }))
@@ -124,7 +125,8 @@ impl Store {
         }
         let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
         let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inode) = inodes.get(&handle.logical).and_then(Weak::upgrade) {
+        let key = (handle.logical, stat.st_ino);
+        if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
             if !inode.can_write()
                 && let (own, true) = reopen(fd, &path)?
             {
@@ -137,7 +139,7 @@ impl Store {
         if inodes.len() >= 64 && inodes.len().is_power_of_two() {
             inodes.retain(|_, other| other.strong_count() > 0);
         }
-        inodes.insert(handle.logical, Arc::downgrade(&inode));
+        inodes.insert(key, Arc::downgrade(&inode));
         Ok(Some(inode))
     }
 
@@ -167,9 +169,13 @@ impl Store {
     /// the mount has its own descriptors.
     pub fn lookup(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd =
-            retry(|| rustix::fs::openat(self.tree(), path, flags, Mode::empty())).map_err(Error::io("open", path))?;
-        self.inode(fd.as_fd())
+        // No user's link and no `..` leads a tool of root's out of the tree.
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = retry(|| match rustix::fs::openat2(self.tree(), path, flags, Mode::empty(), inside) {
+            Err(Errno::AGAIN) => Err(Errno::INTR),
+            done => done,
+        });
+        self.inode(opened.map_err(Error::io("open", path))?.as_fd())
     }
 
     /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. `false`: it still
@@ -205,7 +211,9 @@ fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
         return Ok((own, true));
     }
-    let open = |access| retry(|| rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()));
+    // NONBLOCK: its owner may hold a lease on it, for which the kernel would have us wait.
+    let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let open = |access| retry(|| rustix::fs::open(path, access | flags, Mode::empty()));
     match open(OFlags::RDWR) {
         Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => {
             open(OFlags::RDONLY).map(|fd| (fd, false)).map_err(Error::io("open", path))

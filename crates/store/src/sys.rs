@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -67,13 +67,27 @@ pub(crate) fn read_all(file: impl AsFd, limit: usize) -> rustix::io::Result<Vec<
     }
 }
 
-/// Reads the file `path` below `dir`; EFBIG above `limit` bytes.
+/// Reads the regular file `path` below `dir`; EFBIG above `limit` bytes, EINVAL for what is no regular file. Waits for
+/// nobody, and follows no link at the end of the path.
 pub(crate) fn read_file_at(
     dir: impl AsFd,
     path: impl rustix::path::Arg + Copy,
     limit: usize,
 ) -> rustix::io::Result<Vec<u8>> {
-    let file = retry(|| rustix::fs::openat(&dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))?;
+    read_regular(dir, path, OFlags::NOFOLLOW, limit)
+}
+
+fn read_regular(
+    dir: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    links: OFlags,
+    limit: usize,
+) -> rustix::io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = retry(|| rustix::fs::openat(&dir, path, flags | links, Mode::empty()))?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
     read_all(file, limit)
 }
 
@@ -86,21 +100,17 @@ pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> rustix::io::Result
     Ok(())
 }
 
-/// Makes directory `path` and those above it, with `mode` for the last; durably, as far as those above may be read.
+/// Makes directory `path` and those above it, with `mode` for the last.
 pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let made = match rustix::fs::mkdir(path, mode) {
+    match rustix::fs::mkdir(path, mode) {
         Err(Errno::NOENT) => {
+            let parent = path.parent().ok_or(Errno::NOENT)?;
             make_directories(parent, Mode::from_raw_mode(0o755))?;
             rustix::fs::mkdir(path, mode)
         }
-        Err(Errno::EXIST) => return open_directory(path).map(drop),
+        Err(Errno::EXIST) => open_directory(path).map(drop),
         other => other,
-    };
-    made.inspect(|()| {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let _ = sync_directory(CWD, parent);
-    })
+    }
 }
 
 /// Replaces the file `name` in `dir` by one with `bytes`, durably: whoever reads sees the old content or the new.
@@ -110,7 +120,9 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
     let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
     // A check that finds the file takes it for forgotten when nobody has it locked.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    let written = write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
+    // Whatever the umask: others of a shared pool read markers, layouts and rules.
+    let written = write_all(&file, bytes).and_then(|()| rustix::fs::fchmod(&file, mode));
+    let written = written.and_then(|()| rustix::fs::fsync(&file));
     let renamed = written.and_then(|()| rustix::fs::renameat(&dir, temporary.as_str(), &dir, name));
     if renamed.is_err() {
         let _ = rustix::fs::unlinkat(&dir, temporary.as_str(), AtFlags::empty());
@@ -119,13 +131,65 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
 }
 
 /// Makes the names in directory `path` below `dir` durable.
-pub(crate) fn sync_directory(dir: impl AsFd, path: impl rustix::path::Arg + Copy) -> rustix::io::Result<()> {
+pub(crate) fn sync_directory(dir: impl AsFd, path: &str) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
     retry(|| rustix::fs::fsync(&directory))
 }
 
-/// [`read_file_at`] with the path in the error.
+/// Makes all of the file system durable on which the file `path` below `dir` is.
+pub(crate) fn sync_file_system(dir: impl AsFd, path: &str) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
+    retry(|| rustix::fs::syncfs(&file))
+}
+
+/// [`read_file_at`] of a path that a person has named, which may be a link; the path stands in the error.
 pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
-    read_file_at(CWD, path, limit).map_err(Error::io("read", path))
+    read_regular(CWD, path, OFlags::empty(), limit).map_err(Error::io("read", path))
+}
+
+/// This thread acts on file systems as another user, until this is dropped; root only. What the kernel then allows is
+/// what it allows that user, at the very moment of the call.
+#[derive(Debug)]
+pub struct AsUser {
+    /// Supplementary groups to give back; `None` when nothing was changed.
+    groups: Option<Vec<libc::gid_t>>,
+}
+
+impl AsUser {
+    /// Becomes `uid` with `gid` and no other group, if this process is root and the user is another.
+    pub fn become_if_root(uid: u32, gid: u32) -> Self {
+        Self::with_groups(uid, gid, &[])
+    }
+
+    /// [`AsUser::become_if_root`] with supplementary groups.
+    pub fn with_groups(uid: u32, gid: u32, others: &[u32]) -> Self {
+        if uid == 0 || !rustix::process::geteuid().is_root() {
+            return Self { groups: None };
+        }
+        let before: Vec<libc::gid_t> =
+            rustix::process::getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
+        // The system calls themselves: libc's setgroups would change all threads.
+        // SAFETY: the list lives through the call; none of these calls touches other memory.
+        unsafe {
+            libc::syscall(libc::SYS_setgroups, others.len(), others.as_ptr());
+            libc::syscall(libc::SYS_setfsgid, gid);
+            libc::syscall(libc::SYS_setfsuid, uid);
+        }
+        Self { groups: Some(before) }
+    }
+}
+
+impl Drop for AsUser {
+    fn drop(&mut self) {
+        let Some(groups) = &self.groups else { return };
+        // The user first: with it comes the right to do the rest.
+        // SAFETY: as above.
+        unsafe {
+            libc::syscall(libc::SYS_setfsuid, 0);
+            libc::syscall(libc::SYS_setfsgid, rustix::process::getegid().as_raw());
+            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT};
+use crate::sys::retry;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -61,17 +63,21 @@ impl Inode {
         Ok(true)
     }
 
+    fn open_lock(&self) -> Result<(LockFile, bool)> {
+        LockFile::open(&self.store, self.handle(), || self.rights())
+    }
+
     /// `None` only if `wait` was not asked for: the layout is being changed.
     fn registration(&self, wait: bool) -> Result<Option<LockFile>> {
         let locks = self.store.locks();
         loop {
-            let (lock, created) = LockFile::open(locks, self.handle())?;
-            if (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)? {
+            let (lock, created) = self.open_lock()?;
+            if !created && lock.try_exclusive(Purpose::Writers)? {
                 if !lock.is_current(locks) {
                     continue;
                 }
                 // The file exists and nobody holds it: somebody crashed, or a server is missing, which may still be so.
-                let _ = self.put_in_order(created)?;
+                let _ = self.recover()?;
             }
             if wait {
                 lock.lock(Purpose::Writers, false)?;
@@ -134,12 +140,12 @@ impl Inode {
             return Ok(None);
         }
         loop {
-            let (lock, created) = LockFile::open(locks, self.handle())?;
+            let (lock, created) = self.open_lock()?;
             if !lock.try_exclusive(Purpose::Writers)? {
                 return Ok(None);
             }
             if lock.is_current(locks) {
-                let settled = self.put_in_order(created)?;
+                let settled = if created { Ok(()) } else { self.recover()? };
                 return Ok(Some((lock, settled)));
             }
         }
@@ -154,26 +160,12 @@ impl Inode {
         if !LockFile::exists(self.store.locks(), self.handle())? {
             return Ok(false);
         }
-        let (lock, _) = LockFile::open(self.store.locks(), self.handle())?;
+        let (lock, _) = self.open_lock()?;
         let free = lock.try_exclusive(Purpose::Writers)?;
         if free && lock.is_current(self.store.locks()) && self.recover()?.is_ok() {
             lock.remove(self.store.locks())?;
         }
         Ok(!free)
-    }
-
-    /// Finishes a change that a crash has interrupted, unless whoever makes it is still there.
-    pub(crate) fn finish_interrupted(&self) -> Result<()> {
-        let writers = guard(&self.writers);
-        match self.structural_lock(&writers)? {
-            Some((lock, Ok(()))) => lock.remove(self.store.locks()),
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
-    fn put_in_order(&self, created: bool) -> Result<Result<()>> {
-        if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() }
     }
 
     /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
@@ -188,14 +180,7 @@ impl Inode {
     /// Also when a server is missing, so that the size is not known.
     pub(crate) fn recover_under_lock(&self) -> Result<()> {
         self.recover()??;
-        self.sync_inode()
-    }
-
-    /// Whether there is a datafile that may reach beyond the inode's size. A writer that ended well has left none, but a
-    /// power cut may have taken what he put into the inode, and his lock file too. Then bytes behind the end would be found
-    /// in what must be a hole as soon as the file grows.
-    fn has_datafiles(&self) -> Result<bool> {
-        Ok(!self.file()?.current_placement().present.is_empty())
+        retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
     }
 
     /// Writes size and mtime into the inode, as the last writer does. The inner error is of a server that could not be
@@ -209,9 +194,7 @@ impl Inode {
         }
         let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         if longer || inode != attributes.mtime {
-            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-            let times = Timestamps { last_access: omit, last_modification: attributes.mtime };
-            rustix::fs::futimens(self.descriptor(), &times).map_err(self.failed("set the time of"))?;
+            self.set_mtime(attributes.mtime)?;
         }
         Ok(all)
     }
@@ -222,11 +205,24 @@ impl Inode {
         if size > self.stat()?.st_size as u64 {
             let mtime = self.open_attributes()?.0.mtime;
             rustix::fs::ftruncate(self.descriptor(), size).map_err(self.failed("set the size of"))?;
-            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-            let times = Timestamps { last_access: omit, last_modification: mtime };
-            rustix::fs::futimens(self.descriptor(), &times).map_err(self.failed("set the time of"))?;
+            self.set_mtime(mtime)?;
         }
         Ok(())
+    }
+
+    /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the file
+    /// can say that it is now.
+    fn set_mtime(&self, mtime: Timespec) -> Result<()> {
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: omit, last_modification: mtime };
+        let set = match rustix::fs::futimens(self.descriptor(), &times) {
+            Err(Errno::PERM | Errno::ACCESS) => {
+                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+                rustix::fs::futimens(self.descriptor(), &Timestamps { last_access: now, last_modification: now })
+            }
+            set => set,
+        };
+        set.map_err(self.failed("set the time of"))
     }
 
     /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
@@ -274,10 +270,11 @@ impl Inode {
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
-                let (root, directory) = crate::inode::server(&self.store, *datafile)?;
-                let path = datafile.path(self.handle());
-                rustix::fs::utimensat(directory, path.as_c_str(), times, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_err(root.error("set the times of a datafile"))?;
+                let root = self.store.plane().server(datafile.server)?;
+                let (fd, _) = self.store.plane().open_datafile(self.handle(), placement.owner, *datafile, false)?;
+                // SAFETY: opened just now, and owned by nobody else.
+                let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+                rustix::fs::futimens(&fd, times).map_err(root.error("set the times of a datafile"))?;
             }
         }
         rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))
@@ -319,8 +316,15 @@ impl Inode {
             return Ok(false);
         }
         let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(false) };
-        self.remove_datafiles()?;
+        let removed = self.remove_datafiles();
         lock.remove(self.store.locks())?;
-        Ok(true)
+        match removed {
+            // Who removes another user's file from a directory of his own cannot remove its datafiles; `stripewise fsck`
+            // by root does.
+            Err(error) if self.store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) => {
+                Ok(true)
+            }
+            removed => removed.map(|()| true),
+        }
     }
 }

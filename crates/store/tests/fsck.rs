@@ -538,7 +538,7 @@ fn what_is_being_written_is_left_alone() {
 #[test]
 fn files_without_a_name_may_be_open_in_a_mount() {
     let pool = pool();
-    let mount = stripewise_store::Neighbours::join(&pool.pool.namespace).unwrap();
+    let mount = stripewise_store::Neighbours::join(&pool.open()).unwrap();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let _open = rustix::fs::open(tree(&pool, "a"), flags, Mode::empty()).unwrap();
     std::fs::remove_file(tree(&pool, "a")).unwrap();

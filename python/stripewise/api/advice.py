@@ -12,6 +12,7 @@ from stripewise import _native
 from stripewise.api import html
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
+from stripewise.exporters.advised import Native, of_advice
 from stripewise.units import counted, mib_per_s, ratio
 
 
@@ -35,16 +36,17 @@ def advise(
         planner=planner,
         preset=preset,
     )
-    return Advice(document)
+    return Advice(document, trace)
 
 
 class Advice:
     """Present and better layouts, gains with their intervals, and findings."""
 
-    def __init__(self, document: _native.AdviceDocument) -> None:
-        """Takes what the compiled part advises: see `advise`."""
+    def __init__(self, document: _native.AdviceDocument, trace: Trace) -> None:
+        """Takes what the compiled part advises on a trace: see `advise`."""
         self.document = document
-        """Everything that `stripewise advise --json` prints."""
+        """What `stripewise advise --json` prints, but for `native`."""
+        self._trace = trace
 
     @property
     def layout(self) -> str:
@@ -55,6 +57,15 @@ class Advice:
         """Writes the layout file."""
         Path(path).write_text(self.layout, encoding="utf-8")
         return Path(path)
+
+    @cached_property
+    def native(self) -> Native | None:
+        """The commands of the servers' file system for what should change, with what they lose and assume.
+
+        `native.exported.script()` has all of them. `None` where nothing should change, and where nobody says what file
+        system it is.
+        """
+        return of_advice(self.document, self._trace.native)
 
     @cached_property
     def files(self) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +74,7 @@ def advise(
     if output is not None:
         output.write_text(document["layout"], encoding="utf-8")
     if as_json:
-        console.result(json.dumps({**document, "native": None if native is None else native.as_dict()}, indent=2))
+        console.document({**document, "native": None if native is None else native.as_dict()})
     else:
         advice.show(document, native, log, cluster)
     if output is None:

@@ -1,35 +1,15 @@
 """The command tree and what happens to errors."""
 
-from typing import Annotated, NoReturn
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from keyword import iskeyword
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from stripewise import StripewiseError, __version__
-from stripewise.cli import (
-    advise,
-    apply,
-    bench,
-    console,
-    export,
-    import_,
-    mount,
-    optimize,
-    plan,
-    planners,
-    pool_calibrate,
-    pool_init,
-    pool_show,
-    report,
-    reproduce,
-    run,
-    show,
-    signature,
-    simulate,
-    stat,
-    top,
-    trace,
-    umount,
-)
+from stripewise.cli import console
 from stripewise.launch import NotExecutableError, ProgramNotFoundError
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -84,34 +64,54 @@ def _root(
     """
 
 
-pool.command("init", context_settings=CONTEXT)(pool_init.pool_init)
-pool.command("show", context_settings=CONTEXT)(pool_show.pool_show)
-pool.command("calibrate", context_settings=CONTEXT)(pool_calibrate.pool_calibrate)
-app.add_typer(pool)
-app.command("trace", context_settings=PROGRAM_CONTEXT)(trace.trace)
-app.command("import", context_settings=CONTEXT)(import_.import_)
-app.command("show", context_settings=CONTEXT)(show.show)
-app.command("signature", context_settings=CONTEXT)(signature.signature)
-app.command("plan", context_settings=CONTEXT)(plan.plan)
-app.command("report", context_settings=CONTEXT)(report.report)
-app.command("simulate", context_settings=CONTEXT)(simulate.simulate)
-app.command("planners", context_settings=CONTEXT)(planners.planners)
-app.command("advise", context_settings=CONTEXT)(advise.advise)
-app.command("export", context_settings=CONTEXT)(export.export)
-app.command("apply", context_settings=CONTEXT)(apply.apply)
-app.command("mount", context_settings=CONTEXT)(mount.mount)
-app.command("umount", context_settings=CONTEXT)(umount.umount)
-app.command("run", context_settings=PROGRAM_CONTEXT)(run.run)
-app.command("stat", context_settings=CONTEXT)(stat.stat)
-app.command("optimize", context_settings=PROGRAM_CONTEXT)(optimize.optimize)
-app.command("bench", context_settings={"ignore_unknown_options": True, "help_option_names": []})(bench.bench)
-app.command("top", context_settings=CONTEXT)(top.top)
-app.command("reproduce", context_settings=CONTEXT)(reproduce.reproduce)
+_POOL = {"init": "pool_init", "show": "pool_show", "calibrate": "pool_calibrate"}
+_COMMANDS: dict[str, dict[str, Any]] = {
+    "trace": PROGRAM_CONTEXT,
+    "import": CONTEXT,
+    "show": CONTEXT,
+    "signature": CONTEXT,
+    "plan": CONTEXT,
+    "report": CONTEXT,
+    "simulate": CONTEXT,
+    "planners": CONTEXT,
+    "advise": CONTEXT,
+    "export": CONTEXT,
+    "apply": CONTEXT,
+    "mount": CONTEXT,
+    "umount": CONTEXT,
+    "run": PROGRAM_CONTEXT,
+    "stat": CONTEXT,
+    "optimize": PROGRAM_CONTEXT,
+    "bench": {"ignore_unknown_options": True, "help_option_names": []},
+    "top": CONTEXT,
+    "reproduce": CONTEXT,
+}
+"""In the order of the help; each is the function of its name in the module of its name, or with `_` where Python has
+that word for itself."""
+
+
+def _add_commands(first: str | None) -> None:
+    """Adds the command that the command line begins with, all where that is none of them.
+
+    To load them all takes longer than many a command.
+    """
+    if first not in _COMMANDS:
+        for name, module in _POOL.items():
+            pool.command(name, context_settings=CONTEXT)(_function(module))
+        app.add_typer(pool)
+    for name in [first] if first is not None and first in _COMMANDS else list(_COMMANDS):
+        app.command(name, context_settings=_COMMANDS[name])(_function(f"{name}_" if iskeyword(name) else name))
+
+
+def _function(module: str) -> Callable[..., None]:
+    function: Callable[..., None] = getattr(import_module(f"stripewise.cli.{module}"), module)
+    return function
 
 
 def main() -> NoReturn:
     """Runs the command line and exits; every error is one message that names the thing, the value and the remedy."""
     try:
+        _add_commands(sys.argv[1] if len(sys.argv) > 1 else None)
         app()
     except ProgramNotFoundError as error:
         console.fail(str(error), console.EXIT_NOT_FOUND)

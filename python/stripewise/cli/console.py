@@ -1,5 +1,6 @@
 """The voice of the command line: results to stdout, everything else to stderr, colour only where it is wanted."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -71,6 +72,12 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
 def result(line: str) -> None:
     """Prints one line of the result, to stdout, as it is (no wrapping, no markup)."""
     out.print(Text(line), soft_wrap=True)
+
+
+def document(content: object) -> None:
+    """Prints the result as JSON, to stdout, past the console: it would go through megabytes letter by letter."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    sys.stdout.flush()
 
 
 def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:

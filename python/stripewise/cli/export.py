@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -119,7 +118,7 @@ def export(
         _write(output, exported.script())
         console.say(f"wrote {output}; `sh {output}` sets the layouts")
     if as_json:
-        console.result(json.dumps(exported.as_dict(), indent=2))
+        console.document(exported.as_dict())
     elif output is None:
         console.result(exported.script().rstrip("\n"))
     else:

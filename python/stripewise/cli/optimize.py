@@ -75,7 +75,7 @@ def optimize(
     document = report.document(outcome)
     (kept_in / "report.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        console.result(json.dumps(document, indent=2))
+        console.document(document)
     else:
         _print(outcome)
     raise SystemExit(0 if outcome.kept else console.EXIT_TAKEN_BACK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +71,7 @@ def plan(
     )
     output.write_text(document["layout"], encoding="utf-8")
     if as_json:
-        console.result(json.dumps({**document, "about": run.about()}, indent=2))
+        console.document({**document, "about": run.about()})
     else:
         _print(pool, document)
     console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")

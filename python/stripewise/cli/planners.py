@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -23,7 +22,7 @@ def planners(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON
     """
     known = _native.planners()
     if as_json:
-        console.result(json.dumps(known, indent=2))
+        console.document(known)
         return
     grid = console.table(["planner", "what it does", "source"])
     for planner in known:

@@ -1,6 +1,5 @@
 """`stripewise pool calibrate`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +50,7 @@ def pool_calibrate(
         for tier in measured:
             _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
     if as_json:
-        console.result(json.dumps(measured, indent=2))
+        console.document(measured)
         return
     columns = ["server", "op", "startup min", "startup max", "MB/s", "residual", "requests", "method"]
     grid = console.table(columns, right=columns[2:7], title=f"pool '{pool.name}', {pool.label}")

@@ -50,6 +50,12 @@ def pool_init(
     mount: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where programs see the files; ./NAME, or DIR/mount.")
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Several users use it directly, with mounts of their own; only root can make it."
+        ),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="POOL", help="Pool file; ./NAME.toml, or DIR/pool.toml.")
     ] = None,
@@ -105,6 +111,7 @@ def pool_init(
             }
             for tier in tiers
         ],
+        shared,
     )
     servers = sum(len(tier.directories) for tier in tiers)
     console.say(f"made pool '{name}' of {servers} {'emulated ' if emulate else ''}servers: {output}")

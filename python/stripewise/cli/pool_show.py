@@ -1,6 +1,5 @@
 """`stripewise pool show`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +30,7 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     states = usage.of_pool(pool)
     if as_json:
         usages = {name: state.as_dict() for name, state in states.items()}
-        console.result(json.dumps({**_native.pool_load(str(pool.file)), "usage": usages}, indent=2))
+        console.document({**_native.pool_load(str(pool.file)), "usage": usages})
         return
     console.result(f"pool '{pool.name}' on {pool.label}")
     console.result(f"  mount      {pool.mount}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -89,7 +88,7 @@ def reproduce(
         head.append("QUICK: 1/256 of the bytes and single runs; these are no figures to quote.")
     file = document.write(output, pages, head)
     if as_json:
-        console.result(json.dumps({"seed": seed, "quick": quick, "results": [words.as_json(p.result) for p in pages]}))
+        console.document({"seed": seed, "quick": quick, "results": [words.as_json(p.result) for p in pages]})
     console.say(f"wrote {file}")
 
 

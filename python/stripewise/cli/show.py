@@ -1,6 +1,5 @@
 """`stripewise show`."""
 
-import json
 import sys
 import tomllib
 from enum import Enum
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stripewise import layouts
+from stripewise import layouts, scale_out, summing
 from stripewise._native import StripewiseError, Trace
 from stripewise.cli import console
 from stripewise.cli.opened import opened
@@ -36,6 +35,10 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     all_files: Annotated[bool, typer.Option("--all", "-a", help="Show files without reads or writes, too.")] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Sum up an imported log on the workers of this Dask scheduler."),
+    ] = None,
 ) -> None:
     """Show what is in a trace, a log of another tool, a layout file or a pool file.
 
@@ -49,8 +52,11 @@ def show(
       stripewise show run.trace --parquet run.parquet
       stripewise show new.layout
       stripewise show new.layout --csv -
+      stripewise show run.imported --dask tcp://node1:8786
     """
     kind = _kind_of(path)
+    if dask is not None and (kind is not _Kind.TRACE or csv or parquet):
+        raise StripewiseError("--dask is for the summary of an imported log; --csv and --parquet write what T has")
     if kind is _Kind.POOL:
         if csv or parquet:
             raise StripewiseError(f"{path} is a pool file; --csv and --parquet are for traces and layout files")
@@ -62,7 +68,8 @@ def show(
         else:
             _write_regions(path, csv, parquet)
     elif kind is _Kind.TRACE:
-        _show_trace(opened(path), as_json=as_json, all_files=all_files)
+        trace = opened(path, files=None if dask is None else [])
+        _show_summary(trace, _summary(trace, path, dask), as_json=as_json, all_files=all_files)
     else:
         _show_layout(path, as_json=as_json)
 
@@ -91,6 +98,9 @@ def _write_regions(path: Path, csv: Path | None, parquet: Path | None) -> None:
 def _kind_of(path: Path) -> _Kind:
     if path.is_dir():
         return _Kind.POOL if (path / "pool.toml").is_file() else _Kind.TRACE
+    if path.exists() and not path.is_file():
+        # Opening a FIFO or a device can wait for ever, and it cannot be looked at twice.
+        raise StripewiseError(f"cannot show {path}: not a regular file; write it to a file first")
     with path.open("rb") as file:
         head = file.read(8)
         if head == b"STRPWISE":
@@ -106,11 +116,17 @@ def _kind_of(path: Path) -> _Kind:
     return _Kind.POOL if "tier" in document else _Kind.LAYOUT
 
 
-def _show_trace(trace: Trace, *, as_json: bool, all_files: bool) -> None:
-    summary = trace.summary()
+def _summary(trace: Trace, path: Path, dask: str | None) -> dict[str, Any]:
+    if dask is None:
+        return trace.summary()
+    with console.working("summing up") as progress:
+        return summing.joined(trace, scale_out.analysed(path, dask, summing.summed, progress))
+
+
+def _show_summary(trace: Trace, summary: dict[str, Any], *, as_json: bool, all_files: bool) -> None:
     if as_json:
         summary["about"] = trace.about()
-        console.result(json.dumps(summary, indent=2))
+        console.document(summary)
         return
     hosts = {process["host"] for process in summary["processes"]}
     ranks = {(process["program"], process["rank"]) for process in summary["processes"]}
@@ -175,7 +191,7 @@ def _bars(heat: list[Any]) -> str:
 def _show_layout(path: Path, *, as_json: bool) -> None:
     document = layouts.read(path)
     if as_json:
-        console.result(json.dumps(document, indent=2))
+        console.document(document)
         return
     console.result(f"layout for pool '{document['pool']}'")
     for file in document["files"]:

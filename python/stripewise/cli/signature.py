@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -90,7 +89,7 @@ def signature(
             "programs": programs,
             "processes": [{**row, "signature": text} for row, text in signed.processes],
         }
-        console.result(json.dumps(document, indent=2))
+        console.document(document)
     elif not files:
         console.result(f"no file of {log} was read or written, as far as it says: there is nothing to sign")
     elif closer:

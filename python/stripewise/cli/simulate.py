@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -147,7 +146,7 @@ def simulate(
     else:
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
     if as_json:
-        console.result(json.dumps({**document, "about": run.about()}, indent=2))
+        console.document({**document, "about": run.about()})
     else:
         _print(servers, document, timeline=timeline)
 

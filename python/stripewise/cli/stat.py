@@ -1,6 +1,5 @@
 """`stripewise stat`."""
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +36,7 @@ def stat(
     name = path_in_pool(pool, file)
     found: Any = _native.file_stat(str(pool.file), name)
     if as_json:
-        console.result(json.dumps(found, indent=2))
+        console.document(found)
         return
     console.result(f"{name} on pool '{pool.name}' ({pool.label})")
     console.result(f"  size      {found['size_bytes']} bytes ({about_bytes(found['size_bytes'])})")

@@ -16,6 +16,7 @@ from stripewise import _native
 from stripewise.exporters import pricing
 from stripewise.exporters.beegfs import BeeGFS
 from stripewise.exporters.cephfs import CephFS
+from stripewise.exporters.directories import together
 from stripewise.exporters.exported import Exported, ExportedFile
 from stripewise.exporters.exporter import (
     Exporter,
@@ -74,6 +75,8 @@ def export(
     tier has, where there is no cluster. `pool_map` is the native pool by tier, `targets` the native names of a tier's
     servers in the pool's order. Paths are taken below `root`. With `existing` the files are there and keep their bytes.
 
+    More than a few new files of a directory that agree become the directory's default (`directories`).
+
     What a file system cannot express is refused file by file, see `Exported.refused`. Raises `StripewiseError` for an
     unknown file system, for tiers of `pool_map` and `targets` that no layout names, and for servers that the cluster
     does not have.
@@ -110,7 +113,8 @@ def export(
                 file = replace(file, commands=(), verify=(), losses=(), loss_ratio=None, refused=reason)
         files.append(file)
     workload = prices.workload if prices is not None else None
-    return Exported(exporter.name, exporter.title, document["pool"], tuple(files), workload)
+    gathered = tuple(files) if existing else together(exporter, known, files, root, present)
+    return Exported(exporter.name, exporter.title, document["pool"], gathered, workload)
 
 
 def sources(document: _native.LayoutDocument) -> list[Source]:

@@ -11,6 +11,7 @@ use crate::open::Progress;
 use crate::schema::{self, GROUP_ROWS, RowWriter};
 use crate::table::{Cells, TableWriter, Written, sync_all};
 use parquet::data_type::ByteArray;
+use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -37,9 +38,11 @@ pub fn write_dataset(
     if path.symlink_metadata().is_ok() {
         return Err(ImportError::Exists { path: path.to_owned() });
     }
+    remove_left(path);
     let unfinished = beside(path);
     let write = |source| ImportError::Write { path: path.to_owned(), source };
     let written = std::fs::create_dir(&unfinished).map_err(write).and_then(|()| {
+        let _held = held(&unfinished);
         let mut writing = Writing { dir: &unfinished, tables: BTreeMap::new(), requests: Vec::new() };
         let done = writing
             .all(trace, about, progress)
@@ -58,8 +61,10 @@ pub fn write_dataset(
 /// # Errors
 /// [`ImportError::Write`] with the system's reason.
 pub fn write_parquet(trace: &Trace, path: &Path) -> Result<(), ImportError> {
+    remove_left(path);
     let unfinished = beside(path);
     let written = TableWriter::create(&unfinished, schema::REQUESTS).and_then(|mut table| {
+        let _held = held(&unfinished);
         let mut rows = RowWriter::new(trace);
         for group in trace.windows(GROUP_ROWS) {
             rows.rows(&mut table, group)?;
@@ -76,8 +81,39 @@ pub fn write_parquet(trace: &Trace, path: &Path) -> Result<(), ImportError> {
 
 /// A name of our own beside `path`.
 fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.{}.new", std::process::id()))
+    path.with_file_name(format!("{}{}.new", start_of_names(path), std::process::id()))
+}
+
+fn start_of_names(path: &Path) -> String {
+    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Keeps others from taking what is being written for what a killed process left, until it is dropped. `None` where the
+/// file system cannot lock it: then nobody can, and it is left alone.
+fn held(unfinished: &Path) -> Option<File> {
+    let file = File::open(unfinished).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+/// Removes what killed processes began to write for `path`, as far as that can be told and done.
+fn remove_left(path: &Path) {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let start = start_of_names(path);
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(&start)?.strip_suffix(".new"));
+        let Ok(kind) = entry.file_type() else { continue };
+        let ours = number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+        // Of other kinds we write none, and opening them can wait.
+        if !ours || !(kind.is_dir() || kind.is_file()) {
+            continue;
+        }
+        let left = entry.path();
+        if held(&left).is_some() {
+            let _ = if kind.is_dir() { std::fs::remove_dir_all(&left) } else { std::fs::remove_file(&left) };
+        }
+    }
 }
 
 struct Writing<'a> {

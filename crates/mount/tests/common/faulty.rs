@@ -199,7 +199,7 @@ impl Fs {
         }
         faults.held -= 1;
         faults.calls += 1;
-        if faults.interrupts && faults.calls % 2 == 0 {
+        if faults.interrupts && faults.calls.is_multiple_of(2) {
             return Err(Errno::EINTR);
         }
         fault(&faults).map_or(Ok(wanted.min(faults.at_most_bytes.unwrap_or(wanted))), Err)

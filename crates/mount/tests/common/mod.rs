@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use stripewise_store::Pool;
+use stripewise_store::pool::{PoolSpec, TierSpec};
 
 /// The program under test.
 pub const BIN: &str = env!("CARGO_BIN_EXE_stripewise-mount");
@@ -46,6 +47,30 @@ impl TestPool {
         fs::write(dir.path().join("pool.toml"), text).unwrap();
         let pool = TestPool { dir };
         Pool::load(&pool.file()).unwrap().prepare().unwrap();
+        pool
+    }
+
+    /// A pool of several users, which they can reach.
+    pub fn shared() -> TestPool {
+        assert!(rustix::process::geteuid().is_root(), "this test makes a pool of several users: run it as root");
+        let dir = tempfile::tempdir().unwrap();
+        open_to_all(dir.path(), 0o755);
+        fs::create_dir(dir.path().join("out")).unwrap();
+        open_to_all(&dir.path().join("out"), 0o1777);
+        let pool = TestPool { dir };
+        let spec = PoolSpec {
+            name: "scratch".into(),
+            mount: pool.path("mnt"),
+            namespace: pool.path("ns"),
+            default_width_bytes: Some(4096),
+            tiers: vec![TierSpec {
+                name: "hdd".into(),
+                servers: ["s0", "s1", "s2"].map(|name| pool.path(name)).to_vec(),
+                ..TierSpec::default()
+            }],
+        };
+        Pool::init_shared(&pool.file(), &spec).unwrap();
+        open_to_all(&pool.file(), 0o644);
         pool
     }
 
@@ -125,6 +150,11 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new(BIN).args(["--lazy", "--unmount"]).arg(&self.dir).output();
     }
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Waits for what another process does in its own time.

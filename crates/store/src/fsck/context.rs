@@ -4,6 +4,7 @@ use super::finding::{Finding, Kind, Outcome, Outcomes, Report};
 use super::ground::Ground;
 use crate::error::{Error, Result};
 use crate::inode::guard;
+use crate::namespace::is_shared;
 use crate::neighbours::Quiet;
 use crate::pool::Pool;
 use crate::store::Store;
@@ -92,7 +93,7 @@ impl<'a> Context<'a> {
             }
             return Ok(Err(Report { kinds: kinds.into_iter().collect(), ..Report::default() }));
         };
-        let quiet = Quiet::look(&pool.namespace, !options.dry_run)?;
+        let quiet = Quiet::look(&pool.namespace, !options.dry_run, is_shared(pool).unwrap_or(false))?;
         let context = Self {
             ground,
             options,

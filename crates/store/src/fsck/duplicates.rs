@@ -5,8 +5,8 @@ use super::finding::{Finding, Kind};
 use super::hold::{Subject, hold, shown};
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::inode::create_datafile;
 use crate::placement::Datafiles;
+use crate::rights::{Rights, check_datafile, create_datafile};
 use crate::sys::retry;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -68,7 +68,9 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
     let datafiles = Datafiles::new(&layout, &original.handle.generations)?;
     let new =
         Handle { logical: Handle::new(1, [0; 32]).logical, real: copy.subject.stat.st_ino, ..original.handle.clone() };
-    let owner = (copy.subject.stat.st_uid, copy.subject.stat.st_gid);
+    let owner = copy.subject.stat.st_uid;
+    // Others than the owner are let in by the next change of its mode.
+    let rights = Rights { uid: owner, gid: copy.subject.stat.st_gid, mode: 0o600 };
     for (index, datafile) in datafiles.table.iter().enumerate() {
         if !new.present.contains(index) {
             continue;
@@ -77,7 +79,10 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
         let error = server.error("copy a datafile");
         let directory = store.plane().directory(server)?;
         let from = open(directory, datafile.path(original.handle.logical).as_c_str()).map_err(error)?;
-        let to = create_datafile(&store, new.logical, *datafile, owner)?;
+        // A copied handle is no way to another user's bytes.
+        let path = datafile.path(original.handle.logical);
+        check_datafile(server, path.as_str(), &rustix::fs::fstat(&from).map_err(error)?, owner)?;
+        let to = create_datafile(&store, new.logical, *datafile, rights)?;
         copy_sparse(&from, &to).map_err(error)?;
         rustix::fs::fsync(&to).map_err(error)?;
         crate::inode::sync_names(&store, new.logical, *datafile)?;

@@ -6,7 +6,7 @@ use crate::epoch::EpochPage;
 use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, Handle, MAX_BYTES};
 use crate::layouts::Layouts;
-use crate::namespace::{LAYOUTS, LOCKS, MARKER_FILE, Marker, TREE, marker_server, marker_text, read_marker};
+use crate::namespace::{LAYOUTS, LOCKS, MARKER_FILE, Marker, TREE, is_shared, marker_server, marker_text, read_marker};
 use crate::pool::{Pool, Server};
 use crate::sys::{open_directory, read_file_at, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,7 +79,7 @@ impl Ground {
         let [layouts, locks] = [LAYOUTS, LOCKS].map(|name| open(name).map_err(Error::io("open", root.join(name))));
         let mut servers: Vec<_> = pool.servers.iter().map(|server| found(server, &marker)).collect();
         mend_markers(pool, &tree, &marker, &mut servers, &mut early)?;
-        let known_layouts = Layouts::open(root)?;
+        let known_layouts = Layouts::open(root, marker.shared)?;
         Ok(Some(Self { pool: pool.clone(), namespace, tree, locks: locks?, layouts: layouts?, known_layouts, servers }))
     }
 
@@ -111,7 +111,7 @@ impl Ground {
 
     /// Tells all holders of a placement to fetch it again.
     pub(super) fn bump_epoch(&self, handle: u64) -> Result<()> {
-        EpochPage::open(&self.pool.namespace).map(|page| page.bump(handle))
+        EpochPage::open(&self.pool.namespace, is_shared(&self.pool)?).map(|page| page.bump(handle))
     }
 }
 
@@ -147,7 +147,7 @@ pub(super) fn marker_of(root: &Path) -> Option<Marker> {
 
 /// Puts a marker into a directory.
 pub(super) fn write_marker(directory: impl AsFd, marker: &Marker) -> Result<()> {
-    let text = marker_text(&marker.pool, &marker.uuid, &marker.server);
+    let text = marker_text(marker);
     crate::sys::replace_file(directory, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
         .map_err(Error::io("write", MARKER_FILE))
 }

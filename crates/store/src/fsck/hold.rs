@@ -109,7 +109,7 @@ pub(super) fn hold(context: &Context<'_>, logical: u64) -> Result<Option<Hold>> 
         if !there && context.options.dry_run {
             return Ok(Some(Hold { lock: None, was_stale: false }));
         }
-        let (lock, created) = LockFile::open(locks, logical)?;
+        let (lock, created) = LockFile::open_any(locks, logical)?;
         if !lock.try_exclusive(Purpose::Writers)? {
             return Ok(None);
         }

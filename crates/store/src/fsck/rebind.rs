@@ -7,7 +7,7 @@ use super::context::Options;
 use super::finding::{Finding, Kind, Outcome};
 use super::ground::{marker_of, write_marker};
 use crate::error::{Error, Result};
-use crate::namespace::{MARKER_FILE, Marker, marker_server};
+use crate::namespace::{MARKER_FILE, Marker, is_shared, marker_server};
 use crate::neighbours::Quiet;
 use crate::pool::Pool;
 use crate::sys::{open_directory, read_file_at, replace_file};
@@ -31,7 +31,7 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
         return Ok(begun.map(|_| half.object(FILE)));
     }
     let refused = |reason: String| Error::Invalid(format!("pool '{}' cannot be taken over: {reason}", pool.name));
-    let quiet = Quiet::look(&pool.namespace, !options.dry_run)?;
+    let quiet = Quiet::look(&pool.namespace, !options.dry_run, is_shared(pool).unwrap_or(false))?;
     if !quiet.was_quiet() {
         return Err(refused("it is mounted; unmount it".into()));
     }
@@ -61,7 +61,7 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
             uuid
         }
     };
-    let marker = |server: String| Marker { pool: pool.name.clone(), uuid: uuid.clone(), server };
+    let marker = |server: String| Marker { server, uuid: uuid.clone(), ..old.clone() };
     for server in &pool.servers {
         let directory = open_directory(&server.root).map_err(Error::io("open", &server.root))?;
         write_marker(directory, &marker(marker_server(&server.name, server.id)))?;

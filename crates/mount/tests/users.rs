@@ -1,0 +1,576 @@
+//! Several users on one pool: what each may do, and what nobody can do to another. Each attack is made by an unprivileged
+//! user with the system calls that he has.
+
+mod common;
+
+use common::{Mounted, TestPool, need, succeeded};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use stripewise_store::handle::{ATTRIBUTE, Handle};
+
+const ALICE: u32 = 62101;
+const BOB: u32 = 62102;
+const CAROL: u32 = 62103;
+/// Alice's and Bob's.
+const PROJECT: u32 = 62200;
+
+fn groups(user: u32) -> String {
+    if user == CAROL { user.to_string() } else { format!("{user},{PROJECT}") }
+}
+
+/// A shared pool with root's mount, which all may use.
+struct Users {
+    pool: TestPool,
+    mount: Mounted,
+}
+
+impl Users {
+    fn new() -> Users {
+        need("python3");
+        let pool = TestPool::shared();
+        let mount = Mounted::new(&pool, "mnt", "allow_other");
+        Users { pool, mount }
+    }
+
+    /// A Python script as a user, with the pool's paths at hand.
+    fn run(&self, user: u32, script: &str) -> Output {
+        let groups = groups(user);
+        let path = |name: &str| self.pool.path(name).to_string_lossy().into_owned();
+        let script = format!(
+            "import os, sys, errno, fcntl, struct, time, stat\nos.setgroups([{groups}]); os.setresgid({user}, {user}, {user}); \
+             os.setresuid({user}, {user}, {user})\nM, TREE, NS, OUT = {:?}, {:?}, {:?}, {:?}\nSERVERS = \
+             {:?}\nos.umask(0o022)\ndef refused(call, *codes):\n    try: call()\n    except OSError as error:\n        \
+             assert error.errno in codes, error\n        return\n    raise AssertionError('it was allowed')\n{script}",
+            path("mnt"),
+            path("ns/tree"),
+            path("ns"),
+            path("out"),
+            [path("s0"), path("s1"), path("s2")],
+        );
+        // As root until it has begun: its files may be root's alone.
+        Command::new("timeout").args(["120", "python3", "-c", &script]).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn ok(&self, user: u32, script: &str) -> String {
+        succeeded(script, &self.run(user, script))
+    }
+
+    fn tree(&self, name: &str) -> PathBuf {
+        self.pool.path("ns/tree").join(name)
+    }
+
+    fn handle(&self, name: &str) -> Handle {
+        let mut bytes = [0; 4096];
+        let length = rustix::fs::getxattr(self.tree(name), ATTRIBUTE, &mut bytes[..]).unwrap();
+        Handle::decode(&bytes[..length]).unwrap()
+    }
+
+    /// Has a user write a handle into the namespace inode of a file of his own.
+    fn forge(&self, user: u32, name: &str, handle: &Handle) {
+        let real = fs::metadata(self.tree(name)).unwrap().ino();
+        let bytes = Handle { real, ..handle.clone() }.encode().unwrap();
+        self.set(user, name, &bytes);
+    }
+
+    fn set(&self, user: u32, name: &str, bytes: &[u8]) {
+        self.ok(user, &format!("os.setxattr(TREE + '/{name}', '{ATTRIBUTE}', bytes({bytes:?}))"));
+    }
+
+    /// The datafiles of a file, on whichever servers it has some.
+    fn datafiles(&self, handle: &Handle) -> Vec<PathBuf> {
+        let prefix = format!("{:016x}.", handle.logical);
+        let mut all = self.pool.datafiles();
+        all.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(&prefix));
+        all
+    }
+
+    fn modes(&self, handle: &Handle) -> Vec<(u32, u32, u32)> {
+        let of =
+            |path: &PathBuf| fs::symlink_metadata(path).map(|m| (m.uid(), m.gid(), m.permissions().mode() & 0o7777));
+        let mut all: Vec<_> = self.datafiles(handle).iter().map(|path| of(path).unwrap()).collect();
+        all.dedup();
+        all
+    }
+}
+
+/// 40 KB that only Alice may read, on all servers.
+const SECRET: &str = "fd = os.open(M + '/secret', os.O_CREAT | os.O_RDWR, 0o600)\nos.write(fd, b'alice' * 8000)\n";
+
+fn secret_is_whole(users: &Users) {
+    users.ok(ALICE, "assert open(M + '/secret', 'rb').read() == b'alice' * 8000");
+}
+
+#[test]
+fn datafiles_are_the_owners_and_follow_chmod_and_chown() {
+    let users = Users::new();
+    users.ok(ALICE, "fd = os.open(M + '/f', os.O_CREAT | os.O_RDWR, 0o640)\nos.write(fd, b'x' * 40000)");
+    let handle = users.handle("f");
+    assert_eq!(users.datafiles(&handle).len(), 3);
+    assert_eq!(users.modes(&handle), [(ALICE, ALICE, 0o640)]);
+    let chmod = |mode: &str| {
+        users.ok(ALICE, &format!("os.chmod(M + '/f', {mode})"));
+        users.modes(&handle)
+    };
+    assert_eq!(chmod("0o664"), [(ALICE, ALICE, 0o664)]);
+    // Never a program, never set-user-id, and the owner's bits stay: the size has to be settled.
+    assert_eq!(chmod("0o6755"), [(ALICE, ALICE, 0o644)]);
+    assert_eq!(chmod("0o400"), [(ALICE, ALICE, 0o600)]);
+    assert_eq!(chmod("0o040"), [(ALICE, ALICE, 0o640)]);
+    users.ok(ALICE, &format!("os.chown(M + '/f', -1, {PROJECT})"));
+    assert_eq!(users.modes(&handle), [(ALICE, PROJECT, 0o640)]);
+    users.ok(ALICE, &format!("refused(lambda: os.chown(M + '/f', {BOB}, -1), errno.EPERM)"));
+    assert_eq!(users.modes(&handle), [(ALICE, PROJECT, 0o640)]);
+    std::os::unix::fs::chown(users.mount.path("f"), Some(BOB), Some(BOB)).unwrap();
+    assert_eq!(users.modes(&handle), [(BOB, BOB, 0o640)]);
+    users.ok(BOB, "os.chmod(M + '/f', 0o600)\nassert open(M + '/f', 'rb').read() == b'x' * 40000");
+    users.ok(ALICE, "refused(lambda: open(M + '/f', 'rb'), errno.EACCES)");
+}
+
+#[test]
+fn a_group_writes_its_files_and_nobody_else_does() {
+    let users = Users::new();
+    users.ok(
+        ALICE,
+        &format!(
+            "os.mkdir(M + '/d'); os.chown(M + '/d', -1, {PROJECT}); os.chmod(M + '/d', 0o2770)\n\
+             fd = os.open(M + '/d/f', os.O_CREAT | os.O_RDWR); os.fchmod(fd, 0o660); os.write(fd, b'a' * 20000)"
+        ),
+    );
+    users.ok(
+        BOB,
+        "fd = os.open(M + '/d/f', os.O_RDWR | os.O_APPEND); os.write(fd, b'b' * 20000)\n\
+         fd = os.open(M + '/d/g', os.O_CREAT | os.O_WRONLY, 0o600); os.write(fd, b'x')",
+    );
+    users.ok(
+        ALICE,
+        "assert open(M + '/d/f', 'rb').read() == b'a' * 20000 + b'b' * 20000\n\
+         refused(lambda: open(M + '/d/g', 'rb'), errno.EACCES)",
+    );
+    users.ok(CAROL, "for name in 'f', 'g', 'new':\n    refused(lambda: open(M + '/d/' + name, 'ab'), errno.EACCES)");
+    assert_eq!(users.modes(&users.handle("d/f")), [(ALICE, PROJECT, 0o660)]);
+}
+
+#[test]
+fn a_forged_handle_reads_nothing_of_another_user() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    users.ok(CAROL, "open(M + '/mine', 'wb').write(b'c' * 40000)");
+    users.forge(CAROL, "mine", &users.handle("secret"));
+    let read = "try: found = open(M + '/mine', 'rb').read()\nexcept OSError as error: assert error.errno == errno.EIO\nelse: \
+                assert b'alice' not in found, found[:100]";
+    users.ok(CAROL, read);
+    // While the mount has Alice's file open, it must not take the one for the other.
+    let held = fs::File::open(users.mount.path("secret")).unwrap();
+    users.ok(CAROL, read);
+    drop(held);
+    secret_is_whole(&users);
+}
+
+#[test]
+fn a_forged_handle_changes_removes_and_takes_over_nothing_of_another_user() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    let theirs = users.handle("secret");
+    let before = users.modes(&theirs);
+    let attacks = [
+        "os.truncate(M + '/mine', 10)",
+        "os.truncate(M + '/mine', 1 << 20)",
+        "os.chmod(M + '/mine', 0o666)",
+        "os.chown(M + '/mine', -1, os.getgid())",
+        "os.utime(M + '/mine', (1, 1))",
+        "fd = os.open(M + '/mine', os.O_RDWR); os.write(fd, b'carol' * 8000)",
+        "fd = os.open(M + '/mine', os.O_RDWR | os.O_APPEND); os.write(fd, b'carol' * 8000)",
+        "fd = os.open(M + '/mine', os.O_RDWR); os.posix_fallocate(fd, 0, 40000)",
+        "fd = os.open(M + '/mine', os.O_RDWR | os.O_TRUNC); os.write(fd, b'carol' * 8000); os.fsync(fd)",
+        "os.unlink(M + '/mine')",
+    ];
+    // With the datafiles that there are, as if there were none yet, with another generation, in the middle of a change.
+    let none = Handle { present: Default::default(), ..theirs.clone() };
+    let other =
+        Handle { version: 7, generations: stripewise_store::generations::GenerationMap::whole(7), ..none.clone() };
+    let cut = Handle { truncating_to: Some(0), ..theirs.clone() };
+    let count = attacks.len();
+    for forged in [&theirs, &none, &other, &cut] {
+        users.ok(CAROL, &format!("for i in range({count}): open(M + f'/mine{{i}}', 'wb').write(b'c' * 100)"));
+        let mut script = String::new();
+        for (index, attack) in attacks.iter().enumerate() {
+            let name = format!("mine{index}");
+            let real = fs::metadata(users.tree(&name)).unwrap().ino();
+            let bytes = Handle { real, ..forged.clone() }.encode().unwrap();
+            // It may be refused, or concern Carol's own bytes only.
+            script += &format!(
+                "os.setxattr(TREE + '/{name}', '{ATTRIBUTE}', bytes({bytes:?}))\ntry:\n    {}\nexcept OSError: pass\n\
+                 try: os.unlink(M + '/{name}')\nexcept FileNotFoundError: pass\n",
+                attack.replace("mine", &name)
+            );
+        }
+        users.ok(CAROL, &script);
+        // What another generation wrote is Carol's own.
+        let found: Vec<_> = users.modes(&theirs).into_iter().filter(|rights| rights.0 != CAROL).collect();
+        assert_eq!(found, before, "{forged:?}");
+        secret_is_whole(&users);
+    }
+    users.ok(ALICE, "os.truncate(M + '/secret', 0)\nopen(M + '/secret', 'wb').write(b'alice' * 8000)");
+    secret_is_whole(&users);
+}
+
+#[test]
+fn damaged_copied_overlong_and_cyclic_handles_are_refused() {
+    let users = Users::new();
+    users.ok(CAROL, "for name in 'ab': open(M + '/' + name, 'wb').write(name.encode() * 20000)");
+    let (a, b) = (users.handle("a"), users.handle("b"));
+    let refused = "refused(lambda: open(M + '/a', 'rb').read(), errno.EIO)\nos.stat(M + '/a')";
+    // Copied as it is: it names the inode it is of.
+    users.set(CAROL, "a", &b.encode().unwrap());
+    users.ok(CAROL, refused);
+    for wrong in [&b"SWEH"[..], &[0xff; 300], b"", &[b'S'; 3000]] {
+        users.set(CAROL, "a", wrong);
+        users.ok(CAROL, refused);
+    }
+    // Longer than a handle can be, where the file system takes it.
+    users.run(CAROL, &format!("os.setxattr(TREE + '/a', '{ATTRIBUTE}', b'x' * 5000)"));
+    // Each with the other's: two files of one user share datafiles, which is his own affair; the mount goes on.
+    users.forge(CAROL, "a", &b);
+    users.forge(CAROL, "b", &a);
+    users.run(CAROL, "for name in 'abab':\n  with open(M + '/' + name, 'r+b') as f: f.read(); f.write(b'x' * 30000)");
+    // A layout that is not there, and one that is a page of noise under the right name.
+    let layout = [0xab; 32];
+    let missing = Handle { layout, ..a.clone() };
+    users.forge(CAROL, "a", &missing);
+    users.ok(CAROL, refused);
+    let name: String = layout.iter().map(|byte| format!("{byte:02x}")).collect();
+    users.ok(CAROL, &format!("open(NS + '/layouts/{name}', 'wb').write(b'noise' * 1000)"));
+    users.ok(CAROL, refused);
+    users.ok(CAROL, "os.unlink(M + '/a'); os.unlink(M + '/b')");
+    users.ok(ALICE, SECRET);
+    secret_is_whole(&users);
+}
+
+#[test]
+fn squatted_datafiles_lead_nowhere() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    users.ok(
+        ALICE,
+        "fd = os.open(M + '/victim', os.O_CREAT | os.O_RDWR, 0o666)\nos.fchmod(fd, 0o666); os.write(fd, b'v' * 40000)",
+    );
+    let target = users.datafiles(&users.handle("victim"))[0].clone();
+    let squats = [
+        format!("os.symlink({target:?}, path)"),
+        "os.symlink('/dev/zero', path)".to_owned(),
+        "os.mkfifo(path)".to_owned(),
+        "os.mkdir(path)".to_owned(),
+        "open(path, 'wb').write(b'carol'); os.chmod(path, 0o666)".to_owned(),
+        // Another datafile of Alice's, which Carol may write.
+        format!("os.link({target:?}, path)"),
+    ];
+    for (index, squat) in squats.iter().enumerate() {
+        users.ok(ALICE, &format!("open(M + '/f{index}', 'wb')"));
+        let handle = users.handle(&format!("f{index}"));
+        let name = format!("{:02x}/{:016x}.{:08x}", handle.logical & 0xff, handle.logical, 1);
+        users.ok(CAROL, &format!("for server in SERVERS:\n    path = server + '/{name}'\n    {squat}"));
+        let written = users.run(
+            ALICE,
+            &format!(
+                "fd = os.open(M + '/f{index}', os.O_WRONLY)\ntry: os.write(fd, b'mine' * 10000)\nexcept OSError as \
+                 error: assert error.errno == errno.EIO, error\nelse: assert open(M + '/f{index}', 'rb').read() == \
+                 b'mine' * 10000"
+            ),
+        );
+        succeeded(squat, &written);
+        let target = users.pool.path("out/x");
+        let _ = fs::remove_file(target);
+    }
+    // Nothing came of it: what the links led to is as it was.
+    users.ok(ALICE, "assert open(M + '/victim', 'rb').read() == b'v' * 40000");
+    secret_is_whole(&users);
+}
+
+#[test]
+fn datafiles_of_another_user_cannot_be_removed_exchanged_or_listed() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    for datafile in users.datafiles(&users.handle("secret")) {
+        let directory = datafile.parent().unwrap();
+        users.ok(
+            CAROL,
+            &format!(
+                "p = {datafile:?}\nno = errno.EACCES, errno.EPERM\n\
+                 refused(lambda: os.unlink(p), *no); refused(lambda: os.rename(p, p + 'x'), *no)\n\
+                 open(OUT + '/c', 'wb'); refused(lambda: os.rename(OUT + '/c', p), errno.EXDEV, *no)\n\
+                 refused(lambda: open(p, 'rb'), *no); refused(lambda: open(p, 'r+b'), *no)\n\
+                 refused(lambda: os.truncate(p, 0), *no); refused(lambda: os.chmod(p, 0o666), *no)\n\
+                 refused(lambda: os.listdir({directory:?}), *no); refused(lambda: os.rmdir({directory:?}), *no)"
+            ),
+        );
+    }
+    users.ok(CAROL, "no = errno.EACCES, errno.EPERM\nrefused(lambda: os.listdir(NS + '/locks'), *no)\n\
+         for name in '.stripewise', 'epoch':\n    refused(lambda: open(NS + '/' + name, 'r+b'), *no)\n    \
+         refused(lambda: os.unlink(NS + '/' + name), *no)\n\
+         refused(lambda: open(NS + '/rules.toml', 'wb'), *no)\nrefused(lambda: os.rename(NS + '/tree', NS + '/t'), *no)");
+    secret_is_whole(&users);
+}
+
+#[test]
+fn a_layout_that_another_user_put_and_takes_away_is_kept_by_who_needs_it() {
+    let users = Users::new();
+    // Carol is the first to have a file; with a private mount or by hand, the layout's file would be hers.
+    users.ok(CAROL, "open(M + '/hers', 'wb').write(b'c' * 100)");
+    let layout: String = users.handle("hers").layout.iter().map(|byte| format!("{byte:02x}")).collect();
+    let kept = users.pool.path("ns/layouts").join(&layout);
+    std::os::unix::fs::chown(&kept, Some(CAROL), Some(CAROL)).unwrap();
+    drop(users.mount);
+    let mount = Mounted::new(&users.pool, "mnt", "allow_other");
+    let users = Users { pool: users.pool, mount };
+    users.ok(ALICE, SECRET);
+    users.ok(CAROL, &format!("os.unlink(NS + '/layouts/{layout}'); os.mkfifo(NS + '/layouts/{layout}')"));
+    drop(users.mount);
+    let mount = Mounted::new(&users.pool, "mnt", "allow_other");
+    let users = Users { pool: users.pool, mount };
+    secret_is_whole(&users);
+}
+
+#[test]
+fn squatted_lock_files_and_locks_held_for_ever_hinder_nobody_else() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    let lock = format!("{:016x}", users.handle("secret").logical);
+    for squat in [
+        "os.mkfifo(p)",
+        "os.mkdir(p)",
+        "os.symlink('/dev/zero', p)",
+        "open(p, 'wb').write(b'x')",
+        "os.link(OUT + '/link', p)",
+    ] {
+        users.ok(CAROL, &format!("open(OUT + '/link', 'wb')\np = NS + '/locks/{lock}'\n{squat}"));
+        users.ok(ALICE, "with open(M + '/secret', 'r+b') as f: f.write(b'alice')");
+        secret_is_whole(&users);
+    }
+    // A file that all may write, whose lock file Carol may open: the mount has more than enough threads for the others.
+    users.ok(ALICE, "fd = os.open(M + '/all', os.O_CREAT | os.O_RDWR); os.fchmod(fd, 0o666); os.write(fd, b'x')");
+    users.ok(CAROL, "open(M + '/hers', 'wb').write(b'x' * 40000)");
+    let locks = ["all", "hers"].map(|name| format!("{:016x}", users.handle(name).logical));
+    let hold = format!(
+        "for name in {locks:?}:\n    fd = os.open(NS + '/locks/' + name, os.O_RDWR | os.O_CREAT, 0o666)\n    \
+         os.fchmod(fd, 0o666)\n    fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))\n\
+         children = []\nfor child in range(40):\n    children.append(os.fork())\n    if children[-1] == 0:\n        \
+         for name in 'all', 'hers':\n            try: os.write(os.open(M + '/' + name, os.O_WRONLY | os.O_APPEND), b'x')\n            \
+         except OSError: pass\n        os._exit(0)\n\
+         open(OUT + '/held', 'wb')\nfor child in children: os.waitpid(child, 0)\nprint('ended')"
+    );
+    std::thread::scope(|scope| {
+        let carol = scope.spawn(|| users.ok(CAROL, &hold));
+        common::eventually("the locks are held", || users.pool.path("out/held").exists());
+        for round in 0..20 {
+            users.ok(ALICE, &format!("open(M + '/a{round}', 'wb').write(b'a' * 40000); open(M + '/a{round}', 'r+b')"));
+        }
+        assert_eq!(carol.join().unwrap().trim(), "ended", "she has been told, too");
+    });
+    secret_is_whole(&users);
+}
+
+#[test]
+fn hostile_control_pages_kill_and_mislead_nobody() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    // Squatted, shortened and scribbled over.
+    users.ok(
+        CAROL,
+        &format!(
+            "os.mkfifo(NS + '/epochs/{BOB}')\nwith open(NS + '/epochs/{CAROL}', 'wb') as f: f.write(os.urandom(1 << 18)); \
+             f.truncate(1)\nrefused(lambda: open(NS + '/mounts', 'wb'), errno.EACCES)\n\
+             for server in SERVERS: refused(lambda: open(server + '/queue', 'wb'), errno.EACCES)"
+        ),
+    );
+    secret_is_whole(&users);
+    // Bob's own way in names what is in the way; the mount serves him.
+    let private = private(&users, BOB, "true");
+    let said = String::from_utf8_lossy(&private.stderr).into_owned();
+    if !cannot_be_had(&said) {
+        assert!(!private.status.success() && said.contains(&format!("epochs/{BOB}")), "{said}");
+    }
+    users.ok(BOB, "open(M + '/bobs', 'wb').write(b'b' * 40000)\nassert len(open(M + '/bobs', 'rb').read()) == 40000");
+}
+
+#[test]
+fn a_name_exchanged_under_the_mount_leads_to_nothing_that_the_caller_may_not_touch() {
+    let users = Users::new();
+    // The kernel of the mount remembers Carol's file; in the tree, the name has become Alice's.
+    let exchange = |attack: &str, name: &str| {
+        users.ok(CAROL, &format!("open(M + '/{name}', 'wb').write(b'c'); os.makedirs(M + '/hers', exist_ok=True)"));
+        let begin = std::time::Instant::now();
+        users.ok(CAROL, &format!("os.stat(M + '/{name}'); os.unlink(TREE + '/{name}')"));
+        fs::write(users.tree(name), b"alice").unwrap();
+        std::os::unix::fs::chown(users.tree(name), Some(ALICE), Some(ALICE)).unwrap();
+        fs::set_permissions(users.tree(name), fs::Permissions::from_mode(0o600)).unwrap();
+        users.run(CAROL, &attack.replace("NAME", name));
+        assert!(fs::read(users.tree(name)).is_ok_and(|bytes| bytes == b"alice"), "{attack}");
+        assert_eq!(fs::metadata(users.tree(name)).unwrap().nlink(), 1, "{attack}");
+        begin.elapsed() < std::time::Duration::from_millis(900)
+    };
+    let attacks = [
+        "os.unlink(M + '/NAME')",
+        "os.rename(M + '/NAME', M + '/hers/NAME')",
+        "open(M + '/hers/y', 'wb'); os.rename(M + '/hers/y', M + '/NAME')",
+    ];
+    for attack in attacks {
+        // Only within the second for which the kernel believes the name has the attack been made.
+        for round in 0..3 {
+            if exchange(attack, &format!("x{round}{}", attack.len())) {
+                break;
+            }
+        }
+    }
+    // A directory that Carol may no longer write, or that is a link by now.
+    users.ok(ALICE, "os.mkdir(M + '/d'); os.chmod(M + '/d', 0o777)");
+    users.ok(CAROL, "os.stat(M + '/d')");
+    users.ok(ALICE, "os.chmod(TREE + '/d', 0o755)");
+    users.run(CAROL, "open(M + '/d/new', 'wb')");
+    assert!(!users.tree("d/new").exists());
+}
+
+#[test]
+fn an_access_list_of_the_tree_holds_in_the_mount_and_for_datafiles() {
+    let users = Users::new();
+    users.ok(ALICE, "open(M + '/f', 'wb').write(b'a' * 40000)");
+    users.ok(CAROL, "open(M + '/f', 'rb').read()");
+    // All may read but Carol: version 2, then entries of tag, permissions and id.
+    let list = format!(
+        "acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *e) for e in [(1, 6, 0xffffffff), (2, 0, {CAROL}), (4, 4, \
+         0xffffffff), (16, 4, 0xffffffff), (32, 4, 0xffffffff)])\nos.setxattr(TREE + '/f', 'system.posix_acl_access', acl)"
+    );
+    let set = users.run(ALICE, &list);
+    if String::from_utf8_lossy(&set.stderr).contains("Operation not supported") {
+        eprintln!("skipped: the file system of the temporary directory has no access control lists");
+        return;
+    }
+    succeeded(&list, &set);
+    users.ok(CAROL, "refused(lambda: open(M + '/f', 'rb'), errno.EACCES)");
+    users.ok(BOB, "open(M + '/f', 'rb').read()");
+    // What changes afterwards does not open the datafiles to her.
+    users.ok(ALICE, "os.chmod(M + '/f', 0o644)");
+    assert_eq!(users.modes(&users.handle("f")), [(ALICE, ALICE, 0o600)]);
+}
+
+#[test]
+fn the_control_calls_allow_what_the_descriptor_does() {
+    let users = Users::new();
+    users.ok(ALICE, "fd = os.open(M + '/f', os.O_CREAT | os.O_RDWR, 0o644); os.write(fd, b'x')");
+    let ioctl = |direction: u32, number: u32, size: usize| direction << 30 | (size as u32) << 16 | 0x5700 | number;
+    let ensure = ioctl(1, 2, 8 + 2 * stripewise_store::ioctl::MAX_ENSURE);
+    assert_eq!(ensure, stripewise_store::ioctl::ENSURE_DATAFILES);
+    let size = 8 + 2 * stripewise_store::ioctl::MAX_ENSURE;
+    let wanted = format!("struct.pack('IIHH', 1, 2, 1, 2) + bytes({size} - 12)");
+    // Carol may read it: she learns where the bytes are and the size, and makes nothing.
+    users.ok(
+        CAROL,
+        &format!(
+            "fd = os.open(M + '/f', os.O_RDONLY)\nrefused(lambda: fcntl.ioctl(fd, {ensure}, {wanted}), errno.EBADF)\n\
+             assert struct.unpack('Q', fcntl.ioctl(fd, {}, bytes(8)))[0] == 1\n\
+             refused(lambda: os.open(M + '/f', os.O_RDWR), errno.EACCES)",
+            stripewise_store::ioctl::SIZE
+        ),
+    );
+    assert_eq!(users.datafiles(&users.handle("f")).len(), 1);
+    users.ok(
+        ALICE,
+        &format!(
+            "fd = os.open(M + '/f', os.O_RDWR)\nfcntl.ioctl(fd, {ensure}, {wanted})\n\
+             refused(lambda: fcntl.ioctl(fd, {ensure}, struct.pack('IIHH', 1, 2, 900, 2) + bytes({size} - 12)), errno.EINVAL)\n\
+             refused(lambda: fcntl.ioctl(fd, {ensure}, b'\\xff' * {size}), errno.EINVAL)"
+        ),
+    );
+    assert_eq!(users.datafiles(&users.handle("f")).len(), 3);
+}
+
+#[test]
+fn dot_dot_and_odd_names_stay_inside() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    users.ok(
+        CAROL,
+        "os.mkdir(M + '/d')\nfor name in ['-rf', 'a b', '\\n', '\\x1b[31m', '...', ' ', '*', '%s%n', 'x' * 255, '\\udcff', \
+         'user.stripewise', '.stripewise', '$(id)']:\n    path = M + '/d/' + name\n    open(path, 'wb').write(b'x' * 9000)\n    \
+         assert len(open(path, 'rb').read()) == 9000\n    os.rename(path, path[:-1] + 'y'); os.unlink(path[:-1] + 'y')\n\
+         refused(lambda: open(M + '/d/' + 'x' * 256, 'wb'), errno.ENAMETOOLONG)\n\
+         assert os.stat(M + '/..').st_ino != os.stat(TREE + '/..').st_ino\n\
+         assert os.stat(M + '/d/..').st_ino == os.stat(M).st_ino\n\
+         os.symlink('../../ns/tree/secret', M + '/d/l'); os.symlink('l2', M + '/d/l2')\n\
+         refused(lambda: open(M + '/d/l', 'rb'), errno.EACCES, errno.ENOENT)\nrefused(lambda: open(M + '/d/l2', 'rb'), errno.ELOOP)\n\
+         refused(lambda: os.rename(M + '/d', M + '/d/d'), errno.EINVAL)\n\
+         for name in os.listxattr(M + '/d'): assert 'stripewise' not in name\n\
+         refused(lambda: os.setxattr(M + '/d', 'user.stripewise', b'x'), errno.EPERM)",
+    );
+    secret_is_whole(&users);
+}
+
+/// A command of a user on a mount of his own, with `/dev/fuse` as a host has it.
+fn private(users: &Users, user: u32, script: &str) -> Output {
+    need("setpriv");
+    need("unshare");
+    let fuse = users.pool.path("out/fuse");
+    let groups = groups(user);
+    // Where the user can reach it.
+    let program = users.pool.path("out/stripewise-mount");
+    if !program.exists() {
+        fs::copy(common::BIN, &program).unwrap();
+    }
+    let outer = format!(
+        "set -e; umask 0; test -e {fuse} || mknod -m 666 {fuse} c 10 229; mount --bind {fuse} /dev/fuse; umount -l {mnt} \
+         2>/dev/null || true; exec timeout 120 setpriv --reuid {user} --regid {user} --groups {groups} -- {bin} --private \
+         {pool} -- sh -euc 'cd {mnt}; {script}'",
+        fuse = fuse.display(),
+        mnt = users.pool.mnt().display(),
+        bin = program.display(),
+        pool = users.pool.file().display(),
+    );
+    Command::new("unshare").args(["-m", "--", "sh", "-c", &outer]).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Whether this machine does not let an unprivileged user mount; says so.
+fn cannot_be_had(said: &str) -> bool {
+    let cannot = ["mount namespace", "/dev/fuse", "mknod", "unshare"].iter().any(|what| said.contains(what));
+    if cannot {
+        eprintln!("skipped: private mounts of unprivileged users: {said}");
+    }
+    cannot
+}
+
+#[test]
+fn users_with_private_mounts_share_what_the_modes_say() {
+    let users = Users::new();
+    // The kernel lets nobody in a user namespace write in a directory whose owner that does not know.
+    for (name, user) in [("alice", ALICE), ("bob", BOB)] {
+        fs::create_dir(users.mount.path(name)).unwrap();
+        std::os::unix::fs::chown(users.mount.path(name), Some(user), Some(user)).unwrap();
+    }
+    let script = "cd alice; umask 022; yes alice | head -c 40000 > open; umask 077; yes secret | head -c 40000 > shut";
+    let made = private(&users, ALICE, script);
+    if cannot_be_had(&String::from_utf8_lossy(&made.stderr)) {
+        return;
+    }
+    succeeded(script, &made);
+    assert_eq!(users.modes(&users.handle("alice/open")), [(ALICE, ALICE, 0o644)]);
+    assert_eq!(users.modes(&users.handle("alice/shut")), [(ALICE, ALICE, 0o600)]);
+    // Another user's mount, and root's.
+    let read = "cd alice; test \"$(head -c 5 open)$(wc -c < open)\" = alice40000; ! cat shut; ! rm -f open; ! touch new; \
+                ! sh -c \"echo x >> open\"; cd ../bob; yes bob | head -c 40000 > bobs";
+    succeeded(read, &private(&users, BOB, read));
+    users.ok(
+        BOB,
+        "assert open(M + '/alice/open', 'rb').read(5) == b'alice'\nrefused(lambda: open(M + '/alice/shut', 'rb'), errno.EACCES)",
+    );
+    users.ok(
+        ALICE,
+        "assert open(M + '/bob/bobs', 'rb').read(3) == b'bob'\nopen(M + '/alice/open', 'ab').write(b'more')",
+    );
+    let grown = "cd alice; test $(wc -c < open) = 40004; test \"$(tail -c 4 open)\" = more";
+    succeeded(grown, &private(&users, BOB, grown));
+    // A forged handle in a mount of one's own leads nowhere either.
+    users.forge(BOB, "bob/bobs", &users.handle("alice/shut"));
+    let forged = "cd bob; ! cat bobs 2>&1 | grep -a -q secret; rm -f bobs || true";
+    succeeded(forged, &private(&users, BOB, forged));
+    users.ok(ALICE, "assert open(M + '/alice/shut', 'rb').read(6) == b'secret'");
+}

@@ -1,0 +1,270 @@
+//! Whose a file's datafiles are, and who may open them: never more than the inode says.
+//!
+//! A datafile belongs to the owner and the group of its file and has the file's permission bits, except that its owner
+//! can always read and write it (he could give himself the right at any time, and the size of a read-only file has to be
+//! settled), and that it never is a program: no execute, set-user-id, set-group-id or sticky bits. A file with an access
+//! control list has datafiles of its owner alone; everybody else goes through a mount, which obeys the list.
+//!
+//! Whatever stands under a datafile's name is believed only when it is a regular file and its owner is the file's, and what
+//! stands there already when a datafile is made only when it has no second name: in a pool of several users anybody may have put a link, a FIFO or a file of his own there, and anybody
+//! can write a handle that names another user's datafiles into an inode of his own.
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, server};
+use crate::placement::Datafile;
+use crate::plane::ServerRoot;
+use crate::store::Store;
+use crate::sys::{AsUser, retry};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+/// The attribute of an access control list.
+const ACL: &str = "system.posix_acl_access";
+const NOT_REGULAR: &str = "is not a regular file";
+/// Permission bits that a datafile can have for others than its owner.
+const SHARED_BITS: u32 = 0o066;
+/// Those that it always has.
+const OWNER_BITS: u32 = 0o600;
+
+/// Owner, group and mode that the datafiles of a file have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u32,
+}
+
+impl Rights {
+    /// Those that belong to the inode behind `fd`. Two system calls.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(fd)?;
+        let listed = match rustix::fs::fgetxattr(fd, ACL, &mut [0_u8; 0][..]) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+            // A list, or nobody knows.
+            _ => true,
+        };
+        let shared = if listed { 0 } else { stat.st_mode & SHARED_BITS };
+        Ok(Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | shared })
+    }
+
+    /// The same for the file's owner alone.
+    pub(crate) fn private(self) -> Self {
+        Self { mode: OWNER_BITS, ..self }
+    }
+
+    /// Gives them to an open datafile that has been checked; narrower ones first. Where the group is not this process's
+    /// to give, the datafile is left to its owner alone. No system call beyond the `fstat` when all is as it should be.
+    pub(crate) fn give(self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let stat = rustix::fs::fstat(fd)?;
+        let mut mode = self.mode;
+        if (stat.st_uid, stat.st_gid) != (self.uid, self.gid) {
+            if stat.st_mode & SHARED_BITS != 0 {
+                rustix::fs::fchmod(fd, Mode::from_raw_mode(OWNER_BITS))?;
+            }
+            let changed = rustix::fs::fchown(fd, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
+            if changed.is_err() {
+                // The owner is what a datafile is known by.
+                if stat.st_uid != self.uid {
+                    return changed;
+                }
+                mode = OWNER_BITS;
+            }
+        }
+        if rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode {
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what stands under a datafile's name and is not one of user `owner`.
+pub(crate) fn check_datafile(root: &ServerRoot, path: &str, stat: &Stat, owner: u32) -> Result<()> {
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_uid == owner => return Ok(()),
+        FileType::RegularFile => {
+            return Err(Error::ForeignDatafile {
+                server: root.name().to_owned(),
+                datafile: path.to_owned(),
+                found: stat.st_uid,
+                expected: owner,
+            });
+        }
+        _ => NOT_REGULAR,
+    };
+    Err(not_a_datafile(root, path, what))
+}
+
+fn not_a_datafile(root: &ServerRoot, path: &str, what: &'static str) -> Error {
+    Error::NotADatafile { server: root.name().to_owned(), datafile: path.to_owned(), what }
+}
+
+/// What opening a datafile's name failed with, in words where somebody has put something else there.
+pub(crate) fn open_error(root: &ServerRoot, action: &'static str, path: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
+            not_a_datafile(root, path, NOT_REGULAR)
+        }
+        errno => root.error(action)(errno),
+    }
+}
+
+/// Makes an empty datafile with these rights. One that a crash left there is emptied: its present bit was not set, so it
+/// holds nothing of the file. Anything else under its name is refused; for root, a link or a FIFO goes.
+pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, rights: Rights) -> Result<OwnedFd> {
+    let (root, directory) = server(store, datafile)?;
+    let path = datafile.path(handle);
+    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
+    match rustix::fs::mkdirat(directory, path.directory(), Mode::from_raw_mode(0o711)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(error(errno)),
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let make = || {
+        let new = flags | OFlags::CREATE | OFlags::EXCL;
+        retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(OWNER_BITS)))
+    };
+    let fd = match make() {
+        Err(Errno::EXIST) => match adopt_leftover(root, directory, &path, flags, rights) {
+            // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
+            Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
+                let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
+                unlink_as_owner(store, directory, path.as_c_str(), &stat).map_err(error)?;
+                make().map_err(error)?
+            }
+            adopted => adopted?,
+        },
+        made => made.map_err(error)?,
+    };
+    rights.give(fd.as_fd()).map_err(error)?;
+    Ok(fd)
+}
+
+fn adopt_leftover(
+    root: &ServerRoot,
+    directory: BorrowedFd<'_>,
+    path: &crate::placement::DatafilePath,
+    flags: OFlags,
+    rights: Rights,
+) -> Result<OwnedFd> {
+    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
+    // By name first: another user's file may not even be opened.
+    let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
+    // Root makes a datafile and then gives it away; what a crash left between the two is root's.
+    let owner = if stat.st_uid == rustix::process::geteuid().as_raw() { stat.st_uid } else { rights.uid };
+    check_datafile(root, path.as_str(), &stat, owner)?;
+    let fd = retry(|| rustix::fs::openat(directory, path.as_c_str(), flags, Mode::empty())).map_err(error)?;
+    let stat = rustix::fs::fstat(&fd).map_err(error)?;
+    check_datafile(root, path.as_str(), &stat, owner)?;
+    if stat.st_nlink > 1 {
+        // Perhaps another file's datafile, which somebody who may write it has linked here.
+        return Err(not_a_datafile(root, path.as_str(), "has a second name (a hard link)"));
+    }
+    retry(|| rustix::fs::ftruncate(&fd, 0)).map_err(error)?;
+    Ok(fd)
+}
+
+/// Removes the name of what `stat` describes. In a shared pool with the rights of the user whose it is: should another
+/// user's file have come to stand there since, the kernel refuses.
+fn unlink_as_owner(
+    store: &Store,
+    directory: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+    stat: &Stat,
+) -> rustix::io::Result<()> {
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let _owner = store.plane().is_shared().then(|| AsUser::become_if_root(stat.st_uid, stat.st_gid));
+    match rustix::fs::unlinkat(directory, name, flags) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes the datafile `name` in `directory` if it is one of user `owner`. Something else that stands there stays: a
+/// handle may name what is not its file's. A name that is not there is no error.
+pub(crate) fn remove_datafile(
+    store: &Store,
+    directory: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+    owner: u32,
+) -> rustix::io::Result<()> {
+    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    if stat.st_uid != owner || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(());
+    }
+    unlink_as_owner(store, directory, name, &stat)
+}
+
+impl Inode {
+    /// The rights that the file's datafiles have by its inode now.
+    pub(crate) fn rights(&self) -> Result<Rights> {
+        Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
+    }
+
+    /// Gives `rights` to all datafiles that exist and are `owner`'s. A server that is missing keeps its datafiles as
+    /// they are: nobody can open them there, and `stripewise fsck` sees to them when it is back.
+    fn give_rights(&self, owner: u32, rights: Rights) -> Result<()> {
+        let file = self.file()?;
+        let placement = file.current_placement();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if !placement.present.contains(index) {
+                continue;
+            }
+            match self.store.plane().open_datafile(self.handle(), owner, *datafile, false) {
+                Ok((fd, _)) => {
+                    let root = self.store.plane().server(datafile.server)?;
+                    // SAFETY: opened just now, and owned by nobody else.
+                    let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+                    rights.give(fd.as_fd()).map_err(root.error("change the owner or mode of a datafile"))?;
+                }
+                Err(Error::MissingServer { .. } | Error::MissingDatafile { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes who may do what with the file, by `change` (a `chmod` or the setting of an access control list of its
+    /// inode), and has the datafiles follow. A crash at any time leaves datafiles that allow no more than the inode does:
+    /// what the new mode takes away is taken from the datafiles first, what it adds is added last.
+    ///
+    /// # Errors
+    /// Those of `change`, as they are; of the datafiles, after which the inode may have changed.
+    pub fn change_mode(&self, mode: Option<u32>, change: impl FnOnce() -> Result<(), Errno>) -> Result<()> {
+        let before = self.rights()?;
+        let kept = before.mode & mode.unwrap_or(0) | OWNER_BITS;
+        if kept != before.mode {
+            self.give_rights(before.uid, Rights { mode: kept, ..before })?;
+        }
+        let changed = change().map_err(self.failed("change the mode of"));
+        // After a failure as well: the mode is what it was.
+        let after = self.rights()?;
+        changed.and(self.give_rights(after.uid, after))
+    }
+
+    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow. Meanwhile
+    /// they are their owner's alone.
+    ///
+    /// # Errors
+    /// As [`Inode::change_mode`].
+    pub fn change_owner(&self, change: impl FnOnce() -> Result<(), Errno>) -> Result<()> {
+        let before = self.rights()?;
+        if before.mode != OWNER_BITS {
+            self.give_rights(before.uid, before.private())?;
+        }
+        let changed = change().map_err(self.failed("change the owner of"));
+        let after = self.rights()?;
+        if self.store.plane().is_shared() && after.uid != before.uid {
+            // The old owner could remove his copy of the layout.
+            self.store.layouts.put(self.layout()?.as_ref())?;
+        }
+        let followed = self.give_rights(before.uid, after);
+        self.bump_epoch();
+        changed.and(followed)
+    }
+}
