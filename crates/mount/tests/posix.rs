@@ -67,6 +67,11 @@ fn access_control_lists() {
     section_is_answered_alike("lists", 100);
 }
 
+#[test]
+fn contents_up_to_the_largest_offset() {
+    section_is_answered_alike("contents", 400);
+}
+
 /// An exclusion that excludes nothing hides what comes later.
 #[test]
 fn every_exclusion_has_a_reason() {

@@ -164,9 +164,15 @@ impl Inode {
         Ok(())
     }
 
-    /// `fallocate`: mode 0, `KEEP_SIZE`, `PUNCH_HOLE | KEEP_SIZE`; other modes give EOPNOTSUPP. The caller must be
-    /// registered as a writer.
+    /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; other
+    /// modes give EOPNOTSUPP. The caller must be registered as a writer.
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        let rest = mode - FallocateFlags::ZERO_RANGE;
+        if rest != mode && (rest.is_empty() || rest == FallocateFlags::KEEP_SIZE) {
+            // As a hole and the space for it again: file systems that cannot zero a range have these two.
+            self.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?;
+            return self.allocate(rest, offset, len);
+        }
         let punch = mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if !punch && mode != FallocateFlags::KEEP_SIZE && !mode.is_empty() {
             return Err(self.failed("fallocate, in this mode,")(Errno::OPNOTSUPP));

@@ -5,7 +5,9 @@ Run as root in an empty directory of a file system. The same lines on two file s
 """
 
 import contextlib
+import ctypes
 import errno
+import fcntl
 import itertools
 import os
 import stat
@@ -13,7 +15,7 @@ import struct
 import sys
 import time
 
-from harness import CALLS, EXCHANGE, KINDS, MEMBER, OTHER, OWNER, ROOT, case, finish, make, opened, rename2
+from harness import CALLS, EXCHANGE, KINDS, LIBC, MEMBER, OTHER, OWNER, ROOT, case, finish, make, opened, rename2
 
 
 def sources():
@@ -280,9 +282,66 @@ def lists():
         case(f"make {kind} {mode:o} {umask:o} below a list", user, handed, create)
 
 
+def contents():
+    """Reads, writes and sizes, up to the largest offset there is."""
+    last = 2**63 - 1
+    offsets = (0, 5, 4095, 4096, 9000, 2**31, 2**32 + 1, last - 1, last, -1)
+    punch, keep, zero = 3, 1, 17
+
+    def fallocate(f, mode, offset, length):
+        arguments = (ctypes.c_int(f), ctypes.c_int(mode), ctypes.c_longlong(offset), ctypes.c_longlong(length))
+        if LIBC.fallocate(*arguments):
+            raise OSError(ctypes.get_errno(), "fallocate")
+
+    def prepare():
+        with open("f", "wb") as file:
+            file.write(bytes(range(1, 251)) * 40)
+
+    def twice(f):
+        os.lseek(f, -1, os.SEEK_END)
+        return os.write(f, b"ab"), os.lseek(f, 0, os.SEEK_CUR)
+
+    calls = {
+        "read": lambda f, o: os.pread(f, 10, o),
+        "read vector": lambda f, o: os.preadv(f, [bytearray(3), bytearray(9000)], o),
+        "seek": lambda f, o: os.lseek(f, o, os.SEEK_SET),
+        "seek from the end": lambda f, o: os.lseek(f, o, os.SEEK_END),
+        "seek data": lambda f, o: os.lseek(f, o, os.SEEK_DATA),
+        "seek hole": lambda f, o: os.lseek(f, o, os.SEEK_HOLE),
+        "seek and read": lambda f, o: (os.lseek(f, o, os.SEEK_SET), os.read(f, 7)),
+        "advise": lambda f, o: os.posix_fadvise(f, o, 100, os.POSIX_FADV_DONTNEED),
+        "lock": lambda f, o: fcntl.lockf(f, fcntl.LOCK_EX, 1, o),
+    }
+    small = {
+        "write": lambda f, o: os.pwrite(f, b"0123456789", o),
+        "write nothing": lambda f, o: os.pwrite(f, b"", o),
+        "truncate": lambda f, o: os.ftruncate(f, o),
+        "allocate": lambda f, o: fallocate(f, 0, o, 100),
+        "allocate nothing": lambda f, o: fallocate(f, 0, o, 0),
+        "allocate behind the end": lambda f, o: fallocate(f, keep, o, 100),
+        "punch": lambda f, o: fallocate(f, punch, o, 5000),
+        "zero": lambda f, o: fallocate(f, zero, o, 5000),
+        "punch without keeping the size": lambda f, o: fallocate(f, 2, o, 5000),
+        "copy": lambda f, o: os.copy_file_range(f, f, 50, 0, o),
+        "copy from": lambda f, o: os.copy_file_range(f, f, 50, o, 9990),
+        "seek and write": lambda f, o: (os.lseek(f, o, os.SEEK_SET), os.write(f, b"abc")),
+    }
+    for (label, call), offset in itertools.product(calls.items(), offsets):
+        case(f"{label} at {offset}", ROOT, prepare, lambda: opened("f", os.O_RDWR, then=lambda f: call(f, offset)))
+    for (label, call), offset in itertools.product(small.items(), offsets):
+        if 2**31 <= offset < last - 1 and "copy" in label:
+            continue  # describe() would read them
+        for flags in (os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_RDONLY):
+            then = lambda f: call(f, offset)  # noqa: E731
+            case(f"{label} at {offset}, {flags}", ROOT, prepare, lambda: opened("f", flags, then=then))
+    case("write past the end by the offset", ROOT, prepare, lambda: opened("f", os.O_RDWR, then=twice))
+    for flags in (os.O_TMPFILE | os.O_RDONLY, os.O_DIRECTORY | os.O_CREAT, os.O_PATH | os.O_TRUNC):
+        case(f"open {flags}", ROOT, prepare, lambda: opened("f", flags))
+
+
 if __name__ == "__main__":
     os.umask(0o022)
-    sections = (paths, kinds, rights, times, lists)
+    sections = (paths, kinds, rights, times, lists, contents)
     for section in sections:
         if len(sys.argv) == 1 or section.__name__ in sys.argv[1:]:
             section()
