@@ -399,22 +399,31 @@ fn a_name_exchanged_under_the_mount_leads_to_nothing_that_the_caller_may_not_tou
     let users = Users::new();
     // The kernel of the mount remembers Carol's file; in the tree, the name has become Alice's.
     let exchange = |attack: &str, name: &str| {
-        users.ok(CAROL, &format!("open(M + '/{name}', 'wb').write(b'c'); os.makedirs(M + '/hers', exist_ok=True)"));
-        let begin = std::time::Instant::now();
-        users.ok(CAROL, &format!("os.stat(M + '/{name}'); os.unlink(TREE + '/{name}')"));
-        fs::write(users.tree(name), b"alice").unwrap();
-        std::os::unix::fs::chown(users.tree(name), Some(ALICE), Some(ALICE)).unwrap();
-        fs::set_permissions(users.tree(name), fs::Permissions::from_mode(0o600)).unwrap();
-        users.run(CAROL, &attack.replace("NAME", name));
-        assert!(fs::read(users.tree(name)).is_ok_and(|bytes| bytes == b"alice"), "{attack}");
-        assert_eq!(fs::metadata(users.tree(name)).unwrap().nlink(), 1, "{attack}");
-        begin.elapsed() < std::time::Duration::from_millis(900)
+        let [go, done] = ["go", "done"].map(|step| users.pool.path(&format!("out/{step}-{name}")));
+        let script = format!(
+            "open(M + '/{name}', 'wb').write(b'c'); os.makedirs(M + '/hers', exist_ok=True); open(M + '/hers/y', 'wb')\n\
+             os.stat(M + '/{name}'); begin = time.monotonic(); os.unlink(TREE + '/{name}'); open({go:?}, 'wb')\n\
+             while not os.path.exists({done:?}): pass\n\
+             try:\n    {}\nexcept OSError: pass\nprint(time.monotonic() - begin)",
+            attack.replace("NAME", name)
+        );
+        std::thread::scope(|scope| {
+            let carol = scope.spawn(|| users.ok(CAROL, &script));
+            while !go.exists() {
+                assert!(!carol.is_finished(), "{script}");
+                std::thread::yield_now();
+            }
+            fs::write(users.tree(name), b"alice").unwrap();
+            std::os::unix::fs::chown(users.tree(name), Some(ALICE), Some(ALICE)).unwrap();
+            fs::set_permissions(users.tree(name), fs::Permissions::from_mode(0o600)).unwrap();
+            fs::write(&done, b"").unwrap();
+            let seconds: f64 = carol.join().unwrap().trim().parse().unwrap();
+            assert!(fs::read(users.tree(name)).is_ok_and(|bytes| bytes == b"alice"), "{attack}");
+            seconds < 0.9
+        })
     };
-    let attacks = [
-        "os.unlink(M + '/NAME')",
-        "os.rename(M + '/NAME', M + '/hers/NAME')",
-        "open(M + '/hers/y', 'wb'); os.rename(M + '/hers/y', M + '/NAME')",
-    ];
+    let attacks =
+        ["os.unlink(M + '/NAME')", "os.rename(M + '/NAME', M + '/hers/NAME')", "os.rename(M + '/hers/y', M + '/NAME')"];
     for attack in attacks {
         // Only within the second for which the kernel believes the name has the attack been made.
         for round in 0..3 {
@@ -463,7 +472,8 @@ fn the_control_calls_allow_what_the_descriptor_does() {
     assert_eq!(ensure, stripewise_store::ioctl::ENSURE_DATAFILES);
     let size = 8 + 2 * stripewise_store::ioctl::MAX_ENSURE;
     let wanted = format!("struct.pack('IIHH', 1, 2, 1, 2) + bytes({size} - 12)");
-    // Carol may read it: she learns where the bytes are and the size, and makes nothing.
+    let writer = fs::File::options().write(true).open(users.mount.path("f")).unwrap();
+    // While somebody writes it; Carol may read it: she learns where the bytes are and the size, and makes nothing.
     users.ok(
         CAROL,
         &format!(
@@ -473,6 +483,7 @@ fn the_control_calls_allow_what_the_descriptor_does() {
             stripewise_store::ioctl::SIZE
         ),
     );
+    drop(writer);
     assert_eq!(users.datafiles(&users.handle("f")).len(), 1);
     users.ok(
         ALICE,
