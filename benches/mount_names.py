@@ -9,21 +9,19 @@ from pathlib import Path
 
 from benches import request_cost
 from benches.frame import Benchmark, Context, Figure, Target, checked, of_repetitions
-from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_ll, pool_mounted
+from benches.fuse_mounts import example, mounted, passthrough_ll, pool_mounted
 
 MANY, FEW = 100_000, 2_000
 STEPS = ("create", "stat", "list", "unlink")
 FORGOTTEN_S = 1.2
 """After this long no kernel believes what it was told of a name (both tell it to believe for one second)."""
-SPARE_DESCRIPTORS = 1000
-"""Of passthrough_ll, besides one for each file."""
+DESCRIPTORS = 1 << 20
 
 
 def run(context: Context) -> Iterator[Figure | str]:
-    """Steps in turn.
+    """Steps in turn. Both sides keep a descriptor per file that the kernel knows.
 
-    passthrough_ll finds a file that it knows by going through all of them, so many files cost it more each than few;
-    and it keeps a descriptor for each, so that there are fewer where no process may have so many.
+    passthrough_ll finds a file that it knows by going through all of them, so many files cost it more each than few.
     """
     theirs, source = context.directory / "theirs", context.directory / "source"
     source.mkdir()
@@ -31,8 +29,8 @@ def run(context: Context) -> Iterator[Figure | str]:
     with ExitStack() as mounts:
         mounts.enter_context(pool_mounted(pool.file, pool.mount))
         command = [passthrough_ll(context.directory), "-f", "-o", f"source={source}", theirs]
-        mounts.enter_context(mounted(command, theirs, most_descriptors()))
-        many = min(10_000 if context.quick else MANY, most_descriptors() - SPARE_DESCRIPTORS)
+        mounts.enter_context(mounted(command, theirs, DESCRIPTORS))
+        many = 10_000 if context.quick else MANY
         for files, rounds in ((FEW, context.rounds(9)), (many, context.rounds(3))):
             context.say(f"{files} files")
             costs = [_round(number, (pool.mount, theirs), files) for number in range(rounds)]

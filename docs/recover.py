@@ -2,21 +2,38 @@
 
     python3 recover.py POOL.toml DESTINATION
 
-Stop everything that uses the pool first. Files are written to DESTINATION; the pool is only read.
+Stop everything that uses the pool first. Files are written to DESTINATION; the pool is only read. What cannot be read
+is named, the rest goes on, and the exit code is 1.
 """
 
 import os
+import stat
 import struct
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 Regions = list[tuple[int, list[tuple[int, int]]]]
 """Offset, and the round as (server, width), of each region."""
 
 META = 0xFFFF
+END = 1 << 63
+PIECE = 1 << 20
+
+
+class Handle(NamedTuple):
+    """What the inode says about where the bytes are."""
+
+    logical: int
+    layout: str
+    generations: list[tuple[int, int]]
+    """(offset, generation): which generation holds the bytes from there on."""
+    present: bytes
+    """A bit for each datafile, in order of first appearance in the layout."""
+    truncating_to: int
+    """No byte from here on is the file's."""
 
 
 def varints(data: bytes) -> Iterator[int]:
@@ -33,7 +50,7 @@ def varints(data: bytes) -> Iterator[int]:
 def read_layout(data: bytes) -> Regions:
     """The layout in its binary form."""
     if data[0] != 1:
-        sys.exit(f"layout of form {data[0]}, this script reads form 1")
+        raise ValueError(f"layout of form {data[0]}, this script reads form 1")
     numbers = varints(data[1:])
     rounds = []
     for _ in range(next(numbers)):
@@ -49,16 +66,20 @@ def read_layout(data: bytes) -> Regions:
     return regions
 
 
-def read_handle(data: bytes) -> tuple[int, str, list[tuple[int, int]]]:
-    """Logical handle, layout hash, and [(offset, generation)]: which generation holds the bytes from there on."""
+def read_handle(data: bytes) -> Handle:
+    """The handle of a file."""
     if data[:4] != b"SWEH" or data[4] != 1:
-        sys.exit("not a handle of format 1")
+        raise ValueError("its handle is damaged, or of a later format than 1")
     logical, _inode, _version, types = struct.unpack_from(">QQII", data, 6)
     at = 30 + 8 * types.bit_count()
     layout = data[at : at + 32].hex()
     (count,) = struct.unpack_from(">H", data, at + 32)
     generations = [struct.unpack_from(">QI", data, at + 34 + 12 * i) for i in range(count)]
-    return logical, layout, generations
+    at += 34 + 12 * count
+    (length,) = struct.unpack_from(">H", data, at)
+    present = data[at + 2 : at + 2 + length]
+    truncating_to = struct.unpack_from(">Q", data, at + 2 + length)[0] if data[5] & 1 else END
+    return Handle(logical, layout, generations, present, truncating_to)
 
 
 def before(offset: int, first: int, width: int, length: int) -> int:
@@ -66,37 +87,64 @@ def before(offset: int, first: int, width: int, length: int) -> int:
     return offset // length * width + min(max(offset % length - first, 0), width)
 
 
+def reach(size: int, start: int, end: int, first: int, width: int, length: int) -> int:
+    """Where the file ends at least, if the datafile of this stripe of region [start, end) is `size` bytes long."""
+    base = before(start, first, width, length)
+    last = min(size - start, before(end, first, width, length) - base) + base - 1
+    return last // width * length + first + last % width + 1 if last >= base else 0
+
+
 def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> None:
     """Writes the bytes of the file at `inode` to the open file `out`."""
-    logical, layout, generations = read_handle(os.getxattr(inode, "user.stripewise"))
+    handle = read_handle(os.getxattr(inode, "user.stripewise"))
     owner, size = inode.stat().st_uid, inode.stat().st_size
     # In a shared pool the copy of another user may be gone or worth nothing, and there is one of root's or the owner's.
-    copies = [copy for copy in sorted(layouts.glob(f"{layout}.*")) if copy.stat().st_uid in (0, owner)]
-    regions = read_layout([*copies, layouts / layout][0].read_bytes())
-    for index, (start, stripes) in enumerate(regions):
-        end = min(size, regions[index + 1][0] if index + 1 < len(regions) else size)
-        generation = [number for offset, number in generations if offset <= start][-1]
+    copies = [copy for copy in sorted(layouts.glob(f"{handle.layout}.*")) if copy.stat().st_uid in (0, owner)]
+    regions = read_layout([*copies, layouts / handle.layout][0].read_bytes())
+    table: list[tuple[int, int]] = []
+    parts = []
+    for (start, stripes), (end, _) in zip(regions, [*regions[1:], (END, [])], strict=True):
+        generation = [number for offset, number in handle.generations if offset <= start][-1]
         length = sum(width for _, width in stripes)
         position = 0
         for server, width in stripes:
-            if server == META:
-                datafile = inode
-            else:
-                datafile = servers[server] / f"{logical & 0xFF:02x}" / f"{logical:016x}.{generation:08x}"
             stripe = (position, width, length)
-            first, position = position, position + width
-            if not datafile.exists():
-                continue  # never written: a hole
-            if server != META and (datafile.is_symlink() or datafile.stat().st_uid != owner):
-                sys.exit(f"{inode}: {datafile} is not its owner's: the handle may name another user's bytes")
-            with datafile.open("rb") as source:
-                for turn in range(start // length * length + first, end, length):
-                    a, b = max(turn, start), min(turn + width, end)
-                    if a < b:
-                        source.seek(start + before(a, *stripe) - before(start, *stripe))
-                        out.seek(a)
-                        out.write(source.read(b - a))
+            position += width
+            if server == META:
+                parts.append((inode, start, end, stripe))
+                continue
+            if (server, generation) not in table:
+                table.append((server, generation))
+            index = table.index((server, generation))
+            if index // 8 >= len(handle.present) or not handle.present[index // 8] >> index % 8 & 1:
+                continue  # never written: a hole, whatever stands under its name
+            name = f"{handle.logical & 0xFF:02x}/{handle.logical:016x}.{generation:08x}"
+            datafile = servers[server] / name
+            if datafile.is_symlink() or datafile.stat().st_uid != owner:
+                raise ValueError(f"{datafile} is not its owner's: the handle may name another user's bytes")
+            # Who wrote it may have been killed before the inode had its size.
+            size = max(size, reach(datafile.stat().st_size, start, end, *stripe))
+            parts.append((datafile, start, end, stripe))
+    size = min(size, handle.truncating_to)
+    for datafile, start, end, stripe in parts:
+        copy(datafile, start, min(end, size), stripe, out)
     out.truncate(size)
+
+
+def copy(datafile: Path, start: int, end: int, stripe: tuple[int, int, int], out: BinaryIO) -> None:
+    """Writes the bytes that region [start, end) has on one stripe; zeros are left out, as holes."""
+    first, width, length = stripe
+    with datafile.open("rb") as source:
+        for turn in range(start // length * length + first, end, length):
+            a, b = max(turn, start), min(turn + width, end)
+            for at in range(a, b, PIECE):
+                source.seek(start + before(at, *stripe) - before(start, *stripe))
+                piece = source.read(min(PIECE, b - at))
+                if piece.strip(b"\0"):
+                    out.seek(at)
+                    out.write(piece)
+                if not piece:
+                    return  # nothing but holes behind its end
 
 
 def main() -> None:
@@ -107,6 +155,8 @@ def main() -> None:
     pool = tomllib.loads(pool_file.read_text())
     namespace = pool_file.parent / pool["namespace"]
     servers = [pool_file.parent / root for tier in pool["tier"] for root in tier["servers"]]
+    known: dict[int, Path] = {}
+    failed = 0
     for directory, directories, names in os.walk(namespace / "tree"):
         target = destination / Path(directory).relative_to(namespace / "tree")
         target.mkdir(parents=True, exist_ok=True)
@@ -116,11 +166,26 @@ def main() -> None:
                 (target / name).symlink_to(inode.readlink())
             if inode.is_symlink() or not inode.is_file():
                 continue
-            with (target / name).open("wb") as out:
-                if "user.stripewise" in os.listxattr(inode):
-                    recover(inode, servers, namespace / "layouts", out)
-                else:
-                    out.write(inode.read_bytes())
+            status = inode.stat()
+            if status.st_ino in known:
+                (target / name).hardlink_to(known[status.st_ino])
+                continue
+            try:
+                with (target / name).open("wb") as out:
+                    if "user.stripewise" in os.listxattr(inode):
+                        recover(inode, servers, namespace / "layouts", out)
+                    else:
+                        copy(inode, 0, status.st_size, (0, PIECE, PIECE), out)
+                        out.truncate(status.st_size)
+            except (OSError, ValueError, LookupError, struct.error) as error:
+                (target / name).unlink(missing_ok=True)
+                print(f"{inode}: {error}", file=sys.stderr)
+                failed += 1
+                continue
+            (target / name).chmod(stat.S_IMODE(status.st_mode))
+            os.utime(target / name, ns=(status.st_atime_ns, status.st_mtime_ns))
+            known[status.st_ino] = target / name
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every command that README.md and docs/ show is run here, and every pool file that they show is read."""
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -59,22 +60,61 @@ def test_the_pool_file_of_the_format_is_one(tmp_path, stripewise):
 
 def test_the_bytes_come_back_without_stripewise(pool, tmp_path):
     """docs/recover.py against files of several layouts, moved files, holes and plain names."""
-    rounds = ['"hdd.0-2:4KiB", "ssd.0:12KiB"', '"ssd.0:64KiB"', '"hdd.1:1000", "hdd.0:3333"']
+    rounds = ['"meta:4KiB"', '"hdd.0-2:4KiB", "ssd.0:12KiB"', '"ssd.0:64KiB"', '"hdd.1:1000", "hdd.0:3333"']
     regions = "".join(
         f'[[file.region]]\noffset = "{offset}"\nround = [{stripes}]\n'
-        for offset, stripes in zip((0, 100_000, 1_234_567), rounds, strict=True)
+        for offset, stripes in zip((0, 8192, 100_000, 1_234_567), rounds, strict=True)
     )
     pool.run("sh", "-c", f"head -c 3000000 /dev/urandom > {pool.mount}/moved; cp -r {ROOT / 'docs'} {pool.mount}/docs")
     pool.apply(f'version = 1\npool = "test"\n[[file]]\npath = "*.new"\n{regions}[[file]]\npath = "moved"\n{regions}')
     script = """
         cd "$0"; head -c 2000001 /dev/urandom > a.new; ln -s a.new link; truncate -s 5M hole; : > empty
+        ln a.new docs/hard; chmod 640 a.new; touch -d 2001-02-03T04:05:06.123456789 a.new; mkfifo docs/fifo
         printf x | dd of=hole bs=1 seek=3000000 conv=notrunc status=none
     """
     pool.run("sh", "-ec", script, pool.mount)
     out = tmp_path / "out"
     subprocess.run([BIN / "python", ROOT / "docs" / "recover.py", pool.file, out], check=True)
+    pool.run("rm", pool.mount / "docs" / "fifo")
     pool.run("diff", "-r", pool.mount, out)
     assert (out / "hole").stat().st_size == 5 << 20
+    assert (out / "hole").stat().st_blocks * 512 < 1 << 20
+    file = (out / "a.new").stat()
+    assert (file.st_nlink, file.st_mode & 0o777, file.st_mtime_ns) == (2, 0o640, 981_173_106_123_456_789)
+
+
+def test_the_bytes_come_back_from_a_pool_that_nobody_put_in_order(pool, tmp_path):
+    """docs/recover.py after a killed writer, an unfinished truncation and leftovers; and what is lost is named."""
+    bytes_of = {name: random.Random(name).randbytes(500_000) for name in ("killed", "cut", "leftover", "lost")}
+    bytes_of["leftover"] = bytes_of["leftover"][:1000]
+    for name, content in bytes_of.items():
+        (tmp_path / name).write_bytes(content)
+        pool.run("cp", tmp_path / name, pool.mount / name)
+    namespace = (pool.file.parent / tomllib.loads(pool.file.read_text())["namespace"]).resolve()
+    tree = namespace / "tree"
+
+    def datafile(name, server):
+        handle = os.getxattr(tree / name, "user.stripewise")
+        logical = int.from_bytes(handle[6:14])
+        return pool.servers()[server] / ".test" / f"{logical & 0xFF:02x}" / f"{logical:016x}.00000001"
+
+    os.truncate(tree / "killed", 100_000)
+    handle = os.getxattr(tree / "cut", "user.stripewise")
+    handle = handle[:5] + b"\1" + handle[6:-4] + (123_456).to_bytes(8) + handle[-4:]
+    os.setxattr(tree / "cut", "user.stripewise", handle)
+    leftover = datafile("leftover", 1)
+    leftover.parent.mkdir(exist_ok=True)
+    leftover.write_bytes(b"of no file" * 50_000)
+    datafile("lost", 2).unlink()
+    out = tmp_path / "out"
+    command = [BIN / "python", ROOT / "docs" / "recover.py", pool.file, out]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "lost" in done.stderr
+    assert not (out / "lost").exists()
+    assert (out / "killed").read_bytes() == bytes_of["killed"]
+    assert (out / "cut").read_bytes() == bytes_of["cut"][:123_456]
+    assert (out / "leftover").read_bytes() == bytes_of["leftover"]
 
 
 def test_every_promise_names_a_test_that_exists():

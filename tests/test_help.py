@@ -31,6 +31,8 @@ COMMANDS = [
     "umount",
     "run",
     "stat",
+    "fsck",
+    "export-tree",
     "optimize",
     "top",
     "reproduce",

@@ -78,6 +78,68 @@ def calibrate(
     pool_file: str, tiers: list[str], budget_s: float, progress: Callable[[list[float]], None]
 ) -> list[CalibratedTier]: ...
 
+# Checking a pool, and getting its files out
+
+class FsckFinding(TypedDict):
+    kind: str
+    outcome: Literal["mended", "would-mend", "left", "in-use", "note"]
+    path: str | None
+    server: str | None
+    object: str | None
+    what: str
+    action: str
+
+class FsckOutcomes(TypedDict):
+    mended: int
+    would_mend: int
+    left: int
+    in_use: int
+    notes: int
+
+class FsckReport(TypedDict):
+    exit_code: int
+    files: int
+    placed_files: int
+    files_in_use: int
+    datafiles: int
+    total: FsckOutcomes
+    kinds: dict[str, FsckOutcomes]
+
+def pool_fsck(
+    pool_file: str,
+    *,
+    dry_run: bool,
+    rebind: bool,
+    forget_missing: bool,
+    remove_orphans: bool,
+    layouts_from: list[str],
+    found: Callable[[FsckFinding], None],
+    progress: Callable[[str, int, int | None], None],
+) -> FsckReport: ...
+
+class ExportFailure(TypedDict):
+    path: str
+    reason: str
+
+class ExportReport(TypedDict):
+    files: int
+    resumed_files: int
+    bytes: int
+    hard_links: int
+    directories: int
+    symlinks: int
+    special_files: int
+    owners_not_kept: int
+    failed: int
+
+def pool_export_tree(
+    pool_file: str,
+    to: str,
+    verify_only: bool,
+    failed: Callable[[ExportFailure], None],
+    progress: Callable[[str, int, int], None],
+) -> ExportReport: ...
+
 # Clusters
 
 class ClusterDefault(TypedDict):

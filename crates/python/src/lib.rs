@@ -9,6 +9,7 @@ mod error;
 mod experiment;
 mod export;
 mod files;
+mod fsck;
 mod layout_file;
 mod plan;
 mod pool;
@@ -46,6 +47,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::rules_snapshot, module)?)?;
     module.add_class::<files::RulesSnapshot>()?;
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
+    module.add_function(wrap_pyfunction!(fsck::pool_fsck, module)?)?;
+    module.add_function(wrap_pyfunction!(fsck::pool_export_tree, module)?)?;
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;

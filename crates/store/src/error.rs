@@ -142,6 +142,14 @@ pub enum Error {
         /// Hash of the copy.
         copied: String,
     },
+    /// An exported copy read back differently than it was written.
+    #[error("the copy differs from the original (blake3 {copied} instead of {original}); check the disk that it is on")]
+    Copy {
+        /// Hash of the original.
+        original: String,
+        /// Hash of the copy.
+        copied: String,
+    },
     /// A move stopped; the file is as before.
     #[error("cannot move {file} to its new layout: {source}; it keeps its old layout")]
     Move {
@@ -196,7 +204,8 @@ impl Error {
             | Self::NotADatafile { .. }
             | Self::Handle(_)
             | Self::Layout { .. }
-            | Self::Checksum { .. } => Errno::IO,
+            | Self::Checksum { .. }
+            | Self::Copy { .. } => Errno::IO,
         }
     }
 }

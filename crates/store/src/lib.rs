@@ -5,6 +5,7 @@ pub mod emulate;
 mod engine;
 pub mod epoch;
 pub mod error;
+pub mod export_tree;
 mod extent;
 pub mod fsck;
 pub mod generations;
@@ -26,6 +27,7 @@ pub mod rules;
 mod shared;
 pub mod store;
 mod sys;
+mod walk;
 mod whole;
 mod writers;
 

@@ -120,6 +120,11 @@ impl DataPlane {
         !self.shared || owner == rustix::process::geteuid().as_raw()
     }
 
+    /// The pool's uuid.
+    pub(crate) fn pool_uuid(&self) -> &str {
+        &self.pool_uuid
+    }
+
     /// The epoch counter of a file now. One atomic load.
     #[inline]
     pub fn epoch(&self, handle: u64) -> u32 {

@@ -81,13 +81,15 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "umount": CONTEXT,
     "run": PROGRAM_CONTEXT,
     "stat": CONTEXT,
+    "fsck": CONTEXT,
+    "export-tree": CONTEXT,
     "optimize": PROGRAM_CONTEXT,
     "bench": {"ignore_unknown_options": True, "help_option_names": []},
     "top": CONTEXT,
     "reproduce": CONTEXT,
 }
 """In the order of the help; each is the function of its name in the module of its name, or with `_` where Python has
-that word for itself."""
+that word for itself, or no such names."""
 
 
 def _add_commands(first: str | None) -> None:
@@ -100,7 +102,11 @@ def _add_commands(first: str | None) -> None:
             pool.command(name, context_settings=CONTEXT)(_function(module))
         app.add_typer(pool)
     for name in [first] if first is not None and first in _COMMANDS else list(_COMMANDS):
-        app.command(name, context_settings=_COMMANDS[name])(_function(f"{name}_" if iskeyword(name) else name))
+        app.command(name, context_settings=_COMMANDS[name])(_function(_module(name)))
+
+
+def _module(command: str) -> str:
+    return f"{command}_" if iskeyword(command) else command.replace("-", "_")
 
 
 def _function(module: str) -> Callable[..., None]:

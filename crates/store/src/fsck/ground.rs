@@ -207,7 +207,7 @@ fn mend_markers(
 fn has_datafiles_of(tree: &OwnedFd, directory: &OwnedFd) -> Result<bool> {
     let mut sample = HashSet::new();
     for low in 0..=255_u8 {
-        let Ok(entries) = super::walk::entries(directory, format!("{low:02x}").as_ref()) else { continue };
+        let Ok(entries) = crate::walk::entries(directory, format!("{low:02x}").as_ref()) else { continue };
         for entry in entries {
             let Ok(entry) = entry else { break };
             sample.extend(entry.file_name().to_str().ok().and_then(super::servers::parse).map(|name| name.0));
@@ -220,10 +220,10 @@ fn has_datafiles_of(tree: &OwnedFd, directory: &OwnedFd) -> Result<bool> {
         return Ok(false);
     }
     let found = std::sync::atomic::AtomicBool::new(false);
-    super::walk::walk(
+    crate::walk::walk(
         tree,
         1,
-        &|entry: &super::walk::Entry<'_>| {
+        &|entry: &crate::walk::Entry<'_>| {
             let mut bytes = [0; MAX_BYTES];
             if let Ok(fd) = entry.open()
                 && let Ok(len) =

@@ -71,7 +71,7 @@ fn found_again(context: &Context<'_>, hash: &[u8; 32], damaged: &[u8]) -> Option
     for directory in directories {
         let path = directory.join(crate::namespace::LAYOUTS);
         let Ok(fd) = open_directory(&path) else { continue };
-        for entry in super::walk::entries(&fd, ".".as_ref()).into_iter().flatten().flatten() {
+        for entry in crate::walk::entries(&fd, ".".as_ref()).into_iter().flatten().flatten() {
             let same_name = entry.file_name().to_bytes() == hex(hash).as_bytes();
             if !same_name && !entry.file_name().to_bytes().starts_with(b".") {
                 continue;
@@ -117,7 +117,7 @@ fn usual_layouts<'a>(context: &'a Context<'_>) -> impl Iterator<Item = Layout> +
 
 /// Looks at the layouts that no file needed: damaged ones are corrected or told.
 pub(super) fn check_rest(context: &Context<'_>, lost: &Lost) -> Result<()> {
-    let entries = super::walk::entries(&context.ground.layouts, ".".as_ref());
+    let entries = crate::walk::entries(&context.ground.layouts, ".".as_ref());
     for entry in entries.map_err(Error::io("read", context.ground.pool.namespace.join(crate::namespace::LAYOUTS)))? {
         let entry = entry.map_err(Error::io("read", crate::namespace::LAYOUTS))?;
         let Some(hash) = entry.file_name().to_str().ok().and_then(crate::layouts::from_hex) else { continue };

@@ -7,10 +7,10 @@ use super::hold::{Found, Subject, hold};
 use super::known::Naming;
 use super::lost_found;
 use super::servers::{Leftovers, is_empty, remove};
-use super::walk::{Entry, walk};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::placement::{Datafile, Datafiles};
+use crate::walk::{Entry, walk};
 use rustix::fs::AtFlags;
 use std::sync::atomic::{AtomicU64, Ordering};
 

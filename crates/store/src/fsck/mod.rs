@@ -30,7 +30,6 @@ mod lost_found;
 mod rebind;
 mod rest;
 mod servers;
-mod walk;
 
 pub use context::{Options, Step, Watch};
 pub use finding::{Finding, Kind, Outcome, Outcomes, Report};

@@ -29,7 +29,7 @@ pub(super) fn check(context: &Context<'_>, known: &Known) -> Result<()> {
 fn locks(context: &Context<'_>, known: &Known) -> Result<()> {
     let locks = context.ground.locks.as_fd();
     let failed = || Error::io("read", context.ground.pool.namespace.join(crate::namespace::LOCKS));
-    for entry in super::walk::entries(locks, ".".as_ref()).map_err(failed())? {
+    for entry in crate::walk::entries(locks, ".".as_ref()).map_err(failed())? {
         context.go_on()?;
         let entry = entry.map_err(failed())?;
         let name = entry.file_name().to_string_lossy();
@@ -67,7 +67,7 @@ pub(super) fn is_half_written(name: &str) -> bool {
 
 fn half_written(context: &Context<'_>, server: Option<&str>, directory: BorrowedFd<'_>) -> Result<()> {
     let failed = || Error::io("read", context.ground.pool.namespace.clone());
-    for entry in super::walk::entries(directory, ".".as_ref()).map_err(failed())? {
+    for entry in crate::walk::entries(directory, ".".as_ref()).map_err(failed())? {
         let entry = entry.map_err(failed())?;
         let name = entry.file_name().to_string_lossy();
         if !is_half_written(&name) {

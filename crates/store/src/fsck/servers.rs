@@ -71,7 +71,7 @@ pub(super) fn check_all(context: &Context<'_>, known: &Known) -> Result<Leftover
 impl Scan<'_> {
     /// The names in a server's own directory.
     fn root(&self, server: &str, directory: BorrowedFd<'_>) -> Result<()> {
-        for entry in super::walk::entries(directory, ".".as_ref()).map_err(Error::io("read server", server))? {
+        for entry in crate::walk::entries(directory, ".".as_ref()).map_err(Error::io("read server", server))? {
             let entry = entry.map_err(Error::io("read server", server))?;
             let name = entry.file_name().to_string_lossy();
             let inner = name.len() == 2 && u8::from_str_radix(&name, 16).is_ok();
@@ -87,7 +87,7 @@ impl Scan<'_> {
     /// One directory of datafiles.
     fn inner(&self, id: ServerId, server: BorrowedFd<'_>, low: u8) -> Result<()> {
         let inner = format!("{low:02x}");
-        let entries = match super::walk::entries(server, inner.as_ref()) {
+        let entries = match crate::walk::entries(server, inner.as_ref()) {
             Ok(entries) => entries,
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => {

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::inode::guard;
 use crate::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,26 +17,31 @@ const BATCH: usize = 256;
 const MAX_WAITING: usize = 1024;
 
 /// A directory of the tree.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 /// A regular file of the tree.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     directory: &'a Directory,
     name: &'a OsStr,
 }
 
 impl Entry<'_> {
     /// Opens it as a place only (O_PATH): its mode does not matter, and nothing happens to it.
-    pub(super) fn open(&self) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn open(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         retry(|| rustix::fs::openat(&self.directory.fd, self.name, flags, Mode::empty()))
     }
 
+    /// Its size, times and numbers.
+    pub(crate) fn stat(&self) -> rustix::io::Result<Stat> {
+        rustix::fs::statat(&self.directory.fd, self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
     /// Its path relative to the tree.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.path.join(self.name)
     }
 }
@@ -61,14 +66,14 @@ struct Walk<'a> {
 }
 
 /// The entries of directory `name` below `directory`, which is not followed if it is a symlink.
-pub(super) fn entries(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<Dir> {
+pub(crate) fn entries(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Dir::new(retry(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))?)
 }
 
 /// Shows every regular file below `tree` to `visit`, from `threads` threads; `false` from it, or an error, ends the
 /// walk. `unreadable` is told what could not be read. Open descriptors: at most one per level and thread.
-pub(super) fn walk(
+pub(crate) fn walk(
     tree: &OwnedFd,
     threads: usize,
     visit: &(dyn Fn(&Entry<'_>) -> Result<bool> + Sync),
