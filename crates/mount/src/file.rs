@@ -236,7 +236,7 @@ impl Core {
                 Ok(None)
             }
             None => {
-                let own = access | (flags & (OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME));
+                let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
                 Ok(Some(self.table.reopen(&node, own)?))
             }
         })();

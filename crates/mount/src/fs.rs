@@ -523,7 +523,12 @@ impl Filesystem for PoolFs {
             // The kernel's idea of the end may be old; a page, though, belongs where it is.
             let append = flags.0 & libc::O_APPEND != 0 && !from_pages;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
-            match allowed.and_then(|()| file.write(data, offset, append)) {
+            // O_SYNC of the open file, or of this write alone (RWF_SYNC); it has the bit of O_DSYNC, too.
+            let (durable, data_only) = (flags.0 & libc::O_DSYNC != 0, flags.0 & libc::O_SYNC != libc::O_SYNC);
+            let written = allowed
+                .and_then(|()| file.write(data, offset, append))
+                .and_then(|count| if durable { file.sync(data_only).map(|()| count) } else { Ok(count) });
+            match written {
                 Ok(count) => {
                     if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                         // The bytes are written; a bit that stays set is worth no failure.

@@ -41,6 +41,8 @@ impl Entry {
             libc::O_RDWR => Self::READ | Self::WRITE,
             _ => 0,
         };
+        // The mount makes each write of such a file durable.
+        let access = if open_flags & libc::O_DSYNC != 0 { access & !Self::WRITE } else { access };
         let append = if open_flags & libc::O_APPEND != 0 { Self::APPEND } else { 0 };
         // A slot number is below 2^16 - 1, so adding one stays in its field.
         let slot = slot.map_or(0, |slot| u64::from(slot) + 1) << Self::SLOT_SHIFT;

@@ -201,6 +201,8 @@ impl Inode {
 
     /// Writes a size that has grown into the inode.
     pub(crate) fn store_size(&self) -> Result<()> {
+        // What is read here is written back: nobody may set the times meanwhile.
+        let _alone = guard(&self.writers);
         let size = self.size_bytes()?;
         if size > self.stat()?.st_size as u64 {
             let mtime = self.open_attributes()?.0.mtime;
@@ -266,6 +268,9 @@ impl Inode {
 
     /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
     pub fn set_times(&self, times: &Timestamps) -> Result<()> {
+        // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put back
+        // the time that it has read before.
+        let _alone = guard(&self.writers);
         let file = self.file()?;
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
