@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags};
@@ -44,6 +44,8 @@ pub struct Shared {
     pub opens: AtomicUsize,
     /// Those of them that may write.
     pub writers: AtomicUsize,
+    /// The directory from which it has lost a name last, through this mount, while it was open.
+    lost_name: Mutex<Option<Arc<Node>>>,
     /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
     /// mount until the last close.
     pub mapped: AtomicBool,
@@ -293,6 +295,7 @@ impl Core {
                 backing,
                 opens: AtomicUsize::new(0),
                 writers: AtomicUsize::new(0),
+                lost_name: Mutex::new(None),
                 mapped: AtomicBool::new(false),
                 may_have_capabilities: AtomicBool::new(true),
             }));
@@ -377,7 +380,7 @@ impl Core {
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
             *slot = None;
             self.unpin(node, shared);
-            self.collect_locked(node, shared.placed.as_ref());
+            self.collect_locked(node, shared.placed.as_ref(), lock(&shared.lost_name).take());
         }
         drop(slot);
         self.opened.fetch_sub(1, Ordering::AcqRel);
@@ -392,26 +395,28 @@ impl Core {
         }
     }
 
-    /// Removes the datafiles of a file whose last name has gone, unless it is open here.
-    pub fn collect(&self, node: &Node) {
+    /// Removes the datafiles of a file whose last name has gone from `directory`, unless it is open here.
+    pub fn collect(&self, node: &Node, directory: &Arc<Node>) {
         if !node.is_file() {
             return;
         }
         let slot = lock(&node.shared);
-        if slot.is_none() && node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
+        if let Some(shared) = &*slot {
+            *lock(&shared.lost_name) = Some(directory.clone());
+        } else if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
             match self.store.inode(node.fd.as_fd()) {
-                Ok(placed) => self.collect_locked(node, placed.as_ref()),
+                Ok(placed) => self.collect_locked(node, placed.as_ref(), Some(directory.clone())),
                 Err(error) => self.note::<()>(node, "removing", Err(error)),
             }
         }
     }
 
-    /// The caller holds the node's lock, so nobody opens the file meanwhile.
-    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>) {
+    /// The caller holds the node's lock, so nobody opens the file meanwhile; nobody can afterwards.
+    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, directory: Option<Arc<Node>>) {
         if let Some(inode) = placed
             && node.stat().is_ok_and(|stat| stat.st_nlink == 0)
         {
-            self.note(node, "removing", self.store.collect(inode));
+            self.removals.add(&self.store, inode.clone(), directory);
         }
     }
 }

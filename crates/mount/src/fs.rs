@@ -25,6 +25,7 @@ use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
 use crate::prune::Room;
+use crate::removals::Removals;
 use crate::workers::Workers;
 use crate::{Failure, control, log};
 
@@ -35,6 +36,8 @@ pub struct Core {
     pub store: Arc<Store>,
     /// Other mounts of it.
     pub neighbours: Neighbours,
+    /// Datafiles that are to go.
+    pub removals: Arc<Removals>,
     /// The inodes the kernel knows.
     pub table: Table,
     /// Opens of regular files.
@@ -67,6 +70,7 @@ impl Core {
         Ok(Core {
             store,
             neighbours,
+            removals: Arc::default(),
             table,
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(false),
@@ -109,9 +113,10 @@ impl Core {
             }
             self.unpin(&node, &shared);
             if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-                self.note(&node, "removing", self.store.collect(inode));
+                self.removals.add(&self.store, inode.clone(), None);
             }
         }
+        self.removals.finish();
     }
 
     /// Says what went wrong when a program gets an error that says nothing (EIO).

@@ -16,6 +16,7 @@
 //! linger.rs     looking for the next request before sleeping
 //! prune.rs      how many inodes the kernel may know
 //! names.rs      lookup, create, link, rename, unlink
+//! removals.rs   datafiles of files without a name go when that is on the disk
 //! attr.rs       attributes, and how long the kernel may believe them
 //! file.rs       open files
 //! dir.rs        directories
@@ -40,6 +41,7 @@ mod names;
 mod options;
 mod private;
 mod prune;
+mod removals;
 mod session;
 mod workers;
 mod xattr;

@@ -242,7 +242,7 @@ impl Core {
         let parent = self.table.get(parent)?;
         let (node, _) = self.table.peek(&parent, name)?;
         self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()))?;
-        self.collect(&node);
+        self.collect(&node, &parent);
         Ok(())
     }
 
@@ -274,7 +274,7 @@ impl Core {
             false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
         })?;
         if let Some((node, _)) = replaced {
-            self.collect(&node);
+            self.collect(&node, &to_dir);
         }
         Ok(())
     }

@@ -36,8 +36,8 @@ pub struct Inode {
     pub(crate) appending: Mutex<()>,
     /// The same for changes of the handle.
     changing: Mutex<()>,
-    /// Datafiles whose names are not known to be durable.
-    pub(crate) unsynced: Mutex<Vec<Datafile>>,
+    /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
+    durable: Mutex<Vec<Datafile>>,
 }
 
 /// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
@@ -62,7 +62,7 @@ impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let inode = Self::under_lock(store, handle, real, fd, fd_writes)?;
         if inode.read_handle()?.truncating_to.is_some() {
-            inode.with_registration(|| Ok(()))?;
+            inode.finish_interrupted()?;
         }
         Ok(inode)
     }
@@ -81,7 +81,7 @@ impl Inode {
             writers: Mutex::default(),
             appending: Mutex::default(),
             changing: Mutex::default(),
-            unsynced: Mutex::default(),
+            durable: Mutex::default(),
         })
     }
 
@@ -276,7 +276,7 @@ impl Inode {
                 if made.is_err() {
                     break;
                 }
-                guard(&self.unsynced).push(*datafile);
+                guard(&self.durable).retain(|other| other != datafile);
                 handle.present.insert(usize::from(index));
             }
         }
@@ -288,16 +288,22 @@ impl Inode {
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        self.file()?.sync(data_only)?;
-        let unsynced = std::mem::take(&mut *guard(&self.unsynced));
-        for (done, datafile) in unsynced.iter().enumerate() {
-            if let Err(error) = sync_names(&self.store, self.handle, *datafile) {
-                guard(&self.unsynced).extend_from_slice(&unsynced[done..]);
-                return Err(error);
+        let file = self.file()?;
+        file.sync(data_only)?;
+        let present = file.current_placement().present;
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if present.contains(index) && !guard(&self.durable).contains(datafile) {
+                sync_names(&self.store, self.handle, *datafile)?;
+                guard(&self.durable).push(*datafile);
             }
         }
         // The size must not depend on the lock file's surviving a power failure.
         self.store_size()?;
+        self.sync_inode()
+    }
+
+    /// Makes the inode itself durable: its handle, its size, what the metadata tier holds of it.
+    pub fn sync_inode(&self) -> Result<()> {
         retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
     }
 }

@@ -78,7 +78,12 @@ impl Layouts {
             match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 // Another user could remove it.
                 Ok(stat) if self.shared && !last && stat.st_uid != user && stat.st_uid != 0 => continue,
-                Ok(_) => {}
+                // Whoever put it there may not have come to making its name durable.
+                Ok(_) => match sys::sync_directory(&self.directory, ".") {
+                    // A shared pool's, which only root may list.
+                    Err(Errno::ACCESS) if self.shared => {}
+                    synced => synced.map_err(|errno| failed(errno.to_string()))?,
+                },
                 Err(Errno::NOENT) => {
                     let mode = Mode::from_raw_mode(if self.shared { 0o644 } else { 0o600 });
                     match sys::replace_file(&self.directory, name, &bytes, mode) {

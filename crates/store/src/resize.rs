@@ -42,9 +42,32 @@ impl Inode {
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
         self.truncate_inode(size_bytes)?;
-        trim(&file, size_bytes)?;
+        self.trim(&file, size_bytes)?;
         handle.truncating_to = None;
         self.write_handle(&handle)
+    }
+
+    /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
+    ///
+    /// What is cut off must not be gone on one disk while another still says that the file is longer, so that the handle
+    /// is made durable first; and it must not come back behind a new end after the handle forgot the truncation, so that
+    /// what was cut is made durable before that. Nothing is synced where nothing is cut.
+    fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        let mut longer = Vec::new();
+        file.for_each_present(|index, fd| {
+            let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+            if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
+                longer.push((index, wanted));
+            }
+            Ok(())
+        })?;
+        if longer.is_empty() {
+            return Ok(());
+        }
+        self.sync_inode()?;
+        let wanted = |index| longer.iter().find(|(other, _)| *other == index).map(|(_, wanted)| *wanted);
+        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |to| retry(|| rustix::fs::ftruncate(fd, to))))?;
+        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |_| retry(|| rustix::fs::fdatasync(fd))))
     }
 
     fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
@@ -60,7 +83,7 @@ impl Inode {
                 self.truncate_inode(size_bytes)?;
             }
             let file = self.file()?;
-            trim(&file, size_bytes)?;
+            self.trim(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;
             self.write_handle(&handle)?;
@@ -220,15 +243,4 @@ impl Inode {
         let size = self.certain_size_bytes()?;
         if offset < size { Ok(size) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
     }
-}
-
-/// Shortens the datafiles to what a file of `size_bytes` has in them.
-fn trim(file: &PlacedFile, size_bytes: u64) -> Result<()> {
-    file.for_each_present(|index, fd| {
-        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
-        if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
-            retry(|| rustix::fs::ftruncate(fd, wanted))?;
-        }
-        Ok(())
-    })
 }

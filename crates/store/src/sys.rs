@@ -100,17 +100,21 @@ pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> rustix::io::Result
     Ok(())
 }
 
-/// Makes directory `path` and those above it, with `mode` for the last.
+/// Makes directory `path` and those above it, with `mode` for the last; durably, as far as those above may be read.
 pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()> {
-    match rustix::fs::mkdir(path, mode) {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let made = match rustix::fs::mkdir(path, mode) {
         Err(Errno::NOENT) => {
-            let parent = path.parent().ok_or(Errno::NOENT)?;
             make_directories(parent, Mode::from_raw_mode(0o755))?;
             rustix::fs::mkdir(path, mode)
         }
-        Err(Errno::EXIST) => open_directory(path).map(drop),
+        Err(Errno::EXIST) => return open_directory(path).map(drop),
         other => other,
-    }
+    };
+    made.inspect(|()| {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let _ = sync_directory(CWD, parent);
+    })
 }
 
 /// Replaces the file `name` in `dir` by one with `bytes`, durably: whoever reads sees the old content or the new.
@@ -131,7 +135,7 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
 }
 
 /// Makes the names in directory `path` below `dir` durable.
-pub(crate) fn sync_directory(dir: impl AsFd, path: &str) -> rustix::io::Result<()> {
+pub(crate) fn sync_directory(dir: impl AsFd, path: impl rustix::path::Arg + Copy) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
     retry(|| rustix::fs::fsync(&directory))

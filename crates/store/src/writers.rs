@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
-use crate::sys::retry;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
@@ -72,12 +71,12 @@ impl Inode {
         let locks = self.store.locks();
         loop {
             let (lock, created) = self.open_lock()?;
-            if !created && lock.try_exclusive(Purpose::Writers)? {
+            if (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)? {
                 if !lock.is_current(locks) {
                     continue;
                 }
                 // The file exists and nobody holds it: somebody crashed, or a server is missing, which may still be so.
-                let _ = self.recover()?;
+                let _ = self.put_in_order(created)?;
             }
             if wait {
                 lock.lock(Purpose::Writers, false)?;
@@ -145,7 +144,7 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
-                let settled = if created { Ok(()) } else { self.recover()? };
+                let settled = self.put_in_order(created)?;
                 return Ok(Some((lock, settled)));
             }
         }
@@ -168,6 +167,20 @@ impl Inode {
         Ok(!free)
     }
 
+    /// Finishes a change that a crash has interrupted, unless whoever makes it is still there.
+    pub(crate) fn finish_interrupted(&self) -> Result<()> {
+        let writers = guard(&self.writers);
+        match self.structural_lock(&writers)? {
+            Some((lock, Ok(()))) => lock.remove(self.store.locks()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
+    fn put_in_order(&self, created: bool) -> Result<Result<()>> {
+        if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() }
+    }
+
     /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
     fn recover(&self) -> Result<Result<()>> {
         self.finish_change()?;
@@ -180,7 +193,14 @@ impl Inode {
     /// Also when a server is missing, so that the size is not known.
     pub(crate) fn recover_under_lock(&self) -> Result<()> {
         self.recover()??;
-        retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
+        self.sync_inode()
+    }
+
+    /// Whether there is a datafile that may reach beyond the inode's size. A writer that ended well has left none, but a
+    /// power cut may have taken what he put into the inode, and his lock file too. Then bytes behind the end would be found
+    /// in what must be a hole as soon as the file grows.
+    fn has_datafiles(&self) -> Result<bool> {
+        Ok(!self.file()?.current_placement().present.is_empty())
     }
 
     /// Writes size and mtime into the inode, as the last writer does. The inner error is of a server that could not be

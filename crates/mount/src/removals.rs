@@ -1,0 +1,117 @@
+//! The datafiles of files that have lost their last name: they go when that is on the disk, and not before.
+//!
+//! A power cut may bring back a name whose removal had not reached the disk, and its bytes must be there then: above all
+//! when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of its
+//! own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use stripewise_store::{Inode, Store};
+
+use crate::inode::{Node, ProcName};
+use crate::{lock, log};
+
+/// Most files that wait at once: each holds a descriptor. Who removes one more waits for the disk.
+const MOST_WAITING: usize = 1024;
+
+/// A file without a name that nobody has open here.
+#[derive(Debug)]
+struct Removal {
+    inode: Arc<Inode>,
+    /// The directory that had its name, if the name went through this mount.
+    directory: Option<Arc<Node>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<Removal>,
+    /// The thread has taken some that are not done.
+    busy: bool,
+}
+
+/// Files whose datafiles are to be removed.
+#[derive(Debug, Default)]
+pub struct Removals {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Whether there is a thread; none before the first removal.
+    thread: OnceLock<bool>,
+}
+
+impl Removals {
+    /// Removes the datafiles of `inode` as soon as it is certain that its name, which was in `directory`, does not come
+    /// back. Waits only when very many wait already.
+    pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, directory: Option<Arc<Node>>) {
+        let started = self.thread.get_or_init(|| {
+            let (removals, store) = (self.clone(), store.clone());
+            let thread = std::thread::Builder::new().name("remove".to_owned()).spawn(move || removals.run(&store));
+            let error = |error| log::error(&format!("no thread to remove datafiles ({error}): `stripewise fsck` will"));
+            thread.map_err(error).is_ok()
+        });
+        if !started {
+            return;
+        }
+        let queue = lock(&self.queue);
+        let mut queue = self
+            .changed
+            .wait_while(queue, |queue| queue.waiting.len() >= MOST_WAITING)
+            .unwrap_or_else(PoisonError::into_inner);
+        queue.waiting.push(Removal { inode, directory });
+        self.changed.notify_all();
+    }
+
+    /// Waits until nothing is left to remove.
+    pub fn finish(&self) {
+        let under_way = |queue: &mut Queue| queue.busy || !queue.waiting.is_empty();
+        drop(self.changed.wait_while(lock(&self.queue), under_way));
+    }
+
+    fn run(&self, store: &Store) {
+        loop {
+            let queue = lock(&self.queue);
+            let mut queue = self
+                .changed
+                .wait_while(queue, |queue| queue.waiting.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            let taken = std::mem::take(&mut queue.waiting);
+            queue.busy = true;
+            self.changed.notify_all();
+            drop(queue);
+            remove(store, &taken);
+            drop(taken);
+            lock(&self.queue).busy = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn remove(store: &Store, taken: &[Removal]) {
+    let mut synced: Vec<(u64, bool)> = Vec::new();
+    for Removal { inode, directory } in taken {
+        let certain = match directory {
+            None => inode.sync_inode().is_ok(),
+            Some(directory) => match synced.iter().find(|(ino, _)| *ino == directory.ino) {
+                Some((_, certain)) => *certain,
+                None => {
+                    let certain = sync(directory).is_ok();
+                    synced.push((directory.ino, certain));
+                    certain
+                }
+            },
+        };
+        let removed = if certain { store.collect(inode).map(drop) } else { Ok(()) };
+        if let Err(error) = removed {
+            log::error(&format!("removing datafiles: {error}; `stripewise fsck` removes them"));
+        }
+    }
+}
+
+/// Makes the names in a directory durable. One that is gone itself has none.
+fn sync(directory: &Node) -> Result<(), Errno> {
+    use std::os::fd::AsFd;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(ProcName::new(directory.fd.as_fd()).path(), flags, Mode::empty())?;
+    rustix::fs::fsync(&directory)
+}

@@ -1,0 +1,76 @@
+//! Crashes: the real mount, killed before each of its system calls in turn, and at random; and power cuts, in which what
+//! was not synced is dropped and reordered.
+//!
+//! The long run: `STRIPEWISE_CRASH_RUNS=5000 cargo test --release -p stripewise-mount --test crash -- --nocapture`.
+//! A failure prints the script, the fault point and the state of the disks. What `random-17` did is done again by
+//! `STRIPEWISE_CRASH_SEED=17`.
+
+mod check;
+mod disk;
+mod effect;
+mod run;
+mod script;
+mod scripts;
+mod trace;
+
+use std::path::{Path, PathBuf};
+
+use run::{Bench, kill_at_points, kill_at_random, power_cuts};
+
+/// The other side of every run: performs a script in a process of its own.
+#[test]
+fn performs_a_script_for_another_test() {
+    let Some(name) = std::env::var_os(run::SCRIPT) else { return };
+    let path = |variable: &str| PathBuf::from(std::env::var_os(variable).expect("set together with the script"));
+    script::perform(&run::script(&name.to_string_lossy()), &path(run::POOL), Path::new(&path(run::MOUNT)));
+    // Without the test runner's own way out, whose system calls are nobody's business.
+    std::process::exit(0);
+}
+
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |value| value.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}
+
+/// How often something is to be done, that is done `usual` times in a test of everything.
+fn runs(usual: u64) -> u64 {
+    number("STRIPEWISE_CRASH_RUNS", usual)
+}
+
+/// Programs by chance, each with its seed.
+fn by_chance(count: u64) -> impl Iterator<Item = script::Script> {
+    let first = number("STRIPEWISE_CRASH_SEED", 1);
+    (first..first + count).map(|seed| run::script(&format!("random-{seed}")))
+}
+
+#[test]
+fn killed_before_every_system_call_of_every_operation() {
+    // All of them are several minutes of work for a small machine.
+    let stride = if std::env::var_os("STRIPEWISE_CRASH_RUNS").is_some() { 1 } else { 3 };
+    let problems: Vec<_> = scripts::all().iter().flat_map(|script| kill_at_points(script, stride)).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn killed_at_random_in_programs_by_chance() {
+    let problems: Vec<_> = by_chance(runs(15)).flat_map(|script| kill_at_random(&script, 6)).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn after_a_power_cut_what_was_synced_is_there() {
+    let problems: Vec<_> = scripts::all().iter().flat_map(|script| power_cuts(script, runs(60))).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn after_a_power_cut_in_programs_by_chance_too() {
+    let problems: Vec<_> = by_chance(runs(30).div_ceil(10)).flat_map(|script| power_cuts(&script, 80)).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn the_recorder_sees_what_the_disks_have() {
+    for script in scripts::all() {
+        Bench::new().records_rightly(&script);
+    }
+}

@@ -1,0 +1,269 @@
+//! A pool, the mount and a script on it under watch, and what is looked at afterwards.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::PoisonError;
+
+use rustix::fs::XattrFlags;
+use stripewise_store::Pool;
+
+use crate::check::{Mender, Seen, check};
+use crate::disk::{Dice, Disk, Loss};
+use crate::script::{Crash, Expected, Script};
+use crate::scripts;
+use crate::trace::{FORKING, MARKS, Role, Run, Step, Tracer};
+
+pub const SCRIPT: &str = "STRIPEWISE_CRASH_SCRIPT";
+pub const POOL: &str = "STRIPEWISE_CRASH_POOL";
+pub const MOUNT: &str = "STRIPEWISE_CRASH_MOUNT";
+
+/// The script of that name.
+pub fn script(name: &str) -> Script {
+    if let Some(seed) = name.strip_prefix("random-") {
+        return scripts::random(seed.parse().expect("a seed"), 40);
+    }
+    scripts::all().into_iter().find(|script| script.name == name).expect("a script of that name")
+}
+
+/// A directory in memory if its file system can hold a pool: power cuts are modelled, not made.
+pub fn directory() -> tempfile::TempDir {
+    let memory = tempfile::tempdir_in("/dev/shm");
+    let fit =
+        |dir: &tempfile::TempDir| rustix::fs::setxattr(dir.path(), "user.probe", b"1", XattrFlags::empty()).is_ok();
+    memory.ok().filter(fit).unwrap_or_else(|| tempfile::tempdir().expect("a temporary directory"))
+}
+
+/// A pool, not mounted.
+pub struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let dir = directory();
+        for name in ["mnt", "ns", "s0", "s1", "s2"] {
+            fs::create_dir(dir.path().join(name)).expect("a directory");
+        }
+        let text = "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"4KiB\"\n[[tier]]\nname = \
+                    \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n";
+        let bench = Bench { dir };
+        fs::write(bench.pool(), text).expect("a pool file");
+        Pool::load(&bench.pool()).expect("the pool file is right").prepare().expect("a pool");
+        bench
+    }
+
+    fn base(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn pool(&self) -> PathBuf {
+        self.base().join("pool.toml")
+    }
+
+    pub fn mount(&self) -> PathBuf {
+        self.base().join("mnt")
+    }
+
+    fn unmount(&self) {
+        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+        let _ = Command::new("umount").args(["-l", "-q"]).arg(self.mount()).stderr(Stdio::null()).status();
+    }
+
+    /// Runs a script on a mount of its own, both under watch; the mount is ended after it. The disks as they were before.
+    fn run(&self, script: &Script, kill_at: Option<usize>) -> (Disk, Run) {
+        let mut tracer = Tracer::new(self.base(), script.setup, kill_at);
+        let disk = Disk::at(self.base(), tracer.objects());
+        let mut mount = Command::new(env!("CARGO_BIN_EXE_stripewise-mount"));
+        mount.arg(self.pool()).arg(self.mount()).args(["-f", "-o", "nopassthrough,threads=2"]);
+        let mount = tracer.start(quiet(mount), Role::Mount);
+        let mut program = Command::new(std::env::current_exe().expect("this program"));
+        program.args(["performs_a_script_for_another_test", "--exact", "--nocapture", "--test-threads=1"]);
+        program.env(SCRIPT, &script.name).env(POOL, self.pool()).env(MOUNT, self.mount());
+        let null = fs::File::options().write(true).open("/dev/null").expect("/dev/null");
+        // SAFETY: dup2 is a plain system call; `null` is open until the process has started.
+        unsafe {
+            let null = null.as_raw_fd();
+            program.pre_exec(move || match libc::dup2(null, MARKS) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+        let program = tracer.start(quiet(program), Role::Script);
+        tracer.until_end_of(program);
+        if tracer.runs(mount) {
+            // SAFETY: a child of ours that has not been waited for.
+            unsafe { libc::kill(mount, libc::SIGTERM) };
+            tracer.until_end_of(mount);
+        }
+        self.unmount();
+        let run = tracer.finish();
+        assert!(
+            matches!(run.script_code, Some(0 | 3) | Some(-9)),
+            "{}: the script itself failed ({:?}) with {:?}",
+            script.name,
+            run.script_code,
+            run.killed
+        );
+        (disk, run)
+    }
+
+    /// A run that nothing interrupts, recorded: replayed in the model, it gives the very files that are there.
+    pub fn records_rightly(&self, script: &Script) {
+        let (mut disk, run) = self.run(script, None);
+        assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
+        for step in &run.steps {
+            if let Step::Effect(effect) = step {
+                disk.happen(effect);
+            }
+        }
+        let copy = directory();
+        disk.crash(Loss::None, copy.path());
+        let compared = compare(self.base(), copy.path());
+        assert!(compared.is_empty(), "{}: the recorder has missed something: {compared:?}", script.name);
+        let expected = Expected::after(script, run.ended, run.ended, Crash::Kill);
+        check(&self.pool(), &expected, Mender::Fsck)
+            .unwrap_or_else(|reason| panic!("{}: without any crash: {reason}", script.name));
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// Files that differ in bytes, or that only one directory has; pages that may be lost are left out.
+fn compare(one: &Path, other: &Path) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let names = |dir: &Path| -> Vec<_> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.file_name()).collect();
+        names.retain(|name| name != "mnt");
+        names.sort();
+        names
+    };
+    if names(one) != names(other) {
+        wrong.push(format!("{}: {:?}, {:?}", one.display(), names(one), names(other)));
+        return wrong;
+    }
+    for name in names(one) {
+        let (a, b) = (one.join(&name), other.join(&name));
+        if a.is_dir() {
+            wrong.extend(compare(&a, &b));
+        } else if name != "epoch" && name != "mounts" && fs::read(&a).expect("a file") != fs::read(&b).expect("a file")
+        {
+            wrong.push(format!("{}: other bytes", a.display()));
+        }
+    }
+    wrong
+}
+
+/// Kills the store at every `stride`th fault point of a script in turn; what was found wrong.
+pub fn kill_at_points(script: &Script, stride: usize) -> Vec<String> {
+    let mut problems = Vec::new();
+    let (mut inside, mut seen) = (0, Seen::default());
+    let mut point = 0;
+    loop {
+        let bench = Bench::new();
+        let (_, run) = bench.run(script, Some(point));
+        let Some(killed) = run.killed else { break };
+        inside += u64::from(run.begun > run.ended);
+        let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
+        let mender = if (point / stride).is_multiple_of(2) { Mender::Fsck } else { Mender::Writers };
+        match check(&bench.pool(), &expected, mender) {
+            Ok(found) => seen += found,
+            Err(reason) => {
+                let op = script.ops.get(run.ended);
+                problems
+                    .push(format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name));
+            }
+        }
+        point += stride;
+    }
+    println!("{}: {point} points, {inside} inside an operation, {seen:?}", script.name);
+    assert!(inside > 0, "{}: no kill came in the middle of anything: nothing was tested", script.name);
+    assert!(seen.synced_bytes > 0 || !problems.is_empty(), "{}: nothing had been written at any kill", script.name);
+    problems
+}
+
+/// Kills the store at some fault points of a script, which its length chooses.
+pub fn kill_at_random(script: &Script, times: usize) -> Vec<String> {
+    let points = Bench::new().run(script, None).1.points as u64;
+    let mut dice = Dice(points);
+    let mut problems = Vec::new();
+    for _ in 0..times {
+        let point = dice.roll(points) as usize;
+        let bench = Bench::new();
+        let (_, run) = bench.run(script, Some(point));
+        let Some(killed) = run.killed else { continue };
+        let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
+        let mender = if dice.roll(2) == 0 { Mender::Fsck } else { Mender::Writers };
+        if let Err(reason) = check(&bench.pool(), &expected, mender) {
+            let op = script.ops.get(run.ended);
+            problems.push(format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name));
+        }
+    }
+    problems
+}
+
+/// Cuts the power at points of a script; what was found wrong in any of at most `states` states of the disks.
+pub fn power_cuts(script: &Script, states: u64) -> Vec<String> {
+    let bench = Bench::new();
+    let (mut disk, run) = bench.run(script, None);
+    assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
+    let mut cuts = Vec::new();
+    let (mut begun, mut ended) = (0, 0);
+    for step in &run.steps {
+        match step {
+            Step::Begins(op) => begun = op + 1,
+            Step::Ends(op) => ended = op + 1,
+            Step::Effect(effect) => disk.happen(effect),
+        }
+        if ended >= script.setup {
+            let pending = disk.pending();
+            let some = pending.iter().flat_map(|&id| [Loss::Only(id), Loss::AllBut(id)]);
+            let chance = (0..3).map(|round| Loss::Random(cuts.len() as u64 * 3 + round));
+            let losses: Vec<Loss> = [Loss::All, Loss::None].into_iter().chain(some).chain(chance).collect();
+            cuts.push((disk.clone(), begun, ended, losses));
+        }
+    }
+    let mut all: Vec<(usize, Loss)> =
+        cuts.iter().enumerate().flat_map(|(cut, (.., losses))| losses.iter().map(move |loss| (cut, *loss))).collect();
+    let mut dice = Dice(1);
+    for last in (1..all.len()).rev() {
+        all.swap(last, dice.roll(last as u64 + 1) as usize);
+    }
+    let (mut inside, mut seen, mut problems) = (0, Seen::default(), Vec::new());
+    for (checked, (cut, loss)) in all.iter().take(states as usize).enumerate() {
+        let (disk, begun, ended, _) = &cuts[*cut];
+        inside += u64::from(begun > ended);
+        let copy = directory();
+        disk.crash(*loss, copy.path());
+        let expected = Expected::after(script, *ended, *begun, Crash::Power);
+        let mender = if checked % 2 == 0 { Mender::Fsck } else { Mender::Writers };
+        match check(&copy.path().join("pool.toml"), &expected, mender) {
+            Ok(found) => seen += found,
+            Err(reason) => {
+                let op = script.ops.get(*ended);
+                problems.push(format!("{}, power cut {cut} ({loss:?}), in {op:?}: {reason}", script.name));
+            }
+        }
+    }
+    println!(
+        "{}: {} states of {}, {inside} inside an operation, {seen:?}",
+        script.name,
+        all.len().min(states as usize),
+        all.len()
+    );
+    assert!(inside > 0, "{}: no power cut came in the middle of anything: nothing was tested", script.name);
+    assert!(seen.synced_bytes > 0 || !problems.is_empty(), "{}: nothing had been synced at any power cut", script.name);
+    problems
+}

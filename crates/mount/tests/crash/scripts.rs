@@ -1,0 +1,269 @@
+//! The structural operations, each as a script; and scripts by chance.
+
+use crate::disk::Dice;
+use crate::script::{How, Op, Script};
+
+const W: usize = 30_000;
+
+/// A file with all of its bytes and its name on the disk.
+fn durable(path: &'static str, len: usize) -> Vec<Op> {
+    vec![
+        Op::Open { slot: 9, path, how: How::Create },
+        Op::Write { slot: 9, offset: 0, len },
+        Op::Sync { slot: 9 },
+        Op::Close { slot: 9 },
+        Op::SyncDirectory { path: "" },
+        Op::Settle,
+    ]
+}
+
+fn script(name: &str, setup: Vec<Op>, ops: Vec<Op>) -> Script {
+    Script { name: name.to_owned(), setup: setup.len(), ops: [setup, ops].concat() }
+}
+
+/// A script for every structural operation.
+pub fn all() -> Vec<Script> {
+    let open = |how| Op::Open { slot: 0, path: "f", how };
+    let sync = || Op::Sync { slot: 0 };
+    let close = || [Op::Close { slot: 0 }, Op::Settle];
+    let names = || Op::SyncDirectory { path: "" };
+    let with = |ops: Vec<Op>| [vec![open(How::Existing)], ops, close().to_vec()].concat();
+    vec![
+        script(
+            "create",
+            vec![],
+            vec![
+                Op::MakeDirectory { path: "d" },
+                Op::Open { slot: 0, path: "d/f", how: How::Create },
+                Op::Write { slot: 0, offset: 0, len: 5000 },
+                sync(),
+                Op::SyncDirectory { path: "d" },
+                names(),
+                Op::Write { slot: 0, offset: 5000, len: 9000 },
+                Op::DataSync { slot: 0 },
+                Op::Write { slot: 0, offset: 2000, len: 9000 },
+                Op::Close { slot: 0 },
+                Op::Settle,
+            ],
+        ),
+        script(
+            "rules",
+            vec![],
+            vec![
+                Op::Rule { pattern: "*.a", layout: 1 },
+                Op::Open { slot: 0, path: "f.a", how: How::Create },
+                Op::Write { slot: 0, offset: 0, len: W },
+                sync(),
+                names(),
+                Op::Rule { pattern: "*.b", layout: 3 },
+                Op::Rule { pattern: "*.a", layout: 2 },
+                Op::Open { slot: 1, path: "f.b", how: How::Create },
+                Op::Write { slot: 1, offset: 0, len: W },
+                Op::Sync { slot: 1 },
+                names(),
+                Op::Close { slot: 1 },
+                Op::Close { slot: 0 },
+                Op::Settle,
+            ],
+        ),
+        script(
+            "reopen",
+            vec![],
+            [
+                vec![open(How::Create), Op::Write { slot: 0, offset: 0, len: W }],
+                close().to_vec(),
+                with(vec![sync(), names(), Op::Write { slot: 0, offset: 100, len: 50 }, sync()]),
+            ]
+            .concat(),
+        ),
+        script(
+            "append",
+            durable("f", 3000),
+            [
+                vec![open(How::Appending), Op::Append { slot: 0, len: 700 }, sync(), Op::Append { slot: 0, len: 9000 }],
+                vec![Op::Append { slot: 0, len: 3 }, sync(), Op::Append { slot: 0, len: 2000 }],
+                close().to_vec(),
+            ]
+            .concat(),
+        ),
+        script(
+            "truncate",
+            durable("f", W),
+            with(vec![
+                Op::Truncate { slot: 0, size: 9000 },
+                Op::Truncate { slot: 0, size: 40_000 },
+                sync(),
+                Op::Truncate { slot: 0, size: 100 },
+                Op::Write { slot: 0, offset: 20_000, len: 3000 },
+                sync(),
+                Op::Truncate { slot: 0, size: 0 },
+            ]),
+        ),
+        script(
+            "rewrite",
+            durable("f", W),
+            [
+                vec![open(How::Truncating), Op::Write { slot: 0, offset: 0, len: 7000 }, sync()],
+                close().to_vec(),
+                vec![open(How::Truncating), Op::Write { slot: 0, offset: 0, len: 14_000 }],
+                close().to_vec(),
+            ]
+            .concat(),
+        ),
+        script(
+            "replace",
+            durable("f", W),
+            [
+                vec![
+                    Op::Open { slot: 0, path: "new", how: How::Create },
+                    Op::Write { slot: 0, offset: 0, len: 10_000 },
+                    sync(),
+                ],
+                close().to_vec(),
+                vec![Op::Rename { from: "new", to: "f" }, names()],
+                vec![Op::MakeDirectory { path: "d" }, names(), Op::Rename { from: "f", to: "d/f" }],
+                vec![Op::SyncDirectory { path: "d" }],
+            ]
+            .concat(),
+        ),
+        script(
+            "unlink",
+            [durable("f", W), durable("g", 9000)].concat(),
+            vec![
+                Op::Link { from: "f", to: "f2" },
+                Op::Unlink { path: "f" },
+                names(),
+                open_as(0, "g"),
+                Op::Unlink { path: "g" },
+                Op::Write { slot: 0, offset: 1000, len: 9000 },
+                Op::Unlink { path: "f2" },
+                Op::Close { slot: 0 },
+                Op::Settle,
+                names(),
+            ],
+        ),
+        script(
+            "move",
+            [durable("f", W), vec![Op::Rule { pattern: "x", layout: 0 }]].concat(),
+            [
+                vec![Op::Move { path: "f", layout: 1 }, Op::Move { path: "f", layout: 2 }],
+                with(vec![Op::Write { slot: 0, offset: 1000, len: 5000 }, sync()]),
+                vec![Op::Move { path: "f", layout: 3 }, Op::Move { path: "f", layout: 0 }],
+            ]
+            .concat(),
+        ),
+        script(
+            "owner",
+            durable("f", W),
+            [
+                vec![Op::Chown { path: "f", uid: 1234 }],
+                with(vec![Op::Write { slot: 0, offset: 40_000, len: 100 }, sync()]),
+                vec![Op::Chown { path: "f", uid: 4321 }],
+            ]
+            .concat(),
+        ),
+        script(
+            "space",
+            durable("f", W),
+            with(vec![
+                Op::Punch { slot: 0, offset: 3000, len: 9000 },
+                sync(),
+                Op::Allocate { slot: 0, offset: 25_000, len: 30_000 },
+                Op::Write { slot: 0, offset: 60_000, len: 100 },
+                sync(),
+                Op::Punch { slot: 0, offset: 0, len: 100_000 },
+            ]),
+        ),
+        script(
+            "synchronous",
+            vec![],
+            vec![
+                open(How::CreateSynchronous),
+                Op::Write { slot: 0, offset: 0, len: 6000 },
+                names(),
+                Op::Write { slot: 0, offset: 3000, len: 9000 },
+                Op::Close { slot: 0 },
+                Op::Settle,
+            ],
+        ),
+    ]
+}
+
+fn open_as(slot: usize, path: &'static str) -> Op {
+    Op::Open { slot, path, how: How::Existing }
+}
+
+const PATHS: [&str; 6] = ["a", "b", "c", "d/a", "d/b", "d/c"];
+
+/// A script by chance.
+pub fn random(seed: u64, len: usize) -> Script {
+    let mut dice = Dice(seed);
+    let mut ops = vec![Op::MakeDirectory { path: "d" }, Op::SyncDirectory { path: "" }];
+    let mut there: Vec<&'static str> = Vec::new();
+    // Slot and the path it was opened by, and whether that is still its name.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut next_slot = 0;
+    let parent = |path: &str| if path.contains('/') { "d" } else { "" };
+    while ops.len() < len {
+        let offset = dice.roll(40_000);
+        let bytes = 1 + dice.roll(12_000) as usize;
+        let chance = dice.roll(100);
+        if open.is_empty() || chance < 12 {
+            let path = PATHS[dice.roll(6) as usize];
+            let how = match (there.contains(&path), dice.roll(4)) {
+                (false, 0) => How::CreateSynchronous,
+                (false, _) => How::Create,
+                (true, 0) => How::Truncating,
+                (true, 1) => How::Appending,
+                (true, _) => How::Existing,
+            };
+            if !there.contains(&path) {
+                there.push(path);
+            }
+            ops.push(Op::Open { slot: next_slot, path, how });
+            open.push((next_slot, how == How::Appending));
+            next_slot += 1;
+            continue;
+        }
+        let (slot, appends) = open[dice.roll(open.len() as u64) as usize];
+        let path = if there.is_empty() { None } else { Some(there[dice.roll(there.len() as u64) as usize]) };
+        match chance {
+            12..40 if appends => ops.push(Op::Append { slot, len: bytes }),
+            12..40 => ops.push(Op::Write { slot, offset, len: bytes }),
+            40..52 => ops.push(Op::Sync { slot }),
+            52..56 => ops.push(Op::DataSync { slot }),
+            56..63 => ops.push(Op::Truncate { slot, size: offset }),
+            63..67 => ops.push(Op::Punch { slot, offset, len: bytes as u64 }),
+            67..70 => ops.push(Op::Allocate { slot, offset, len: bytes as u64 }),
+            70..78 => {
+                open.retain(|(other, _)| *other != slot);
+                ops.push(Op::Close { slot });
+            }
+            78..84 => {
+                let Some(from) = path else { continue };
+                let to = PATHS[dice.roll(6) as usize];
+                if from != to {
+                    there.retain(|name| *name != from && *name != to);
+                    there.push(to);
+                    ops.push(Op::Rename { from, to });
+                }
+            }
+            84..88 => {
+                let Some(path) = path else { continue };
+                there.retain(|name| *name != path);
+                ops.push(Op::Unlink { path });
+            }
+            88..91 => {
+                let (Some(from), Some(to)) = (path, PATHS.iter().find(|path| !there.contains(path))) else { continue };
+                there.push(to);
+                ops.push(Op::Link { from, to });
+            }
+            91..93 => {
+                let Some(path) = path else { continue };
+                ops.push(Op::Chown { path, uid: 1000 + dice.roll(3) as u32 });
+            }
+            _ => ops.push(Op::SyncDirectory { path: parent(path.unwrap_or("a")) }),
+        }
+    }
+    Script { name: format!("random-{seed}"), setup: 0, ops }
+}

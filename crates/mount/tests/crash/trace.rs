@@ -1,0 +1,286 @@
+//! Runs processes under ptrace(2): every system call of theirs that changes something on the disks comes by here, in
+//! order, before and after it is carried out, and a process can be killed before any of them.
+//!
+//! Nothing of the product is changed for it: it is the real program that is watched.
+
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{PoisonError, RwLock};
+
+use crate::effect::{Call, Effect, Objects};
+
+/// Descriptor to which a script says what it begins and what it has done.
+pub const MARKS: i32 = 200;
+
+/// Held for writing by who makes a process, for reading by who uses a store in this one: until it has been replaced by its
+/// program, a new process holds every lock that this one has.
+pub static FORKING: RwLock<()> = RwLock::new(());
+
+/// What a process under watch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The mount: its system calls are the store's.
+    Mount,
+    /// The script: it marks what it does, and what it does to the pool's directories itself is the store's too.
+    Script,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The script began its operation of that number.
+    Begins(usize),
+    /// It was told that the operation is done.
+    Ends(usize),
+    /// A system call of the store has changed something.
+    Effect(Effect),
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Everything in order.
+    pub steps: Vec<Step>,
+    /// Fault points that were passed: system calls of the store with an effect, since the script began.
+    pub points: usize,
+    /// The call that was not carried out because its process was killed.
+    pub killed: Option<String>,
+    /// Operations the script was told to be done.
+    pub ended: usize,
+    /// Operations the script has begun.
+    pub begun: usize,
+    /// The script's exit code.
+    pub script_code: Option<i32>,
+}
+
+struct Thread {
+    process: i32,
+    role: Role,
+    call: Option<Call>,
+    inside: bool,
+}
+
+/// Processes under watch.
+pub struct Tracer {
+    threads: HashMap<i32, Thread>,
+    leaders: HashMap<i32, (Role, Option<i32>)>,
+    objects: Objects,
+    run: Run,
+    kill_at: Option<usize>,
+    /// Operations before the first fault point.
+    setup: usize,
+}
+
+fn ptrace(request: libc::c_uint, pid: i32, address: usize, data: usize) -> Result<i64, std::io::Error> {
+    // SAFETY: requests that write into this process are given a buffer of theirs below; all others take numbers.
+    match unsafe { libc::ptrace(request, pid, address, data) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        done => Ok(done),
+    }
+}
+
+impl Tracer {
+    /// Watches what is done below `base`. With `kill_at`, the process that is about to pass that fault point is killed.
+    pub fn new(base: &Path, setup: usize, kill_at: Option<usize>) -> Tracer {
+        Tracer {
+            threads: HashMap::new(),
+            leaders: HashMap::new(),
+            objects: Objects::new(base),
+            run: Run::default(),
+            kill_at,
+            setup,
+        }
+    }
+
+    /// The inodes it knows.
+    pub fn objects(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
+
+    /// Starts a process; it waits until the next [`Tracer::until`].
+    pub fn start(&mut self, mut command: Command, role: Role) -> i32 {
+        // SAFETY: ptrace(2) is a plain system call, allowed between fork and exec.
+        unsafe {
+            command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+        #[expect(clippy::zombie_processes, reason = "every process is waited for by `step`")]
+        let child = command.spawn().expect("a process to watch starts");
+        let pid = child.id() as i32;
+        let mut status = 0;
+        // SAFETY: our own child, and room for its status. It stops by itself after exec.
+        unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+        assert!(libc::WIFSTOPPED(status), "the process stops after exec");
+        let options = libc::PTRACE_O_TRACESYSGOOD
+            | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_TRACEFORK
+            | libc::PTRACE_O_TRACEVFORK
+            | libc::PTRACE_O_TRACEEXEC
+            | libc::PTRACE_O_EXITKILL;
+        ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options as usize).expect("ptrace works here");
+        self.threads.insert(pid, Thread { process: pid, role, call: None, inside: false });
+        self.leaders.insert(pid, (role, None));
+        ptrace(libc::PTRACE_SYSCALL, pid, 0, 0).expect("the process goes on");
+        pid
+    }
+
+    /// Lets everything run until the process `pid` has ended.
+    pub fn until_end_of(&mut self, pid: i32) {
+        while self.leaders.get(&pid).is_some_and(|(_, code)| code.is_none()) {
+            self.step();
+        }
+    }
+
+    /// Whether the process has not ended.
+    pub fn runs(&self, pid: i32) -> bool {
+        self.leaders.get(&pid).is_some_and(|(_, code)| code.is_none())
+    }
+
+    /// What has happened.
+    pub fn finish(mut self) -> Run {
+        assert!(self.leaders.values().all(|(_, code)| code.is_some()), "a watched process still runs");
+        std::mem::take(&mut self.run)
+    }
+
+    fn step(&mut self) {
+        let mut status = 0;
+        // SAFETY: room for the status. Only children of this thread, so that tests run side by side.
+        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        assert!(tid > 0, "a watched process vanished: {}", std::io::Error::last_os_error());
+        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+            self.threads.remove(&tid);
+            if let Some((role, code)) = self.leaders.get_mut(&tid) {
+                let ended = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) };
+                *code = Some(ended);
+                if *role == Role::Script {
+                    self.run.script_code = Some(ended);
+                }
+            }
+            return;
+        }
+        let signal = libc::WSTOPSIG(status);
+        let mut deliver = 0;
+        if signal == libc::SIGTRAP | 0x80 {
+            self.system_call(tid);
+        } else if status >> 16 != 0 {
+            // An event: a new thread or process stops by itself, and is met here when it does.
+        } else if signal == libc::SIGSTOP && !self.threads.contains_key(&tid) {
+            self.adopt(tid);
+        } else if signal != libc::SIGTRAP {
+            deliver = signal;
+        }
+        // It may have been killed meanwhile: its end comes by here next.
+        let _ = ptrace(libc::PTRACE_SYSCALL, tid, 0, deliver as usize);
+    }
+
+    /// A thread, or a child, of a process under watch.
+    fn adopt(&mut self, tid: i32) {
+        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse::<i32>().ok())
+        };
+        let process = field("Tgid:").unwrap_or(tid);
+        let of = if process == tid { field("PPid:").unwrap_or(tid) } else { process };
+        let role = self.leaders.get(&of).map_or(Role::Mount, |(role, _)| *role);
+        if process == tid {
+            self.leaders.insert(tid, (role, None));
+        }
+        self.threads.insert(tid, Thread { process, role, call: None, inside: false });
+    }
+
+    fn system_call(&mut self, tid: i32) {
+        if !self.threads.contains_key(&tid) {
+            self.adopt(tid);
+        }
+        let mut info = std::mem::MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+        let size = size_of::<libc::ptrace_syscall_info>();
+        if ptrace(libc::PTRACE_GET_SYSCALL_INFO, tid, size, info.as_mut_ptr() as usize).is_err() {
+            return;
+        }
+        // SAFETY: zeroed, then filled by the kernel; all of its fields are plain numbers.
+        let info = unsafe { info.assume_init() };
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        match info.op {
+            libc::PTRACE_SYSCALL_INFO_ENTRY => {
+                // SAFETY: `op` says which field holds.
+                let entry = unsafe { info.u.entry };
+                thread.inside = true;
+                thread.call = None;
+                let (role, process) = (thread.role, thread.process);
+                if role == Role::Script && entry.nr == libc::SYS_write as u64 && entry.args[0] == MARKS as u64 {
+                    let text = crate::effect::memory(tid, entry.args[1], entry.args[2] as usize);
+                    self.mark(&String::from_utf8_lossy(&text));
+                    return;
+                }
+                let call = self.objects.enter(tid, entry.nr as i64, entry.args);
+                if call.is_some() {
+                    self.pass(tid, process, call);
+                }
+            }
+            libc::PTRACE_SYSCALL_INFO_EXIT => {
+                // SAFETY: as above.
+                let exit = unsafe { info.u.exit };
+                thread.inside = false;
+                if let Some(call) = thread.call.take()
+                    && exit.is_error == 0
+                {
+                    self.run.steps.extend(self.objects.leave(tid, call, exit.sval).into_iter().map(Step::Effect));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A call with an effect is about to be carried out.
+    fn pass(&mut self, tid: i32, process: i32, call: Option<Call>) {
+        if self.run.begun > self.setup && self.run.killed.is_none() {
+            if self.kill_at == Some(self.run.points) {
+                self.run.killed = call.as_ref().map(ToString::to_string);
+                // SAFETY: a child of ours that has not been waited for.
+                unsafe { libc::kill(process, libc::SIGKILL) };
+                return;
+            }
+            self.run.points += 1;
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.call = call;
+        }
+    }
+
+    fn mark(&mut self, text: &str) {
+        let (kind, number) = text.split_at(1);
+        let number: usize = number.trim().parse().expect("a mark has a number");
+        if kind == "B" {
+            self.run.begun = number + 1;
+            self.run.steps.push(Step::Begins(number));
+        } else {
+            self.run.ended = number + 1;
+            self.run.steps.push(Step::Ends(number));
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        for (pid, (_, code)) in &self.leaders {
+            if code.is_none() {
+                // SAFETY: a child of ours that has not been waited for. A failed test leaves nothing running.
+                unsafe { libc::kill(*pid, libc::SIGKILL) };
+            }
+        }
+        while self.leaders.values().any(|(_, code)| code.is_none()) {
+            self.step();
+        }
+    }
+}
+
+/// Where a process's descriptor can be looked at.
+pub fn descriptor(tid: i32, fd: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}/fd/{fd}"))
+}
