@@ -1,8 +1,8 @@
 """Stripewise: puts each part of each file where it is served fastest, on storage of fast and slow servers.
 
-In Python: `read` a trace or a log, look at its `files`, `frame` and `signature`, `plan` layouts for a pool or a
-cluster that a file describes, `simulate` them, ask what to `advise`. docs/api.md shows each. The command line
-(`stripewise --help`) is built on this package.
+In Python: open the files of a pool (`open_pool`), `read` a trace or a log, look at its `files`, `frame` and
+`signature`, `plan` layouts for a pool or a cluster that a file describes, `simulate` them, ask what to `advise`.
+docs/api.md shows each. The command line (`stripewise --help`) is built on this package.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from stripewise._native import StripewiseError, __version__
 
 if TYPE_CHECKING:
     from stripewise.api.advice import Advice, advise
+    from stripewise.api.files import PoolFile, PoolFiles, open_pool
     from stripewise.api.plan import Plan, plan
     from stripewise.api.signature import Signature
     from stripewise.api.simulation import Simulation, simulate
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "Plan",
+    "PoolFile",
+    "PoolFiles",
     "Signature",
     "Simulation",
     "StripewiseError",
     "Trace",
     "__version__",
     "advise",
+    "open_pool",
     "plan",
     "read",
     "simulate",
@@ -34,6 +38,9 @@ __all__ = [
 _LATER = {
     "Advice": "advice",
     "advise": "advice",
+    "PoolFile": "files",
+    "PoolFiles": "files",
+    "open_pool": "files",
     "Plan": "plan",
     "plan": "plan",
     "Signature": "signature",

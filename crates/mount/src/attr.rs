@@ -26,6 +26,7 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use stripewise_store::Inode;
+use stripewise_store::neighbours::SHORT;
 
 use crate::caller::Caller;
 use crate::fs::Core;
@@ -34,12 +35,6 @@ use crate::{Failure, lock};
 
 /// How long names and the attributes of all but placed files hold.
 pub const LONG: Duration = Duration::from_secs(1);
-/// How long sizes of placed files and the absence of names hold while the pool has no other mount.
-const SHORT: Duration = Duration::from_millis(100);
-/// When a kernel has forgotten what it was told to believe for [`SHORT`]: it rounds up to its ticks, of at most 10 ms,
-/// and an answer may be on its way for a while.
-pub const SHORT_IS_OVER: Duration = Duration::from_millis(250);
-
 /// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
 /// request costs a way through the kernel and back.
 const BLOCK_BYTES: u32 = 64 << 10;
@@ -159,7 +154,7 @@ impl Core {
             match &placed {
                 Some(inode) => {
                     inode.truncate(size)?;
-                    self.settle_backing(inode)?;
+                    inode.settle_whole()?;
                 }
                 None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
             }

@@ -361,20 +361,6 @@ impl Core {
         backing
     }
 
-    /// After a change of size: a kernel that reads and writes a datafile itself, here or under another mount, takes the
-    /// datafile's size for the file's.
-    ///
-    /// # Errors
-    /// The store's.
-    pub fn settle_backing(&self, inode: &Inode) -> Result<(), Failure> {
-        if inode.is_whole()? && inode.try_register_writer()? {
-            let settled = inode.attributes().and_then(|now| inode.whole_datafile(now.size_bytes > 0));
-            inode.release_writer()?;
-            settled?;
-        }
-        Ok(())
-    }
-
     fn unshare(&self, node: &Node, shared: &Shared) {
         let mut slot = lock(&node.shared);
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {

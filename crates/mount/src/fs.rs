@@ -715,7 +715,7 @@ impl Filesystem for PoolFs {
             let file = file(handle);
             let allocated = file.allocate(mode, offset, length);
             let settled = allocated.and_then(|()| match &file.shared.placed {
-                Some(inode) => self.core.settle_backing(inode),
+                Some(inode) => Ok(inode.settle_whole()?),
                 None => Ok(()),
             });
             match settled {

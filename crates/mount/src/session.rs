@@ -13,9 +13,9 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use stripewise_store::neighbours::SHORT_IS_OVER;
 use stripewise_store::{Pool, Store};
 
-use crate::attr::SHORT_IS_OVER;
 use crate::error::MountError;
 use crate::fs::{Core, PoolFs};
 use crate::mounts::{FS_TYPE, mounted_at};

@@ -1,5 +1,5 @@
-//! Processes under the library and others without it on the same files: what a returned write put is what the next read
-//! gets, either way.
+//! Processes under the library and others without it on the same files at the same time. Operations at random, one after
+//! the other, are in crates/conformance.
 
 mod common;
 
@@ -16,7 +16,7 @@ for line in sys.stdin:
 
 /// Starts workers; 0 and 2 run under the library, 1 does not.
 const WORKERS: &str = r#"
-import subprocess, random
+import subprocess
 def start(preload):
     environment = dict(os.environ)
     environment.pop('LD_PRELOAD', None)
@@ -37,60 +37,6 @@ def bypassed(worker):
 fn run(script: &str) {
     let pool = TestPool::new();
     pool.python(false, &format!("WORKER = r'''{WORKER}'''\n{WORKERS}\n{script}"));
-}
-
-#[test]
-fn random_operations_agree_with_a_model() {
-    run(r#"
-for seed in range(3):
-    random.seed(seed)
-    name = f'mixed{seed}'
-    model = bytearray()
-    fds = [ask(w, f"os.open({name!r}, os.O_CREAT | os.O_RDWR)") for w in range(3)]
-    def put(at, data):
-        if at > len(model):
-            model.extend(bytes(at - len(model)))
-        model[at:at + len(data)] = data
-    for step in range(400):
-        w = random.randrange(3)
-        fd = fds[w]
-        at = random.randrange(60000)
-        size = random.choice([1, 100, 4096, 5000, 20000])
-        kind = random.choice(['pwrite', 'pwrite', 'pread', 'pread', 'write', 'read', 'size', 'cut', 'vector', 'end'])
-        if kind == 'pwrite':
-            data = bytes([random.randrange(256)]) * size
-            assert ask(w, f"os.pwrite({fd}, {data!r}, {at})") == size
-            put(at, data)
-        elif kind == 'vector':
-            data = [bytes([random.randrange(256)]) * (size // 2 + 1) for _ in range(2)]
-            assert ask(w, f"os.pwritev({fd}, {data!r}, {at})") == 2 * (size // 2 + 1)
-            put(at, b''.join(data))
-        elif kind == 'pread':
-            got = ask(w, f"os.pread({fd}, {size}, {at})")
-            assert got == bytes(model[at:at + size]), (seed, step, w, at, size, len(got))
-        elif kind == 'write':
-            data = bytes([random.randrange(256)]) * size
-            assert ask(w, f"[os.lseek({fd}, {at}, 0), os.write({fd}, {data!r}), os.lseek({fd}, 0, 1)]") == [at, size, at + size]
-            put(at, data)
-        elif kind == 'read':
-            before, got, after = ask(w, f"[os.lseek({fd}, {at}, 0), os.read({fd}, {size}), os.lseek({fd}, 0, 1)]")
-            assert got == bytes(model[at:at + size]) and after == at + len(got), (seed, step, w)
-        elif kind == 'size':
-            assert ask(w, f"os.fstat({fd}).st_size") == len(model)
-            assert ask((w + 1) % 3, f"os.stat({name!r}).st_size") == len(model)
-        elif kind == 'end':
-            assert ask(w, f"os.lseek({fd}, 0, 2)") == len(model)
-        else:
-            ask(w, f"os.ftruncate({fd}, {at})")
-            if at < len(model):
-                del model[at:]
-            else:
-                model.extend(bytes(at - len(model)))
-    assert bypassed(0) and not bypassed(1) and bypassed(2)
-    for w in range(3):
-        ask(w, f"os.close({fds[w]})")
-    assert open(name, 'rb').read() == bytes(model)
-"#);
 }
 
 #[test]

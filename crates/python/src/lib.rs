@@ -11,6 +11,7 @@ mod export;
 mod files;
 mod fsck;
 mod layout_file;
+mod open_files;
 mod plan;
 mod pool;
 mod replay;
@@ -49,6 +50,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(fsck::pool_fsck, module)?)?;
     module.add_function(wrap_pyfunction!(fsck::pool_export_tree, module)?)?;
+    module.add_class::<open_files::PoolFiles>()?;
+    module.add_class::<open_files::OpenFile>()?;
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;

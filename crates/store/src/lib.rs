@@ -7,6 +7,8 @@ pub mod epoch;
 pub mod error;
 pub mod export_tree;
 mod extent;
+mod file;
+mod files;
 pub mod fsck;
 pub mod generations;
 pub mod handle;
@@ -32,6 +34,8 @@ mod whole;
 mod writers;
 
 pub use error::{Error, Result};
+pub use file::File;
+pub use files::Files;
 pub use inode::Inode;
 pub use neighbours::Neighbours;
 pub use placed_file::{Outcome, PlacedFile};

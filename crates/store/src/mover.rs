@@ -14,6 +14,7 @@ use crate::placed_file::{Outcome, PlacedFile};
 use crate::placement::{Datafile, Placement};
 use crate::rights::{create_datafile, remove_datafile};
 use crate::sys::retry;
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -108,11 +109,12 @@ impl Inode {
             return Ok(Moved { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() });
         }
         self.remove_strangers(&handle)?;
+        let times = self.times()?;
         let version = handle.version.wrapping_add(1);
         let old = self.file()?;
         let plan = plan(&old.current_placement(), layout, version, size_bytes);
         let mut copy = Copy::new(self, &old, &plan, version)?;
-        let done = copy.run(&plan, name, progress);
+        let done = copy.run(&plan, &times, name, progress);
         let switched = done.and_then(|moved| {
             handle.version = version;
             handle.layout = hash;
@@ -125,9 +127,21 @@ impl Inode {
             copy.undo();
             return Err(error);
         }
-        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer.
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what was
+        // the inode's own is no change of the file.
         let _ = self.finish_change();
+        let _ = rustix::fs::futimens(self.descriptor(), &times);
         switched
+    }
+
+    /// The times of a file that nobody writes.
+    fn times(&self) -> Result<Timestamps> {
+        let stat = self.stat()?;
+        let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
+        Ok(Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
+        })
     }
 
     /// The one step that makes the new layout the file's. On failure the old handle stands.
@@ -173,7 +187,13 @@ impl<'a> Copy<'a> {
         Ok(Self { inode, old, file, created: Vec::new() })
     }
 
-    fn run(&mut self, plan: &Plan, name: &str, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Moved> {
+    fn run(
+        &mut self,
+        plan: &Plan,
+        times: &Timestamps,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Moved> {
         let copied_bytes: u64 = plan.copy.iter().map(|(from, to)| to - from).sum();
         let total = copied_bytes * 2;
         let mut done = 0;
@@ -190,6 +210,7 @@ impl<'a> Copy<'a> {
             self.write(chunk, at, plan)?;
             step(chunk.len() as u64)?;
         }
+        self.set_times(times)?;
         self.sync()?;
         let mut copied = blake3::Hasher::new();
         for (at, chunk) in chunks(&plan.copy) {
@@ -278,6 +299,12 @@ impl<'a> Copy<'a> {
         }
         self.file.refresh(&placement);
         Ok(())
+    }
+
+    /// Gives the copy the file's times: the last writer to close the file takes the latest of its datafiles'.
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
+        self.file.for_each_present(|_, fd| rustix::fs::futimens(fd, times))?;
+        rustix::fs::futimens(self.inode.descriptor(), times).map_err(self.inode.failed("set the times of"))
     }
 
     /// Makes the copy durable, names included.

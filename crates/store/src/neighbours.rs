@@ -18,10 +18,17 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Name of the file in the namespace.
 const FILE: &str = "mounts";
 const BYTES: usize = 4096;
+/// How long a mount's kernel may believe what it was told of sizes of placed files, and of the absence of names, while the
+/// mount has no neighbours.
+pub const SHORT: Duration = Duration::from_millis(100);
+/// When a kernel has forgotten what it was told to believe for [`SHORT`]: it rounds up to its ticks, of at most 10 ms,
+/// and an answer may be on its way for a while.
+pub const SHORT_IS_OVER: Duration = Duration::from_millis(250);
 /// No count of mounts: there are neighbours.
 const NOT_ALONE: u64 = u64::MAX;
 /// How soon is looked again whether the neighbours have gone.

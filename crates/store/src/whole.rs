@@ -63,6 +63,17 @@ impl Inode {
         }
     }
 
+    /// After a change of size by [`Inode::truncate`] or [`Inode::allocate`]: a kernel that reads and writes a datafile
+    /// itself, under a mount here or elsewhere, takes the datafile's size for the file's.
+    pub fn settle_whole(&self) -> Result<()> {
+        if self.is_whole()? && self.try_register_writer()? {
+            let settled = self.attributes().and_then(|now| self.whole_datafile(now.size_bytes > 0));
+            self.release_writer()?;
+            settled?;
+        }
+        Ok(())
+    }
+
     /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it, whoever appends
     /// meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile agree.
     fn extend_whole(&self, datafile: BorrowedFd<'_>, error: impl Fn(Errno) -> Error + Copy) -> Result<bool> {

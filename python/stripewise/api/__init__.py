@@ -1,1 +1,1 @@
-"""What `import stripewise` offers: traces, signatures, plans and simulations, as objects with data frames."""
+"""What `import stripewise` offers: files of pools, traces, signatures, plans, simulations."""

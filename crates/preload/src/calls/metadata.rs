@@ -144,6 +144,11 @@ wrap! { real;
     fn copy_file_range(
         from: c_int, from_place: *mut loff_t, to: c_int, to_place: *mut loff_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
+        if table::get(from).slot().is_some() {
+            // The kernel copies no further than it knows the file to reach, and writes past the mount do not tell it. If it
+            // cannot be asked, the call itself says why.
+            let _ = rustix::fs::fstat(crate::descriptors::borrow(from));
+        }
         copy((from, from_place), (to, to_place), || real(from, from_place, to, to_place, len, flags))
     }
     fn sendfile(to: c_int, from: c_int, place: *mut off_t, len: size_t) -> ssize_t {

@@ -1,0 +1,346 @@
+//! Carries out operations by the functions of libc, which a preloaded library may have taken over.
+
+use crate::operation::{Answer, Operation, Stat};
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+
+/// The slots of one process.
+#[derive(Debug, Default)]
+pub struct Process {
+    descriptors: HashMap<u8, i32>,
+    maps: HashMap<u8, (*mut c_void, usize)>,
+}
+
+fn errno() -> Answer {
+    Answer::Failed(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}
+
+fn done(value: impl Into<i64>) -> Answer {
+    match value.into() {
+        -1 => errno(),
+        value => Answer::Done(value),
+    }
+}
+
+fn bytes(count: isize, mut data: Vec<u8>) -> Answer {
+    if count < 0 {
+        return errno();
+    }
+    data.truncate(count as usize);
+    Answer::Bytes { data }
+}
+
+fn c(text: &str) -> CString {
+    CString::new(text).expect("a name without zeros")
+}
+
+fn stat_answer(result: i32, stat: &libc::stat) -> Answer {
+    if result < 0 {
+        return errno();
+    }
+    let kind = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => 'f',
+        libc::S_IFDIR => 'd',
+        libc::S_IFLNK => 'l',
+        _ => '?',
+    };
+    let of_directory = |value: u64| if kind == 'd' { 0 } else { value };
+    Answer::Stat(Stat {
+        kind,
+        mode: stat.st_mode & 0o7777,
+        links: of_directory(stat.st_nlink),
+        size_bytes: of_directory(stat.st_size as u64),
+        inode: stat.st_ino,
+        atime_ns: stat.st_atime * 1_000_000_000 + stat.st_atime_nsec,
+        mtime_ns: stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec,
+        ctime_ns: stat.st_ctime * 1_000_000_000 + stat.st_ctime_nsec,
+    })
+}
+
+/// Buffers of `lens` bytes over `data`.
+fn vectors(data: &mut [u8], lens: &[usize]) -> Vec<libc::iovec> {
+    let mut rest = data;
+    let cut = |&len: &usize| {
+        let (here, after) = std::mem::take(&mut rest).split_at_mut(len);
+        rest = after;
+        libc::iovec { iov_base: here.as_mut_ptr().cast(), iov_len: len }
+    };
+    lens.iter().map(cut).collect()
+}
+
+fn list(path: &str) -> Answer {
+    match std::fs::read_dir(path) {
+        Err(error) => Answer::Failed(error.raw_os_error().unwrap_or(0)),
+        Ok(entries) => {
+            let name = |entry: std::io::Result<std::fs::DirEntry>| entry.map(|entry| entry.file_name());
+            match entries.map(name).collect::<Result<Vec<_>, _>>() {
+                Err(error) => Answer::Failed(error.raw_os_error().unwrap_or(0)),
+                Ok(names) => sorted(names.iter().map(|name| name.to_string_lossy().into_owned()).collect()),
+            }
+        }
+    }
+}
+
+fn sorted(mut names: Vec<String>) -> Answer {
+    names.sort_unstable();
+    Answer::Names(names)
+}
+
+impl Process {
+    /// Closes everything and goes to a directory.
+    pub fn enter(&mut self, directory: &str) -> Answer {
+        for slot in self.maps.keys().copied().collect::<Vec<_>>() {
+            self.unmap(slot);
+        }
+        for (_, fd) in self.descriptors.drain() {
+            // SAFETY: the descriptor is ours and nobody uses it any more.
+            unsafe { libc::close(fd) };
+        }
+        // SAFETY: the mask of this process, which has one thread.
+        unsafe { libc::umask(0) };
+        // SAFETY: a string that ends in 0.
+        done(unsafe { libc::chdir(c(directory).as_ptr()) })
+    }
+
+    fn fd(&self, slot: u8) -> i32 {
+        self.descriptors.get(&slot).copied().unwrap_or(-1)
+    }
+
+    fn close(&mut self, slot: u8) -> Answer {
+        // SAFETY: the descriptor is ours, and the slot forgets it; -1 gives EBADF.
+        done(unsafe { libc::close(self.descriptors.remove(&slot).unwrap_or(-1)) })
+    }
+
+    fn unmap(&mut self, slot: u8) -> Answer {
+        match self.maps.remove(&slot) {
+            // SAFETY: our own mapping; no reference to it is left.
+            Some((base, len)) => done(unsafe { libc::munmap(base, len) }),
+            None => Answer::Failed(libc::EINVAL),
+        }
+    }
+
+    /// Carries out one operation; `data` is what it writes.
+    pub fn run(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+        match operation {
+            Operation::Open { .. } | Operation::Close { .. } | Operation::Dup { .. } => self.descriptor(operation),
+            Operation::Map { .. }
+            | Operation::MapRead { .. }
+            | Operation::MapWrite { .. }
+            | Operation::Msync { .. }
+            | Operation::Unmap { .. } => self.mapping(operation, data),
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Pread { .. }
+            | Operation::Pwrite { .. }
+            | Operation::Readv { .. }
+            | Operation::Writev { .. }
+            | Operation::CopyRange { .. } => self.transfer(operation, data),
+            Operation::Seek { .. }
+            | Operation::Ftruncate { .. }
+            | Operation::Fallocate { .. }
+            | Operation::Fsync { .. }
+            | Operation::Fstat { .. } => self.change(operation),
+            _ => names(operation, data),
+        }
+    }
+
+    fn descriptor(&mut self, operation: &Operation) -> Answer {
+        let (slot, fd) = match *operation {
+            Operation::Open { slot, ref path, flags, mode } => {
+                self.close(slot);
+                // SAFETY: a string that ends in 0.
+                (slot, unsafe { libc::open(c(path).as_ptr(), flags | libc::O_CLOEXEC, mode) })
+            }
+            Operation::Close { slot } => return self.close(slot),
+            Operation::Dup { from, to } => {
+                let fd = self.fd(from);
+                match self.descriptors.get(&to) {
+                    // SAFETY: both descriptors are ours; `to` is closed by it if it was another.
+                    Some(&old) if fd >= 0 => (to, unsafe { libc::dup2(fd, old) }),
+                    // SAFETY: as above; -1 gives EBADF.
+                    _ => (to, unsafe { libc::dup(fd) }),
+                }
+            }
+            _ => unreachable!("an operation on descriptors"),
+        };
+        if fd < 0 {
+            return errno();
+        }
+        self.descriptors.insert(slot, fd);
+        Answer::Done(0)
+    }
+
+    fn mapping(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+        match *operation {
+            Operation::Map { slot, len } => {
+                self.unmap(slot);
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: a new mapping at an address of the kernel's choice.
+                let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, self.fd(slot), 0) };
+                if base == libc::MAP_FAILED {
+                    return errno();
+                }
+                self.maps.insert(slot, (base, len));
+                Answer::Done(0)
+            }
+            Operation::MapRead { slot, at, len } => match self.maps.get(&slot) {
+                Some(&(base, size)) if at + len <= size => {
+                    let mut data = vec![0; len];
+                    // SAFETY: within the mapping, of which no reference exists; the harness asks for no byte behind the
+                    // end of the file, which would be a SIGBUS.
+                    unsafe { base.cast::<u8>().add(at).copy_to(data.as_mut_ptr(), len) };
+                    Answer::Bytes { data }
+                }
+                _ => Answer::Failed(libc::EINVAL),
+            },
+            Operation::MapWrite { slot, at, len, .. } => match self.maps.get(&slot) {
+                Some(&(base, size)) if at + len <= size && len == data.len() => {
+                    // SAFETY: as above.
+                    unsafe { base.cast::<u8>().add(at).copy_from(data.as_ptr(), len) };
+                    Answer::Done(len as i64)
+                }
+                _ => Answer::Failed(libc::EINVAL),
+            },
+            Operation::Msync { slot } => match self.maps.get(&slot) {
+                // SAFETY: our own mapping.
+                Some(&(base, len)) => done(unsafe { libc::msync(base, len, libc::MS_SYNC) }),
+                None => Answer::Failed(libc::EINVAL),
+            },
+            Operation::Unmap { slot } => self.unmap(slot),
+            _ => unreachable!("an operation on mappings"),
+        }
+    }
+
+    fn transfer(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+        match operation {
+            Operation::Read { slot, len } => {
+                let mut data = vec![0xee; *len];
+                // SAFETY: the buffer has that many bytes, here and below.
+                bytes(unsafe { libc::read(self.fd(*slot), data.as_mut_ptr().cast(), *len) }, data)
+            }
+            Operation::Pread { slot, at, len } => {
+                let mut data = vec![0xee; *len];
+                // SAFETY: as above.
+                bytes(unsafe { libc::pread(self.fd(*slot), data.as_mut_ptr().cast(), *len, *at) }, data)
+            }
+            Operation::Readv { slot, at, lens } => {
+                let mut data = vec![0xee; lens.iter().sum()];
+                let (fd, bufs) = (self.fd(*slot), vectors(&mut data, lens));
+                let (base, count) = (bufs.as_ptr(), bufs.len() as i32);
+                // SAFETY: the buffers are parts of `data`.
+                let got = unsafe {
+                    match *at {
+                        Some(at) => libc::preadv(fd, base, count, at),
+                        None => libc::readv(fd, base, count),
+                    }
+                };
+                bytes(got, data)
+            }
+            Operation::Write { slot, .. } => {
+                // SAFETY: as above.
+                done(unsafe { libc::write(self.fd(*slot), data.as_ptr().cast(), data.len()) } as i64)
+            }
+            Operation::Pwrite { slot, at, .. } => {
+                // SAFETY: as above.
+                done(unsafe { libc::pwrite(self.fd(*slot), data.as_ptr().cast(), data.len(), *at) } as i64)
+            }
+            Operation::Writev { slot, at, lens, .. } => {
+                let mut data = data.to_vec();
+                let (fd, bufs) = (self.fd(*slot), vectors(&mut data, lens));
+                let (base, count) = (bufs.as_ptr(), bufs.len() as i32);
+                // SAFETY: as above.
+                let put = unsafe {
+                    match *at {
+                        Some(at) => libc::pwritev(fd, base, count, at),
+                        None => libc::writev(fd, base, count),
+                    }
+                };
+                done(put as i64)
+            }
+            Operation::CopyRange { from, from_at, to, to_at, len } => {
+                let (mut from_at, mut to_at) = (*from_at, *to_at);
+                let pointer = |at: &mut Option<i64>| at.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+                let (source, target) = (pointer(&mut from_at), pointer(&mut to_at));
+                // SAFETY: the offsets outlive the call.
+                done(unsafe { libc::copy_file_range(self.fd(*from), source, self.fd(*to), target, *len, 0) } as i64)
+            }
+            _ => unreachable!("an operation that moves bytes"),
+        }
+    }
+
+    fn change(&mut self, operation: &Operation) -> Answer {
+        // SAFETY: descriptors and numbers only, and a place for the attributes.
+        unsafe {
+            match *operation {
+                Operation::Seek { slot, at, whence } => done(libc::lseek(self.fd(slot), at, whence)),
+                Operation::Ftruncate { slot, size } => done(libc::ftruncate(self.fd(slot), size)),
+                Operation::Fallocate { slot, mode, at, len } => done(libc::fallocate(self.fd(slot), mode, at, len)),
+                Operation::Fsync { slot, data_only: true } => done(libc::fdatasync(self.fd(slot))),
+                Operation::Fsync { slot, data_only: false } => done(libc::fsync(self.fd(slot))),
+                Operation::Fstat { slot } => {
+                    let mut stat = std::mem::zeroed();
+                    stat_answer(libc::fstat(self.fd(slot), &mut stat), &stat)
+                }
+                _ => unreachable!("an operation on an open file"),
+            }
+        }
+    }
+}
+
+/// Operations on names.
+fn names(operation: &Operation, data: &[u8]) -> Answer {
+    let at = libc::AT_FDCWD;
+    // SAFETY: strings that end in 0, and buffers with their lengths.
+    unsafe {
+        match operation {
+            Operation::Truncate { path, size } => done(libc::truncate(c(path).as_ptr(), *size)),
+            Operation::Stat { path, follow } => {
+                let (path, mut stat) = (c(path), std::mem::zeroed());
+                let call = if *follow { libc::stat } else { libc::lstat };
+                stat_answer(call(path.as_ptr(), &mut stat), &stat)
+            }
+            Operation::Rename { from, to, flags } => {
+                done(libc::renameat2(at, c(from).as_ptr(), at, c(to).as_ptr(), *flags))
+            }
+            Operation::Link { from, to } => done(libc::link(c(from).as_ptr(), c(to).as_ptr())),
+            Operation::Unlink { path } => done(libc::unlink(c(path).as_ptr())),
+            Operation::Mkdir { path } => done(libc::mkdir(c(path).as_ptr(), 0o755)),
+            Operation::Rmdir { path } => done(libc::rmdir(c(path).as_ptr())),
+            Operation::List { path } => list(path),
+            Operation::Symlink { target, path } => done(libc::symlink(c(target).as_ptr(), c(path).as_ptr())),
+            Operation::Readlink { path } => {
+                let mut data = vec![0; 4096];
+                bytes(libc::readlink(c(path).as_ptr(), data.as_mut_ptr().cast(), data.len()), data)
+            }
+            Operation::Chmod { path, mode } => done(libc::chmod(c(path).as_ptr(), *mode)),
+            Operation::SetTimes { path, atime_ns, mtime_ns } => {
+                let time = |ns: &Option<i64>| match ns {
+                    Some(ns) => {
+                        libc::timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) }
+                    }
+                    None => libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT },
+                };
+                done(libc::utimensat(at, c(path).as_ptr(), [time(atime_ns), time(mtime_ns)].as_ptr(), 0))
+            }
+            Operation::SetXattr { path, name, flags, .. } => {
+                done(libc::setxattr(c(path).as_ptr(), c(name).as_ptr(), data.as_ptr().cast(), data.len(), *flags))
+            }
+            Operation::GetXattr { path, name } => {
+                let mut data = vec![0; 4096];
+                let got = libc::getxattr(c(path).as_ptr(), c(name).as_ptr(), data.as_mut_ptr().cast(), data.len());
+                bytes(got, data)
+            }
+            Operation::ListXattr { path } => {
+                let mut data = vec![0_u8; 4096];
+                let got = libc::listxattr(c(path).as_ptr(), data.as_mut_ptr().cast(), data.len());
+                if got < 0 {
+                    return errno();
+                }
+                let names = data[..got as usize].split(|&byte| byte == 0).map(|name| String::from_utf8_lossy(name));
+                sorted(names.filter(|name| name.starts_with("user.")).map(|name| name.into_owned()).collect())
+            }
+            Operation::RemoveXattr { path, name } => done(libc::removexattr(c(path).as_ptr(), c(name).as_ptr())),
+            _ => unreachable!("an operation on names"),
+        }
+    }
+}
