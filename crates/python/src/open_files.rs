@@ -22,7 +22,7 @@ fn attributes(stat: Stat) -> Attributes {
     let ns = |seconds: i64, ns: i64| seconds * 1_000_000_000 + ns;
     (
         stat.st_mode,
-        stat.st_nlink as u64,
+        stat.st_nlink as _,
         stat.st_size,
         stat.st_ino,
         ns(stat.st_atime, stat.st_atime_nsec as i64),

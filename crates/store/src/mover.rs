@@ -127,10 +127,10 @@ impl Inode {
             copy.undo();
             return Err(error);
         }
-        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what was
-        // the inode's own is no change of the file.
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
+        // other regions had in the inode and in datafiles is no change of the file.
         let _ = self.finish_change();
-        let _ = rustix::fs::futimens(self.descriptor(), &times);
+        let _ = copy.set_times(&times);
         switched
     }
 

@@ -1,6 +1,8 @@
 //! Calls that are recorded and otherwise libc's: positions, sizes, durability, names and attributes.
 
 use crate::bypass;
+use crate::descriptors::borrow;
+use crate::placed;
 use crate::real::wrap;
 use crate::recording::{Event, on_descriptor, on_path};
 use crate::runtime;
@@ -11,9 +13,24 @@ use stripewise_trace::{Operation, flags as marks};
 
 const HERE: c_int = libc::AT_FDCWD;
 
+/// Size of a file that this process may write past the mount, as the mount knows it now. The kernel may have an older one:
+/// of two answers that it gets at once it drops the later.
+fn fresh_size(fd: c_int) -> Option<off_t> {
+    table::get(fd).slot()?;
+    off_t::try_from(placed::size(borrow(fd)).ok()?).ok()
+}
+
 /// A change of position; the record has the new one.
-fn seek(fd: c_int, call: impl FnOnce() -> off_t) -> off_t {
-    let file = table::get(fd).file();
+fn seek(fd: c_int, offset: off_t, whence: c_int, real: impl FnOnce(c_int, off_t, c_int) -> off_t) -> off_t {
+    let entry = table::get(fd);
+    let call = || match (whence, entry.slot()) {
+        (libc::SEEK_END, Some(_)) => match fresh_size(fd).and_then(|size| size.checked_add(offset)) {
+            Some(place) => real(fd, place, libc::SEEK_SET),
+            None => real(fd, offset, whence),
+        },
+        _ => real(fd, offset, whence),
+    };
+    let file = entry.file();
     let Some(recording) = runtime::recording().filter(|_| file != 0) else { return call() };
     let event = Event::posix(Operation::Seek, file);
     let result = call();
@@ -22,10 +39,10 @@ fn seek(fd: c_int, call: impl FnOnce() -> off_t) -> off_t {
 }
 
 wrap! { real;
-    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, || real(fd, offset, whence)) }
-    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, || real(fd, offset, whence)) }
-    fn __lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, || real(fd, offset, whence)) }
-    fn llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, || real(fd, offset, whence)) }
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, offset, whence, |fd, offset, whence| real(fd, offset, whence)) }
+    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, offset, whence, |fd, offset, whence| real(fd, offset, whence)) }
+    fn __lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, offset, whence, |fd, offset, whence| real(fd, offset, whence)) }
+    fn llseek(fd: c_int, offset: off_t, whence: c_int) -> off_t { seek(fd, offset, whence, |fd, offset, whence| real(fd, offset, whence)) }
 
     fn ftruncate(fd: c_int, size: off_t) -> c_int {
         on_descriptor(fd, Operation::Truncate, 0, size.max(0) as u64, || real(fd, size))
@@ -147,7 +164,7 @@ wrap! { real;
         if table::get(from).slot().is_some() {
             // The kernel copies no further than it knows the file to reach, and writes past the mount do not tell it. If it
             // cannot be asked, the call itself says why.
-            let _ = rustix::fs::fstat(crate::descriptors::borrow(from));
+            let _ = rustix::fs::fstat(borrow(from));
         }
         copy((from, from_place), (to, to_place), || real(from, from_place, to, to_place, len, flags))
     }
@@ -164,13 +181,27 @@ wrap! { real;
     }
 }
 
+/// `fstat`: the kernel's answer, with the size that the file has.
+fn attributes(fd: c_int, out: *mut c_void, call: impl FnOnce() -> c_int) -> c_int {
+    on_descriptor(fd, Operation::Stat, 0, 0, || {
+        let result = call();
+        if result == 0
+            && let Some(size) = fresh_size(fd)
+        {
+            // SAFETY: libc has just filled the program's structure; with 64-bit offsets it has one form.
+            unsafe { (*out.cast::<libc::stat>()).st_size = size };
+        }
+        result
+    })
+}
+
 wrap! { real;
     fn stat(path: *const c_char, out: *mut c_void) -> c_int { on_path(HERE, path, Operation::Stat, 0, || real(path, out)) }
     fn stat64(path: *const c_char, out: *mut c_void) -> c_int { on_path(HERE, path, Operation::Stat, 0, || real(path, out)) }
     fn lstat(path: *const c_char, out: *mut c_void) -> c_int { on_path(HERE, path, Operation::Stat, 0, || real(path, out)) }
     fn lstat64(path: *const c_char, out: *mut c_void) -> c_int { on_path(HERE, path, Operation::Stat, 0, || real(path, out)) }
-    fn fstat(fd: c_int, out: *mut c_void) -> c_int { on_descriptor(fd, Operation::Stat, 0, 0, || real(fd, out)) }
-    fn fstat64(fd: c_int, out: *mut c_void) -> c_int { on_descriptor(fd, Operation::Stat, 0, 0, || real(fd, out)) }
+    fn fstat(fd: c_int, out: *mut c_void) -> c_int { attributes(fd, out, || real(fd, out)) }
+    fn fstat64(fd: c_int, out: *mut c_void) -> c_int { attributes(fd, out, || real(fd, out)) }
     fn fstatat(dirfd: c_int, path: *const c_char, out: *mut c_void, flags: c_int) -> c_int {
         on_path(dirfd, path, Operation::Stat, 0, || real(dirfd, path, out, flags))
     }
@@ -194,10 +225,10 @@ wrap! { real;
         on_path(HERE, path, Operation::Stat, 0, || real(version, path, out))
     }
     fn __fxstat(version: c_int, fd: c_int, out: *mut c_void) -> c_int {
-        on_descriptor(fd, Operation::Stat, 0, 0, || real(version, fd, out))
+        attributes(fd, out, || real(version, fd, out))
     }
     fn __fxstat64(version: c_int, fd: c_int, out: *mut c_void) -> c_int {
-        on_descriptor(fd, Operation::Stat, 0, 0, || real(version, fd, out))
+        attributes(fd, out, || real(version, fd, out))
     }
     fn __fxstatat(version: c_int, dirfd: c_int, path: *const c_char, out: *mut c_void, flags: c_int) -> c_int {
         on_path(dirfd, path, Operation::Stat, 0, || real(version, dirfd, path, out, flags))
