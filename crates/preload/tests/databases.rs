@@ -4,12 +4,13 @@ mod common;
 
 use common::{TestPool, both_ways, eventually, long, need, succeeded};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 both_ways! {
     synchronous_writes_are_durable_when_they_return,
     sqlite_keeps_what_it_committed,
+    postgres_recovers,
 }
 
 /// What the mount and the program sync is counted: each such write is followed by it, others are not.
@@ -135,7 +136,7 @@ fn sqlite_keeps_what_it_committed(preload: bool) {
     for (mode, name) in [("wal", "base0"), ("wal", "base1"), ("delete", "base2")] {
         let pool = TestPool::of_many_layouts();
         let noted = pool.path("out/noted");
-        for round in 0..if long() { 50 } else { 3 } {
+        for round in 0..if long() { 50 } else { 2 } {
             let before = std::fs::metadata(&noted).map_or(0, |noted| noted.len());
             let mut writer = pool.command(preload, &[common::python(), "-c", WRITER, name, mode]);
             writer.env("PYTHONDONTWRITEBYTECODE", "1");
@@ -149,5 +150,99 @@ fn sqlite_keeps_what_it_committed(preload: bool) {
             let check = pool.command(preload, &[common::python(), "-c", CHECK, name]).output().expect("python3");
             succeeded(&format!("{mode}, round {round}"), &check);
         }
+    }
+}
+
+/// Where PostgreSQL's server programs are: Debian keeps them out of the search path.
+fn postgres_programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
+    found.retain(|programs| programs.join("initdb").exists() && programs.join("pgbench").exists());
+    found.sort();
+    found.pop().unwrap_or_else(|| {
+        need("initdb");
+        let there = Command::new("sh").args(["-c", "dirname $(readlink -f $(command -v initdb))"]).output();
+        String::from_utf8(there.expect("sh").stdout).expect("a path").trim().into()
+    })
+}
+
+/// Starts the server in the foreground of a background job; it serves when this returns.
+const START: &str = "
+    export PATH=$PROGRAMS:$PATH LC_ALL=C PGHOST=$OUT PGDATABASE=postgres PGUSER=user
+    start() {
+        postgres -D $M/data -k $OUT -c listen_addresses= -c max_wal_size=32MB -c checkpoint_timeout=30s \\
+            -c wal_buffers=64kB -c shared_buffers=4MB -c wal_sync_method=$1 -c full_page_writes=on \\
+            -c log_checkpoints=on >> $OUT/server.log 2>&1 &
+        server=$!
+        until pg_isready -q; do
+            kill -0 $server || { cat $OUT/server.log >&2; exit 1; }
+            sleep 0.05
+        done
+    }
+";
+
+fn postgres_recovers(preload: bool) {
+    let pool = TestPool::of_many_layouts().unprivileged();
+    let programs = postgres_programs();
+    let shell = |script: &str| {
+        let mut command = pool.command(preload, &["sh", "-euc", &format!("{START}\n{script}")]);
+        command.env("PROGRAMS", &programs);
+        command
+    };
+    let run = |script: &str| succeeded(script, &shell(script).output().expect("sh"));
+    run("initdb -D $M/data -U user -A trust --data-checksums --no-sync --no-instructions > $OUT/initdb.log
+         start fdatasync; pgbench -i -q -s 1 > $OUT/init.log 2>&1
+         psql -qc 'create table noise (a int primary key, b text)'
+         kill -INT $server; wait $server");
+    let seconds = if long() { 60 } else { 2 };
+    for round in 0..if long() { 12 } else { 2 } {
+        // Clients that note each commit they were told of, beside one that makes files come and go.
+        let method = ["fdatasync", "open_datasync", "fsync"][round % 3];
+        let load = shell(&format!(
+            "start {method}
+             (while :; do
+                 psql -qc \"insert into noise select i, repeat('x', 900) from generate_series(1, 3000) i;
+                     update noise set b = b || 'y' where a % 3 = 0\" -c checkpoint -c 'truncate noise' || exit 0
+             done > $OUT/noise.log 2>&1) &
+             touch $OUT/loaded.{round}
+             pgbench -n -c 4 -j 2 -T 600 -l --log-prefix=$OUT/commits.{round} > $OUT/pgbench.log 2>&1; exit 0"
+        ));
+        let group = Group::start(load, &pool.path("out/load.log"));
+        eventually("the load", || pool.path(&format!("out/loaded.{round}")).exists());
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        let commits = || -> u64 {
+            let logs = std::fs::read_dir(pool.path("out")).expect("a directory").flatten();
+            let logs = logs.filter(|log| log.file_name().to_string_lossy().starts_with("commits."));
+            logs.map(|log| {
+                std::fs::read(log.path()).expect("a log").iter().filter(|&&byte| byte == b'\n').count() as u64
+            })
+            .sum()
+        };
+        let server_only = round % 2 == 0;
+        group.kill(|all| {
+            let name = |process: &u32| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            match server_only {
+                true => all.iter().copied().filter(|process| name(process).starts_with("postgres")).collect(),
+                false => all[..1].to_vec(),
+            }
+        });
+        let committed = commits();
+        let counted = run(
+            "rm -f $M/data/postmaster.pid $OUT/.s.PGSQL.*; start fdatasync
+             psql -Atc 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history),
+                 (select sum(tbalance) from pgbench_tellers) = (select sum(delta) from pgbench_history),
+                 (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history),
+                 (select count(*) from pgbench_history)'
+             pg_amcheck --heapallindexed --install-missing -d postgres > $OUT/amcheck.log 2>&1 || { cat $OUT/amcheck.log >&2; exit 1; }
+             psql -qc 'drop table noise; create table noise (a int primary key, b text)'
+             kill -INT $server; wait $server; pg_checksums --check -D $M/data > $OUT/checksums.log",
+        );
+        let log = std::fs::read_to_string(pool.path("out/server.log")).expect("a log");
+        assert!(!log.contains("beyond EOF"), "after round {round}, somebody saw an old size: {log}");
+        let fields: Vec<_> = counted.trim().split('|').collect();
+        assert_eq!(fields[..3], ["t", "t", "t"], "after round {round}: {counted}");
+        let there: u64 = fields[3].parse().expect("a count");
+        assert!(there >= committed, "{committed} commits were told to clients, {there} are there");
+        assert!(there > 0, "nothing was committed: {}", std::fs::read_to_string(pool.path("out/pgbench.log")).unwrap());
     }
 }
