@@ -96,7 +96,7 @@ def run(name, given, data):
         case "list":
             return {"names": sorted(pool.listdir(within(given["path"])))}, b""
         case _:
-            raise NotImplementedError(name)
+            raise ValueError(f"an operation that this agent does not know: {name}")
     return {"done": done}, b""
 
 
