@@ -1,5 +1,6 @@
 """Names: files made, looked at, listed and removed through the mount, against libfuse's passthrough file system."""
 
+import resource
 import shutil
 import statistics
 import time
@@ -16,46 +17,63 @@ STEPS = ("create", "stat", "list", "unlink")
 FORGOTTEN_S = 1.2
 """After this long no kernel believes what it was told of a name (both tell it to believe for one second)."""
 DESCRIPTORS = 1 << 20
+SPARE_DESCRIPTORS = 1_000
+"""Of its limit of open files that passthrough_ll needs for something else than files."""
 
 
 def run(context: Context) -> Iterator[Figure | str]:
     """Steps in turn. Both sides keep a descriptor per file that the kernel knows.
 
-    passthrough_ll finds a file that it knows by going through all of them, so many files cost it more each than few.
+    passthrough_ll finds a file that it knows by going through all of them: many files cost it more each than few. Where
+    the limit of open files does not let it have as many as ours, it is measured with as many as it can have.
     """
+    descriptors = _descriptors()
     theirs, source = context.directory / "theirs", context.directory / "source"
     source.mkdir()
     pool = request_cost.plain_pool(context.directory, 2)
     with ExitStack() as mounts:
         mounts.enter_context(pool_mounted(pool.file, pool.mount))
         command = [passthrough_ll(context.directory), "-f", "-o", f"source={source}", theirs]
-        mounts.enter_context(mounted(command, theirs, DESCRIPTORS))
+        mounts.enter_context(mounted(command, theirs, descriptors))
         many = 10_000 if context.quick else MANY
         for files, rounds in ((FEW, context.rounds(9)), (many, context.rounds(3))):
             context.say(f"{files} files")
-            costs = [_round(number, (pool.mount, theirs), files) for number in range(rounds)]
+            of_theirs = min(files, descriptors - SPARE_DESCRIPTORS)
+            sides = ((pool.mount, files), (theirs, of_theirs))
+            costs = [_round(number, sides) for number in range(rounds)]
+            beside = "" if of_theirs == files else f" with {of_theirs:,}"
             for step in STEPS:
                 ratios = [of_step[step][1] / of_step[step][0] for of_step in costs]
                 ours, other = (statistics.median(of_step[step][side] for of_step in costs) for side in (0, 1))
                 note = f"{ours / 1000:.1f} us against {other / 1000:.1f} us a file"
                 target = Target(least=1.0) if files == many else None
-                yield of_repetitions(f"{files:,} files: {step} / passthrough_ll", ratios, target=target, note=note)
+                yield of_repetitions(
+                    f"{files:,} files: {step} / passthrough_ll{beside}", ratios, target=target, note=note
+                )
         context.say("stat of closed striped and plain files")
         yield _closed(context, pool.mount, pool.namespace / "tree")
 
 
-def _round(number: int, points: Sequence[Path], files: int) -> dict[str, tuple[float, ...]]:
-    """All steps on both mounts, the first one changing; nanoseconds a file in the order of `points`."""
-    order = list(range(len(points)))[:: 1 if number % 2 == 0 else -1]
-    for point in points:
+def _descriptors() -> int:
+    """As many open files as a process may have here."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY or hard > DESCRIPTORS:
+        return DESCRIPTORS
+    return hard
+
+
+def _round(number: int, sides: Sequence[tuple[Path, int]]) -> dict[str, tuple[float, ...]]:
+    """All steps on the mounts with that many files, the first one changing: nanoseconds a file, as in `sides`."""
+    order = list(range(len(sides)))[:: 1 if number % 2 == 0 else -1]
+    for point, _ in sides:
         (point / "files").mkdir()
     costs = {}
     for step in STEPS:
         if step == "stat":
             time.sleep(FORGOTTEN_S)
-        found = {index: _step(step, points[index] / "files", files) for index in order}
-        costs[step] = tuple(found[index] for index in range(len(points)))
-    for point in points:
+        found = {index: _step(step, sides[index][0] / "files", sides[index][1]) for index in order}
+        costs[step] = tuple(found[index] for index in range(len(sides)))
+    for point, _ in sides:
         (point / "files").rmdir()
     return costs
 
