@@ -163,11 +163,20 @@ impl OpenFile {
 
     /// `lseek` to data or to a hole; the kernel does the other kinds itself.
     ///
+    /// Pages that a program has changed through a map are written here only later, and the kernel does not wait for that
+    /// when it asks: so a file that may have such pages is all data.
+    ///
     /// # Errors
     /// `ENXIO` when there is none, `EINVAL` for another kind.
     pub fn seek(&self, offset: i64, whence: i32) -> Result<i64, Failure> {
         let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let changing = self.shared.mapped.load(Ordering::Acquire) && self.shared.writers.load(Ordering::Acquire) > 0;
         let found = match (&self.shared.placed, whence) {
+            (Some(inode), libc::SEEK_DATA | libc::SEEK_HOLE) if changing => {
+                let size = inode.certain_size_bytes()?;
+                let found = if whence == libc::SEEK_DATA { from } else { size };
+                if from < size { found } else { return Err(Errno::NXIO.into()) }
+            }
             (Some(inode), libc::SEEK_DATA) => inode.seek_data(from)?,
             (Some(inode), libc::SEEK_HOLE) => inode.seek_hole(from)?,
             (None, libc::SEEK_DATA) => rustix::fs::seek(self.plain()?, SeekFrom::Data(from))?,

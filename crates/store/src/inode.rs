@@ -163,7 +163,7 @@ impl Inode {
 
     /// Whether the handle of another user's file in a shared pool is another than `file` was made from: his changes are not in
     /// the epoch counters that this process believes. One load for all other files.
-    fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
+    pub(crate) fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
         if self.store.plane().sees_changes_of(file.placement().owner) {
             return Ok(false);
         }

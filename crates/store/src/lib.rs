@@ -12,6 +12,7 @@ mod files;
 pub mod fsck;
 pub mod generations;
 pub mod handle;
+mod holes;
 pub mod inode;
 pub mod ioctl;
 mod layouts;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, has_gone};
 use crate::placement::{Datafiles, Placement};
 use crate::plane::{DataPlane, ServerRoot, close, replace};
 use crate::sys::retry;
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
@@ -393,6 +393,18 @@ impl PlacedFile {
         Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 
+    /// The descriptor of datafile `index` for reading, if it exists.
+    pub(crate) fn readable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
+        let fd = self.descriptor(index, Direction::Read)?;
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+
+    /// The namespace inode, if there are regions of the metadata tier.
+    pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
+        self.inode.as_ref().map(|inode| inode.as_fd())
+    }
+
     /// The open descriptor of datafile `index`; `None` when it does not exist, so that its bytes are a hole.
     #[inline]
     fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
@@ -413,7 +425,7 @@ impl PlacedFile {
     /// After an error that says that a file system has gone: opens the datafiles of servers that have come back as another
     /// one, in the places of the descriptors of the old. Whether there is any, so that it pays to try again.
     #[cold]
-    fn reconnect(&self) -> bool {
+    pub(crate) fn reconnect(&self) -> bool {
         let mut any = false;
         for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
             let state = slot.descriptor.load(Ordering::Acquire);

@@ -190,6 +190,9 @@ impl Inode {
     /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; other
     /// modes give EOPNOTSUPP. The caller must be registered as a writer.
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(self.failed("fallocate no bytes of")(Errno::INVAL));
+        }
         let rest = mode - FallocateFlags::ZERO_RANGE;
         if rest != mode && (rest.is_empty() || rest == FallocateFlags::KEEP_SIZE) {
             // As a hole and the space for it again: file systems that cannot zero a range have these two.
@@ -201,9 +204,6 @@ impl Inode {
             return Err(self.failed("fallocate, in this mode,")(Errno::OPNOTSUPP));
         }
         let end = offset.checked_add(len).filter(|&end| end <= MAX_OFFSET).ok_or_else(|| self.too_large())?;
-        if len == 0 {
-            return Err(self.failed("fallocate no bytes of")(Errno::INVAL));
-        }
         let file = loop {
             let file = self.file()?;
             let absent = file.absent(offset, len);
@@ -226,21 +226,5 @@ impl Inode {
             }
         }
         if grows && end > self.certain_size_bytes()? { self.truncate(end) } else { Ok(()) }
-    }
-
-    /// First offset at or after `offset` that may hold data (SEEK_DATA); ENXIO when there is none. Holes inside the
-    /// file count as data.
-    pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        if offset < self.certain_size_bytes()? {
-            Ok(offset)
-        } else {
-            Err(self.failed("seek beyond the end of")(Errno::NXIO))
-        }
-    }
-
-    /// First offset at or after `offset` that is a hole: the size (SEEK_HOLE); ENXIO beyond the end.
-    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
-        let size = self.certain_size_bytes()?;
-        if offset < size { Ok(size) } else { Err(self.failed("seek beyond the end of")(Errno::NXIO)) }
     }
 }

@@ -11,7 +11,7 @@ use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
 use crate::rules::Rules;
 use crate::sys::{open_directory, retry};
-use crate::writers::Attributes;
+use crate::writers::{Attributes, COUNTED_BYTES};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// Attributes of the placed file behind `fd` (any mode, O_PATH too); `None` for a plain file. A file that nobody
-    /// writes is not opened: three system calls.
+    /// writes is not opened, unless it is so large that its space is counted: three system calls.
     pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Attributes>> {
         let path = proc_path(fd);
         let stat = || rustix::fs::fstat(fd).map_err(Error::io("read", &path));
@@ -162,7 +162,13 @@ impl Store {
             return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
         }
         // Only now: the last writer puts the size before it removes the lock file.
-        Ok(Some(Attributes::of_closed(&stat()?)))
+        let closed = Attributes::of_closed(&stat()?);
+        if closed.size_bytes < COUNTED_BYTES {
+            return Ok(Some(closed));
+        }
+        // A file that cannot be opened, as a server is missing, still has a size.
+        let inode = self.inode(fd).ok().flatten();
+        Ok(Some(inode.map_or(closed, |inode| inode.with_blocks(closed))))
     }
 
     /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;

@@ -22,9 +22,14 @@ pub struct Attributes {
     pub size_bytes: u64,
     /// Time of the last change of content.
     pub mtime: Timespec,
-    /// Blocks of 512 bytes that the size takes, holes included.
+    /// Blocks of 512 bytes: of a file of [`COUNTED_BYTES`] and more those that its servers have given it, by which programs
+    /// tell that a file has holes; of a smaller one those that the size takes.
     pub blocks: u64,
 }
+
+/// From this size on the datafiles are asked how much space they take, of closed files too: a program that takes a sparse
+/// file for a full one reads all its zeros, which costs more than to ask.
+pub const COUNTED_BYTES: u64 = 16 << 20;
 
 impl Attributes {
     /// Of a file that nobody writes: those of its inode.
@@ -253,20 +258,37 @@ impl Inode {
         let stat = self.stat()?;
         let mut size_bytes = stat.st_size as u64;
         let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        let mut blocks = stat.st_blocks as u64;
         let all = self.file()?.for_each_stat(|stat, end| {
             size_bytes = size_bytes.max(end);
+            blocks += stat.st_blocks as u64;
             mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });
         });
-        Ok((Attributes { size_bytes, mtime, blocks: size_bytes.div_ceil(512) }, all))
+        // What a server that is missing has is not nothing.
+        if size_bytes < COUNTED_BYTES || all.is_err() {
+            blocks = size_bytes.div_ceil(512);
+        }
+        Ok((Attributes { size_bytes, mtime, blocks }, all))
     }
 
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
-    /// is registered anywhere, the datafiles are asked.
+    /// is registered anywhere, and of a file of [`COUNTED_BYTES`] and more, the datafiles are asked.
     pub fn attributes(&self) -> Result<Attributes> {
         if LockFile::exists(self.store.locks(), self.handle())? {
             return Ok(self.open_attributes()?.0);
         }
-        Ok(Attributes::of_closed(&self.stat()?))
+        let closed = Attributes::of_closed(&self.stat()?);
+        Ok(if closed.size_bytes < COUNTED_BYTES { closed } else { self.with_blocks(closed) })
+    }
+
+    /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.
+    pub(crate) fn with_blocks(&self, closed: Attributes) -> Attributes {
+        match self.open_attributes() {
+            Ok((counted, Ok(()))) if counted.size_bytes == closed.size_bytes => {
+                Attributes { blocks: counted.blocks, ..closed }
+            }
+            _ => closed,
+        }
     }
 
     /// Size now, in bytes, as far as the servers that are there know; see [`Inode::attributes`].

@@ -80,7 +80,12 @@ impl Source {
     /// Where the next byte that is no hole may be, from `offset` on; the size if there is none.
     pub(super) fn next_data(&self, offset: u64) -> u64 {
         let found = match &self.bytes {
-            Bytes::Placed(inode) => inode.seek_data(offset).ok(),
+            Bytes::Placed(inode) => match inode.seek_data(offset) {
+                Ok(data) => Some(data),
+                Err(error) if error.errno() == Errno::NXIO => None,
+                // Reading says what is wrong.
+                Err(_) => Some(offset),
+            },
             Bytes::Plain(fd) => match rustix::fs::seek(fd, rustix::fs::SeekFrom::Data(offset)) {
                 Ok(data) => Some(data),
                 Err(Errno::NXIO) => None,

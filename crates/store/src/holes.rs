@@ -1,0 +1,135 @@
+//! Where a file has data and where holes: what its datafiles say (SEEK_DATA, SEEK_HOLE), put together by the layout.
+//!
+//! A hole is only ever told where the datafile has one, at a moment within the call. So a byte whose write had returned
+//! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is missing),
+//! its bytes count as data: who reads them is told why they cannot be had.
+
+use crate::error::{Result, has_gone};
+use crate::inode::{Inode, guard};
+use crate::placed_file::PlacedFile;
+use crate::placement::Datafiles;
+use rustix::fd::BorrowedFd;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use smallvec::{SmallVec, smallvec};
+
+/// What is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Data,
+    Hole,
+}
+
+/// No position of a datafile.
+const NOWHERE: u64 = u64::MAX;
+
+impl Inode {
+    /// First offset at or after `offset` that holds data (SEEK_DATA), as finely as the datafiles' file systems know; ENXIO
+    /// when there is none.
+    ///
+    /// Cost: for each region from `offset` to the answer an arithmetic step per stripe; an `lseek` per datafile that has
+    /// bytes there, and another one for each time that such an answer has been passed. Each `lseek` costs its file
+    /// system the extents that it skips.
+    ///
+    /// # Errors
+    /// ENXIO; the size is not known, as a server is missing.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, Wanted::Data)?.ok_or_else(|| self.failed("find data behind an offset in")(Errno::NXIO))
+    }
+
+    /// First offset at or after `offset` that is a hole, at the latest the size (SEEK_HOLE); ENXIO beyond the end. Cost:
+    /// as of [`Inode::seek_data`].
+    ///
+    /// # Errors
+    /// ENXIO; the size is not known, as a server is missing.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, Wanted::Hole)?.ok_or_else(|| self.failed("seek beyond the end of")(Errno::NXIO))
+    }
+
+    fn seek(&self, offset: u64, wanted: Wanted) -> Result<Option<u64>> {
+        loop {
+            let file = self.file()?;
+            // Before the datafiles are asked: what is written behind this end meanwhile need not be found.
+            let size_bytes = self.certain_size_bytes()?;
+            if offset >= size_bytes {
+                return Ok(None);
+            }
+            let found = {
+                // The datafiles' descriptors have one offset each, which an append of this process may be using.
+                let _alone = guard(&self.appending);
+                file.first(offset, size_bytes, wanted)
+            };
+            // What was found while the placement changed may be true of places that are no longer the file's.
+            if !file.is_stale() && !self.changed_elsewhere(&file)? {
+                return Ok(if wanted == Wanted::Hole { Some(found.unwrap_or(size_bytes)) } else { found });
+            }
+        }
+    }
+}
+
+impl PlacedFile {
+    /// First offset in `[from, to)` that is what is wanted.
+    fn first(&self, from: u64, to: u64, wanted: Wanted) -> Option<u64> {
+        let layout = &self.placement().layout;
+        // Of each datafile, then of the inode: there is nothing wanted from the first of the two positions to the second. Of
+        // none at first.
+        let datafiles = self.datafiles().table.len();
+        let mut known: SmallVec<[(u64, u64); 16]> = smallvec![(1, 0); datafiles + 1];
+        let regions = layout.region_at(from)..layout.regions().len();
+        for region in regions.take_while(|&region| layout.regions()[region].offset() < to) {
+            let row = &layout.regions()[region];
+            let (from, to) = (from.max(row.offset()), to.min(layout.region_end(region)));
+            let mut first = None;
+            for slot in 0..row.stripes().len() {
+                let (begin, end) = (row.datafile_offset(slot, from), row.datafile_offset(slot, to));
+                if begin == end {
+                    continue;
+                }
+                let index = self.datafiles().index(region, slot);
+                let (asked, at) = &mut known[usize::from(index).min(datafiles)];
+                if begin < *asked || begin > *at {
+                    (*asked, *at) = (begin, self.seek_in(index, begin, wanted));
+                }
+                if *at < end {
+                    // Within the bytes that the region has there, so that it has an offset in the file.
+                    first = [first, row.file_offset(slot, *at)].into_iter().flatten().min();
+                }
+            }
+            if first.is_some() {
+                return first;
+            }
+        }
+        None
+    }
+
+    /// First position of a datafile (or the inode) at or after `from` that is what is wanted.
+    fn seek_in(&self, index: u16, from: u64, wanted: Wanted) -> u64 {
+        let (to, any_data, no_data) = match wanted {
+            Wanted::Data => (SeekFrom::Data(from), from, NOWHERE),
+            Wanted::Hole => (SeekFrom::Hole(from), NOWHERE, from),
+        };
+        let seek = |fd: BorrowedFd<'_>| match rustix::fs::seek(fd, to) {
+            // Nothing behind `from`, be it that the datafile ends before.
+            Err(Errno::NXIO) => Ok(no_data),
+            found => found,
+        };
+        let found = match self.reading(index) {
+            Ok(Some(fd)) => match seek(fd) {
+                Err(errno) if has_gone(errno) && self.reconnect() => seek(fd),
+                found => found,
+            },
+            Ok(None) => Ok(no_data),
+            Err(_) => Ok(any_data),
+        };
+        // A server that fails, or a file system that does not know.
+        found.unwrap_or(any_data)
+    }
+
+    /// The descriptor of a datafile, or of the inode, for reading; `None` when it does not exist.
+    fn reading(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
+        if index == Datafiles::INODE {
+            return Ok(self.inode());
+        }
+        self.readable_datafile(index)
+    }
+}

@@ -1,0 +1,242 @@
+//! Holes of striped files: told where the datafiles have them, never where a byte was written, and by how much space the
+//! file is said to take.
+
+mod common;
+
+use common::{TestPool, create, layout, pattern};
+use proptest::prelude::*;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+use stripewise_store::placement::Datafiles;
+use stripewise_store::{Inode, Store};
+
+/// Where files of the property end, at most.
+const MOST_BYTES: u64 = 300_000;
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write { at: u64, len: u64 },
+    Punch { at: u64, len: u64 },
+    Reserve { at: u64, len: u64 },
+    Truncate { to: u64 },
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let range = || (0..MOST_BYTES, prop_oneof![1_u64..20, 4000_u64..70_000]);
+    let change = prop_oneof![
+        4 => range().prop_map(|(at, len)| Change::Write { at, len }),
+        2 => range().prop_map(|(at, len)| Change::Punch { at, len }),
+        1 => range().prop_map(|(at, len)| Change::Reserve { at, len }),
+        1 => (0..MOST_BYTES).prop_map(|to| Change::Truncate { to }),
+    ];
+    proptest::collection::vec(change, 1..8)
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    let width = prop_oneof![1_u64..30, Just(4096), Just(16384), 4000_u64..40_000];
+    let striped = proptest::collection::btree_map(0_u16..3, width, 1..4);
+    let round = prop_oneof![
+        4 => striped,
+        1 => Just([(ServerId::META.0, 4096)].into()),
+    ];
+    proptest::collection::vec((1_u64..90_000, round), 1..4).prop_map(|regions| {
+        let mut offset = 0;
+        let rows = regions.into_iter().map(|(len, round)| {
+            let row = (
+                offset,
+                round.into_iter().map(|(server, width_bytes)| Stripe { server: ServerId(server), width_bytes }),
+            );
+            offset += len;
+            (row.0, row.1.collect())
+        });
+        Layout::new(rows.collect::<Vec<_>>()).unwrap()
+    })
+}
+
+fn apply(inode: &Inode, change: &Change) {
+    inode.register_writer().unwrap();
+    match *change {
+        Change::Write { at, len } => common::write_all(inode, &pattern(len as usize, at), at),
+        Change::Punch { at, len } => {
+            inode.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len).unwrap();
+        }
+        Change::Reserve { at, len } => inode.allocate(FallocateFlags::empty(), at, len).unwrap(),
+        Change::Truncate { to } => inode.truncate(to).unwrap(),
+    }
+    inode.release_writer().unwrap();
+}
+
+/// For each byte of the file whether it is data to the file system that has it: asked there, byte for byte.
+fn data_by_bytes(pool: &TestPool, inode: &Inode, own: &OwnedFd, size: u64) -> Vec<bool> {
+    let placement = inode.placement().unwrap();
+    let datafiles = placement.datafiles().unwrap();
+    let mut maps = Vec::new();
+    for (index, datafile) in datafiles.table.iter().enumerate() {
+        let path = pool.root(datafile.server.index()).join(datafile.path(inode.handle()).as_str());
+        let file = placement.present.contains(index).then(|| std::fs::File::open(path).unwrap());
+        maps.push(file.map_or(Vec::new(), |file| data_of(file.as_fd())));
+    }
+    let of_inode = data_of(own.as_fd());
+    let is_data = |x: u64| {
+        let at = placement.layout.locate(x);
+        let index = datafiles.index(at.region, at.slot);
+        let map = if index == Datafiles::INODE { &of_inode } else { &maps[usize::from(index)] };
+        map.iter().any(|(from, to)| (*from..*to).contains(&at.datafile_offset))
+    };
+    (0..size).map(is_data).collect()
+}
+
+fn data_of(file: rustix::fd::BorrowedFd<'_>) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Ok(from) = rustix::fs::seek(file, SeekFrom::Data(at)) {
+        at = rustix::fs::seek(file, SeekFrom::Hole(from)).unwrap();
+        found.push((from, at));
+    }
+    found
+}
+
+fn file_with(store: &Arc<Store>, layout: &Layout) -> (OwnedFd, Arc<Inode>) {
+    store.set_rule(&Pattern::new("**").unwrap(), layout).unwrap();
+    create(store, "file")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn holes_are_those_of_the_datafiles(layout in layouts(), changes in changes()) {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        let (own, inode) = file_with(&store, &layout);
+        changes.iter().for_each(|change| apply(&inode, change));
+        let size = inode.size_bytes().unwrap();
+        // First: reading makes data of space that was only reserved.
+        let content = common::content(&inode);
+        let data = data_by_bytes(&pool, &inode, &own, size);
+        for (x, byte) in content.iter().enumerate() {
+            prop_assert!(data[x] || *byte == 0, "the datafiles say that byte {x} is in a hole, and it is {byte}");
+        }
+        // The next of each kind, from the end.
+        let (mut next_data, mut next_hole) = (None, size);
+        let mut next = vec![(None, size); size as usize];
+        for x in (0..size).rev() {
+            if data[x as usize] { next_data = Some(x) } else { next_hole = x }
+            next[x as usize] = (next_data, next_hole);
+        }
+        let edges = (1..size).filter(|&x| data[x as usize] != data[x as usize - 1]);
+        let edges: Vec<u64> = edges.flat_map(|x| [x - 1, x, x + 1]).take(3000).collect();
+        for x in edges.into_iter().chain((0..size).step_by(7919)).chain([0, size.saturating_sub(1)]) {
+            let Some((data, hole)) = next.get(x as usize) else { continue };
+            let found = inode.seek_data(x).map_err(|error| error.errno());
+            prop_assert_eq!(found, data.ok_or(Errno::NXIO), "data from {}", x);
+            prop_assert_eq!(inode.seek_hole(x).unwrap(), *hole, "hole from {}", x);
+        }
+        for x in [size, size + 1, 1 << 62] {
+            prop_assert_eq!(inode.seek_data(x).unwrap_err().errno(), Errno::NXIO);
+            prop_assert_eq!(inode.seek_hole(x).unwrap_err().errno(), Errno::NXIO);
+        }
+    }
+}
+
+/// Two stores are what two mounts are: what one has written when its call returns is no hole to the other, from its first
+/// byte on, though datafiles come into being meanwhile.
+#[test]
+fn what_another_has_written_is_never_in_a_hole() {
+    for round in 0..20 {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        let (_own, inode) = file_with(&store, &layout(&[(0, &[(0, 4096), (1, 8192), (2, 4096)])]));
+        let other = pool.open();
+        let fd = rustix::fs::openat(other.tree(), "file", OFlags::RDONLY, Mode::empty()).unwrap();
+        let seen = other.inode(fd.as_fd()).unwrap().unwrap();
+        // Holes that grow, so that each write is the last data there is.
+        let place = |number: u64| number * (number + round) * 8192 + 100;
+        let written = AtomicU64::new(0);
+        const WRITES: u64 = 150;
+        inode.register_writer().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=WRITES {
+                    common::write_all(&inode, b"data", place(number));
+                    written.store(number, Ordering::Release);
+                }
+            });
+            loop {
+                let number = written.load(Ordering::Acquire);
+                if number > 0 {
+                    let at = place(number);
+                    assert_eq!(seen.seek_data(at).unwrap(), at);
+                    assert!(seen.seek_hole(at).unwrap() >= at + 4);
+                    let before = place(number - 1) + 4;
+                    assert!(seen.seek_data(before).unwrap() <= at, "write {number} was passed over");
+                }
+                if number == WRITES {
+                    break;
+                }
+            }
+        });
+        inode.release_writer().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_missing_has_no_holes() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_own, inode) = create(&store, "file");
+    common::write(&inode, b"end", 1 << 30);
+    common::write(&inode, b"x", 4096);
+    assert_eq!(inode.seek_data(8192).unwrap(), 1 << 30);
+    drop((inode, store));
+    std::fs::rename(pool.root(1), pool.directory.path().join("away")).unwrap();
+    let store = pool.open();
+    let fd = rustix::fs::openat(store.tree(), "file", OFlags::RDONLY, Mode::empty()).unwrap();
+    let inode = store.inode(fd.as_fd()).unwrap().unwrap();
+    // Stripes 1, 4, 7 ... are on it.
+    assert_eq!(inode.seek_data(0).unwrap(), 4096);
+    assert_eq!(inode.seek_data(8192).unwrap(), 4 * 4096);
+    assert_eq!(inode.seek_hole(4096).unwrap(), 8192);
+    assert_eq!(inode.read_at(&mut [0; 10], 4 * 4096).unwrap_err().errno(), Errno::IO);
+}
+
+#[test]
+fn holes_go_over_many_regions() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let regions: Vec<(u64, &[(u16, u64)])> = (0..1000)
+        .map(|region| (region * 10_000_000, if region % 2 == 0 { &[(0, 4096), (1, 4096)][..] } else { &[(2, 4096)] }))
+        .collect();
+    let (_own, inode) = file_with(&store, &layout(&regions));
+    // What ext4 has room for.
+    inode.truncate(1 << 43).unwrap();
+    assert_eq!(inode.seek_data(0).unwrap_err().errno(), Errno::NXIO);
+    assert_eq!(inode.seek_hole(0).unwrap(), 0);
+    let at = 999 * 10_000_000 + 4096;
+    common::write(&inode, b"x", at);
+    assert!((at - 4095..=at).contains(&inode.seek_data(0).unwrap()));
+    assert!((at + 1..=at + 4096).contains(&inode.seek_hole(at).unwrap()));
+    assert_eq!(inode.seek_data(at + 4096).unwrap_err().errno(), Errno::NXIO);
+}
+
+#[test]
+fn the_space_of_a_large_file_is_what_its_servers_have_given() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (own, inode) = create(&store, "file");
+    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd()).unwrap().unwrap().blocks;
+    inode.register_writer().unwrap();
+    common::write_all(&inode, &pattern(100_000, 1), 1 << 40);
+    let open = inode.attributes().unwrap().blocks;
+    assert!((100_000_u64.div_ceil(512)..2000).contains(&open), "{open} blocks");
+    inode.release_writer().unwrap();
+    assert_eq!(blocks(&store), open);
+    drop(inode);
+    assert_eq!(blocks(&pool.open()), open, "of a closed file that nobody has open");
+    std::fs::rename(pool.root(1), pool.directory.path().join("away")).unwrap();
+    assert_eq!(blocks(&pool.open()), ((1_u64 << 40) + 100_000).div_ceil(512), "what is missing is not nothing");
+}
