@@ -18,6 +18,7 @@ from stripewise.launch import is_mounted
 EXAMPLES = Path("/usr/share/doc/libfuse3-dev/examples")
 HOW = "on Debian and Ubuntu: apt install libfuse3-dev"
 PATIENCE_S = 60.0
+CAP_SYS_RESOURCE = 1 << 24
 
 
 @cache
@@ -42,6 +43,15 @@ def passthrough_ll(directory: Path) -> Path:
     return program
 
 
+def most_descriptors() -> int:
+    """How many open files a process may have here, if it asks for as many as it may."""
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    capabilities = next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))
+    if capabilities & CAP_SYS_RESOURCE:
+        return int(Path("/proc/sys/fs/nr_open").read_text(encoding="ascii"))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
 @contextmanager
 def pool_mounted(file: Path, point: Path, options: str = "", descriptors: int | None = None) -> Iterator[int]:
     """Our mount of the pool of `file`, with that limit of open files; the server's process number."""
@@ -56,14 +66,11 @@ def mounted(command: Sequence[object], point: Path, descriptors: int | None = No
     point.mkdir(parents=True, exist_ok=True)
     log = point.with_name(f"{point.name}.log")
 
-    def limit() -> None:
-        if descriptors is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-
+    # Root would raise the limit again if it could.
+    stay = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    limit = ["prlimit", f"--nofile={descriptors}:{descriptors}", *stay] if descriptors else []
     with log.open("w", encoding="utf-8") as output:
-        server = subprocess.Popen(
-            [str(part) for part in command], stdout=output, stderr=output, preexec_fn=limit if descriptors else None
-        )
+        server = subprocess.Popen([str(part) for part in [*limit, *command]], stdout=output, stderr=output)
     try:
         until = time.monotonic() + PATIENCE_S
         while not is_mounted(point):

@@ -1,6 +1,5 @@
 """Names: files made, looked at, listed and removed through the mount, against libfuse's passthrough file system."""
 
-import resource
 import shutil
 import statistics
 import time
@@ -10,13 +9,12 @@ from pathlib import Path
 
 from benches import request_cost
 from benches.frame import Benchmark, Context, Figure, Target, checked, of_repetitions
-from benches.fuse_mounts import example, mounted, passthrough_ll, pool_mounted
+from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_ll, pool_mounted
 
 MANY, FEW = 100_000, 2_000
 STEPS = ("create", "stat", "list", "unlink")
 FORGOTTEN_S = 1.2
 """After this long no kernel believes what it was told of a name (both tell it to believe for one second)."""
-DESCRIPTORS = 1 << 20
 SPARE_DESCRIPTORS = 1_000
 """Of its limit of open files that passthrough_ll needs for something else than files."""
 
@@ -27,7 +25,7 @@ def run(context: Context) -> Iterator[Figure | str]:
     passthrough_ll finds a file that it knows by going through all of them: many files cost it more each than few. Where
     the limit of open files does not let it have as many as ours, it is measured with as many as it can have.
     """
-    descriptors = _descriptors()
+    descriptors = most_descriptors()
     theirs, source = context.directory / "theirs", context.directory / "source"
     source.mkdir()
     pool = request_cost.plain_pool(context.directory, 2)
@@ -52,14 +50,6 @@ def run(context: Context) -> Iterator[Figure | str]:
                 )
         context.say("stat of closed striped and plain files")
         yield _closed(context, pool.mount, pool.namespace / "tree")
-
-
-def _descriptors() -> int:
-    """As many open files as a process may have here."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if hard == resource.RLIM_INFINITY or hard > DESCRIPTORS:
-        return DESCRIPTORS
-    return hard
 
 
 def _round(number: int, sides: Sequence[tuple[Path, int]]) -> dict[str, tuple[float, ...]]:
