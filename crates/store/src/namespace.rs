@@ -124,6 +124,11 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
         marker_text(&Marker { pool: pool.name.clone(), uuid: uuid.to_owned(), server: server.to_owned(), shared })
     };
     make(&pool.namespace, 0o700, 0o755)?;
+    let tree = pool.namespace.join(TREE);
+    // What the administrator has made of a shared tree stays. The marker comes when the tree is there.
+    if !shared || !known {
+        make(&tree, 0o755, 0o1777)?;
+    }
     let uuid = match namespace_uuid(pool) {
         Ok(uuid) => uuid,
         Err(_) if !exists(&pool.namespace.join(MARKER_FILE))? => {
@@ -135,11 +140,6 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     };
     make(&pool.namespace.join(LAYOUTS), 0o700, 0o1777)?;
     make(&pool.namespace.join(LOCKS), 0o700, 0o1733)?;
-    let tree = pool.namespace.join(TREE);
-    // What the administrator has made of a shared tree stays.
-    if !shared || !known {
-        make(&tree, 0o755, 0o1777)?;
-    }
     probe_attributes(&tree)?;
     let mount = crate::sys::make_directories(&pool.mount, Mode::from_raw_mode(0o755));
     mount.map_err(Error::io("make directory", &pool.mount))?;

@@ -2,7 +2,7 @@
 
 use crate::emulate::{EmulateConfig, PRESETS, preset};
 use crate::error::{Error, Result};
-use rustix::fs::{CWD, Mode};
+use rustix::fs::Mode;
 use serde::Deserialize;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -418,17 +418,15 @@ impl Pool {
         let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
         let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
         let pool = Self::parse(&text, &file)?;
-        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE | rustix::fs::OFlags::EXCL;
-        let created = rustix::fs::openat(CWD, &file, flags, Mode::from_raw_mode(0o644));
-        let created = created.map_err(Error::io("create", &file))?;
-        let done = crate::sys::write_all(&created, text.as_bytes())
-            .and_then(|()| rustix::fs::fsync(&created))
-            .map_err(Error::io("write", &file))
-            .and_then(|()| crate::namespace::prepare(&pool, shared));
-        if done.is_err() {
-            let _ = rustix::fs::unlink(&file);
+        if rustix::fs::lstat(&file).is_ok() {
+            return Err(Error::io("create", &file)(rustix::io::Errno::EXIST));
         }
-        done.map(|()| pool)
+        // The pool file comes last, and whole: where there is one, there is a pool. Who was killed before that does it
+        // again.
+        crate::namespace::prepare(&pool, shared)?;
+        crate::sys::create_file(&file, text.as_bytes(), Mode::from_raw_mode(0o644))
+            .map_err(Error::io("create", &file))?;
+        Ok(pool)
     }
 
     /// Makes what is missing of the pool's directories, markers and namespace. A directory that another pool marked is

@@ -134,6 +134,26 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
     renamed.and_then(|()| sync_directory(&dir, "."))
 }
 
+/// Makes the file `path` with `bytes`, durably; EEXIST if there is one. It has its name when it has its bytes, where the
+/// file system has files without a name.
+pub(crate) fn create_file(path: &Path, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let unnamed = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = match retry(|| rustix::fs::open(parent, unnamed, mode)) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let file = retry(|| rustix::fs::open(path, new, mode))?;
+            write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file))?;
+            return sync_directory(CWD, parent);
+        }
+        file => file?,
+    };
+    write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file))?;
+    let place = crate::store::proc_path(file.as_fd());
+    rustix::fs::linkat(CWD, &place, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    sync_directory(CWD, parent)
+}
+
 /// Makes the names in directory `path` below `dir` durable.
 pub(crate) fn sync_directory(dir: impl AsFd, path: impl rustix::path::Arg + Copy) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

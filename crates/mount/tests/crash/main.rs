@@ -8,6 +8,7 @@
 mod check;
 mod disk;
 mod effect;
+mod menders;
 mod run;
 mod script;
 mod scripts;
@@ -15,13 +16,18 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 
-use run::{Bench, kill_at_points, kill_at_random, power_cuts};
+use menders::{checks_cut_off, checks_killed_at_points, inits_killed_at_points};
+use run::{Bench, Tried, kill_at_points, kill_at_random, power_cuts};
 
 /// The other side of every run: performs a script in a process of its own.
 #[test]
 fn performs_a_script_for_another_test() {
-    let Some(name) = std::env::var_os(run::SCRIPT) else { return };
     let path = |variable: &str| PathBuf::from(std::env::var_os(variable).expect("set together with the script"));
+    if let Some(agent) = std::env::var_os(menders::AGENT) {
+        menders::perform(&agent.to_string_lossy(), &path(menders::BASE));
+        std::process::exit(0);
+    }
+    let Some(name) = std::env::var_os(run::SCRIPT) else { return };
     script::perform(&run::script(&name.to_string_lossy()), &path(run::POOL), Path::new(&path(run::MOUNT)));
     // Without the test runner's own way out, whose system calls are nobody's business.
     std::process::exit(0);
@@ -42,17 +48,22 @@ fn by_chance(count: u64) -> impl Iterator<Item = script::Script> {
     (first..first + count).map(|seed| run::script(&format!("random-{seed}")))
 }
 
+/// Every how manieth fault point is tried: all of them are several minutes of work for a small machine.
+fn stride(usual: usize) -> usize {
+    if std::env::var_os("STRIPEWISE_CRASH_RUNS").is_some() { 1 } else { usual }
+}
+
 #[test]
 fn killed_before_every_system_call_of_every_operation() {
-    // All of them are several minutes of work for a small machine.
-    let stride = if std::env::var_os("STRIPEWISE_CRASH_RUNS").is_some() { 1 } else { 3 };
-    let problems: Vec<_> = scripts::all().iter().flat_map(|script| kill_at_points(script, stride)).collect();
+    let problems: Vec<_> = scripts::all().iter().flat_map(|script| kill_at_points(script, stride(3))).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn killed_at_random_in_programs_by_chance() {
-    let problems: Vec<_> = by_chance(runs(15)).flat_map(|script| kill_at_random(&script, 6)).collect();
+    let mut tried = Tried::default();
+    let problems: Vec<_> = by_chance(runs(15)).flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
+    tried.must_mean_something("programs by chance", &problems);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -65,6 +76,24 @@ fn after_a_power_cut_what_was_synced_is_there() {
 #[test]
 fn after_a_power_cut_in_programs_by_chance_too() {
     let problems: Vec<_> = by_chance(runs(30).div_ceil(10)).flat_map(|script| power_cuts(&script, 80)).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_check_that_is_killed_is_finished_by_the_next() {
+    let problems = checks_killed_at_points(stride(3));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_check_that_a_power_cut_ends_is_finished_by_the_next() {
+    let problems = checks_cut_off(runs(60) as usize);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_pool_whose_making_was_killed_is_made_by_the_next_try() {
+    let problems = [inits_killed_at_points(false, stride(2)), inits_killed_at_points(true, stride(127))].concat();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 

@@ -55,7 +55,7 @@ impl Bench {
         bench
     }
 
-    fn base(&self) -> &Path {
+    pub fn base(&self) -> &Path {
         self.dir.path()
     }
 
@@ -79,19 +79,9 @@ impl Bench {
         let mut mount = Command::new(env!("CARGO_BIN_EXE_stripewise-mount"));
         mount.arg(self.pool()).arg(self.mount()).args(["-f", "-o", "nopassthrough,threads=2"]);
         let mount = tracer.start(quiet(mount), Role::Mount);
-        let mut program = Command::new(std::env::current_exe().expect("this program"));
-        program.args(["performs_a_script_for_another_test", "--exact", "--nocapture", "--test-threads=1"]);
+        let mut program = this_program();
         program.env(SCRIPT, &script.name).env(POOL, self.pool()).env(MOUNT, self.mount());
-        let null = fs::File::options().write(true).open("/dev/null").expect("/dev/null");
-        // SAFETY: dup2 is a plain system call; `null` is open until the process has started.
-        unsafe {
-            let null = null.as_raw_fd();
-            program.pre_exec(move || match libc::dup2(null, MARKS) {
-                -1 => Err(std::io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
-        let program = tracer.start(quiet(program), Role::Script);
+        let program = tracer.start(program, Role::Script);
         tracer.until_end_of(program);
         if tracer.runs(mount) {
             // SAFETY: a child of ours that has not been waited for.
@@ -135,6 +125,21 @@ impl Drop for Bench {
     }
 }
 
+/// This program, to do something in a process of its own; it finds a descriptor for its marks.
+pub fn this_program() -> Command {
+    let mut program = Command::new(std::env::current_exe().expect("this program"));
+    program.args(["performs_a_script_for_another_test", "--exact", "--nocapture", "--test-threads=1"]);
+    let null = fs::File::options().write(true).open("/dev/null").expect("/dev/null");
+    // SAFETY: dup2 is a plain system call; the closure keeps `null` open until the process has started.
+    unsafe {
+        program.pre_exec(move || match libc::dup2(null.as_raw_fd(), MARKS) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    quiet(program)
+}
+
 fn quiet(mut command: Command) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
@@ -166,50 +171,75 @@ fn compare(one: &Path, other: &Path) -> Vec<String> {
     wrong
 }
 
+/// What was tried, so that a test that tried nothing fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tried {
+    pub kills: u64,
+    /// Kills in the middle of an operation.
+    pub inside: u64,
+    /// Kills at which bytes had been synced.
+    pub after_syncs: u64,
+    pub seen: Seen,
+}
+
+impl std::ops::AddAssign for Tried {
+    fn add_assign(&mut self, other: Tried) {
+        self.kills += other.kills;
+        self.inside += other.inside;
+        self.after_syncs += other.after_syncs;
+        self.seen += other.seen;
+    }
+}
+
+impl Tried {
+    /// Fails where no kill came in the middle of anything, or none after a sync.
+    pub fn must_mean_something(&self, name: &str, problems: &[String]) {
+        println!("{name}: {self:?}");
+        assert!(self.inside > 0, "{name}: no kill came in the middle of anything: nothing was tested");
+        assert!(self.after_syncs > 0, "{name}: nothing had been synced at any kill");
+        assert!(self.seen.synced_bytes > 0 || !problems.is_empty(), "{name}: no byte was looked at");
+    }
+}
+
+/// Kills the store at a fault point of a script and looks at what is left; `None` when the script ends before it.
+fn kill_at(script: &Script, point: usize, mender: Mender, tried: &mut Tried) -> Option<Result<(), String>> {
+    let bench = Bench::new();
+    let (_, run) = bench.run(script, Some(point));
+    let killed = run.killed?;
+    tried.kills += 1;
+    tried.inside += u64::from(run.begun > run.ended);
+    tried.after_syncs += u64::from(Expected::after(script, run.ended, run.begun, Crash::Power).has_synced());
+    let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
+    let checked = check(&bench.pool(), &expected, mender).map(|seen| tried.seen += seen);
+    let op = script.ops.get(run.ended);
+    Some(
+        checked.map_err(|reason| {
+            format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name)
+        }),
+    )
+}
+
 /// Kills the store at every `stride`th fault point of a script in turn; what was found wrong.
 pub fn kill_at_points(script: &Script, stride: usize) -> Vec<String> {
-    let mut problems = Vec::new();
-    let (mut inside, mut seen) = (0, Seen::default());
-    let mut point = 0;
-    loop {
-        let bench = Bench::new();
-        let (_, run) = bench.run(script, Some(point));
-        let Some(killed) = run.killed else { break };
-        inside += u64::from(run.begun > run.ended);
-        let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
+    let (mut problems, mut tried) = (Vec::new(), Tried::default());
+    for point in (0..).step_by(stride) {
         let mender = if (point / stride).is_multiple_of(2) { Mender::Fsck } else { Mender::Writers };
-        match check(&bench.pool(), &expected, mender) {
-            Ok(found) => seen += found,
-            Err(reason) => {
-                let op = script.ops.get(run.ended);
-                problems
-                    .push(format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name));
-            }
-        }
-        point += stride;
+        let Some(checked) = kill_at(script, point, mender, &mut tried) else { break };
+        problems.extend(checked.err());
     }
-    println!("{}: {point} points, {inside} inside an operation, {seen:?}", script.name);
-    assert!(inside > 0, "{}: no kill came in the middle of anything: nothing was tested", script.name);
-    assert!(seen.synced_bytes > 0 || !problems.is_empty(), "{}: nothing had been written at any kill", script.name);
+    tried.must_mean_something(&script.name, &problems);
     problems
 }
 
-/// Kills the store at some fault points of a script, which its length chooses.
-pub fn kill_at_random(script: &Script, times: usize) -> Vec<String> {
+/// Kills the store at some fault points of a script, which its length chooses; adds to what was tried.
+pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<String> {
     let points = Bench::new().run(script, None).1.points as u64;
     let mut dice = Dice(points);
     let mut problems = Vec::new();
     for _ in 0..times {
         let point = dice.roll(points) as usize;
-        let bench = Bench::new();
-        let (_, run) = bench.run(script, Some(point));
-        let Some(killed) = run.killed else { continue };
-        let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
         let mender = if dice.roll(2) == 0 { Mender::Fsck } else { Mender::Writers };
-        if let Err(reason) = check(&bench.pool(), &expected, mender) {
-            let op = script.ops.get(run.ended);
-            problems.push(format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name));
-        }
+        problems.extend(kill_at(script, point, mender, tried).and_then(Result::err));
     }
     problems
 }

@@ -288,6 +288,11 @@ impl Expected {
         expected
     }
 
+    /// Whether bytes have been synced.
+    pub fn has_synced(&self) -> bool {
+        self.files.iter().any(|file| file.synced.as_ref().is_some_and(|bytes| !bytes.is_empty()))
+    }
+
     /// Whatever was done stays done.
     fn settle(&mut self) {
         self.files.iter_mut().for_each(FileState::sync);

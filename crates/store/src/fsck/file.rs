@@ -7,6 +7,7 @@ use super::hold::{Found, Hold, Subject, hold};
 use super::known::{Gathering, Known};
 use super::layouts::Lost;
 use super::lost_found;
+use super::misplaced::{Misplaced, put_right};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::lockfile::LockFile;
@@ -25,13 +26,15 @@ struct Files<'a> {
     context: &'a Context<'a>,
     gathering: Gathering,
     lost: Lost,
+    misplaced: Misplaced,
     /// Inodes with several names that have been seen.
     seen: Mutex<HashSet<u64>>,
 }
 
 /// Checks every file of the tree, and returns what their datafiles are called.
 pub(super) fn check_all(context: &Context<'_>) -> Result<Known> {
-    let files = Files { context, gathering: Gathering::default(), lost: Lost::default(), seen: Mutex::default() };
+    let (gathering, lost, misplaced) = (Gathering::default(), Lost::default(), Misplaced::default());
+    let files = Files { context, gathering, lost, misplaced, seen: Mutex::default() };
     walk(&context.ground.tree, context.threads(), &|entry| files.visit(entry).map(|()| true), &|path, errno| {
         unreadable(context, path, &errno.to_string())
     })?;
@@ -207,6 +210,13 @@ impl Files<'_> {
                         told(Kind::MissingDatafile, "a datafile is gone".into(), "taken back from lost+found");
                     return context
                         .mend(finding, || lost_found::take_back(directory, handle.logical, datafile.generation));
+                }
+                if lost_bytes > 0
+                    && let Some(from) = self.misplaced.find(context, handle.logical, datafile)
+                {
+                    let what = format!("it stands in the wrong directory, as {from}");
+                    let finding = told(Kind::MisplacedDatafile, what, "put into its place");
+                    return context.mend(finding, || put_right(directory, &from, handle.logical, datafile.generation));
                 }
                 let forget = |handle: &mut Handle| {
                     handle.present.remove(usize::from(index));

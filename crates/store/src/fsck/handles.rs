@@ -169,7 +169,12 @@ fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Fi
     };
     let bound = Handle { real: subject.stat.st_ino, ..handle.clone() };
     let finding = Finding { action: "taken over".into(), ..finding };
-    context.mend(finding, || subject.set_handle(context, &bound));
-    // Whether it is in order is for the next look at it.
-    hold.release(context, false)
+    let taken = context.mend(finding, || subject.set_handle(context, &bound));
+    // Whether it is in order otherwise is for the next look at it. A check that was killed here left its lock file.
+    let whole = found.faults.is_empty() && found.away.is_empty();
+    let settled = taken
+        && hold.was_stale
+        && whole
+        && subject.inode(context, &bound).and_then(|inode| inode.recover_under_lock()).is_ok();
+    hold.release(context, settled)
 }

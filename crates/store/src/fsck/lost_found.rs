@@ -25,10 +25,7 @@ fn failed(action: &'static str, name: &str) -> impl FnOnce(Errno) -> Error {
 /// Moves the datafile `from` (a path below `server`) into `lost+found` as `kind-HANDLE.GENERATION`, with a number behind
 /// it if that name is taken; its path there.
 pub(super) fn keep(server: BorrowedFd<'_>, from: &CStr, kind: &str, logical: u64, generation: u32) -> Result<String> {
-    match rustix::fs::mkdirat(server, LOST_FOUND, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(Error::io("make directory", LOST_FOUND)(errno)),
-    }
+    make_durable_directory(server, LOST_FOUND, 0o700)?;
     let base = format!("{kind}-{logical:016x}.{generation:08x}");
     for number in 1.. {
         let name = if number == 1 { base.clone() } else { format!("{base}.{number}") };
@@ -48,6 +45,16 @@ pub(super) fn keep(server: BorrowedFd<'_>, from: &CStr, kind: &str, logical: u64
     unreachable!("numbers do not end")
 }
 
+/// Makes the directory `name` of a server. Before something is moved into it, it is on the disk: a power cut must not leave
+/// the one without the other.
+pub(super) fn make_durable_directory(server: BorrowedFd<'_>, name: &str, mode: u32) -> Result<()> {
+    match rustix::fs::mkdirat(server, name, Mode::from_raw_mode(mode)) {
+        Ok(()) => crate::sys::sync_directory(server, ".").map_err(Error::io("sync the directory of", name)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::io("make directory", name)(errno)),
+    }
+}
+
 fn exists(server: BorrowedFd<'_>, path: &str) -> bool {
     rustix::fs::statat(server, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
@@ -64,10 +71,7 @@ pub(super) fn has(server: BorrowedFd<'_>, logical: u64, generation: u32) -> bool
 /// Puts an orphan back to its place, which is free.
 pub(super) fn take_back(server: BorrowedFd<'_>, logical: u64, generation: u32) -> Result<()> {
     let to = Datafile { server: ServerId(0), generation }.path(logical);
-    match rustix::fs::mkdirat(server, to.directory(), Mode::from_raw_mode(0o711)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(Error::io("make directory", to.directory())(errno)),
-    }
+    make_durable_directory(server, to.directory(), 0o711)?;
     let from = orphan(logical, generation);
     rustix::fs::renameat(server, from.as_str(), server, to.as_c_str()).map_err(Error::io("take back", from))
 }

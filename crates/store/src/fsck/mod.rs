@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ground      namespace, markers and servers: what there is to stand on
-//! walk 1      every file: handle, layout, datafiles, size       file, hold, layouts
+//! walk 1      every file: handle, layout, datafiles, size       file, hold, layouts, misplaced
 //! walk 2      handles that cannot be used, if there are any      handles, duplicates
 //! servers     every datafile: whose is it?                       servers, lost_found
 //! walk 3      leftovers of files, if there are any               leftovers
@@ -27,6 +27,7 @@ mod known;
 mod layouts;
 mod leftovers;
 mod lost_found;
+mod misplaced;
 mod rebind;
 mod rest;
 mod servers;

@@ -176,22 +176,17 @@ impl Scan<'_> {
     ) -> Result<()> {
         let context = self.context;
         let from = format!("{inner}/{name}");
-        let finding = Finding::new(Kind::MisplacedDatafile, "it stands in the wrong directory", "kept in lost+found")
-            .on(&context.ground.server_name(id))
-            .object(&*from);
-        let from = std::ffi::CString::new(from).unwrap_or_default();
         let to = Datafile { server: id, generation }.path(logical);
         let vacant = rustix::fs::statat(server, to.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)
             .is_err_and(|errno| errno == Errno::NOENT);
         if vacant && self.known.naming(logical, id, generation) == Naming::Listed {
-            let finding =
-                Finding { action: format!("moved to {}, where its file looks for it", to.as_str()), ..finding };
-            context.mend(finding, || {
-                lost_found::keep(server, &from, "orphan", logical, generation)?;
-                lost_found::take_back(server, logical, generation)
-            });
+            // Told with its file; or somebody writes that.
             return Ok(());
         }
+        let finding = Finding::new(Kind::MisplacedDatafile, "it stands in the wrong directory", "kept in lost+found")
+            .on(&context.ground.server_name(id))
+            .object(&*from);
+        let from = std::ffi::CString::new(from).unwrap_or_default();
         context.mend(finding, || lost_found::keep(server, &from, "orphan", logical, generation).map(drop));
         Ok(())
     }
