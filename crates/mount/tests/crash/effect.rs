@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::trace::descriptor;
+use crate::trace::{OTHER, descriptor};
 
 /// An inode below the base directory.
 pub type Id = usize;
@@ -126,8 +126,8 @@ fn gather(tid: i32, address: u64, count: u64) -> Vec<u8> {
 /// The inodes that calls have met, and those there were.
 pub struct Objects {
     base: PathBuf,
-    /// Must not be touched: who serves it may be stopped.
-    mount: PathBuf,
+    /// Must not be touched: who serves them may be stopped.
+    mounts: [PathBuf; 2],
     device: u64,
     known: HashMap<u64, Id>,
     /// Keep numbers from being used again.
@@ -138,8 +138,8 @@ impl Objects {
     pub fn new(base: &Path) -> Objects {
         let base = base.canonicalize().expect("the base directory exists");
         let device = fs::metadata(&base).expect("the base directory exists").dev();
-        let mount = base.join("mnt");
-        Objects { base, mount, device, known: HashMap::new(), held: Vec::new() }
+        let mounts = ["mnt", OTHER].map(|name| base.join(name));
+        Objects { base, mounts, device, known: HashMap::new(), held: Vec::new() }
     }
 
     /// The inode at `path` (links followed), if it is below the base directory, on its file system.
@@ -180,7 +180,7 @@ impl Objects {
         let is_descriptor =
             path.starts_with("/proc") && descriptor.components().nth(3).is_some_and(|part| part.as_os_str() == "fd");
         let from = if is_descriptor { fs::read_link(&descriptor).unwrap_or_default() } else { path.to_owned() };
-        from.starts_with(&self.mount)
+        self.mounts.iter().any(|mount| from.starts_with(mount))
     }
 
     fn below(&self, path: &Path) -> bool {

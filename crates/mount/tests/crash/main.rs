@@ -14,10 +14,10 @@ mod script;
 mod scripts;
 mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use menders::{checks_cut_off, checks_killed_at_points, inits_killed_at_points};
-use run::{Bench, Tried, kill_at_points, kill_at_random, power_cuts};
+use run::{Bench, Tried, Way, kill_at_points, kill_at_random, power_cuts};
 
 /// The other side of every run: performs a script in a process of its own.
 #[test]
@@ -28,7 +28,9 @@ fn performs_a_script_for_another_test() {
         std::process::exit(0);
     }
     let Some(name) = std::env::var_os(run::SCRIPT) else { return };
-    script::perform(&run::script(&name.to_string_lossy()), &path(run::POOL), Path::new(&path(run::MOUNT)));
+    let other = std::env::var_os(run::OTHER_MOUNT).map(PathBuf::from);
+    let script = run::script(&name.to_string_lossy());
+    script::perform(&script, &path(run::POOL), &path(run::MOUNT), other.as_deref());
     // Without the test runner's own way out, whose system calls are nobody's business.
     std::process::exit(0);
 }
@@ -55,7 +57,20 @@ fn stride(usual: usize) -> usize {
 
 #[test]
 fn killed_before_every_system_call_of_every_operation() {
-    let problems: Vec<_> = scripts::all().iter().flat_map(|script| kill_at_points(script, stride(3))).collect();
+    let problems: Vec<_> =
+        scripts::all().iter().flat_map(|script| kill_at_points(script, Way::Mount, stride(3))).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_program_that_is_killed_while_it_writes_past_the_mount() {
+    let problems = kill_at_points(&scripts::past_the_mount(), Way::Preload, stride(4));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn one_of_two_mounts_is_killed() {
+    let problems = kill_at_points(&scripts::through_two_mounts(), Way::TwoMounts, stride(4));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 

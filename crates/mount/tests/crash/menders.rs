@@ -305,7 +305,7 @@ pub fn checks_killed_at_points(stride: usize) -> Vec<String> {
                 finds_all(&patient, &kinds, rebind);
             }
             let (_, run) = watch(patient.bench.base(), agent, Some(point));
-            let Some(killed) = run.killed else { break };
+            let Some((_, killed)) = run.killed else { break };
             kills += 1;
             let about = |reason| format!("fsck of damaged {name}, killed at point {point}, before {killed}: {reason}");
             match in_order(patient.bench.base(), &patient.contents, rebind) {
@@ -377,7 +377,7 @@ pub fn inits_killed_at_points(shared: bool, stride: usize) -> Vec<String> {
     loop {
         let base = directory();
         let (_, run) = watch(base.path(), agent, Some(point));
-        let Some(killed) = run.killed else { break };
+        let Some((_, killed)) = run.killed else { break };
         kills += 1;
         if let Err(reason) = made_again(base.path(), shared) {
             problems.push(format!("{agent}, killed at point {point}, before {killed}: {reason}"));

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::PoisonError;
+use std::sync::{OnceLock, PoisonError};
 
 use rustix::fs::XattrFlags;
 use stripewise_store::Pool;
@@ -14,18 +14,31 @@ use crate::check::{Mender, Seen, check};
 use crate::disk::{Dice, Disk, Loss};
 use crate::script::{Crash, Expected, Script};
 use crate::scripts;
-use crate::trace::{FORKING, MARKS, Role, Run, Step, Tracer};
+use crate::trace::{FORKING, MARKS, OTHER, Role, Run, Step, Tracer};
 
 pub const SCRIPT: &str = "STRIPEWISE_CRASH_SCRIPT";
 pub const POOL: &str = "STRIPEWISE_CRASH_POOL";
 pub const MOUNT: &str = "STRIPEWISE_CRASH_MOUNT";
+pub const OTHER_MOUNT: &str = "STRIPEWISE_CRASH_OTHER_MOUNT";
+
+/// How a script reaches its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Through a mount.
+    Mount,
+    /// Past the mount, by the preload library.
+    Preload,
+    /// Through two mounts, by the numbers of its open files.
+    TwoMounts,
+}
 
 /// The script of that name.
 pub fn script(name: &str) -> Script {
     if let Some(seed) = name.strip_prefix("random-") {
         return scripts::random(seed.parse().expect("a seed"), 40);
     }
-    scripts::all().into_iter().find(|script| script.name == name).expect("a script of that name")
+    let mut all = scripts::all().into_iter().chain([scripts::past_the_mount(), scripts::through_two_mounts()]);
+    all.find(|script| script.name == name).expect("a script of that name")
 }
 
 /// A directory in memory if its file system can hold a pool: power cuts are modelled, not made.
@@ -67,32 +80,59 @@ impl Bench {
         self.base().join("mnt")
     }
 
-    fn unmount(&self) {
-        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
-        let _ = Command::new("umount").args(["-l", "-q"]).arg(self.mount()).stderr(Stdio::null()).status();
+    fn other_mount(&self) -> PathBuf {
+        self.base().join(OTHER)
     }
 
-    /// Runs a script on a mount of its own, both under watch; the mount is ended after it. The disks as they were before.
-    fn run(&self, script: &Script, kill_at: Option<usize>) -> (Disk, Run) {
+    fn unmount(&self) {
+        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+        for mount in [self.mount(), self.other_mount()].iter().filter(|mount| mount.symlink_metadata().is_ok()) {
+            let _ = Command::new("umount").args(["-l", "-q"]).arg(mount).stderr(Stdio::null()).status();
+        }
+    }
+
+    fn start_mount(&self, tracer: &mut Tracer, at: &Path) -> i32 {
+        let mut mount = Command::new(env!("CARGO_BIN_EXE_stripewise-mount"));
+        mount.arg(self.pool()).arg(at).args(["-f", "-o", "nopassthrough,threads=2"]);
+        tracer.start(quiet(mount), Role::Mount)
+    }
+
+    /// Runs a script on a mount of its own, or two, all under watch; the mounts are ended after it. The disks as they were
+    /// before.
+    fn run(&self, script: &Script, way: Way, kill_at: Option<usize>) -> (Disk, Run) {
+        if way == Way::TwoMounts {
+            fs::create_dir(self.other_mount()).expect("a directory");
+        }
         let mut tracer = Tracer::new(self.base(), script.setup, kill_at);
         let disk = Disk::at(self.base(), tracer.objects());
-        let mut mount = Command::new(env!("CARGO_BIN_EXE_stripewise-mount"));
-        mount.arg(self.pool()).arg(self.mount()).args(["-f", "-o", "nopassthrough,threads=2"]);
-        let mount = tracer.start(quiet(mount), Role::Mount);
+        let mut mounts = vec![self.start_mount(&mut tracer, &self.mount())];
         let mut program = this_program();
         program.env(SCRIPT, &script.name).env(POOL, self.pool()).env(MOUNT, self.mount());
+        match way {
+            Way::Mount => {}
+            Way::Preload => {
+                program.env("LD_PRELOAD", preload_library());
+                program.env("STRIPEWISE_POOL", self.pool()).env("STRIPEWISE_MOUNT", self.mount());
+            }
+            Way::TwoMounts => {
+                mounts.push(self.start_mount(&mut tracer, &self.other_mount()));
+                program.env(OTHER_MOUNT, self.other_mount());
+            }
+        }
         let program = tracer.start(program, Role::Script);
         tracer.until_end_of(program);
-        if tracer.runs(mount) {
-            // SAFETY: a child of ours that has not been waited for.
-            unsafe { libc::kill(mount, libc::SIGTERM) };
-            tracer.until_end_of(mount);
+        for mount in mounts {
+            if tracer.runs(mount) {
+                // SAFETY: a child of ours that has not been waited for.
+                unsafe { libc::kill(mount, libc::SIGTERM) };
+                tracer.until_end_of(mount);
+            }
         }
         self.unmount();
         let run = tracer.finish();
         assert!(
             matches!(run.script_code, Some(0 | 3) | Some(-9)),
-            "{}: the script itself failed ({:?}) with {:?}",
+            "{} ({way:?}): the script itself failed ({:?}) with {:?}",
             script.name,
             run.script_code,
             run.killed
@@ -102,7 +142,7 @@ impl Bench {
 
     /// A run that nothing interrupts, recorded: replayed in the model, it gives the very files that are there.
     pub fn records_rightly(&self, script: &Script) {
-        let (mut disk, run) = self.run(script, None);
+        let (mut disk, run) = self.run(script, Way::Mount, None);
         assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
         for step in &run.steps {
             if let Step::Effect(effect) = step {
@@ -140,6 +180,23 @@ pub fn this_program() -> Command {
     quiet(program)
 }
 
+/// The preload library, brought up to date once: cargo does not build other packages' libraries for a test.
+fn preload_library() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+        let target = Path::new(env!("CARGO_BIN_EXE_stripewise-mount")).parent().expect("target/<profile>");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "stripewise-preload"]);
+        if target.ends_with("release") {
+            build.arg("--release");
+        }
+        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
+        assert!(status.success(), "the library does not build");
+        target.join("libstripewise_preload.so")
+    })
+}
+
 fn quiet(mut command: Command) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
@@ -175,6 +232,8 @@ fn compare(one: &Path, other: &Path) -> Vec<String> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     pub kills: u64,
+    /// Kills of the program itself.
+    pub of_the_program: u64,
     /// Kills in the middle of an operation.
     pub inside: u64,
     /// Kills at which bytes had been synced.
@@ -185,6 +244,7 @@ pub struct Tried {
 impl std::ops::AddAssign for Tried {
     fn add_assign(&mut self, other: Tried) {
         self.kills += other.kills;
+        self.of_the_program += other.of_the_program;
         self.inside += other.inside;
         self.after_syncs += other.after_syncs;
         self.seen += other.seen;
@@ -202,44 +262,46 @@ impl Tried {
 }
 
 /// Kills the store at a fault point of a script and looks at what is left; `None` when the script ends before it.
-fn kill_at(script: &Script, point: usize, mender: Mender, tried: &mut Tried) -> Option<Result<(), String>> {
+fn kill_at(script: &Script, way: Way, point: usize, mender: Mender, tried: &mut Tried) -> Option<Result<(), String>> {
     let bench = Bench::new();
-    let (_, run) = bench.run(script, Some(point));
-    let killed = run.killed?;
+    let (_, run) = bench.run(script, way, Some(point));
+    let (role, killed) = run.killed?;
     tried.kills += 1;
+    tried.of_the_program += u64::from(role == Role::Script);
     tried.inside += u64::from(run.begun > run.ended);
     tried.after_syncs += u64::from(Expected::after(script, run.ended, run.begun, Crash::Power).has_synced());
     let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
     let checked = check(&bench.pool(), &expected, mender).map(|seen| tried.seen += seen);
     let op = script.ops.get(run.ended);
-    Some(
-        checked.map_err(|reason| {
-            format!("{}, killed at point {point}, before {killed}, in {op:?}: {reason}", script.name)
-        }),
-    )
+    Some(checked.map_err(|reason| {
+        format!("{} ({way:?}), {role:?} killed at point {point}, before {killed}, in {op:?}: {reason}", script.name)
+    }))
 }
 
 /// Kills the store at every `stride`th fault point of a script in turn; what was found wrong.
-pub fn kill_at_points(script: &Script, stride: usize) -> Vec<String> {
+pub fn kill_at_points(script: &Script, way: Way, stride: usize) -> Vec<String> {
     let (mut problems, mut tried) = (Vec::new(), Tried::default());
     for point in (0..).step_by(stride) {
         let mender = if (point / stride).is_multiple_of(2) { Mender::Fsck } else { Mender::Writers };
-        let Some(checked) = kill_at(script, point, mender, &mut tried) else { break };
+        let Some(checked) = kill_at(script, way, point, mender, &mut tried) else { break };
         problems.extend(checked.err());
     }
     tried.must_mean_something(&script.name, &problems);
+    if way == Way::Preload {
+        assert!(tried.of_the_program > 0, "{}: the program did nothing past the mount", script.name);
+    }
     problems
 }
 
 /// Kills the store at some fault points of a script, which its length chooses; adds to what was tried.
 pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<String> {
-    let points = Bench::new().run(script, None).1.points as u64;
+    let points = Bench::new().run(script, Way::Mount, None).1.points as u64;
     let mut dice = Dice(points);
     let mut problems = Vec::new();
     for _ in 0..times {
         let point = dice.roll(points) as usize;
         let mender = if dice.roll(2) == 0 { Mender::Fsck } else { Mender::Writers };
-        problems.extend(kill_at(script, point, mender, tried).and_then(Result::err));
+        problems.extend(kill_at(script, Way::Mount, point, mender, tried).and_then(Result::err));
     }
     problems
 }
@@ -247,7 +309,7 @@ pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<S
 /// Cuts the power at points of a script; what was found wrong in any of at most `states` states of the disks.
 pub fn power_cuts(script: &Script, states: u64) -> Vec<String> {
     let bench = Bench::new();
-    let (mut disk, run) = bench.run(script, None);
+    let (mut disk, run) = bench.run(script, Way::Mount, None);
     assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
     let mut cuts = Vec::new();
     let (mut begun, mut ended) = (0, 0);

@@ -134,32 +134,55 @@ pub fn bytes(index: usize, offset: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Carries a script out on a mount, marking each operation; ends early, and well, when the mount is gone.
-pub fn perform(script: &Script, pool_file: &Path, mount: &Path) {
+/// Carries a script out on a mount, marking each operation; ends early, and well, when the mount is gone. With another
+/// mount, files with odd numbers are opened there; what both served, the other must go on to serve when one is gone.
+pub fn perform(script: &Script, pool_file: &Path, mount: &Path, other: Option<&Path>) {
     // SAFETY: whoever started this process has put a descriptor there for it.
     let mut marks = File::from(unsafe { OwnedFd::from_raw_fd(MARKS) });
     let outside = mount.parent().expect("a mount is below the base").metadata().expect("the base is there").dev();
-    while mount.metadata().is_ok_and(|meta| meta.dev() == outside) {
+    let mounts = [mount, other.unwrap_or(mount)];
+    while mounts.iter().any(|mount| mount.metadata().is_ok_and(|meta| meta.dev() == outside)) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let pool = Pool::load(pool_file).expect("the pool file is right");
     let mut open: HashMap<usize, File> = HashMap::new();
     for (index, op) in script.ops.iter().enumerate() {
         marks.write_all(format!("B{index}").as_bytes()).expect("a mark");
-        if let Err(error) = step(index, op, &pool, mount, &mut open) {
+        if let Err(error) = step(index, op, &pool, mounts, &mut open) {
             let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENODEV];
             assert!(
                 error.raw_os_error().is_some_and(|errno| gone.contains(&errno)),
                 "{}: {op:?} failed on a mount that is there: {error}",
                 script.name
             );
+            if other.is_some() {
+                mounts.iter().for_each(|mount| read_all(mount));
+            }
             std::process::exit(3);
         }
         marks.write_all(format!("E{index}").as_bytes()).expect("a mark");
     }
 }
 
-fn step(index: usize, op: &Op, pool: &Pool, mount: &Path, open: &mut HashMap<usize, File>) -> std::io::Result<()> {
+/// Reads every file of a mount that is there: whoever else is gone, all of them can be read to their end.
+fn read_all(mount: &Path) {
+    let Ok(entries) = std::fs::read_dir(mount) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let size = path.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).len();
+        assert_eq!(bytes.len() as u64, size, "{}", path.display());
+    }
+}
+
+fn step(
+    index: usize,
+    op: &Op,
+    pool: &Pool,
+    mounts: [&Path; 2],
+    open: &mut HashMap<usize, File>,
+) -> std::io::Result<()> {
+    let mount = mounts[0];
     let at = |path: &str| mount.join(path);
     match op {
         Op::Open { slot, path, how } => {
@@ -171,7 +194,7 @@ fn step(index: usize, op: &Op, pool: &Pool, mount: &Path, open: &mut HashMap<usi
                 How::Truncating => options.read(true).write(true).truncate(true),
                 How::Appending => options.read(true).append(true),
             };
-            open.insert(*slot, options.open(at(path))?);
+            open.insert(*slot, options.open(mounts[slot % 2].join(path))?);
         }
         Op::Write { slot, offset, len } => open[slot].write_all_at(&bytes(index, *offset, *len), *offset)?,
         Op::Append { slot, len } => (&open[slot]).write_all(&bytes(index, 0, *len))?,

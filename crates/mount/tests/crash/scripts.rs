@@ -189,6 +189,47 @@ pub fn all() -> Vec<Script> {
     ]
 }
 
+/// A file most of whose operations the preload library does without the mount.
+pub fn past_the_mount() -> Script {
+    let mut ops = vec![Op::Open { slot: 0, path: "f", how: How::Existing }];
+    for round in 0..4 {
+        ops.push(Op::Write { slot: 0, offset: round * 11_000, len: 20_000 });
+        ops.push(Op::Write { slot: 0, offset: round * 3000, len: 9000 });
+        ops.push(Op::Sync { slot: 0 });
+    }
+    ops.extend([Op::Truncate { slot: 0, size: 25_000 }, Op::Write { slot: 0, offset: 24_000, len: 16_000 }]);
+    ops.extend([Op::Open { slot: 1, path: "g", how: How::Create }, Op::Write { slot: 1, offset: 100, len: W }]);
+    ops.extend([Op::Write { slot: 1, offset: 0, len: W }, Op::Sync { slot: 1 }, Op::SyncDirectory { path: "" }]);
+    ops.extend([Op::Close { slot: 1 }, Op::Close { slot: 0 }, Op::Settle]);
+    script("past the mount", durable("f", W), ops)
+}
+
+/// A file that is written through two mounts in turn.
+pub fn through_two_mounts() -> Script {
+    let ops = vec![
+        Op::Open { slot: 0, path: "f", how: How::Existing },
+        Op::Open { slot: 1, path: "f", how: How::Appending },
+        Op::Append { slot: 1, len: 5000 },
+        Op::Write { slot: 0, offset: 20_000, len: 9000 },
+        Op::Sync { slot: 1 },
+        Op::Open { slot: 2, path: "f", how: How::Appending },
+        Op::Append { slot: 2, len: 700 },
+        Op::Append { slot: 1, len: 700 },
+        Op::Truncate { slot: 1, size: 9000 },
+        Op::Write { slot: 0, offset: 12_000, len: 3000 },
+        Op::Sync { slot: 0 },
+        Op::Append { slot: 1, len: 20_000 },
+        Op::Close { slot: 0 },
+        Op::Append { slot: 2, len: 100 },
+        Op::Close { slot: 2 },
+        Op::Punch { slot: 1, offset: 3000, len: 9000 },
+        Op::Sync { slot: 1 },
+        Op::Close { slot: 1 },
+        Op::Settle,
+    ];
+    script("two mounts", durable("f", W), ops)
+}
+
 fn open_as(slot: usize, path: &'static str) -> Op {
     Op::Open { slot, path, how: How::Existing }
 }

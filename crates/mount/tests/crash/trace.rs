@@ -14,6 +14,9 @@ use crate::effect::{Call, Effect, Objects};
 /// Descriptor to which a script says what it begins and what it has done.
 pub const MARKS: i32 = 200;
 
+/// Where a second mount is, below the base directory.
+pub const OTHER: &str = "other";
+
 /// Held for writing by who makes a process, for reading by who uses a store in this one: until it has been replaced by its
 /// program, a new process holds every lock that this one has.
 pub static FORKING: RwLock<()> = RwLock::new(());
@@ -45,8 +48,8 @@ pub struct Run {
     pub steps: Vec<Step>,
     /// Fault points that were passed: system calls of the store with an effect, since the script began.
     pub points: usize,
-    /// The call that was not carried out because its process was killed.
-    pub killed: Option<String>,
+    /// Which process was killed, and the call that was not carried out therefore.
+    pub killed: Option<(Role, String)>,
     /// Operations the script was told to be done.
     pub ended: usize,
     /// Operations the script has begun.
@@ -220,7 +223,7 @@ impl Tracer {
                 }
                 let call = self.objects.enter(tid, entry.nr as i64, entry.args);
                 if call.is_some() {
-                    self.pass(tid, process, call);
+                    self.pass(tid, process, role, call);
                 }
             }
             libc::PTRACE_SYSCALL_INFO_EXIT => {
@@ -238,10 +241,10 @@ impl Tracer {
     }
 
     /// A call with an effect is about to be carried out.
-    fn pass(&mut self, tid: i32, process: i32, call: Option<Call>) {
+    fn pass(&mut self, tid: i32, process: i32, role: Role, call: Option<Call>) {
         if self.run.begun > self.setup && self.run.killed.is_none() {
             if self.kill_at == Some(self.run.points) {
-                self.run.killed = call.as_ref().map(ToString::to_string);
+                self.run.killed = call.as_ref().map(|call| (role, call.to_string()));
                 // SAFETY: a child of ours that has not been waited for.
                 unsafe { libc::kill(process, libc::SIGKILL) };
                 return;
