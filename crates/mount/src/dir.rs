@@ -78,23 +78,51 @@ impl OpenDir {
 
     /// Names with attributes; the kernel gets a reference to each but `.` and `..`.
     ///
+    /// The attributes of an entry may not be had (no descriptor is left). Then the answer ends before it, and the kernel asks
+    /// on from there, for names alone unless the program looks at attributes too.
+    ///
     /// # Errors
-    /// Those of `getdents`; an entry that has gone meanwhile is left out.
+    /// Those of `getdents`; of the first entry, if its attributes cannot be had: rather than that its name is missing. An
+    /// entry that has gone meanwhile is left out, and so is one of another file system, which cannot be looked up.
     pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<(), Errno> {
+        let mut some = false;
+        let mut failed = Ok(());
         self.entries(offset, |name, ino, _, next| {
-            if name == "." || name == ".." {
-                // The kernel looks at the number and kind of these two only.
-                let Ok(stat) = self.node.stat() else { return false };
-                let mut attr = file_attr(core.table.number(ino), &stat);
-                attr.kind = FileType::Directory;
-                return reply.add(attr.ino, next, name, &std::time::Duration::ZERO, &attr, Generation(0));
-            }
-            let Ok((node, Attributes { attr, ttl })) = core.lookup(self.node.ino, name) else { return false };
-            let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
-            if full {
-                core.table.forget(node.ino, 1);
-            }
-            full
-        })
+            let added = self.add_plus(core, name, ino, next, reply);
+            let ends = match added {
+                Err(Errno::NOENT | Errno::XDEV) => return false,
+                Ok(full) => full,
+                Err(errno) => {
+                    failed = if some { Ok(()) } else { Err(errno) };
+                    true
+                }
+            };
+            some = true;
+            ends
+        })?;
+        failed
+    }
+
+    /// Adds an entry with its attributes; whether there was no room.
+    fn add_plus(
+        &self,
+        core: &Core,
+        name: &OsStr,
+        ino: u64,
+        next: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<bool, Errno> {
+        if name == "." || name == ".." {
+            // The kernel looks at the number and kind of these two only.
+            let mut attr = file_attr(core.table.number(ino), &self.node.stat()?);
+            attr.kind = FileType::Directory;
+            return Ok(reply.add(attr.ino, next, name, &std::time::Duration::ZERO, &attr, Generation(0)));
+        }
+        let (node, Attributes { attr, ttl }) = core.lookup(self.node.ino, name)?;
+        let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
+        if full {
+            core.table.forget(node.ino, 1);
+        }
+        Ok(full)
     }
 }

@@ -86,6 +86,12 @@ impl Core {
     pub fn set_xattr(&self, node: &Node, name: &OsStr, value: &[u8], flags: i32, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
         let flags = XattrFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
+        if name.as_bytes() == CAPABILITIES.to_bytes()
+            && let Ok(Some(inode)) = self.placed(node)
+        {
+            // The last close puts the size into the inode, after the program has gone on, and would take them again.
+            inode.store_size().map_err(|error| error.errno())?;
+        }
         self.keeping_datafiles_shut(node, name, || {
             rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)
         })?;

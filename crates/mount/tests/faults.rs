@@ -197,15 +197,34 @@ fn a_sync_tells_of_a_server_that_died_and_came_back() {
 
 #[test]
 fn a_full_server_is_told_to_the_writer_and_the_file_can_go() {
+    no_room(Errno::ENOSPC, libc::ENOSPC);
+}
+
+/// As the server's file system says it to who is over his quota: the kernel's errno goes to the program as it is.
+#[test]
+fn a_quota_is_told_to_the_writer_and_the_file_can_go() {
+    no_room(Errno::EDQUOT, libc::EDQUOT);
+}
+
+fn no_room(fault: Errno, errno: i32) {
     let pool = Pool::new();
     let content = bytes(6 * WIDTH);
-    let file = pool.file("file", &content);
-    pool.set(|faults| (faults.write, faults.create) = (Some(Errno::ENOSPC), Some(Errno::ENOSPC)));
-    gives(file.write_at(b"no room", WIDTH as u64), libc::ENOSPC);
-    gives(fs::write(pool.mounted.path("other"), &content), libc::ENOSPC);
-    assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+    let mut file = pool.file("file", &content);
+    pool.set(|faults| (faults.write, faults.create) = (Some(fault), Some(fault)));
+    gives(file.write_at(b"no room", WIDTH as u64), errno);
+    gives(fs::write(pool.mounted.path("other"), &content), errno);
+    // Nothing of a record that does not fit is left, and the next one that does stands at the end.
+    let mut appender = File::options().append(true).open(pool.mounted.path("file")).unwrap();
+    let record = vec![7; 2 * WIDTH];
+    let taken = io::Write::write(&mut appender, &record).unwrap();
+    assert_eq!(taken, WIDTH, "the stripe on s0, before that on s1");
+    gives(io::Write::write(&mut appender, b"on s1"), errno);
+    assert!(fs::read(pool.mounted.path("file")).unwrap() == [&content[..], &record[..taken]].concat());
+    let mut all = Vec::new();
+    io::Read::read_to_end(&mut file, &mut all).unwrap();
+    assert!(all == [&content[..], &record[..taken]].concat());
     assert!(content.starts_with(&fs::read(pool.mounted.path("other")).unwrap()), "as much as was taken");
-    drop(file);
+    drop((file, appender));
     for name in ["file", "other"] {
         fs::remove_file(pool.mounted.path(name)).unwrap();
     }
@@ -257,4 +276,35 @@ fn a_directory_that_is_taken_away_comes_back_without_a_restart() {
     }
     fs::write(mounted.path("new"), &content).unwrap();
     assert!(fs::read(mounted.path("new")).unwrap() == content);
+}
+
+/// Names that are there are listed, whether or not their attributes can be had: here the mount has no descriptor left.
+#[test]
+fn a_listing_has_every_name_when_descriptors_have_run_out() {
+    let pool = TestPool::new();
+    let mut server = std::process::Command::new(common::BIN).arg("--foreground").arg(pool.file()).spawn().unwrap();
+    let dir = pool.path("ns/tree/dir");
+    fs::create_dir(&dir).unwrap();
+    let mut names: Vec<String> = (0..300).map(|number| format!("file-{number:03}")).collect();
+    names.iter().for_each(|name| fs::write(dir.join(name), b"").unwrap());
+    let place = pool.mnt().join("dir");
+    eventually("the mount", || place.exists());
+    let list = rustix::fs::open(&place, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+    // Of util-linux: the soft limit of another process.
+    let limit = |most: &str| {
+        let mut command = std::process::Command::new("prlimit");
+        let status = command.args(["--pid", &server.id().to_string(), &format!("--nofile={most}:")]).status();
+        assert!(status.unwrap().success());
+    };
+    limit("3");
+    let found = rustix::fs::Dir::new(list).unwrap().map(|entry| entry.unwrap().file_name().to_owned());
+    let mut found: Vec<String> = found.map(|name| name.into_string().unwrap()).collect();
+    limit("1000");
+    found.sort();
+    names.extend([".".into(), "..".into()]);
+    names.sort();
+    assert_eq!(found, names);
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
+    assert!(server.wait().unwrap().success());
 }

@@ -406,6 +406,57 @@ os.unlink('empty')
     assert_eq!(pool.datafiles().len(), 0);
 }
 
+/// As on the namespace's file system: what changes a file's bytes or owner takes its capabilities, also as root, and in a
+/// file on one server, which the kernel may serve itself; nothing else does, the late end of a close neither.
+#[test]
+fn a_change_of_bytes_takes_the_capabilities_of_a_file() {
+    for servers in [&["s0", "s1", "s2"][..], &["s1"]] {
+        TestPool::with("4KiB", servers).python(
+            "
+import struct
+CAPABILITY = 'security.capability'
+changes = {
+    'nothing': lambda f: None, 'read': lambda f: os.pread(f, 10, 0), 'write': lambda f: os.pwrite(f, b'x', 0),
+    'second write': lambda f: (os.pwrite(f, b'x', 0), give('f'), os.pwrite(f, b'x', 0)),
+    'shorter': lambda f: os.ftruncate(f, 5), 'longer': lambda f: os.ftruncate(f, 99999),
+    'allocate': lambda f: os.posix_fallocate(f, 0, 99999), 'owner': lambda f: os.fchown(f, 7, 7),
+    'mode': lambda f: os.fchmod(f, 0o700), 'times': lambda f: os.utime(f),
+    'copy': lambda f: os.copy_file_range(f, f, 10, 0, 5000),
+    'truncating open': lambda f: os.close(os.open('f', os.O_WRONLY | os.O_TRUNC)),
+    'append': lambda f: os.write(os.open('f', os.O_WRONLY | os.O_APPEND), b'x'),
+}
+def give(name): os.setxattr(name, CAPABILITY, struct.pack('<5I', 0x02000001, 1 << 13, 0, 0, 0))
+def left(change):
+    f = os.open('f', os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o755); os.pwrite(f, b'x' * 9000, 0)
+    give('f'); change(f); os.close(f)
+    return CAPABILITY in os.listxattr('f')
+mount = {name: left(change) for name, change in changes.items()}
+os.chdir(os.environ['OUT'])
+plain = {name: left(change) for name, change in changes.items()}
+assert mount == plain, (mount, plain)
+assert plain['read'] and not plain['write'] and not plain['second write']
+",
+        );
+    }
+}
+
+/// fuser has no such request and answers that there is none; the kernel makes this of it, and programs a named file.
+#[test]
+fn a_file_without_a_name_is_refused_as_programs_expect() {
+    TestPool::new().python(
+        "
+import tempfile
+for flags in (os.O_RDWR, os.O_WRONLY | os.O_EXCL):
+    try: os.open('.', os.O_TMPFILE | flags, 0o600); assert False
+    except OSError as e: assert e.errno == errno.EOPNOTSUPP, e
+# It tries O_TMPFILE first.
+with tempfile.TemporaryFile(dir='.') as f:
+    f.write(b'x' * 9000); f.seek(0); assert f.read() == b'x' * 9000 and os.fstat(f.fileno()).st_nlink == 0
+assert os.listdir('.') == []
+",
+    );
+}
+
 #[test]
 fn a_missing_server_fails_exactly_its_bytes() {
     let pool = TestPool::new();

@@ -39,7 +39,7 @@ impl Users {
         let groups = groups(user);
         let path = |name: &str| self.pool.path(name).to_string_lossy().into_owned();
         let script = format!(
-            "import os, sys, errno, fcntl, struct, time, stat\nos.setgroups([{groups}]); os.setresgid({user}, {user}, {user}); \
+            "import os, sys, errno, fcntl, struct, time, stat, ctypes\nos.setgroups([{groups}]); os.setresgid({user}, {user}, {user}); \
              os.setresuid({user}, {user}, {user})\nM, TREE, NS, OUT = {:?}, {:?}, {:?}, {:?}\nSERVERS = \
              {:?}\nos.umask(0o022)\ndef refused(call, *codes):\n    try: call()\n    except OSError as error:\n        \
              assert error.errno in codes, error\n        return\n    raise AssertionError('it was allowed')\n{script}",
@@ -150,6 +150,33 @@ fn a_group_writes_its_files_and_nobody_else_does() {
     );
     users.ok(CAROL, "for name in 'f', 'g', 'new':\n    refused(lambda: open(M + '/d/' + name, 'ab'), errno.EACCES)");
     assert_eq!(users.modes(&users.handle("d/f")), [(ALICE, PROJECT, 0o660)]);
+}
+
+/// Times at both ends of what there is, and before 1970: the namespace's file system says what becomes of them, and the
+/// only thread of a mount lives on.
+#[test]
+fn no_time_that_a_user_sets_ends_the_mount() {
+    let pool = TestPool::shared();
+    let mount = Mounted::new(&pool, "mnt", "allow_other,threads=1");
+    let users = Users { pool, mount };
+    users.ok(
+        ALICE,
+        "
+libc = ctypes.CDLL(None, use_errno=True)
+class Time(ctypes.Structure): _fields_ = [('s', ctypes.c_long), ('n', ctypes.c_long)]
+def after(path, seconds, nanoseconds):
+    times = (Time * 2)(Time(seconds, nanoseconds), Time(seconds, nanoseconds))
+    answer = libc.utimensat(-100, path.encode(), times, 0), ctypes.get_errno()
+    found = os.stat(path)
+    return answer, found.st_mtime_ns, found.st_atime_ns
+for name in (M + '/f', OUT + '/f'): open(name, 'wb').write(b'x' * 9999)
+for seconds in (-2**63, -2**63 + 1, -2**62, -2**31, -1, 0, 2**31, 2**62, 2**63 - 1):
+    for nanoseconds in (0, 1, 999_999_999):
+        mount, plain = after(M + '/f', seconds, nanoseconds), after(OUT + '/f', seconds, nanoseconds)
+        assert mount == plain, (seconds, nanoseconds, mount, plain)
+",
+    );
+    users.ok(BOB, "assert open(M + '/f', 'rb').read() == b'x' * 9999");
 }
 
 #[test]

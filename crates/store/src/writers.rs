@@ -225,7 +225,7 @@ impl Inode {
     }
 
     /// Writes a size that has grown into the inode.
-    pub(crate) fn store_size(&self) -> Result<()> {
+    pub fn store_size(&self) -> Result<()> {
         // What is read here is written back: nobody may set the times meanwhile.
         let _alone = guard(&self.writers);
         let size = self.size_bytes()?;
