@@ -43,12 +43,15 @@ mod private;
 mod prune;
 mod removals;
 mod session;
+mod sync;
 mod workers;
 mod xattr;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use rustix::io::Errno;
+
+use sync::{Mutex, MutexGuard};
 
 pub use error::MountError;
 pub use helper::{HelperCall, is_helper};

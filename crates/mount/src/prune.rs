@@ -10,14 +10,15 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::fs::Core;
 use crate::lock;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, thread};
 
 /// With more the gain is small: after [`crate::attr::LONG`] the kernel looks a name up again in any case.
 const AIM: usize = 1 << 17;
@@ -81,9 +82,14 @@ impl Room {
         self.known.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many inodes the kernel knows. One atomic load.
+    pub fn known(&self) -> usize {
+        self.known.load(Ordering::Relaxed)
+    }
+
     /// How many to drop of every thousand.
     fn excess_per_mille(&self) -> usize {
-        let known = self.known.load(Ordering::Relaxed);
+        let known = self.known();
         if known <= self.aim { 0 } else { ((known - self.aim / 8 * 7) * 1000).div_ceil(known) }
     }
 
@@ -93,18 +99,18 @@ impl Room {
     /// Those of `open`; `EMFILE` only if there was no room for a second.
     pub fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
         let mut steps = 0..STEPS;
-        while self.known.load(Ordering::Relaxed) > self.most && self.prunes.load(Ordering::Relaxed) {
+        while self.known() > self.most && self.prunes.load(Ordering::Relaxed) {
             if steps.next().is_none() {
                 break;
             }
-            std::thread::sleep(STEP);
+            thread::sleep(STEP);
         }
         loop {
             match open() {
                 Err(Errno::MFILE | Errno::NFILE) if self.prunes.load(Ordering::Relaxed) && steps.next().is_some() => {
                     lock(&self.asked).wanted = true;
                     self.wanted.notify_one();
-                    std::thread::sleep(STEP);
+                    thread::sleep(STEP);
                 }
                 done => return done,
             }
@@ -139,7 +145,7 @@ pub fn start(core: &Arc<Core>, device: impl AsFd) -> std::io::Result<()> {
         return Ok(());
     }
     core.table.room.prunes.store(true, Ordering::Relaxed);
-    std::thread::Builder::new().name("prune".to_owned()).spawn(move || {
+    thread::Builder::new().name("prune".to_owned()).spawn(move || {
         let room = &core.table.room;
         while room.wait() {
             let mut pause = PAUSE.0;
@@ -148,14 +154,14 @@ pub fn start(core: &Arc<Core>, device: impl AsFd) -> std::io::Result<()> {
                 if excess == 0 || lock(&room.asked).ended {
                     break;
                 }
-                let before = room.known.load(Ordering::Relaxed);
+                let before = room.known();
                 for inodes in core.table.oldest(excess).chunks(MESSAGE_INODES) {
                     // A kernel that has ended the connection has dropped them all.
                     let _ = ask(&device, inodes);
                 }
                 // The references come back by forget, which other threads serve.
-                std::thread::sleep(pause);
-                pause = if room.known.load(Ordering::Relaxed) < before { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+                thread::sleep(pause);
+                pause = if room.known() < before { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
             }
         }
     })?;

@@ -4,13 +4,14 @@
 //! when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of its
 //! own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use stripewise_store::{Inode, Store};
 
 use crate::inode::{Node, ProcName};
+use crate::sync::{Condvar, Mutex, thread};
 use crate::{lock, log};
 
 /// Most files that wait at once: each holds a descriptor. Who removes one more waits for the disk.
@@ -29,6 +30,8 @@ struct Queue {
     waiting: Vec<Removal>,
     /// The thread has taken some that are not done.
     busy: bool,
+    /// Whether there is a thread; unknown before the first removal.
+    thread: Option<bool>,
 }
 
 /// Files whose datafiles are to be removed.
@@ -36,30 +39,30 @@ struct Queue {
 pub struct Removals {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Whether there is a thread; none before the first removal.
-    thread: OnceLock<bool>,
 }
 
 impl Removals {
     /// Removes the datafiles of `inode` as soon as it is certain that its name, which was in `directory`, does not come
     /// back. Waits only when very many wait already.
     pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, directory: Option<Arc<Node>>) {
-        let started = self.thread.get_or_init(|| {
-            let (removals, store) = (self.clone(), store.clone());
-            let thread = std::thread::Builder::new().name("remove".to_owned()).spawn(move || removals.run(&store));
-            let error = |error| log::error(&format!("no thread to remove datafiles ({error}): `stripewise fsck` will"));
-            thread.map_err(error).is_ok()
-        });
-        if !started {
+        let mut queue = lock(&self.queue);
+        if !*queue.thread.get_or_insert_with(|| self.start(store)) {
             return;
         }
-        let queue = lock(&self.queue);
         let mut queue = self
             .changed
             .wait_while(queue, |queue| queue.waiting.len() >= MOST_WAITING)
             .unwrap_or_else(PoisonError::into_inner);
         queue.waiting.push(Removal { inode, directory });
         self.changed.notify_all();
+    }
+
+    /// Starts the thread; whether that worked.
+    fn start(self: &Arc<Self>, store: &Arc<Store>) -> bool {
+        let (removals, store) = (self.clone(), store.clone());
+        let started = thread::Builder::new().name("remove".to_owned()).spawn(move || removals.run(&store));
+        let error = |error| log::error(&format!("no thread to remove datafiles ({error}): `stripewise fsck` will"));
+        started.map_err(error).is_ok()
     }
 
     /// Waits until nothing is left to remove.

@@ -28,6 +28,8 @@ mod reach;
 mod real;
 mod recording;
 mod runtime;
+mod slots;
+mod sync;
 mod table;
 
 #[global_allocator]

@@ -10,8 +10,8 @@
 //! process alone from then on.
 
 use crate::placed;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Descriptors from here on are left to the mount and not recorded.
 const SIZE: usize = 1 << 16;
