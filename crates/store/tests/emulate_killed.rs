@@ -10,7 +10,10 @@ use stripewise_layout::ServerId;
 use stripewise_store::emulate::{Device, EmulateConfig, Op, OpProfile, Profile, QUEUE_FILE, sleep_until};
 
 const SERVERS: usize = 4;
+/// Points at which a process is killed, spread over the instructions of its requests.
 const KILLS: u64 = 1000;
+/// Parts of the points that are tried at once.
+const PARTS: u64 = 2;
 
 static BLOCK: [u8; 4096] = [7; 4096];
 
@@ -85,6 +88,16 @@ fn empty_the_queue(directory: &Path) {
 
 #[test]
 fn killed_anywhere() {
+    // Each has servers and children of its own, and steps wait for one another: two take half the time on two processors.
+    std::thread::scope(|threads| {
+        for part in 0..PARTS {
+            threads.spawn(move || killed_at_every(part));
+        }
+    });
+}
+
+/// Kills a process at the points of that part.
+fn killed_at_every(part: u64) {
     let directories: [_; SERVERS] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
     // Longer than it takes to step to the sleep, so that the sleep is among the points.
     let service = OpProfile { startup_min_s: 0.008, startup_max_s: 0.008, transfer_s_per_byte: 0.0 };
@@ -113,7 +126,7 @@ fn killed_anywhere() {
 
     let before = devices[0].statistics();
     let mut ended_early = 0;
-    for point in 0..KILLS {
+    for point in (part..KILLS).step_by(PARTS as usize) {
         let mut steps = instructions * point / KILLS;
         loop {
             let child = traced_child(&devices, &file, requests);
@@ -135,8 +148,8 @@ fn killed_anywhere() {
         }
     }
     let done = devices[0].statistics().since(&before);
-    assert_eq!(done.read.requests, KILLS);
-    assert!(done.write.requests <= KILLS * requests as u64 + ended_early, "{done:?}");
+    assert_eq!(done.read.requests, KILLS / PARTS);
+    assert!(done.write.requests <= KILLS / PARTS * requests as u64 + ended_early, "{done:?}");
 
     // A process that opens the queues now gets through, and nobody holds a lock on them.
     let devices = open();
