@@ -13,8 +13,11 @@ use crate::fs::Core;
 use crate::inode::Node;
 use crate::{Failure, lock};
 
-/// Names that are ours: the handle, and what may come beside it.
+/// Names that are ours: the handle, and what may come beside it, and whose the file was.
 fn is_ours(name: &[u8]) -> bool {
+    if name == stripewise_store::handle::FORMER_OWNER.as_bytes() {
+        return true;
+    }
     let ours = stripewise_store::handle::ATTRIBUTE.as_bytes();
     name.strip_prefix(ours).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
 }
@@ -181,7 +184,8 @@ mod tests {
 
     #[test]
     fn only_our_names_are_hidden() {
-        let names = b"user.a\0user.stripewise\0user.stripewise.more\0user.stripewiser\0security.x\0";
+        let names =
+            b"user.a\0user.stripewise\0user.stripewise.more\0trusted.stripewise\0user.stripewiser\0security.x\0";
         assert_eq!(visible(names), b"user.a\0user.stripewiser\0security.x\0");
         assert_eq!(visible(b""), b"");
     }

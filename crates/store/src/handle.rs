@@ -11,6 +11,11 @@ use stripewise_layout::MAX_OFFSET;
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise";
 
+/// The attribute that says of an inode whose it was before its owner was changed, and by which handle. Only root sets such
+/// attributes, so that a check may believe it: a crash between the change of the inode and that of its datafiles is finished
+/// by it, where otherwise somebody might claim another's datafiles by a handle of his making.
+pub const FORMER_OWNER: &str = "trusted.stripewise";
+
 /// Greatest length of an encoded handle in bytes.
 pub const MAX_BYTES: usize = 4096;
 

@@ -10,13 +10,14 @@
 //! can write a handle that names another user's datafiles into an inode of his own.
 
 use crate::error::{Error, Result};
+use crate::handle::FORMER_OWNER;
 use crate::inode::{Inode, server};
 use crate::placement::Datafile;
 use crate::plane::ServerRoot;
 use crate::store::Store;
 use crate::sys::{AsUser, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 /// The attribute of an access control list.
@@ -39,13 +40,28 @@ impl Rights {
     /// Those that belong to the inode behind `fd`. Two system calls.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> rustix::io::Result<Self> {
         let stat = rustix::fs::fstat(fd)?;
-        let listed = match rustix::fs::fgetxattr(fd, ACL, &mut [0_u8; 0][..]) {
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
-            // A list, or nobody knows.
-            _ => true,
-        };
-        let shared = if listed { 0 } else { stat.st_mode & SHARED_BITS };
-        Ok(Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | shared })
+        Ok(Self::by(&stat, || rustix::fs::fgetxattr(fd, ACL, &mut [0_u8; 0][..])))
+    }
+
+    /// The same of an inode that is known by its place. One system call, if others than the owner may have any.
+    pub(crate) fn at(place: &std::path::Path, stat: &Stat) -> Self {
+        Self::by(stat, || rustix::fs::getxattr(place, ACL, &mut [0_u8; 0][..]))
+    }
+
+    fn by(stat: &Stat, list: impl FnOnce() -> rustix::io::Result<usize>) -> Self {
+        let mut shared = stat.st_mode & SHARED_BITS;
+        // A list, or nobody knows.
+        if shared != 0 && !matches!(list(), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+            shared = 0;
+        }
+        Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | shared }
+    }
+
+    /// Whether a datafile has them, or is left to its owner alone because the group is not this process's to give.
+    pub(crate) fn are_those_of(self, datafile: &Stat) -> bool {
+        let mode = datafile.st_mode & 0o7777;
+        let private = mode == OWNER_BITS && datafile.st_gid != self.gid && !rustix::process::geteuid().is_root();
+        private || (datafile.st_gid, mode) == (self.gid, self.mode)
     }
 
     /// The same for the file's owner alone.
@@ -200,6 +216,14 @@ pub(crate) fn remove_datafile(
     unlink_as_owner(store, directory, name, &stat)
 }
 
+/// What [`FORMER_OWNER`] holds.
+pub(crate) fn former_owner(handle: u64, uid: u32) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&handle.to_be_bytes());
+    bytes[8..].copy_from_slice(&uid.to_be_bytes());
+    bytes
+}
+
 impl Inode {
     /// The rights that the file's datafiles have by its inode now.
     pub(crate) fn rights(&self) -> Result<Rights> {
@@ -256,6 +280,11 @@ impl Inode {
         let before = self.rights()?;
         if before.mode != OWNER_BITS {
             self.give_rights(before.uid, before.private())?;
+        }
+        if self.store.plane().is_shared() {
+            // Best effort: without it, a crash leaves the datafiles for root to give away by hand.
+            let former = former_owner(self.handle(), before.uid);
+            let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
         }
         let changed = change().map_err(self.failed("change the owner of"));
         let after = self.rights()?;

@@ -478,6 +478,87 @@ fn datafiles_follow_their_owner() {
     assert_others_whole(&pool, &["a"]);
 }
 
+/// Runs a change of owner that ends, as by a kill, when the inode has been given away and its datafiles have not.
+fn interrupted_chown(pool: &TestPool, name: &str, uid: u32) {
+    let inode = open(pool, name);
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        inode.change_owner(|| {
+            std::os::unix::fs::chown(tree(pool, name), Some(uid), Some(uid)).unwrap();
+            panic!("killed here")
+        })
+    }));
+    assert!(died.is_err());
+}
+
+#[test]
+fn in_a_shared_pool_only_what_root_was_giving_away_is_given() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes pools of several users");
+        return;
+    }
+    const ALICE: u32 = 62101;
+    const BOB: u32 = 62102;
+    let pool = TestPool::shared(3);
+    let store = pool.open();
+    for name in ["given", "secret", "bobs"] {
+        let (fd, inode) = create(&store, name);
+        write(&inode, &bytes_of(name), 0);
+        let owner = if name == "bobs" { BOB } else { ALICE };
+        inode.change_owner(|| rustix::fs::fchown(&fd, Some(rustix::fs::Uid::from_raw(owner)), None)).unwrap();
+    }
+    drop(store);
+    clean(&pool);
+    interrupted_chown(&pool, "given", BOB);
+    assert!(open(&pool, "given").read_at(&mut [0; 10], 0).is_err(), "refused until it is mended");
+    mends(&pool, Kind::DatafileOwner);
+    assert!(read(&pool, "given") == bytes_of("given"));
+    // Bob claims Alice's datafiles: her file is gone, and his has its handle.
+    let theirs = handle(&pool, "secret");
+    std::fs::remove_file(tree(&pool, "secret")).unwrap();
+    std::fs::write(tree(&pool, "claim"), b"").unwrap();
+    std::os::unix::fs::chown(tree(&pool, "claim"), Some(BOB), Some(BOB)).unwrap();
+    let real = std::fs::metadata(tree(&pool, "claim")).unwrap().ino();
+    let claim = Handle { real, ..theirs.clone() };
+    set_handle(&pool, "claim", &claim);
+    leaves(&pool, Kind::DatafileOwner);
+    // As one who was given another file.
+    let former: Vec<u8> = [handle(&pool, "given").logical.to_be_bytes().as_slice(), &ALICE.to_be_bytes()].concat();
+    rustix::fs::setxattr(tree(&pool, "claim"), "trusted.stripewise", &former, XattrFlags::empty()).unwrap();
+    leaves(&pool, Kind::DatafileOwner);
+    for server in 0..3 {
+        let path = datafile(&pool, server, theirs.logical, 1);
+        assert_eq!(std::fs::metadata(path).unwrap().uid(), ALICE);
+    }
+    assert!(read(&pool, "bobs") == bytes_of("bobs"));
+}
+
+#[test]
+fn datafiles_get_the_mode_and_the_group_of_their_file() {
+    let shared = rustix::process::geteuid().is_root();
+    for pool in [Some(pool()), shared.then(|| TestPool::shared(3))].into_iter().flatten() {
+        let store = pool.open();
+        let (fd, inode) = create(&store, "f");
+        write(&inode, &bytes_of("f"), 0);
+        inode.change_mode(Some(0o640), || rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o640))).unwrap();
+        let path = datafile(&pool, 1, handle(&pool, "f").logical, 1);
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(), 0o640);
+        clean(&pool);
+        // Its server was away when the file was shut, or opened to others.
+        for wrong in [0o644, 0o666, 0o600, 0o4755] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(wrong)).unwrap();
+            mends(&pool, Kind::DatafileRights);
+            assert_eq!(mode(), 0o640);
+        }
+        if shared {
+            std::os::unix::fs::chown(&path, None, Some(12345)).unwrap();
+            mends(&pool, Kind::DatafileRights);
+            assert_eq!(std::fs::metadata(&path).unwrap().gid(), std::fs::metadata(tree(&pool, "f")).unwrap().gid());
+        }
+        assert!(read(&pool, "f") == bytes_of("f"));
+    }
+}
+
 #[test]
 fn what_stands_in_the_wrong_place_is_put_right_or_left() {
     let pool = pool();

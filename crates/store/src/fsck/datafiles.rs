@@ -1,11 +1,12 @@
 //! The datafiles of one file, compared with what its handle says.
 
 use super::ground::Ground;
+use super::hold::Subject;
 use crate::error::{Error, Result};
 use crate::extent::{datafile_bytes, file_bytes};
 use crate::handle::Handle;
 use crate::placement::Datafiles;
-use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use stripewise_layout::{Layout, ServerId};
@@ -19,6 +20,8 @@ pub(super) enum Fault {
     Type(u16),
     /// The datafile of that index belongs to another user.
     Owner(u16, u32),
+    /// The datafile of that index has another group or mode than the file.
+    Rights(u16, u32, u32),
 }
 
 /// What the servers have of a file.
@@ -30,14 +33,16 @@ pub(super) struct Look {
     pub(super) least_bytes: u64,
 }
 
-/// Looks at the datafiles that `handle` lists; `owner` is the file's. One `fstatat` each.
+/// Looks at the datafiles that `handle` lists. One `fstatat` each, and one system call for the inode where others than its
+/// owner may have rights.
 pub(super) fn look(
     ground: &Ground,
     handle: &Handle,
     layout: &Layout,
     datafiles: &Datafiles,
-    inode: &Stat,
+    subject: &Subject,
 ) -> Result<Look> {
+    let rights = if handle.present.is_empty() { None } else { Some(subject.rights()) };
     let mut look = Look { faults: Vec::new(), away: BTreeSet::new(), least_bytes: 0 };
     for (index, datafile) in datafiles.table.iter().enumerate() {
         if !handle.present.contains(index) {
@@ -55,8 +60,10 @@ pub(super) fn look(
                     look.faults.push(Fault::Type(index));
                     continue;
                 }
-                if stat.st_uid != inode.st_uid {
+                if stat.st_uid != subject.stat.st_uid {
                     look.faults.push(Fault::Owner(index, stat.st_uid));
+                } else if rights.is_some_and(|rights| !rights.are_those_of(&stat)) {
+                    look.faults.push(Fault::Rights(index, stat.st_gid, stat.st_mode & 0o7777));
                 }
                 let reaches = file_bytes(layout, datafiles, index, stat.st_size as u64);
                 look.least_bytes = look.least_bytes.max(reaches);

@@ -6,7 +6,7 @@ use super::hold::{Subject, hold, shown};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::placement::Datafiles;
-use crate::rights::{Rights, check_datafile, create_datafile};
+use crate::rights::{check_datafile, create_datafile};
 use crate::sys::retry;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -69,8 +69,7 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
     let new =
         Handle { logical: Handle::new(1, [0; 32]).logical, real: copy.subject.stat.st_ino, ..original.handle.clone() };
     let owner = copy.subject.stat.st_uid;
-    // Others than the owner are let in by the next change of its mode.
-    let rights = Rights { uid: owner, gid: copy.subject.stat.st_gid, mode: 0o600 };
+    let rights = copy.subject.rights();
     for (index, datafile) in datafiles.table.iter().enumerate() {
         if !new.present.contains(index) {
             continue;

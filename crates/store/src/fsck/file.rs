@@ -12,10 +12,14 @@ use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::lockfile::LockFile;
 use crate::placement::Datafiles;
+use crate::rights::Rights;
+use crate::sys::retry;
 use crate::walk::{Entry, walk};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
+use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -96,7 +100,7 @@ impl Files<'_> {
             return Ok(());
         }
         let stale = LockFile::exists(context.ground.locks.as_fd(), handle.logical)?;
-        let found = look(&context.ground, &handle, &layout, &datafiles, &subject.stat)?;
+        let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
         if !stale && in_order(&found, &handle, subject.stat.st_size as u64) {
             return Ok(());
         }
@@ -144,7 +148,7 @@ impl Files<'_> {
     fn judge(&self, subject: &mut Subject, mut handle: Handle, hold: &Hold) -> Result<bool> {
         let context = self.context;
         let Some((layout, datafiles)) = self.shape(subject, &handle)? else { return Ok(false) };
-        let found = look(&context.ground, &handle, &layout, &datafiles, &subject.stat)?;
+        let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
         let mut whole = true;
         for fault in &found.faults {
             whole &= self.mend_datafile(subject, &mut handle, &layout, &datafiles, fault);
@@ -192,7 +196,7 @@ impl Files<'_> {
     ) -> bool {
         let context = self.context;
         let index = match fault {
-            Fault::Missing(index) | Fault::Type(index) | Fault::Owner(index, _) => *index,
+            Fault::Missing(index) | Fault::Type(index) | Fault::Owner(index, _) | Fault::Rights(index, ..) => *index,
         };
         let datafile = datafiles.table[usize::from(index)];
         let name = context.ground.server_name(datafile.server);
@@ -243,25 +247,38 @@ impl Files<'_> {
             }
             Fault::Owner(_, found) => {
                 let what = format!("it belongs to user {found}, the file to user {}", subject.stat.st_uid);
-                if !only_owner_writes(directory, path.directory()) {
+                if !only_owner_writes(directory, path.directory()) && !subject.was_given_by(handle.logical, found) {
                     let action = "others can write its directory, so it may have been exchanged: look at it, chown it";
                     context.left(told(Kind::DatafileOwner, what, action));
                     return false;
                 }
                 let finding = told(Kind::DatafileOwner, what, "gave it to the file's owner and group");
-                context.mend(finding, || {
-                    use rustix::fs::{AtFlags, Gid, Uid};
-                    let (uid, gid) = (Uid::from_raw(subject.stat.st_uid), Gid::from_raw(subject.stat.st_gid));
-                    rustix::fs::chownat(directory, path.as_c_str(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-                        .map_err(|errno| Error::Server {
-                            action: "change the owner of a datafile",
-                            server: name.clone(),
-                            errno,
-                        })
-                })
+                context.mend(finding, || give(directory, path.as_c_str(), &name, found, subject.rights()))
+            }
+            Fault::Rights(_, gid, mode) => {
+                let rights = subject.rights();
+                let what = format!(
+                    "it is group {gid}'s with mode {mode:o}, by its file it is group {}'s with mode {:o}",
+                    rights.gid, rights.mode
+                );
+                let finding = told(Kind::DatafileRights, what, "gave it the file's group and mode");
+                context.mend(finding, || give(directory, path.as_c_str(), &name, rights.uid, rights))
             }
         }
     }
+}
+
+/// Gives a datafile that is still `owner`'s, and has no other name, to who has `rights`.
+fn give(directory: BorrowedFd<'_>, path: &CStr, server: &str, owner: u32, rights: Rights) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let error =
+        |errno| Error::Server { action: "change owner or mode of a datafile", server: server.to_owned(), errno };
+    let fd = retry(|| rustix::fs::openat(directory, path, flags, Mode::empty())).map_err(error)?;
+    let stat = rustix::fs::fstat(&fd).map_err(error)?;
+    if stat.st_uid != owner || stat.st_nlink != 1 || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(error(Errno::EXIST));
+    }
+    rights.give(fd.as_fd()).map_err(error)
 }
 
 /// Whether nothing has to be mended.
@@ -273,7 +290,7 @@ fn in_order(found: &Look, handle: &Handle, size_bytes: u64) -> bool {
 }
 
 /// Whether nobody but its owner can put files into directory `name` of a server.
-fn only_owner_writes(server: rustix::fd::BorrowedFd<'_>, name: &str) -> bool {
+fn only_owner_writes(server: BorrowedFd<'_>, name: &str) -> bool {
     [".", name].iter().all(|name| {
         rustix::fs::statat(server, *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| stat.st_mode & 0o022 == 0)

@@ -31,6 +31,8 @@ pub enum Kind {
     MissingDatafile,
     /// A datafile that does not belong to the file's owner.
     DatafileOwner,
+    /// A datafile that has another group or mode than its file.
+    DatafileRights,
     /// A datafile's name leads to something that is no regular file.
     DatafileType,
     /// A truncation or a move of a file stopped half-way.
@@ -74,6 +76,7 @@ impl Kind {
             Self::DuplicateHandle => "duplicate-handle",
             Self::MissingDatafile => "missing-datafile",
             Self::DatafileOwner => "datafile-owner",
+            Self::DatafileRights => "datafile-rights",
             Self::DatafileType => "datafile-type",
             Self::HalfChange => "half-change",
             Self::Size => "size",

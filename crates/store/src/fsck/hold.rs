@@ -2,9 +2,10 @@
 
 use super::context::Context;
 use crate::error::{Error, Result};
-use crate::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
+use crate::handle::{ATTRIBUTE, FORMER_OWNER, Handle, HandleError, MAX_BYTES};
 use crate::inode::Inode;
 use crate::lockfile::{LockFile, Purpose};
+use crate::rights::{Rights, former_owner};
 use crate::store::proc_path;
 use crate::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
@@ -55,6 +56,18 @@ impl Subject {
     /// The path under which the inode can be opened.
     pub(super) fn place(&self) -> PathBuf {
         proc_path(self.fd.as_fd())
+    }
+
+    /// The rights that its datafiles are to have.
+    pub(super) fn rights(&self) -> Rights {
+        Rights::at(&self.place(), &self.stat)
+    }
+
+    /// Whether root's mount was giving the file with that handle away when it was interrupted, and it was `uid`'s before.
+    pub(super) fn was_given_by(&self, logical: u64, uid: u32) -> bool {
+        let mut bytes = [0; 16];
+        let found = rustix::fs::getxattr(self.place(), FORMER_OWNER, &mut bytes[..]);
+        found.is_ok_and(|len| bytes[..len] == former_owner(logical, uid))
     }
 
     /// Its handle, unchecked against the inode.

@@ -35,8 +35,10 @@ mod servers;
 pub use context::{Options, Step, Watch};
 pub use finding::{Finding, Kind, Outcome, Outcomes, Report};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::namespace::is_shared;
 use crate::pool::Pool;
+use crate::shared::is_root;
 use context::Context;
 
 /// Checks `pool` and, unless `options` say otherwise, mends it. Findings are told to `watch` as they come; memory grows
@@ -46,6 +48,12 @@ use context::Context;
 /// The pool cannot be checked at all (its namespace is not there, another check runs), or `watch` stopped the check.
 /// What was found until then has been told, and what was mended is.
 pub fn check(pool: &Pool, options: &Options, watch: &dyn Watch) -> Result<Report> {
+    if is_shared(pool).unwrap_or(false) && !is_root() {
+        return Err(Error::Invalid(format!(
+            "pool '{}' is one of several users, of whose datafiles only root sees all: run this as root",
+            pool.name
+        )));
+    }
     let taken_over = rebind::switch(pool, options)?;
     let context = match Context::open(pool, options, watch)? {
         Ok(context) => context,

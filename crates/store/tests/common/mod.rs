@@ -20,7 +20,19 @@ impl TestPool {
         Self::with_roots(|directory| (0..servers).map(|i| directory.join(format!("s{i}"))).collect())
     }
 
+    /// The same for several users; root only.
+    pub fn shared(servers: usize) -> Self {
+        Self::made_by(Pool::init_shared, |directory| (0..servers).map(|i| directory.join(format!("s{i}"))).collect())
+    }
+
     pub fn with_roots(roots: impl FnOnce(&Path) -> Vec<PathBuf>) -> Self {
+        Self::made_by(Pool::init, roots)
+    }
+
+    fn made_by(
+        init: impl FnOnce(&Path, &PoolSpec) -> stripewise_store::Result<Pool>,
+        roots: impl FnOnce(&Path) -> Vec<PathBuf>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
         let tier = TierSpec { name: "disk".into(), servers: roots(base), ..TierSpec::default() };
@@ -31,7 +43,7 @@ impl TestPool {
             default_width_bytes: Some(4096),
             tiers: vec![tier],
         };
-        let pool = Pool::init(&base.join("pool.toml"), &spec).unwrap();
+        let pool = init(&base.join("pool.toml"), &spec).unwrap();
         Self { directory, pool }
     }
 
