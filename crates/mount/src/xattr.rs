@@ -131,7 +131,18 @@ impl Core {
         if !shared.may_have_capabilities.load(Ordering::Acquire) {
             return Ok(());
         }
-        match rustix::fs::removexattr(self.table.proc_name(node).path(), CAPABILITIES) {
+        let removed = match rustix::fs::removexattr(self.table.proc_name(node).path(), CAPABILITIES) {
+            // A mount without privileges may not even try; mostly there is nothing to remove.
+            Err(Errno::PERM) => {
+                let nothing = &mut [0_u8; 0][..];
+                match rustix::fs::getxattr(self.table.proc_name(node).path(), CAPABILITIES, nothing) {
+                    Ok(_) => Err(Errno::PERM),
+                    Err(errno) => Err(errno),
+                }
+            }
+            removed => removed,
+        };
+        match removed {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {
                 shared.may_have_capabilities.store(false, Ordering::Release);
                 Ok(())

@@ -6,9 +6,13 @@ mod common;
 use common::{Mounted, TestPool, need, succeeded};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_store::fsck::{self, Finding, Kind};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
+use stripewise_store::{Pool, Store, export_tree};
 
 const ALICE: u32 = 62101;
 const BOB: u32 = 62102;
@@ -28,8 +32,11 @@ struct Users {
 
 impl Users {
     fn new() -> Users {
+        Users::of(TestPool::shared())
+    }
+
+    fn of(pool: TestPool) -> Users {
         need("python3");
-        let pool = TestPool::shared();
         let mount = Mounted::new(&pool, "mnt", "allow_other");
         Users { pool, mount }
     }
@@ -244,7 +251,7 @@ fn a_forged_handle_changes_removes_and_takes_over_nothing_of_another_user() {
 }
 
 #[test]
-fn damaged_copied_overlong_and_cyclic_handles_are_refused() {
+fn damaged_copied_and_cyclic_handles_are_refused() {
     let users = Users::new();
     users.ok(CAROL, "for name in 'ab': open(M + '/' + name, 'wb').write(name.encode() * 20000)");
     let (a, b) = (users.handle("a"), users.handle("b"));
@@ -256,8 +263,6 @@ fn damaged_copied_overlong_and_cyclic_handles_are_refused() {
         users.set(CAROL, "a", wrong);
         users.ok(CAROL, refused);
     }
-    // Longer than a handle can be, where the file system takes it.
-    users.run(CAROL, &format!("os.setxattr(TREE + '/a', '{ATTRIBUTE}', b'x' * 5000)"));
     // Each with the other's: two files of one user share datafiles, which is his own affair; the mount goes on.
     users.forge(CAROL, "a", &b);
     users.forge(CAROL, "b", &a);
@@ -273,6 +278,39 @@ fn damaged_copied_overlong_and_cyclic_handles_are_refused() {
     users.ok(CAROL, "os.unlink(M + '/a'); os.unlink(M + '/b')");
     users.ok(ALICE, SECRET);
     secret_is_whole(&users);
+}
+
+#[test]
+fn an_overlong_handle_is_refused() {
+    // A file system that takes attributes longer than any handle.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let takes = rustix::fs::setxattr(memory.path(), "user.probe", &[b'x'; 5000], rustix::fs::XattrFlags::empty());
+    if let Err(errno) = takes {
+        eprintln!("skipped: /dev/shm takes no attribute of 5000 bytes ({errno})");
+        return;
+    }
+    let users = Users::of(TestPool::shared_in(memory));
+    users.ok(CAROL, "open(M + '/a', 'wb').write(b'a' * 20000)");
+    let right = users.handle("a").encode().unwrap();
+    // One that would be right, were it not for what follows it.
+    for wrong in [[right, vec![0; 5000]].concat(), vec![b'x'; 4097]] {
+        users.set(CAROL, "a", &wrong);
+        users.ok(
+            CAROL,
+            "refused(lambda: open(M + '/a', 'rb').read(), errno.EIO)\nrefused(lambda: open(M + '/a', 'r+b'), errno.EIO)\n\
+             refused(lambda: os.truncate(M + '/a', 3), errno.EIO)\nos.stat(M + '/a'); os.listdir(M)",
+        );
+        let store = Store::open(Pool::load(&users.pool.file()).unwrap()).unwrap();
+        let said = store.lookup(Path::new("a")).unwrap_err().to_string();
+        assert!(said.contains("longer than 4096 bytes"), "{said}");
+        let told: Mutex<Vec<Finding>> = Mutex::default();
+        let options = fsck::Options { dry_run: true, ..fsck::Options::default() };
+        let report = fsck::check(store.pool(), &options, &told).unwrap();
+        assert_eq!(report.of(Kind::DamagedHandle).left, 1, "{told:?}");
+    }
+    users.ok(ALICE, SECRET);
+    secret_is_whole(&users);
+    users.ok(CAROL, "os.unlink(M + '/a')");
 }
 
 #[test]
@@ -611,4 +649,199 @@ fn users_with_private_mounts_share_what_the_modes_say() {
     let forged = "cd bob; ! cat bobs 2>&1 | grep -a -q secret; rm -f bobs || true";
     succeeded(forged, &private(&users, BOB, forged));
     users.ok(ALICE, "assert open(M + '/alice/shut', 'rb').read(6) == b'secret'");
+}
+
+/// What a user's tool is to do, and on which pool.
+const TOOL: &str = "STRIPEWISE_TOOL";
+const TOOL_POOL: &str = "STRIPEWISE_TOOL_POOL";
+
+/// The other side: a tool that uses the pool without a mount, as Python and the commands do, in a process of a user.
+#[test]
+fn is_a_tool_for_another_test() {
+    let Ok(tool) = std::env::var(TOOL) else { return };
+    assert!(!rustix::process::geteuid().is_root());
+    let file = PathBuf::from(std::env::var_os(TOOL_POOL).unwrap());
+    let pool = Pool::load(&file).unwrap();
+    let found = |path: &str| Store::open(pool.clone()).and_then(|store| store.lookup(Path::new(path)));
+    let said = match tool.split_once(' ').unwrap_or((&tool, "")) {
+        ("fsck", _) => {
+            let told: Mutex<Vec<Finding>> = Mutex::default();
+            fsck::check(&pool, &fsck::Options::default(), &told).map(|report| format!("{report:?}"))
+        }
+        ("export", to) => {
+            let to = file.parent().unwrap().join(to);
+            let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
+            let options = export_tree::Options { verify_only: false, threads: 2 };
+            export_tree::export(&pool, &to, &options, &failures).map(|report| format!("{report:?} {failures:?}"))
+        }
+        ("read", path) => found(path).and_then(|inode| {
+            let mut bytes = [0; 10];
+            let count = inode.expect("a placed file").read_at(&mut bytes, 0)?;
+            Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
+        }),
+        ("write", path) => found(path).and_then(|inode| {
+            let inode = inode.expect("a placed file");
+            inode.register_writer()?;
+            let put = inode.write_at(b"written", 0);
+            inode.release_writer()?;
+            put.map(|count| count.to_string())
+        }),
+        ("move", path) => found(path).and_then(|inode| {
+            let round = vec![Stripe { server: ServerId(1), width_bytes: 9000 }];
+            let layout = Layout::new([(0, round)]).unwrap();
+            inode.expect("a placed file").move_to(&layout, path, &mut |_, _| true).map(|_| "moved".to_owned())
+        }),
+        other => panic!("{other:?}"),
+    };
+    match said {
+        Ok(said) => println!("done: {said}"),
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+fn tool(users: &Users, user: u32, tool: &str) -> String {
+    need("setpriv");
+    let program = users.pool.path("out/tool");
+    if !program.exists() {
+        // Where the user can reach it.
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    }
+    let mut command = Command::new("setpriv");
+    let user = user.to_string();
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]).arg(program);
+    command.args(["is_a_tool_for_another_test", "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(TOOL, tool).env(TOOL_POOL, users.pool.file()).stdin(Stdio::null());
+    let said = succeeded(tool, &command.output().unwrap());
+    let line = said.lines().find_map(|line| line.find("done: ").or(line.find("refused: ")).map(|at| &line[at..]));
+    line.unwrap_or_else(|| panic!("{tool}: {said}")).to_owned()
+}
+
+/// A check by root finds nothing but these.
+fn is_in_order(users: &Users, but: &[Kind]) {
+    let told: Mutex<Vec<Finding>> = Mutex::default();
+    let pool = Pool::load(&users.pool.file()).unwrap();
+    let options = fsck::Options { dry_run: true, ..fsck::Options::default() };
+    let report = fsck::check(&pool, &options, &told).unwrap();
+    assert!(report.kinds.iter().all(|(kind, _)| but.contains(kind)), "{told:?}");
+}
+
+#[test]
+fn tools_without_a_mount_do_what_their_user_may() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    users.ok(ALICE, "fd = os.open(M + '/open', os.O_CREAT | os.O_RDWR, 0o644)\nos.write(fd, b'open' * 8000)");
+    users.ok(CAROL, "open(M + '/hers', 'wb').write(b'carol' * 8000)");
+    let rights = ["secret", "open", "hers"].map(|name| (users.handle(name), users.modes(&users.handle(name))));
+    let refused = |what: &str, said: &str| {
+        let answer = tool(&users, CAROL, what);
+        assert!(answer.starts_with("refused: ") && answer.contains(said), "{what}: {answer}");
+    };
+    // A check sees all datafiles, or is none.
+    refused("fsck", "run this as root");
+    refused("read secret", "");
+    refused("write secret", "");
+    refused("move secret", "");
+    assert_eq!(tool(&users, CAROL, "read open"), "done: openopenop");
+    refused("write open", "");
+    refused("move open", "");
+    assert_eq!(tool(&users, CAROL, "read hers"), "done: carolcarol");
+    assert_eq!(tool(&users, CAROL, "write hers"), "done: 7");
+    for (name, (handle, modes)) in ["secret", "open"].iter().zip(&rights) {
+        assert_eq!((&users.handle(name), &users.modes(handle)), (handle, modes), "{name}");
+    }
+    assert_eq!(tool(&users, CAROL, "move hers"), "done: moved");
+    let moved = users.handle("hers");
+    assert_eq!(users.modes(&moved), rights[2].1);
+    assert_eq!(users.datafiles(&moved).len(), 1, "the old datafiles are gone");
+    users.ok(CAROL, "assert open(M + '/hers', 'rb').read() == b'written' + (b'carol' * 8000)[7:]");
+    // What she may read is copied, and what she may not is named.
+    let exported = tool(&users, CAROL, "export out/copy");
+    assert!(exported.contains("failed: 1") && exported.contains("secret"), "{exported}");
+    let copy = users.pool.path("out/copy");
+    assert_eq!(fs::read(copy.join("open")).unwrap(), b"open".repeat(8000));
+    assert_eq!(&fs::read(copy.join("hers")).unwrap()[..12], b"writtenrolca");
+    assert!(!copy.join("secret").exists());
+    // By a forged handle neither.
+    users.ok(CAROL, "open(M + '/mine', 'wb').write(b'c' * 100)");
+    users.forge(CAROL, "mine", &users.handle("secret"));
+    for what in ["read mine", "write mine", "move mine"] {
+        let answer = tool(&users, CAROL, what);
+        assert!(answer.starts_with("refused: ") && !answer.contains("alicealice"), "{what}: {answer}");
+    }
+    let exported = tool(&users, CAROL, "export out/copy2");
+    assert!(exported.contains("failed: 2") && exported.contains("mine"), "{exported}");
+    secret_is_whole(&users);
+    // What she forged is told, with a lock file of hers and bytes that were hers before; all else is in order.
+    is_in_order(&users, &[Kind::OrphanDatafile, Kind::DatafileOwner, Kind::StaleLock]);
+}
+
+/// A script of a user on a mount that he makes himself with `fusermount3`, in a namespace of mounts where there are `/dev/fuse`
+/// as a host has it and a name of the user, which that program asks for.
+fn by_fusermount(users: &Users, user: u32, script: &str) -> Output {
+    for program in ["setpriv", "unshare", "fusermount3"] {
+        need(program);
+    }
+    let (fuse, mine) = (users.pool.path("out/fuse"), users.pool.path(&format!("out/mnt-{user}")));
+    fs::create_dir_all(&mine).unwrap();
+    std::os::unix::fs::chown(&mine, Some(user), Some(user)).unwrap();
+    let program = users.pool.path("out/stripewise-mount");
+    if !program.exists() {
+        fs::copy(common::BIN, &program).unwrap();
+    }
+    let groups = groups(user);
+    let inner = users.pool.path(&format!("out/script-{user}"));
+    let (mine, program, pool) = (mine.display(), program.display(), users.pool.file());
+    let text = format!(
+        "set -eu\nMINE={mine}\n{program} {pool} $MINE\ntrap 'cd /; fusermount3 -u $MINE' EXIT\ncd $MINE\n{script}\n",
+        pool = pool.display()
+    );
+    fs::write(&inner, text).unwrap();
+    let names = users.pool.path("out/passwd");
+    let known = fs::read_to_string("/etc/passwd").unwrap();
+    fs::write(&names, format!("{known}user{user}:x:{user}:{user}::/:/bin/sh\n")).unwrap();
+    let outer = format!(
+        "set -e; umask 0; test -e {fuse} || mknod -m 666 {fuse} c 10 229; mount --bind {fuse} /dev/fuse\n\
+         mount --bind {names} /etc/passwd\nexec timeout 120 setpriv --reuid {user} --regid {user} --groups {groups} -- sh {inner}",
+        fuse = fuse.display(),
+        names = names.display(),
+        inner = inner.display(),
+    );
+    Command::new("unshare").args(["-m", "--", "sh", "-c", &outer]).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_user_mounts_with_fusermount3_and_does_what_he_may() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    users.ok(CAROL, "os.mkdir(M + '/carol'); open(M + '/carol/hers', 'wb').write(b'carol' * 8000); os.chmod(M + '/carol/hers', 0o600)");
+    users.ok(
+        ALICE,
+        &format!(
+            "os.mkdir(M + '/team'); os.chown(M + '/team', -1, {PROJECT}); os.chmod(M + '/team', 0o2770)\n\
+             fd = os.open(M + '/team/f', os.O_CREAT | os.O_RDWR); os.fchmod(fd, 0o660); os.write(fd, b'a' * 20000)"
+        ),
+    );
+    let script = "umask 022; mkdir bob; yes bob | head -c 40000 > bob/open; test $(wc -c < bob/open) = 40000\n\
+                  test \"$(stat -f -c %T .)\" = fuseblk -o \"$(stat -f -c %T .)\" = fuse\n\
+                  if cat secret || cat carol/hers || rm -f carol/hers || touch carol/new; then exit 7; fi\n\
+                  if sh -c 'echo x >> carol/hers'; then exit 8; fi\n\
+                  printf bbbb | dd of=team/f bs=4 seek=10 conv=notrunc status=none; test $(wc -c < team/f) = 20000";
+    let made = by_fusermount(&users, BOB, script);
+    if cannot_be_had(&String::from_utf8_lossy(&made.stderr)) {
+        return;
+    }
+    succeeded(script, &made);
+    assert_eq!(users.modes(&users.handle("bob/open")), [(BOB, BOB, 0o644)]);
+    users.ok(
+        ALICE,
+        "assert open(M + '/bob/open', 'rb').read(3) == b'bob'\n\
+         assert open(M + '/team/f', 'rb').read() == b'a' * 40 + b'bbbb' + b'a' * 19956",
+    );
+    users.ok(CAROL, "assert open(M + '/carol/hers', 'rb').read() == b'carol' * 8000");
+    // A forged handle in a mount of one's own leads nowhere either.
+    users.forge(BOB, "bob/open", &users.handle("secret"));
+    let forged = "if cat bob/open | grep -a -q alice; then exit 9; fi; rm -f bob/open || true";
+    succeeded(forged, &by_fusermount(&users, BOB, forged));
+    secret_is_whole(&users);
+    is_in_order(&users, &[Kind::OrphanDatafile]);
 }

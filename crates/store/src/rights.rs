@@ -140,19 +140,25 @@ pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, ri
         let new = flags | OFlags::CREATE | OFlags::EXCL;
         retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(OWNER_BITS)))
     };
-    let fd = match make() {
+    let (fd, is_new) = match make() {
         Err(Errno::EXIST) => match adopt_leftover(root, directory, &path, flags, rights) {
             // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
             Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
                 let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
                 unlink_as_owner(store, directory, path.as_c_str(), &stat).map_err(error)?;
-                make().map_err(error)?
+                (make().map_err(error)?, true)
             }
-            adopted => adopted?,
+            adopted => (adopted?, false),
         },
-        made => made.map_err(error)?,
+        made => (made.map_err(error)?, true),
     };
-    rights.give(fd.as_fd()).map_err(error)?;
+    if let Err(errno) = rights.give(fd.as_fd()) {
+        if is_new {
+            // Not this user's to make: it must not stand in the way of who may.
+            let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
+        }
+        return Err(error(errno));
+    }
     Ok(fd)
 }
 

@@ -52,8 +52,12 @@ impl TestPool {
 
     /// A pool of several users, which they can reach.
     pub fn shared() -> TestPool {
+        TestPool::shared_in(tempfile::tempdir().unwrap())
+    }
+
+    /// The same in that directory.
+    pub fn shared_in(dir: tempfile::TempDir) -> TestPool {
         assert!(rustix::process::geteuid().is_root(), "this test makes a pool of several users: run it as root");
-        let dir = tempfile::tempdir().unwrap();
         open_to_all(dir.path(), 0o755);
         fs::create_dir(dir.path().join("out")).unwrap();
         open_to_all(&dir.path().join("out"), 0o1777);

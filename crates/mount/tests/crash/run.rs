@@ -303,6 +303,9 @@ pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<S
         let mender = if dice.roll(2) == 0 { Mender::Fsck } else { Mender::Writers };
         problems.extend(kill_at(script, Way::Mount, point, mender, tried).and_then(Result::err));
     }
+    if !problems.is_empty() {
+        println!("{}: {:#?}", script.name, script.ops);
+    }
     problems
 }
 
@@ -355,6 +358,9 @@ pub fn power_cuts(script: &Script, states: u64) -> Vec<String> {
         all.len().min(states as usize),
         all.len()
     );
+    if !problems.is_empty() {
+        println!("{}: {:#?}", script.name, script.ops);
+    }
     assert!(inside > 0, "{}: no power cut came in the middle of anything: nothing was tested", script.name);
     assert!(seen.synced_bytes > 0 || !problems.is_empty(), "{}: nothing had been synced at any power cut", script.name);
     problems

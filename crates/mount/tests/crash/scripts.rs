@@ -1,5 +1,7 @@
 //! The structural operations, each as a script; and scripts by chance.
 
+use std::collections::HashSet;
+
 use crate::disk::Dice;
 use crate::script::{How, Op, Script};
 
@@ -241,6 +243,8 @@ pub fn random(seed: u64, len: usize) -> Script {
     let mut dice = Dice(seed);
     let mut ops = vec![Op::MakeDirectory { path: "d" }, Op::SyncDirectory { path: "" }];
     let mut there: Vec<&'static str> = Vec::new();
+    // Names that are or were of one file: a rename of one to the other would do nothing.
+    let mut linked: HashSet<(&'static str, &'static str)> = HashSet::new();
     // Slot and the path it was opened by, and whether that is still its name.
     let mut open: Vec<(usize, bool)> = Vec::new();
     let mut next_slot = 0;
@@ -283,7 +287,9 @@ pub fn random(seed: u64, len: usize) -> Script {
             78..84 => {
                 let Some(from) = path else { continue };
                 let to = PATHS[dice.roll(6) as usize];
-                if from != to {
+                if from != to && !linked.contains(&(from, to)) {
+                    let others: Vec<_> = linked.iter().filter(|(a, _)| *a == from).map(|(_, b)| *b).collect();
+                    linked.extend(others.into_iter().flat_map(|other| [(to, other), (other, to)]));
                     there.retain(|name| *name != from && *name != to);
                     there.push(to);
                     ops.push(Op::Rename { from, to });
@@ -297,6 +303,8 @@ pub fn random(seed: u64, len: usize) -> Script {
             88..91 => {
                 let (Some(from), Some(to)) = (path, PATHS.iter().find(|path| !there.contains(path))) else { continue };
                 there.push(to);
+                let others: Vec<_> = linked.iter().filter(|(a, _)| *a == from).map(|(_, b)| *b).collect();
+                linked.extend(others.into_iter().chain([from]).flat_map(|other| [(*to, other), (other, *to)]));
                 ops.push(Op::Link { from, to });
             }
             91..93 => {

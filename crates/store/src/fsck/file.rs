@@ -148,7 +148,7 @@ impl Files<'_> {
     fn judge(&self, subject: &mut Subject, mut handle: Handle, hold: &Hold) -> Result<bool> {
         let context = self.context;
         let Some((layout, datafiles)) = self.shape(subject, &handle)? else { return Ok(false) };
-        let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
+        let found = look(&context.ground, &handle, &layout, &datafiles, subject)?;
         let mut whole = true;
         for fault in &found.faults {
             whole &= self.mend_datafile(subject, &mut handle, &layout, &datafiles, fault);
