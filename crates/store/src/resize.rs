@@ -225,6 +225,12 @@ impl Inode {
                     .map_err(root.error("allocate space"))?;
             }
         }
-        if grows && end > self.certain_size_bytes()? { self.truncate(end) } else { Ok(()) }
+        if grows { self.grow(end) } else { Ok(()) }
+    }
+
+    /// Makes the file at least so large. Cuts nothing off, whoever writes behind that meanwhile.
+    fn grow(&self, size_bytes: u64) -> Result<()> {
+        let _change = self.change_handle()?;
+        if (self.stat()?.st_size as u64) < size_bytes { self.truncate_inode(size_bytes) } else { Ok(()) }
     }
 }

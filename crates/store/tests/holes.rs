@@ -184,6 +184,36 @@ fn what_another_has_written_is_never_in_a_hole() {
     }
 }
 
+/// Space is given to a file while another process writes behind it: what was written stays.
+#[test]
+fn allocating_cuts_nothing_off_that_another_writes_meanwhile() {
+    let pool = TestPool::new(3);
+    let (store, other) = (pool.open(), pool.open());
+    for round in 0..100 {
+        let (own, inode) = create(&store, &format!("file{round}"));
+        let seen = other.inode(own.as_fd()).unwrap().unwrap();
+        inode.register_writer().unwrap();
+        seen.register_writer().unwrap();
+        let together = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                (0..20).for_each(|number| common::write_all(&seen, b"data", 100_000 + number * 4096));
+            });
+            together.wait();
+            (1..=20).for_each(|number| inode.allocate(FallocateFlags::empty(), 0, number * 10_000).unwrap());
+        });
+        inode.release_writer().unwrap();
+        seen.release_writer().unwrap();
+        let content = common::content(&inode);
+        assert_eq!(content.len(), 200_000);
+        for number in 0..20 {
+            let at = 100_000 + number * 4096;
+            assert_eq!(&content[at..at + 4], b"data", "round {round}, write {number}");
+        }
+    }
+}
+
 #[test]
 fn a_server_that_is_missing_has_no_holes() {
     let pool = TestPool::new(3);
