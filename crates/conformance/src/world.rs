@@ -31,6 +31,10 @@ pub enum Way {
     Mount(usize),
     /// A mount that may not let the kernel serve files itself.
     Longer(usize),
+    /// A mount whose kernel keeps what is written (`writeback_cache`).
+    Kept(usize),
+    /// The preload over such a mount.
+    KeptPreload(usize),
     /// A mount of the agent's own, in a namespace of its own.
     Private,
     /// The preload over a mount.
@@ -48,6 +52,7 @@ impl Way {
         match self {
             Self::Mount(number) | Self::Preload(number) => Some((number, "rw")),
             Self::Longer(number) => Some((number, "nopassthrough")),
+            Self::Kept(number) | Self::KeptPreload(number) => Some((number, "writeback_cache")),
             _ => None,
         }
     }
@@ -57,7 +62,7 @@ impl Way {
     }
 
     fn is_preloaded(self) -> bool {
-        matches!(self, Self::Preload(_) | Self::PrivatePreload)
+        matches!(self, Self::Preload(_) | Self::KeptPreload(_) | Self::PrivatePreload)
     }
 
     /// Neither remembers names that the other has not: they have one kernel's mount between them, or none.

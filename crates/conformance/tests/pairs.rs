@@ -3,7 +3,9 @@
 mod common;
 
 use common::conforms;
-use stripewise_conformance::world::Way::{Longer, Mount, Preload, Private, PrivatePreload, Python, Store};
+use stripewise_conformance::world::Way::{
+    Kept, KeptPreload, Longer, Mount, Preload, Private, PrivatePreload, Python, Store,
+};
 
 /// Cases of a pair.
 const CASES: u32 = 40;
@@ -28,6 +30,7 @@ pairs! {
     store_and_store: Store, Store;
     store_and_python: Store, Python;
     python_and_python: Python, Python;
+    kept_and_preload: Kept(0), KeptPreload(0);
     two_mounts: Mount(0), Mount(1);
     two_mounts_one_without_passthrough: Mount(0), Longer(1);
     preloads_of_two_mounts: Preload(0), Preload(1);

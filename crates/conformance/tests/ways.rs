@@ -21,6 +21,11 @@ fn the_mount_without_passthrough() {
 }
 
 #[test]
+fn the_mount_with_writeback_cache() {
+    conforms("kept", &[Way::Kept(0)], 100);
+}
+
+#[test]
 fn the_preload() {
     conforms("preload", &[Way::Preload(0)], 150);
 }

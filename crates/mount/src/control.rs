@@ -20,6 +20,7 @@ pub fn answer(file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, 
             let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;
             let mut placement = inode.placement()?;
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
+            placement.bypass &= !file.kept_by_kernel;
             Ok(PlacementPage::reply(&placement.to_bytes(), offset).as_bytes().to_vec())
         }
         ENSURE_DATAFILES => {

@@ -100,9 +100,15 @@ pub enum MountError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// The kernel cannot be given what programs write to keep.
+    #[error("mount option `writeback_cache`: {reason}")]
+    WritebackCache {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// An option nobody knows.
     #[error(
-        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount are)"
+        "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, writeback_cache, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount are)"
     )]
     UnknownOption {
         /// As given.

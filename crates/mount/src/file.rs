@@ -78,6 +78,8 @@ pub struct OpenFile {
     plain: Option<OwnedFd>,
     /// Opened for writing.
     pub writes: bool,
+    /// The kernel may have what was written, and nobody else: it must not be gone past.
+    pub kept_by_kernel: bool,
 }
 
 impl OpenFile {
@@ -247,6 +249,8 @@ impl Core {
                 Ok(None)
             }
             None => {
+                // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
+                let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
                 Ok(Some(self.table.reopen(&node, own)?))
             }
@@ -259,7 +263,7 @@ impl Core {
                         self.forget_attributes(&node);
                     }
                 }
-                Ok(Arc::new(OpenFile { node, shared, plain, writes }))
+                Ok(Arc::new(OpenFile { node, shared, plain, writes, kept_by_kernel: self.writeback }))
             }
             Err(error) => {
                 self.unshare(&node, &shared);

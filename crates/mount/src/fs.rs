@@ -24,6 +24,7 @@ use crate::file::{OpenFile, PLACED};
 use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
+use crate::options::MountOptions;
 use crate::prune::Room;
 use crate::removals::Removals;
 use crate::workers::Workers;
@@ -45,6 +46,8 @@ pub struct Core {
     /// The kernel may be asked to serve plain files itself.
     pub passthrough: AtomicBool,
     wants_passthrough: bool,
+    /// The kernel keeps what programs write; it alone knows sizes and times of what it has not handed on yet.
+    pub writeback: bool,
     /// We may give files to others.
     pub is_root: bool,
     /// The namespace's file system has access control lists, and the kernel checks them.
@@ -60,13 +63,16 @@ impl Core {
     /// Prepares to serve a pool; with `passthrough` (and as root) the kernel serves itself what it can.
     ///
     /// # Errors
-    /// The pool's tree of names cannot be opened, or its namespace not be written.
-    pub fn new(store: Arc<Store>, passthrough: bool) -> Result<Core, MountError> {
+    /// The pool's tree of names cannot be opened, or its namespace not be written; others use it, and it is to be had alone.
+    pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let table =
             Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
         let neighbours = Neighbours::join(&store)?;
+        if options.writeback_cache {
+            neighbours.keep_out().map_err(|error| MountError::WritebackCache { reason: error.to_string() })?;
+        }
         Ok(Core {
             store,
             neighbours,
@@ -74,7 +80,9 @@ impl Core {
             table,
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(false),
-            wants_passthrough: passthrough && is_root,
+            // The kernel has the one or the other.
+            wants_passthrough: options.passthrough && is_root && !options.writeback_cache,
+            writeback: options.writeback_cache,
             is_root,
             has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
@@ -97,6 +105,26 @@ impl Core {
         }
     }
 
+    /// Has the kernel hand on what it keeps of open files; of closed ones it keeps nothing. Not by a thread that serves.
+    fn write_back(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let is_open = |node: &Arc<Node>| crate::lock(&node.shared).is_some();
+        for node in self.table.all().into_iter().filter(is_open) {
+            // After an unmount there is nobody to answer, and nothing left to hand on.
+            let _ = notifier.inval_inode(INodeNo(node.ino), 0, 0);
+        }
+    }
+
+    /// How the kernel is to treat an open file that it does not serve itself.
+    fn open_flags(&self, open: &OpenFile) -> FopenFlags {
+        match open.shared.placed {
+            // Nobody else changes what its pages hold.
+            _ if self.writeback => FopenFlags::FOPEN_KEEP_CACHE,
+            Some(_) => PLACED,
+            None => FopenFlags::empty(),
+        }
+    }
+
     /// Opens of regular files.
     pub fn open_files(&self) -> usize {
         self.opened.load(Ordering::Acquire)
@@ -105,6 +133,9 @@ impl Core {
     /// Closes for good what is still open when the mount has ended: the kernel does not tell any more.
     pub fn finish(&self) {
         self.table.room.end();
+        if self.writeback {
+            self.write_back();
+        }
         for node in self.table.all() {
             let Some(shared) = crate::lock(&node.shared).take() else { continue };
             let Some(inode) = &shared.placed else { continue };
@@ -279,6 +310,9 @@ impl Filesystem for PoolFs {
         ] {
             let _ = config.add_capabilities(wanted);
         }
+        if self.core.writeback && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_err() {
+            return Err(std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
         // With access control lists the umask counts only where the directory has no default list, which we look for.
         let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         let has_acl = self.core.namespace_has_acl() && config.add_capabilities(lists).is_ok();
@@ -436,12 +470,11 @@ impl Filesystem for PoolFs {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
                         let _ = self.core.drop_set_id(&node, Caller::of(request));
                     }
-                    let shared = open.shared.clone();
+                    let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
                     let handle = into_handle(open);
-                    match (&shared.backing, &shared.placed) {
-                        (Some(backing), _) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
-                        (None, Some(_)) => reply.opened(handle, PLACED),
-                        (None, None) => reply.opened(handle, FopenFlags::empty()),
+                    match &shared.backing {
+                        Some(backing) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
+                        None => reply.opened(handle, flags),
                     }
                 }
                 Err(failure) => reply.error(self.core.errno(Some(&node), "opening", failure)),
@@ -463,17 +496,14 @@ impl Filesystem for PoolFs {
             let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
-                    let shared = open.shared.clone();
+                    let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
                     let handle = into_handle(open);
                     // One time for name and attributes: that of the attributes, which are the shorter.
                     let none = FopenFlags::empty();
                     let (ttl, attr, generation) = (&found.ttl, &found.attr, Generation(0));
-                    match (&shared.backing, &shared.placed) {
-                        (Some(backing), _) => {
-                            reply.created_passthrough(ttl, attr, generation, handle, none, backing);
-                        }
-                        (None, Some(_)) => reply.created(ttl, attr, generation, handle, PLACED),
-                        (None, None) => reply.created(ttl, attr, generation, handle, none),
+                    match &shared.backing {
+                        Some(backing) => reply.created_passthrough(ttl, attr, generation, handle, none, backing),
+                        None => reply.created(ttl, attr, generation, handle, flags),
                     }
                 }
                 Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),
@@ -525,8 +555,9 @@ impl Filesystem for PoolFs {
             if from_pages {
                 file.shared.set_mapped();
             }
-            // The kernel's idea of the end may be old; a page, though, belongs where it is.
-            let append = flags.0 & libc::O_APPEND != 0 && !from_pages;
+            // The kernel's idea of the end may be old; a page, though, belongs where it is, and who keeps what is written
+            // alone knows the end.
+            let append = flags.0 & libc::O_APPEND != 0 && !from_pages && !self.core.writeback;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
             // O_SYNC of the open file, or of this write alone (RWF_SYNC); it has the bit of O_DSYNC, too.
             let (durable, data_only) = (flags.0 & libc::O_DSYNC != 0, flags.0 & libc::O_SYNC != libc::O_SYNC);
@@ -546,9 +577,10 @@ impl Filesystem for PoolFs {
         });
     }
 
-    /// The kernel writes its pages back before a close by itself; it does not ask again after this answer.
+    /// The kernel writes its pages back before a close by itself; it does not ask again after this answer. (Some kernels
+    /// would not write back either then, if they keep what programs write.)
     fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        reply.error(fuser::Errno::ENOSYS);
+        if self.core.writeback { reply.ok() } else { reply.error(fuser::Errno::ENOSYS) }
     }
 
     fn release(
@@ -735,6 +767,10 @@ impl Filesystem for PoolFs {
         reply: ReplyLseek,
     ) {
         self.serve("lseek", || {
+            if self.core.writeback {
+                // What the kernel keeps is not in the datafiles: to it all is data up to the end that it knows.
+                return reply.error(fuser::Errno::ENOSYS);
+            }
             let file = file(handle);
             match file.seek(offset, whence) {
                 Ok(found) => reply.offset(found),

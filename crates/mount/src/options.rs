@@ -17,6 +17,8 @@ pub struct MountOptions {
     pub nonempty: bool,
     /// The kernel may serve itself the files it can: plain ones, and those that lie in one datafile.
     pub passthrough: bool,
+    /// The kernel keeps what programs write and hands it on later; the mount has the pool to itself.
+    pub writeback_cache: bool,
     /// Threads that serve requests; `None` lets the pool decide.
     pub threads: Option<usize>,
     /// Each thread has a queue of its own in the kernel, instead of one for all.
@@ -37,6 +39,7 @@ impl MountOptions {
             allow_other: is_root,
             nonempty: false,
             passthrough: true,
+            writeback_cache: false,
             clone_fd: false,
             threads: None,
             max_read_bytes: None,
@@ -61,6 +64,7 @@ impl MountOptions {
                 "noallow_other" => self.allow_other = false,
                 "passthrough" => self.passthrough = true,
                 "nopassthrough" => self.passthrough = false,
+                "writeback_cache" => self.writeback_cache = true,
                 "clone_fd" => self.clone_fd = true,
                 "nonempty" => self.nonempty = true,
                 "threads" => self.threads = Some(number(option, value, 1, 1024)? as usize),

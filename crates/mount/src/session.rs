@@ -40,13 +40,17 @@ impl Serving {
     /// Those of [`MountError`] that concern the pool, FUSE and the mount point.
     pub fn start(pool: Pool, dir: &Path, options: &MountOptions) -> Result<Serving, MountError> {
         let dir = check_mount_point(dir, options.nonempty)?;
+        if options.writeback_cache && !is_root_of_the_machine() {
+            let reason = "the kernel writes back as root, whom only root's mount serves: mount it as root".to_owned();
+            return Err(MountError::WritebackCache { reason });
+        }
         raise_open_files();
         respect_quotas();
         // The kernel has applied the program's umask; ours must not be applied again.
         rustix::process::umask(rustix::fs::Mode::empty());
         let source = options.source.clone().unwrap_or_else(|| pool.name.clone().into());
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
-        let core = Arc::new(Core::new(Store::open(pool)?, options.passthrough)?);
+        let core = Arc::new(Core::new(Store::open(pool)?, options)?);
         if !core.neighbours.alone() {
             // What the other mounts' kernels were told before they knew of us must not outlive our first change.
             std::thread::sleep(SHORT_IS_OVER);
@@ -113,6 +117,12 @@ impl Serving {
         self.core.finish();
         detach(&self.dir);
     }
+}
+
+/// Root, and not in a user namespace of an unprivileged user's.
+fn is_root_of_the_machine() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A thread waits for the servers of its request, so that there have to be enough for all servers to have work. An

@@ -83,11 +83,16 @@ fn fsx(dir: &Path, out: &Path, seed: usize, operations: usize) -> Output {
 #[test]
 fn fsx_on_striped_files_and_on_those_the_kernel_serves() {
     // Stripes of a page, so that each request has many; and one server, so that the kernel serves the file itself.
-    for (seed, width, servers) in
-        [(1, "4KiB", &["s0", "s1", "s2"][..]), (2, "16KiB", &["s0", "s1"]), (3, "1MiB", &["s0"])]
-    {
+    let all = &["s0", "s1", "s2"][..];
+    for (seed, width, servers, options) in [
+        (1, "4KiB", all, "noatime"),
+        (2, "16KiB", &["s0", "s1"], "noatime"),
+        (3, "1MiB", &["s0"], "noatime"),
+        (4, "4KiB", all, "writeback_cache"),
+        (5, "1MiB", &["s0"], "writeback_cache"),
+    ] {
         let pool = TestPool::with(width, servers);
-        let mounted = Mounted::new(&pool, "mnt", "noatime");
+        let mounted = Mounted::new(&pool, "mnt", options);
         for round in 0..factor() {
             let seed = seed + 10 * round;
             succeeded(&format!("fsx, seed {seed}, {width}"), &fsx(&mounted.dir, &pool.path("out"), seed, 400));

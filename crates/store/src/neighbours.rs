@@ -4,6 +4,9 @@
 //! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long as the
 //! count stays: one atomic load.
 //!
+//! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others holds
+//! a second shared lock of the file, which that one has alone.
+//!
 //! In a shared pool ([`crate::shared`]) nobody is taken to be alone: what all users can write could tell a mount anything, or
 //! be taken from under it.
 
@@ -23,6 +26,8 @@ use std::time::Duration;
 /// Name of the file in the namespace.
 const FILE: &str = "mounts";
 const BYTES: usize = 4096;
+/// The byte of the file whose lock keeps others out.
+const ALONE_BYTE: i64 = 2;
 /// How long a mount's kernel may believe what it was told of sizes of placed files, and of the absence of names, while the
 /// mount has no neighbours.
 pub const SHORT: Duration = Duration::from_millis(100);
@@ -66,6 +71,21 @@ impl Neighbours {
         Ok(Self { page })
     }
 
+    /// Keeps all others out from now on, as long as it lives: they are refused.
+    ///
+    /// # Errors
+    /// There are others, or the pool is a shared one, in which nobody can be sure of having it to himself.
+    pub fn keep_out(&self) -> Result<()> {
+        let Some(page) = &self.page else {
+            return Err(Error::Invalid("a pool of several users cannot be had by one mount alone".into()));
+        };
+        lock_byte(page.file.as_fd(), ALONE_BYTE, libc::F_WRLCK, false).map_err(|_| {
+            Error::Invalid(
+                "the pool is in use by another mount or program: unmount it or wait until that has ended".into(),
+            )
+        })
+    }
+
     /// Whether no other mount of the pool is on this machine. One atomic load; after there were others, three system
     /// calls once in a second.
     pub fn alone(&self) -> bool {
@@ -90,6 +110,13 @@ impl Page {
         let count = NonNull::new(address.cast()).ok_or_else(|| Error::Invalid("a mapping at address 0".into()))?;
         let never = AtomicU64::new(NOT_ALONE);
         let page = Self { file, count, alone_at: never, look_again_ns: AtomicU64::new(0) };
+        if lock_byte(page.file.as_fd(), ALONE_BYTE, libc::F_RDLCK, false).is_err() {
+            return Err(Error::Invalid(format!(
+                "{}: the pool is mounted with `writeback_cache`, and can be used through that mount alone: work there, or \
+                 unmount it",
+                namespace.display()
+            )));
+        }
         // Others have the lock alone for a moment only. With the lock first, nobody who takes it alone after us has missed us
         // in the count.
         lock_byte(page.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
@@ -216,6 +243,20 @@ mod tests {
         drop(two);
         one.look_again_ns.store(0, Ordering::Release);
         assert!(one.alone());
+    }
+
+    #[test]
+    fn who_keeps_others_out_is_alone_until_he_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let join = || Page::join(dir.path()).map(|page| Neighbours { page: Some(page) });
+        let (one, two) = (join().unwrap(), join().unwrap());
+        assert!(one.keep_out().unwrap_err().to_string().contains("another mount"));
+        drop(two);
+        one.keep_out().unwrap();
+        assert!(join().unwrap_err().to_string().contains("writeback_cache"));
+        drop(one);
+        join().unwrap();
+        assert!(Neighbours { page: None }.keep_out().is_err());
     }
 
     #[test]
