@@ -209,20 +209,24 @@ impl Disk {
         node.durable.apply(&kept, kept.len(), &mut || true);
         node.pending = rest;
         if node.kind == Kind::Directory {
-            let (durable, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending_names)
-                .into_iter()
-                .partition(|names| names.iter().any(|(parent, ..)| *parent == id));
-            self.pending_names = rest;
-            // What an older change of the same name says is settled with it.
-            let touched: BTreeSet<_> =
-                durable.iter().flatten().map(|(parent, name, _)| (*parent, name.clone())).collect();
-            let settles =
-                |names: &Names| names.iter().any(|(parent, name, _)| touched.contains(&(*parent, name.clone())));
-            let mut all: Vec<Names> = Vec::new();
-            all.extend(self.pending_names.iter().filter(|names| settles(names)).cloned());
-            self.pending_names.retain(|names| !settles(names));
-            all.extend(durable);
-            all.iter().for_each(|names| rename(&mut self.names, names));
+            // With a change of a name, the older ones of that name are settled; newer ones are not.
+            let mut touched: BTreeSet<(Id, OsString)> = BTreeSet::new();
+            let mut pending: Vec<(bool, Names)> = Vec::new();
+            for names in std::mem::take(&mut self.pending_names).into_iter().rev() {
+                let settled =
+                    names.iter().any(|(parent, name, _)| *parent == id || touched.contains(&(*parent, name.clone())));
+                if settled {
+                    touched.extend(names.iter().map(|(parent, name, _)| (*parent, name.clone())));
+                }
+                pending.push((settled, names));
+            }
+            for (settled, names) in pending.into_iter().rev() {
+                if settled {
+                    rename(&mut self.names, &names);
+                } else {
+                    self.pending_names.push(names);
+                }
+            }
         }
     }
 
