@@ -4,10 +4,12 @@ crates/store/tests/fsck.rs."""
 import json
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from conftest import BIN
+from stripewise.cli import console
 
 OUTCOMES = {"mended", "would_mend", "left", "in_use", "notes"}
 
@@ -54,6 +56,20 @@ def test_json_has_the_documented_fields(filled):
     assert set(report) == {"exit_code", "files", "placed_files", "files_in_use", "datafiles", "total", "kinds"}
     assert set(report["total"]) == OUTCOMES
     assert report["kinds"] == {"orphan-datafile": report["total"]}
+
+
+def test_progress_of_several_threads_is_shown_in_any_order():
+    """A check tells of its steps from several threads, and of an earlier one when the next has begun."""
+    with console.steps() as begin:
+        files, _datafiles = begin("files"), begin("datafiles")
+        files(1, 2)
+
+        def work(number):
+            for round_ in range(50):
+                begin(f"step {number}.{round_}")(round_, 50)
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
 
 
 def test_a_mounted_pool_is_checked_and_what_is_written_left_alone(filled):

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import NoReturn
 
 from rich.console import Console
@@ -164,17 +165,28 @@ def working(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """A progress bar for work of several steps: a step begins with its name, and has a callback for its progress."""
+    """A progress bar for work of several steps: a step begins with its name, and has a callback for its progress.
+
+    Threads may begin steps and tell of earlier ones in any order: the step that began last is shown.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn())
     with _progress(*columns) as bar:
         begun: list[TaskID] = []
+        alone = Lock()
 
         def begin(name: str) -> Callable[[int, int], None]:
-            for earlier in begun:
-                bar.remove_task(earlier)
-            task = bar.add_task(name, total=None)
-            begun[:] = [task]
-            return lambda done, total: bar.update(task, completed=done, total=total)
+            with alone:
+                for earlier in begun:
+                    bar.remove_task(earlier)
+                task = bar.add_task(name, total=None)
+                begun[:] = [task]
+
+            def update(done: int, total: int) -> None:
+                with alone:
+                    if task in begun:
+                        bar.update(task, completed=done, total=total)
+
+            return update
 
         yield begin
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,10 +69,13 @@ def fsck(
     """
     with console.steps() as begin:
         bars: dict[str, Any] = {}
+        first = Lock()
 
         def progress(step: str, done: int, of: int | None) -> None:
-            if step not in bars:
-                bars[step] = begin(f"checking {step}")
+            # Called by several threads.
+            with first:
+                if step not in bars:
+                    bars[step] = begin(f"checking {step}")
             # Without a number of all, the bar only shows that it moves.
             bars[step](done, of)
 
