@@ -98,6 +98,28 @@ def repeated(tmp_path_factory):
     return base / "T"
 
 
+CLUSTER = """
+name = "orion"
+file_system = "lustre"
+[[tier]]
+name = "hdd"
+servers = 6
+preset = "hdd-7200"
+[[tier]]
+name = "ssd"
+servers = 2
+preset = "ssd-sata"
+"""
+
+
+@pytest.fixture
+def orion(tmp_path):
+    """Servers to give advice for, in whose commands it ends."""
+    file = tmp_path / "orion.toml"
+    file.write_text(CLUSTER)
+    return file
+
+
 VIEWS = [[], ["--json"], ["--json", "--file", "*a*"], ["--file", "*a*", "--check"], ["--rank", "0"]]
 
 
@@ -106,7 +128,7 @@ def same(alone, over):
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
-def test_what_workers_make_is_the_same_to_the_byte(log, three, stripewise):
+def test_what_workers_make_is_the_same_to_the_byte(log, three, stripewise, orion):
     """In every view of one log; of the others in that with all figures."""
     stripewise("import", log, "-o", "T")
     for view in VIEWS if log == DXT else [["--json"]]:
@@ -117,6 +139,10 @@ def test_what_workers_make_is_the_same_to_the_byte(log, three, stripewise):
         assert same(alone, stripewise("show", "T", *view, "--dask", three.address)), view
     if log == DXT:
         assert len(json.loads(stripewise("signature", "T", "--json").stdout)["files"]) > 100
+        below = json.loads(stripewise("show", "T", "--json").stdout)["files"][0]["path"].rpartition("/")[0]
+        for view in [["--cluster", orion], ["--cluster", orion, "--json", "--root", below]]:
+            alone = stripewise("advise", "T", *view)
+            assert same(alone, stripewise("advise", "T", *view, "--dask", three.address)), view
         refused = stripewise("show", "T", "--csv", "-", "--dask", three.address, check=False)
         assert (refused.returncode, refused.stdout) == (1, "") and "--dask is for the summary" in refused.stderr
 
@@ -153,16 +179,19 @@ def started(stripewise, *arguments):
     )
 
 
-@pytest.mark.parametrize("command", ["signature", "show"])
-def test_a_worker_that_is_killed_at_its_work_does_not_show(command, repeated, tmp_path, stripewise):
-    alone = stripewise(command, repeated, "--json")
+@pytest.mark.parametrize("command", ["signature", "show", "advise"])
+def test_a_worker_that_is_killed_at_its_work_does_not_show(command, repeated, tmp_path, stripewise, orion):
+    arguments = [command, repeated, "--json", *(["--cluster", orion] if command == "advise" else [])]
+    alone = stripewise(*arguments)
     with cluster(tmp_path / "dask") as running, Client(running.address, set_as_default=False) as client:
-        run = started(stripewise, command, repeated, "--json", "--dask", running.address)
+        run = started(stripewise, *arguments, "--dask", running.address)
         assert killed_at_work(running.workers[1], repeated), "the worker was never in the middle of its work"
         assert run.poll() is None, "the run was over before the worker was killed"
         out, err = run.communicate(timeout=120)
         assert (run.returncode, err) == (0, alone.stderr)
         assert out == alone.stdout
+        if command == "advise":  # it had requests to survey, and layouts whose commands are priced with them
+            assert '"loss_ratio": ' in out and "a sample" in out
         # As the scheduler saw it: one worker went with work that it had not done.
         gone = [event for _, event in client.get_events("all") if event.get("action") == "remove-worker"]
         assert len(gone) == 1

@@ -1,7 +1,7 @@
 """The compiled part of the package (crates/python). Paths are text; sizes are bytes, times seconds."""
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -253,6 +253,8 @@ class Trace:
     def programs(self) -> list[str]: ...
     @staticmethod
     def names() -> Names: ...
+    def sample(self, file: int, most: int) -> dict[str, npt.NDArray[np.unsignedinteger[Any]]]: ...
+    def in_flight(self, files: list[int]) -> float: ...
     def columns(self, *, requests_only: bool = False) -> dict[str, npt.NDArray[np.unsignedinteger[Any]]]: ...
 
 # Signatures
@@ -619,7 +621,9 @@ def advise(
     root: str | None = None,
     planner: str | None = None,
     preset: str = "hdd-7200",
+    passes: Callable[[bytes], Iterable[bytes]] | None = None,
 ) -> AdviceDocument: ...
+def advise_pass(trace: Trace, question: bytes) -> bytes: ...
 
 # What reports draw
 

@@ -14,7 +14,7 @@ import queue
 import socket
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +39,7 @@ ALONE_S = 60
 
 def analysed(
     log: Path, address: str, analyse: Callable[[Trace], Result], progress: Callable[[int, int], object]
-) -> list[Result]:
+) -> Iterator[Result]:
     """What `analyse` makes of every batch of files, in no order; together the batches have all files with requests.
 
     `analyse` is sent to the workers: a function of this package, or a `functools.partial` of one. It gets a trace with
@@ -64,16 +64,15 @@ def analysed(
             future = client.submit(_on_worker, analyse, path, files, known, __version__, pure=False)
             running[future.key] = (future, files)
             future.add_done_callback(done.put)
-        results: list[Result] = []
         finished = 0
         progress(finished, total)
         while running:
             future = _next(done, patience)
             _, files = running.pop(future.key)
-            results.append(_result(future, address, patience))
+            result: Result = _result(future, address, patience)
             finished += sum(rows[file] for file in files)
             progress(finished, total)
-    return results
+            yield result
 
 
 def balanced(rows: Mapping[int, int], count: int) -> list[list[int]]:

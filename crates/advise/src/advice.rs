@@ -9,6 +9,8 @@ use crate::cluster_file::ClusterFile;
 use crate::findings::Finding;
 use crate::gather::Gathered;
 use crate::interval::{Cause, Gain};
+use crate::look::Looked;
+use crate::passes::{Found, Pass, Passes};
 use crate::sides::servers;
 use std::path::{Path, PathBuf};
 use stripewise_import::About;
@@ -82,6 +84,9 @@ pub enum AdviseError {
     /// What was asked for cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A pass through the requests was not made: who was to make it knows why.
+    #[error("the requests of the log were not read")]
+    Passes,
     /// It cannot be simulated.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
@@ -196,12 +201,21 @@ pub struct Advice {
     pub layout: LayoutFile,
 }
 
-/// Advises on the files of a log: a pass over its records for counts, as long as [`stripewise_planner::plan_by`] takes for at most 20,000
-/// distinct requests, and some 28 simulations of 16,000.
+/// Advises on the files of a log: some passes over its records, as long as [`stripewise_planner::plan_by`] takes for at
+/// most 20,000 distinct requests, and some 28 simulations of 16,000.
 ///
 /// # Errors
 /// [`AdviseError`] with the remedy.
 pub fn advise(trace: &Trace, about: &About, options: &Options) -> Result<Advice, AdviseError> {
+    advise_by(trace, about, options, trace)
+}
+
+/// [`advise`] where others have the requests: `trace` is asked for its files and processes alone, `about` has the
+/// counters and layouts of all files, and the records are read by `passes`. The advice is the same.
+///
+/// # Errors
+/// [`AdviseError`] with the remedy.
+pub fn advise_by(trace: &Trace, about: &About, options: &Options, passes: &dyn Passes) -> Result<Advice, AdviseError> {
     if let Some(name) = options.planner.filter(|name| *name != auto::AUTO)
         && PLANNERS.iter().all(|planner| planner.name() != name)
     {
@@ -213,10 +227,17 @@ pub fn advise(trace: &Trace, about: &About, options: &Options) -> Result<Advice,
         )));
     }
     let (servers, targets) = servers(about, options)?;
-    let mut gathered = Gathered::new(trace, about, options.root);
+    let mut looked = Looked::default();
+    let root = options.root.map(|root| root.as_os_str().to_owned());
+    passes.make(&Pass::Look(root), &mut |found| {
+        if let Found::Looked(part) = found {
+            looked.join(part);
+        }
+    })?;
+    let mut gathered = Gathered::new(trace, about, options.root, looked.finished());
     if gathered.files.is_empty() {
         return Err(AdviseError::NothingMoved { root: gathered.root });
     }
-    let case = Case::new(&servers, &targets, about, options, &mut gathered)?;
+    let case = Case::new(&servers, &targets, about, options, passes, &mut gathered)?;
     case.advice(&gathered, about, options)
 }

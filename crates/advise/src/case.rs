@@ -9,6 +9,7 @@ use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
 use crate::kinds::{Kind, kinds};
+use crate::passes::Passes;
 use crate::planning::{Planned, plan};
 use crate::present::Targets;
 use crate::rehearsal::{Rehearsal, Run, gains, mean, thinned};
@@ -45,6 +46,8 @@ pub(crate) struct Case<'a> {
     planned: Vec<Layout>,
     planner: &'static str,
     processes: f64,
+    /// The program's own time.
+    gaps: Gaps,
     cuts_s: Vec<f64>,
     /// Bound of the error of pricing a sample.
     sampled: Option<f64>,
@@ -56,6 +59,7 @@ impl<'a> Case<'a> {
         targets: &Targets,
         about: &About,
         options: &Options,
+        passes: &dyn Passes,
         gathered: &mut Gathered,
     ) -> Result<Self, AdviseError> {
         let cluster = servers.cluster();
@@ -63,8 +67,10 @@ impl<'a> Case<'a> {
         let (present, sources): (Vec<Layout>, Vec<Source>) =
             present(servers, targets, about, options, files).into_iter().unzip();
         let alike = kinds(&gathered.files, &present);
-        let Planned { planner, sampled, layouts, sample, cuts_s, processes } =
-            plan(gathered, &alike, &cluster, servers, options)?;
+        let made_up = about.lacks.contains(Lacks::TIMES) || about.lacks.contains(Lacks::DURATIONS);
+        let timed = gathered.files.iter().map(|file| !made_up && !file.counted).collect();
+        let Planned { planner, sampled, layouts, sample, cuts_s, processes, gaps } =
+            plan(gathered, timed, passes, &alike, &cluster, servers, options)?;
         count_unaligned(gathered, &present, &sample);
         let names = servers.names();
         let slow = if options.present.is_some() {
@@ -90,6 +96,7 @@ impl<'a> Case<'a> {
             sampled,
             planned: layouts,
             processes,
+            gaps,
             cuts_s,
         })
     }
@@ -101,10 +108,7 @@ impl<'a> Case<'a> {
         if about.lacks.contains(Lacks::FINE_TIMES) {
             of_all.extend(coarse_times(gathered.all.instant_share()));
         }
-        let made_up = about.lacks.contains(Lacks::TIMES) || about.lacks.contains(Lacks::DURATIONS);
-        let timed = |file: usize| !made_up && !gathered.files[file].counted;
-        let gaps = Gaps::of(gathered, gathered.requests(), timed);
-        of_all.extend(gaps.cause());
+        of_all.extend(self.gaps.cause());
         let with_counters = [of_all.clone(), vec![counters_only()]].concat();
         let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted);
         let of_kinds: Vec<&[Cause]> =
@@ -114,7 +118,7 @@ impl<'a> Case<'a> {
         for (number, kind) in self.kinds.iter().enumerate() {
             kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
         }
-        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &gaps);
+        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
         let before = rehearsal.runs(&self.present)?;
         let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
         let loaded = thinned(&self.sample, LOADED);

@@ -6,13 +6,70 @@
 //! is somewhere between the lower decile and the median. Long pauses, for steps of a simulation, are in neither.
 
 use crate::interval::Cause;
+use serde::{Deserialize, Serialize};
 use stripewise_planner::RequestSource;
 
-/// Most requests that are looked at; of more, those of some processes are.
+/// About so many requests are looked at; of more, those of some processes are.
 const LOOKED_AT: u64 = 1_000_000;
+
+/// Where a few processes have most requests, at most so many of them, in order of file.
+const MOST: usize = 4_000_000;
 
 /// Gaps of a smaller share of the time are not worth a word.
 const TOLD: f64 = 0.01;
+
+/// Whose requests are looked at: those of every so many-th process, in files whose times are of the log.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Timed {
+    every: u32,
+    /// By index of the file.
+    files: Vec<bool>,
+}
+
+/// From when to when requests of some processes were under way. Of some files or of all: parts add up, in any order.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Spans(
+    /// Index of the file, process, begin and end in seconds.
+    Vec<(u32, u32, f64, f64)>,
+);
+
+impl Timed {
+    /// Of so many `requests`, in `files` of which some have times of the log.
+    pub(crate) fn new(requests: u64, files: Vec<bool>) -> Self {
+        Self { every: requests.div_ceil(LOOKED_AT).max(1) as u32, files }
+    }
+
+    /// Spans of the requests of `source`. O(requests).
+    pub(crate) fn spans(&self, source: &dyn RequestSource) -> Spans {
+        let mut spans = Vec::new();
+        source.visit(&mut |file, request| {
+            if request.process.is_multiple_of(self.every) && self.files[file] && spans.len() < MOST {
+                spans.push((file as u32, request.process, request.start_s, request.end_s));
+            }
+        });
+        Spans(spans)
+    }
+}
+
+impl Spans {
+    /// Adds those of other files.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
+        self.limit();
+    }
+
+    /// The first in order of file stay.
+    fn limit(&mut self) {
+        if self.0.len() > MOST {
+            self.0.sort_by_key(|span| span.0);
+            self.0.truncate(MOST);
+        }
+    }
+
+    fn finished(self) -> Vec<(u32, f64, f64)> {
+        self.0.into_iter().map(|(_, process, start_s, end_s)| (process, start_s, end_s)).collect()
+    }
+}
 
 /// Seconds between the end of a process's request and the begin of its next one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -26,16 +83,9 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Of the `requests` requests of `source`, as far as they are `timed`: by the index of the file. O(n log n) for at
-    /// most a few millions of them, of processes chosen evenly.
-    pub(crate) fn of(source: &dyn RequestSource, requests: u64, timed: impl Fn(usize) -> bool) -> Self {
-        let every = requests.div_ceil(LOOKED_AT).max(1) as u32;
-        let mut spans: Vec<(u32, f64, f64)> = Vec::new();
-        source.visit(&mut |file, request| {
-            if request.process.is_multiple_of(every) && timed(file) && spans.len() < 4 * LOOKED_AT as usize {
-                spans.push((request.process, request.start_s, request.end_s));
-            }
-        });
+    /// From where the requests of some processes lie. O(n log n).
+    pub(crate) fn of(spans: Spans) -> Self {
+        let mut spans: Vec<(u32, f64, f64)> = spans.finished();
         spans.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2)));
         let took_s: f64 = spans.iter().map(|(_, start_s, end_s)| (end_s - start_s).max(0.0)).sum();
         let pairs = spans.windows(2).filter(|pair| pair[0].0 == pair[1].0);
@@ -98,18 +148,22 @@ mod tests {
     fn pauses_do_not_count_and_who_waits_for_others_leaves_it_open() {
         // One long pause for computing.
         let even = Of(after_gaps(0, (0..50).map(|n| if n == 20 { 1000.0 } else { 0.25 })));
-        let gaps = Gaps::of(&even, 51, |_| true);
+        let gaps = Gaps::of(Timed::new(51, vec![true]).spans(&even));
         assert_eq!((gaps.least_s, gaps.most_s, gaps.request_s), (0.25, 0.25, 1.0));
         assert!(gaps.cause().is_some());
         // Of four processes one is last in every round: it has no gap but its own.
         let waiting: Vec<Request> = (0..4)
             .flat_map(|process| after_gaps(process, (0..40).map(move |n| if n % 4 == process { 0.01 } else { 0.5 })))
             .collect();
-        let gaps = Gaps::of(&Of(waiting.clone()), 164, |_| true);
+        let gaps = Gaps::of(Timed::new(164, vec![true]).spans(&Of(waiting.clone())));
         assert!((gaps.least_s - 0.01).abs() < 1e-9 && (gaps.most_s - 0.5).abs() < 1e-9);
         assert_eq!(gaps.of_run(0, 7), gaps.least_s);
         assert!((gaps.of_run(6, 7) - gaps.most_s).abs() < 1e-12);
-        assert_eq!(Gaps::of(&Of(waiting), 164, |_| false), Gaps::default(), "made-up times tell nothing");
+        assert_eq!(
+            Gaps::of(Timed::new(164, vec![false]).spans(&Of(waiting))),
+            Gaps::default(),
+            "made-up times tell nothing"
+        );
         assert_eq!(Gaps::default().cause(), None);
     }
 }

@@ -14,18 +14,24 @@ mod gaps;
 mod gather;
 mod interval;
 mod kinds;
+mod look;
+mod passes;
 mod planning;
 mod present;
 mod rehearsal;
 mod requests;
 mod sides;
 mod slow;
+mod surveying;
 mod usage;
 
-pub use advice::{Advice, AdviseError, Directory, Options, Placed, PresentLayout, Row, Source, Space, advise};
+pub use advice::{
+    Advice, AdviseError, Directory, Options, Placed, PresentLayout, Row, Source, Space, advise, advise_by,
+};
 pub use bottleneck::Bottleneck;
 pub use cluster_file::{ClusterError, ClusterFile, ClusterTier, DefaultLayout, FileSystem};
 pub use findings::{Finding, Severity};
 pub use interval::{Cause, Gain};
+pub use passes::{Found, Pass, Passes, Wanted};
 pub use requests::{Below, FileRequests, below, common_directory};
 pub use sides::{Sided, Sides};

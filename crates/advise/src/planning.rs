@@ -2,15 +2,15 @@
 
 use crate::advice::{AdviseError, Options};
 use crate::cluster_file::ClusterFile;
+use crate::gaps::Gaps;
 use crate::gather::Gathered;
 use crate::kinds::Kind;
+use crate::passes::Passes;
 use crate::rehearsal::thinned;
+use crate::surveying::{HELD, Requested, requested};
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
-use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, PlannedBy, Survey, SurveyedFile, auto, plan_by};
-
-/// More requests than these are surveyed, and planned by their counts.
-const HELD: u64 = 20_000;
+use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, PlannedBy, auto, plan_by};
 
 /// Files up to which all planners are asked; more are planned by kind.
 const FEW_FILES: usize = 64;
@@ -32,12 +32,16 @@ pub(crate) struct Planned {
     pub cuts_s: Vec<f64>,
     /// Requests in flight.
     pub processes: f64,
+    /// The program's own time.
+    pub gaps: Gaps,
 }
 
 /// Plans all files together. More requests than a few are surveyed; of more files than a few each kind is stood for by
-/// some.
+/// some. By the times of the files that are `timed` the program's own time is found.
 pub(crate) fn plan(
     gathered: &Gathered,
+    timed: Vec<bool>,
+    passes: &dyn Passes,
     kinds: &[Kind],
     cluster: &Cluster,
     servers: &ClusterFile,
@@ -51,14 +55,14 @@ pub(crate) fn plan(
         simulations: 120,
         ..PlanOptions::default()
     };
-    let named = gathered.files.iter().map(|file| (file.path.clone(), Some(file.used.end)));
+    let (requested, gaps) = requested(gathered, timed, passes, &plan_options)?;
     let few = gathered.files.len() <= PLANNED;
     let with = |job: &Job, sample: &[Vec<Request>]| -> Result<Planned, PlanError> {
         let (cuts_s, processes) = (job.cuts_s().to_vec(), job.processes());
         if few {
             let by = plan_by(planner, job)?;
             let layouts = by.plan.files.iter().map(|file| file.layout.clone()).collect();
-            return Ok(planned(by, layouts, sample.to_vec(), cuts_s, processes));
+            return Ok(planned(by, layouts, sample.to_vec(), cuts_s, processes, gaps));
         }
         let standing = stand_ins(kinds);
         let chosen: Vec<usize> = standing.iter().flatten().copied().collect();
@@ -84,19 +88,21 @@ pub(crate) fn plan(
             next += standing.len();
         }
         let layouts = layouts.into_iter().map(|layout| layout.expect("every file is of a kind")).collect();
-        Ok(planned(by, layouts, sample.to_vec(), cuts_s, processes))
+        Ok(planned(by, layouts, sample.to_vec(), cuts_s, processes, gaps))
     };
-    if gathered.requests() > HELD {
-        let files = named.map(|(name, size_bytes)| SurveyedFile { name, size_bytes }).collect();
-        let survey = Survey::new(files, gathered, &plan_options)?;
-        let traces = survey.traces();
-        let job = Job::surveyed(&survey, &traces, cluster, &plan_options)?;
-        let sample: Vec<Vec<Request>> = traces.iter().map(|of| of.requests.to_vec()).collect();
-        return Ok(with(&job, &sample)?);
+    match requested {
+        Requested::Surveyed(survey) => {
+            let traces = survey.traces();
+            let job = Job::surveyed(&survey, &traces, cluster, &plan_options)?;
+            let sample: Vec<Vec<Request>> = traces.iter().map(|of| of.requests.to_vec()).collect();
+            Ok(with(&job, &sample)?)
+        }
+        Requested::Held(sample) => {
+            let named = gathered.files.iter().map(|file| (file.path.clone(), Some(file.used.end)));
+            let traces: Vec<FileTrace> = named.zip(sample.iter().map(Vec::as_slice)).map(trace_of).collect();
+            Ok(with(&Job::new(&traces, cluster, &plan_options)?, &sample)?)
+        }
     }
-    let sample = gathered.held();
-    let traces: Vec<FileTrace> = named.zip(sample.iter().map(Vec::as_slice)).map(trace_of).collect();
-    Ok(with(&Job::new(&traces, cluster, &plan_options)?, &sample)?)
 }
 
 fn planned(
@@ -105,9 +111,10 @@ fn planned(
     sample: Vec<Vec<Request>>,
     cuts_s: Vec<f64>,
     processes: f64,
+    gaps: Gaps,
 ) -> Planned {
     let sampled = by.plan.sampled.as_ref().map(|sampled| sampled.error_bound);
-    Planned { planner: by.planner, sampled, layouts, sample, cuts_s, processes }
+    Planned { planner: by.planner, sampled, layouts, sample, cuts_s, processes, gaps }
 }
 
 fn trace_of(((name, size_bytes), requests): ((String, Option<u64>), &[Request])) -> FileTrace<'_> {

@@ -39,21 +39,40 @@ struct Threads(HashMap<(u32, u32, u32), u32>);
 impl Threads {
     fn request(&mut self, record: &Record) -> Request {
         let next = self.0.len() as u32;
-        Request {
-            offset: record.offset,
-            size: record.size,
-            op: if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read },
-            process: *self.0.entry((record.rank, record.pid, record.tid)).or_insert(next),
-            start_s: record.start_ns as f64 * 1e-9,
-            end_s: record.end_ns as f64 * 1e-9,
-        }
+        request_of(record, *self.0.entry((record.rank, record.pid, record.tid)).or_insert(next))
     }
+}
+
+/// A record as planner and simulator take it.
+pub(crate) fn request_of(record: &Record, process: u32) -> Request {
+    Request {
+        offset: record.offset,
+        size: record.size,
+        op: if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read },
+        process,
+        start_s: record.start_ns as f64 * 1e-9,
+        end_s: record.end_ns as f64 * 1e-9,
+    }
+}
+
+/// Requests and bytes that a file moved.
+pub(crate) type Moved = (u64, f64);
+
+/// O(records of the file).
+fn moved(trace: &Trace, id: u32) -> Moved {
+    trace.stream(id).fold((0, 0.0), |sum, record| (sum.0 + 1, sum.1 + record.size as f64))
 }
 
 /// The deepest directory that holds every file of `trace` that is worth planning; the root where they share none.
 /// O(records).
 pub fn common_directory(trace: &Trace) -> PathBuf {
-    let worth: HashSet<u32> = Below::new(trace, Path::new("/")).files.into_iter().map(|(id, _)| id).collect();
+    common_directory_of(trace, |id| moved(trace, id))
+}
+
+/// [`common_directory`] where it is known what files `moved`. O(files).
+pub(crate) fn common_directory_of(trace: &Trace, moved: impl Fn(u32) -> Moved) -> PathBuf {
+    let worth = Below::of(trace, Path::new("/"), moved);
+    let worth: HashSet<u32> = worth.files.into_iter().map(|(id, _)| id).collect();
     let used = trace.files().iter().filter(|file| worth.contains(&file.id));
     let mut common: Option<PathBuf> = None;
     for file in used {
@@ -110,14 +129,19 @@ pub fn below(trace: &Trace, root: &Path) -> Vec<FileRequests> {
 impl<'a> Below<'a> {
     /// O(records), in memory for the list of files alone.
     pub fn new(trace: &'a Trace, root: &Path) -> Self {
+        Self::of(trace, root, |id| moved(trace, id))
+    }
+
+    /// [`Below::new`] where it is known what files `moved`. O(files).
+    pub(crate) fn of(trace: &'a Trace, root: &Path, moved: impl Fn(u32) -> Moved) -> Self {
         let mut found: Vec<(u32, String, u64, f64)> = Vec::new();
         for file in trace.files() {
             let Some(relative) = below_root(&file.path, root) else { continue };
             // A layout file is text.
             let Some(path) = relative.to_str() else { continue };
-            let moved = trace.stream(file.id).fold((0, 0.0), |sum, r| (sum.0 + 1, sum.1 + r.size as f64));
-            if moved.0 > 0 {
-                found.push((file.id, path.to_owned(), moved.0, moved.1));
+            let (requests, bytes) = moved(file.id);
+            if requests > 0 {
+                found.push((file.id, path.to_owned(), requests, bytes));
             }
         }
         let total: f64 = found.iter().map(|file| file.3).sum();

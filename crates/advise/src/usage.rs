@@ -1,5 +1,6 @@
 //! [`Use`]: how a file, or many alike, were used: counts that findings rest on.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Requests below so many bytes are tiny: a page of memory.
@@ -12,7 +13,7 @@ pub(crate) const SMALL_BYTES: u64 = 256 << 10;
 const DURATIONS: usize = 64;
 
 /// Requests of one operation.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
     /// How many.
     pub count: u64,
@@ -59,7 +60,7 @@ impl Requests {
 }
 
 /// What one rank did.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankUse {
     /// Bytes read and written.
     pub bytes: u64,
@@ -68,7 +69,7 @@ pub struct RankUse {
 }
 
 /// How files were used.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Use {
     /// Reads.
     pub reads: Requests,
@@ -91,7 +92,7 @@ pub struct Use {
     /// Those by each rank on its own.
     pub independent: u64,
     /// Requests by the power of two of their duration in nanoseconds.
-    durations: [u64; DURATIONS],
+    durations: Vec<u64>,
     /// Longest request in seconds.
     pub slowest_s: f64,
     /// First byte after the last request.
@@ -113,7 +114,7 @@ impl Default for Use {
             busy_s: 0.0,
             collective: 0,
             independent: 0,
-            durations: [0; DURATIONS],
+            durations: vec![0; DURATIONS],
             slowest_s: 0.0,
             end: 0,
             span_s: (f64::INFINITY, f64::NEG_INFINITY),
@@ -155,6 +156,12 @@ impl Use {
         self.slowest_s = self.slowest_s.max(other.slowest_s);
         self.end = self.end.max(other.end);
         self.spans(other.span_s.0, other.span_s.1);
+    }
+
+    /// Opens, stats and calls of MPI-IO alone, without reads and writes.
+    pub(crate) fn metadata(self) -> Self {
+        let Self { opens, stats, meta_s, collective, independent, .. } = self;
+        Self { opens, stats, meta_s, collective, independent, ..Self::default() }
     }
 
     /// Reads and writes.

@@ -38,7 +38,7 @@ pub use dataset::{write_dataset, write_parquet};
 pub use error::ImportError;
 pub use lacks::Lacks;
 pub use log::Log;
-pub use open::{Imported, Progress, open, open_files};
+pub use open::{Imported, Progress, open, open_files, open_index};
 pub use osts::{OstRate, OstRates, ost_rates, target_rates};
 pub use schema::write_csv;
 pub use sink::{BATCH_ROWS, Collected, Sink, Summary};

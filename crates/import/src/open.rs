@@ -53,11 +53,25 @@ pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, Import
 /// # Errors
 /// [`ImportError::NotDataset`] where it is none; [`ImportError::Table`] with what is damaged.
 pub fn open_files(path: &Path, files: &[u32], progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    check_dataset(path)?;
+    dataset::read_files(path, files, progress)
+}
+
+/// Opens the index of a data set: as [`open`], but no requests are read.
+///
+/// # Errors
+/// As of [`open_files`].
+pub fn open_index(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
+    check_dataset(path)?;
+    dataset::read_index(path, progress)
+}
+
+fn check_dataset(path: &Path) -> Result<(), ImportError> {
     let metadata = std::fs::metadata(path).map_err(|error| ImportError::io("open", path, error))?;
     if !metadata.is_dir() || !dataset::is_dataset(path) {
         return Err(ImportError::NotDataset { path: path.to_owned() });
     }
-    dataset::read_files(path, files, progress)
+    Ok(())
 }
 
 /// What our own recorder knows of a run is in the trace itself.

@@ -1,9 +1,10 @@
 //! Profiles of servers, tiers, and the requests that they are priced by.
 
+use serde::{Deserialize, Serialize};
 use stripewise_layout::ServerId;
 
 /// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Op {
     /// Bytes from the servers to the program.
     Read,
@@ -64,7 +65,7 @@ pub struct Cluster {
 }
 
 /// One request of a trace: the half-open interval `[offset, offset + size)` of one file.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// First byte in the file.
     pub offset: u64,

@@ -5,12 +5,13 @@ use crate::concurrency::processes_in_flight;
 use crate::error::PlanError;
 use crate::phases::{self, Moment};
 use crate::plan::{FileTrace, PlanOptions};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use stripewise_layout::MAX_OFFSET;
 use stripewise_model::Op;
 
 /// Requests of one phase with the same operation, offset and size.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub offset: u64,
     pub size: u64,
@@ -103,7 +104,7 @@ impl FileDemand {
 }
 
 /// One phase of the program.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PhaseDemand {
     /// Processes with a request in flight (`p`).
     pub processes: f64,

@@ -52,7 +52,7 @@ pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
 pub use plan::{FileTrace, PlanOptions, plan, plan_surveyed, predict};
 pub use segment::segment;
-pub use survey::{RequestSource, Survey, SurveyedFile};
+pub use survey::{Counted, Overview, RequestSource, Strata, Survey, SurveyedFile};
 
 #[cfg(test)]
 #[path = "../tests/common/random.rs"]

@@ -5,17 +5,21 @@ use crate::error::raise;
 use crate::trace::Trace;
 use crate::{cluster, files};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use stripewise_advise::{
-    Advice, Bottleneck, Finding, Gain, Options, Placed, PresentLayout, Row, Space, advise as advise_on,
+    Advice, AdviseError, Bottleneck, Finding, Found, Gain, Options, Pass, Passes, Placed, PresentLayout, Row, Space,
+    advise_by,
 };
 use stripewise_layout::{Layout, ServerNames, round_entries};
 
 /// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
-/// on those that the log's Lustre layouts show.
+/// on those that the log's Lustre layouts show. Where `passes` is given, `trace` is the index of a data set: `passes` is
+/// called with a question to all requests and gives, file by file, what [`advise_pass`] answers.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200"))]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", passes = None))]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
     trace: &Trace,
@@ -23,23 +27,75 @@ pub(crate) fn advise<'py>(
     root: Option<PathBuf>,
     planner: Option<&str>,
     preset: &str,
+    passes: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let document = py.detach(|| -> Result<Value, String> {
-        let servers = cluster.as_deref().map(cluster::load).transpose()?;
-        let options = Options {
-            cluster: servers.as_ref().map(|servers| &servers.cluster),
-            preset,
-            root: root.as_deref(),
-            planner,
-            present: None,
-        };
-        let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster.as_deref());
-        let advice = with_present(pool, &options, |options| {
-            advise_on(&trace.inner, &trace.about, options).map_err(|error| error.to_string())
-        })?;
-        Ok(describe(&advice, trace, pool.is_some()))
+    let elsewhere = passes.map(|call| Elsewhere { call, raised: RefCell::new(None) });
+    let (document, elsewhere) = py.detach(move || {
+        let made_by = elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere);
+        (advised(trace, cluster.as_deref(), root.as_deref(), planner, preset, made_by), elsewhere)
     });
-    to_python(py, &document.map_err(raise)?)
+    match (document, elsewhere.and_then(|elsewhere| elsewhere.raised.into_inner())) {
+        (Err(_), Some(raised)) => Err(raised),
+        (document, _) => to_python(py, &document.map_err(raise)?),
+    }
+}
+
+fn advised(
+    trace: &Trace,
+    cluster: Option<&Path>,
+    root: Option<&Path>,
+    planner: Option<&str>,
+    preset: &str,
+    passes: &dyn Passes,
+) -> Result<Value, String> {
+    let servers = cluster.map(cluster::load).transpose()?;
+    let options =
+        Options { cluster: servers.as_ref().map(|servers| &servers.cluster), preset, root, planner, present: None };
+    let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster);
+    let advice = with_present(pool, &options, |options| {
+        advise_by(&trace.inner, &trace.about, options, passes).map_err(|error| error.to_string())
+    })?;
+    Ok(describe(&advice, trace, pool.is_some()))
+}
+
+/// Answers a question of [`advise`] from the requests that `trace` has.
+#[pyfunction]
+pub(crate) fn advise_pass<'py>(py: Python<'py>, trace: &Trace, question: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let found = py.detach(|| {
+        let pass: Pass = postcard::from_bytes(question)?;
+        postcard::to_allocvec(&pass.through(&trace.inner))
+    });
+    Ok(PyBytes::new(py, &found.map_err(|error| raise(format!("a pass of another version: {error}")))?))
+}
+
+/// Passes that a function of Python has made elsewhere.
+struct Elsewhere {
+    /// From a question to an iterable of answers.
+    call: Py<PyAny>,
+    /// What it raised.
+    raised: RefCell<Option<PyErr>>,
+}
+
+impl Elsewhere {
+    fn ask(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> PyResult<()> {
+        let question = postcard::to_allocvec(pass).map_err(raise)?;
+        Python::attach(|py| {
+            for answer in self.call.bind(py).call1((PyBytes::new(py, &question),))?.try_iter()? {
+                let answer = answer?;
+                take(postcard::from_bytes(answer.cast::<PyBytes>()?.as_bytes()).map_err(raise)?);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Passes for Elsewhere {
+    fn make(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> Result<(), AdviseError> {
+        self.ask(pass, take).map_err(|error| {
+            self.raised.replace(Some(error));
+            AdviseError::Passes
+        })
+    }
 }
 
 /// Gives `then` the options; files of a `pool` have the layouts that they have there, and their paths are relative to its

@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
+    module.add_function(wrap_pyfunction!(advise::advise_pass, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;

@@ -32,12 +32,14 @@ pub(crate) struct Trace {
 impl Trace {
     /// Opens a trace file, the directory of a run that is being recorded or was killed, or any log that can be
     /// imported. `progress` is called with the bytes of the log that are read and all its bytes. With `files`, numbers
-    /// of files of a data set, only their requests, counters and layouts are read.
+    /// of files of a data set, only their requests, counters and layouts are read; with none, its index: no requests,
+    /// counters and layouts of all files.
     #[new]
     #[pyo3(signature = (path, progress = None, *, files = None))]
     fn new(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>, files: Option<Vec<u32>>) -> PyResult<Self> {
         let import::Imported { trace, about } = watched(py, progress, |progress| match &files {
             None => import::open(&path, progress).map_err(raise),
+            Some(none) if none.is_empty() => import::open_index(&path, progress).map_err(raise),
             Some(files) => import::open_files(&path, files, progress).map_err(raise),
         })?;
         Ok(Self { inner: trace, about })
@@ -158,6 +160,44 @@ impl Trace {
         dict.set_item("api", apis)?;
         dict.set_item("op", ops)?;
         Ok(dict)
+    }
+
+    /// Evenly chosen requests of a file, at most `most`: as `columns`, operation, offset and size alone. Two passes.
+    fn sample<'py>(&self, py: Python<'py>, file: u32, most: usize) -> PyResult<Bound<'py, PyDict>> {
+        let records: Vec<trace::Record> = py.detach(|| {
+            let count = self.inner.stream(file).count();
+            let kept = count.min(most);
+            // The first and the last are among them.
+            let place = |number: usize| if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
+            let mut taken = 0;
+            let chosen = self.inner.stream(file).enumerate().filter(|(at, _)| {
+                let wanted = taken < kept && *at == place(taken);
+                taken += usize::from(wanted);
+                wanted
+            });
+            chosen.map(|(_, record)| *record).collect()
+        });
+        let dict = PyDict::new(py);
+        dict.set_item("op", PyArray1::from_iter(py, records.iter().map(|record| record.op)))?;
+        dict.set_item("offset", PyArray1::from_iter(py, records.iter().map(|record| record.offset)))?;
+        dict.set_item("size", PyArray1::from_iter(py, records.iter().map(|record| record.size)))?;
+        Ok(dict)
+    }
+
+    /// Mean requests in flight to these files, while any is. O(n log n).
+    fn in_flight(&self, py: Python<'_>, files: Vec<u32>) -> f64 {
+        py.detach(|| {
+            let requests = files.iter().flat_map(|&file| self.inner.stream(file));
+            let mut spans: Vec<(u64, u64)> = requests.map(|record| (record.start_ns, record.end_ns)).collect();
+            spans.sort_unstable();
+            let (mut busy_ns, mut sum_ns, mut until) = (0.0, 0.0, 0);
+            for (start, end) in spans {
+                busy_ns += end.saturating_sub(start.max(until)) as f64;
+                sum_ns += end.saturating_sub(start) as f64;
+                until = until.max(end);
+            }
+            if busy_ns > 0.0 { f64::max(sum_ns / busy_ns, 1.0) } else { 1.0 }
+        })
     }
 
     /// All records as one numpy array a column. With `requests_only`: the requests that moved bytes and that the

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stripewise import _native
+from stripewise.advising import Workers
 from stripewise.cli import advice, console
 from stripewise.cli.opened import opened
 from stripewise.exporters.advised import of_advice
@@ -45,6 +46,10 @@ def advise(
         typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write, of what should change."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Read an imported log on the workers of this Dask scheduler."),
+    ] = None,
 ) -> None:
     """Say of any log where its files should be, what that gains, and what matters more.
 
@@ -61,16 +66,19 @@ def advise(
       stripewise advise job.darshan --cluster orion.toml -o new.layout
       stripewise advise run.trace --cluster p/pool.toml -o new.layout
       stripewise advise strace.log --cluster orion.toml --root /scratch/me --json
+      stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
-    trace = opened(log)
+    workers = None if dask is None else Workers(log, dask, console.working)
+    trace = opened(log, files=None if workers is None else [])
     document = _native.advise(
         trace,
         None if cluster is None else str(cluster),
         root=None if root is None else str(root.absolute()),
         planner=planner,
         preset=preset,
+        passes=None if workers is None else workers.passes,
     )
-    native = of_advice(document, trace)
+    native = of_advice(document, trace, None if workers is None else workers.sampled)
     if output is not None:
         output.write_text(document["layout"], encoding="utf-8")
     if as_json:

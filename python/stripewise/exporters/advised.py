@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +25,14 @@ class Native:
         return {**self.exported.as_dict(), "existing": self.existing, "assumed": list(self.assumed)}
 
 
-def of_advice(advice: _native.AdviceDocument, trace: _native.Trace) -> Native | None:
+def of_advice(
+    advice: _native.AdviceDocument,
+    trace: _native.Trace,
+    draw: Callable[[Mapping[int, int]], pricing.Samples] | None = None,
+) -> Native | None:
     """The commands for what should change, on a cluster file's servers priced with the trace's own requests.
+
+    `draw` is `pricing.sampled` of the trace where others have its requests.
 
     `None` where nothing should change, and where nobody says what file system the servers are of. Servers that only the
     log shows have no pools: a layout then takes any targets.
@@ -34,19 +41,26 @@ def of_advice(advice: _native.AdviceDocument, trace: _native.Trace) -> Native | 
     if cluster["file_system"] is None or not advice["total"]["change"]:
         return None
     document = _native.layout_parse(advice["layout"])
-    patterns = [file["path"] for file in document["files"]]
     changed = [row for row in advice["files"] if row["change"]]
     existing = sum(row["read_bytes"] for row in changed) > sum(row["written_bytes"] for row in changed)
     exported = export(
         document,
         cluster=cluster,
         # Where any target will do, none of several ways is better for what it costs on these.
-        workloads=None if cluster["found"] else pricing.of_trace(trace, advice["root"], patterns),
+        workloads=None if cluster["found"] else _workloads(advice, trace, draw),
         pool_map={tier["name"]: "" for tier in cluster["tiers"]} if cluster["found"] else None,
         root=advice["root"],
         existing=existing,
     )
     return Native(exported, existing, tuple(_assumed(cluster, existing)))
+
+
+def _workloads(
+    advice: _native.AdviceDocument, trace: _native.Trace, draw: Callable[[Mapping[int, int]], pricing.Samples] | None
+) -> dict[str, pricing.Workload]:
+    patterns = [file["path"] for file in _native.layout_parse(advice["layout"])["files"]]
+    in_flight = advice["processes_in_flight"]
+    return pricing.of_trace(trace, advice["root"], patterns, in_flight=in_flight, draw=draw)
 
 
 def _assumed(cluster: _native.AdviseCluster, existing: bool) -> list[str]:

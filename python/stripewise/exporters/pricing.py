@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_REQUESTS = 20_000
-"""Requests of a file that are priced; of more an even sample."""
+"""Requests of the files of a pattern that are priced; of more an even sample, as many of each file."""
 
 MOST_FILES = 64
 """Files of a pattern whose requests are priced."""
@@ -182,8 +182,29 @@ def _stand_in_ranges(region: Region) -> list[tuple[int, int, int]]:
     return [(size, region.start, region.start + length) for size in sizes]
 
 
-def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[str, Workload]:
-    """The requests of the trace's files below `root`, by the first pattern that matches. O(records)."""
+Samples = Mapping[int, Mapping[str, "np.ndarray"]]
+"""By number of the file, columns as `_native.Trace.sample` gives them; files without requests are not there."""
+
+
+def sampled(trace: _native.Trace, files: Mapping[int, int]) -> Samples:
+    """Evenly chosen requests of each of these files, at most so many: of those that the trace has requests of."""
+    samples = {file: trace.sample(file, most) for file, most in files.items()}
+    return {file: sample for file, sample in samples.items() if len(sample["offset"])}
+
+
+def of_trace(
+    trace: _native.Trace,
+    root: str,
+    patterns: Sequence[str],
+    *,
+    in_flight: float | None = None,
+    draw: Callable[[Mapping[int, int]], Samples] | None = None,
+) -> dict[str, Workload]:
+    """The requests of the trace's files below `root`, by the first pattern that matches. O(records).
+
+    `in_flight` is the number of requests in flight, where it is known: else each pattern's own. `draw` is `sampled` of
+    the trace where others have its requests.
+    """
     import numpy as np
 
     members: dict[str, list[int]] = {pattern: [] for pattern in patterns}
@@ -192,21 +213,19 @@ def of_trace(trace: _native.Trace, root: str, patterns: Sequence[str]) -> dict[s
         match = relative and next((p for p in patterns if _native.pattern_matches(p, relative)), None)
         if match and len(members[match]) < MOST_FILES:
             members[match].append(number)
-    columns = trace.columns(requests_only=True)
-    ops = trace.names()["op"]
-    write = next(number for number, name in ops.items() if name == "write")
+    wanted = {file: MOST_REQUESTS // len(files) for files in members.values() for file in files}
+    samples = sampled(trace, wanted) if draw is None else draw(wanted)
+    write = next(number for number, name in trace.names()["op"].items() if name == "write")
     workloads = {}
     for pattern, files in members.items():
-        rows = np.flatnonzero(np.isin(columns["file"], files))
-        if len(rows) == 0:
+        of_files = [samples[file] for file in files if file in samples]
+        if not of_files:
             continue
-        processes = _in_flight(columns["start_ns"][rows], columns["end_ns"][rows])
-        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_REQUESTS)).astype(np.intp)]
-        kinds = (columns["op"][rows] == write).astype(np.uint8)
-        steps = _steps(columns["offset"][rows], columns["size"][rows], kinds)
-        used, steps["file"] = np.unique(columns["file"][rows], return_inverse=True)
-        steps["file"] = steps["file"].astype(np.uint32)
-        workloads[pattern] = Workload(steps, processes, len(used))
+        columns = {name: np.concatenate([of[name] for of in of_files]) for name in ("offset", "size", "op")}
+        steps = _steps(columns["offset"], columns["size"], (columns["op"] == write).astype(np.uint8))
+        steps["file"] = np.repeat(np.arange(len(of_files), dtype=np.uint32), [len(of["offset"]) for of in of_files])
+        processes = trace.in_flight(files) if in_flight is None else in_flight
+        workloads[pattern] = Workload(steps, max(processes, 1.0), len(of_files))
     if not workloads:
         raise _native.StripewiseError(
             f"the trace has no read or write of a file of the layout below {root}; name the directory with --trace-root"
@@ -220,18 +239,6 @@ def _below(path: str, root: str) -> str | None:
     absolute = "/" + path.lstrip("/") if path.startswith("/") or root == "/" else path
     below = root.rstrip("/") + "/"
     return absolute[len(below) :] if absolute.startswith(below) else None
-
-
-def _in_flight(start_ns: np.ndarray, end_ns: np.ndarray) -> float:
-    """Mean requests in flight while any is."""
-    import numpy as np
-
-    order = np.argsort(start_ns)
-    start, end = start_ns[order].astype(np.float64), end_ns[order].astype(np.float64)
-    until = np.maximum.accumulate(end)
-    before = np.concatenate([[start[0]], until[:-1]])
-    busy = float(np.sum(np.maximum(until - np.maximum(start, before), 0.0)))
-    return max(float(np.sum(end - start)) / busy, 1.0) if busy > 0 else 1.0
 
 
 def _steps(offset: np.ndarray, size: np.ndarray, kind: np.ndarray) -> _native.Steps:

@@ -4,7 +4,7 @@ mod manifest;
 mod read;
 mod write;
 
-pub(crate) use read::{is_dataset, read, read_files};
+pub(crate) use read::{is_dataset, read, read_files, read_index};
 pub use write::{write_dataset, write_parquet};
 
 const MANIFEST: &str = "trace.json";

@@ -1,0 +1,147 @@
+//! [`Looked`]: how each file was used, by its own rows.
+
+use crate::requests::below_root;
+use crate::usage::{RankUse, Requests, SMALL_BYTES, TINY_BYTES, Use};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::path::Path;
+use stripewise_trace::{Api, Operation, Record, Trace, flags};
+
+/// Most requests of a file whose places among their process's requests are looked at; of more, some processes are.
+const PLACED: usize = 1_000_000;
+
+/// Rank, process and thread.
+pub(crate) type Thread = (u32, u32, u32);
+
+/// How files were used. Of some of them or of all: parts add up, in any order.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Looked {
+    /// Number in the trace, and use, of every file with records.
+    pub(crate) files: Vec<(u32, Use)>,
+    /// All that read or wrote.
+    pub(crate) threads: Vec<Thread>,
+}
+
+impl Looked {
+    /// At the files of a trace, those below `root` where one is given. Three passes over the records.
+    pub(crate) fn of(trace: &Trace, root: Option<&Path>) -> Self {
+        let mut threads = HashSet::new();
+        let wanted = trace
+            .files()
+            .iter()
+            .filter(|file| !file.records.is_empty() && root.is_none_or(|root| below_root(&file.path, root).is_some()));
+        let files = wanted.map(|file| (file.id, used(trace, file.id, &mut threads))).collect();
+        Self { files, threads: threads.into_iter().collect() }
+    }
+
+    /// Adds what other files were used for.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.threads.extend(other.threads);
+    }
+
+    /// The whole, after the last part: in order.
+    pub(crate) fn finished(mut self) -> Self {
+        self.files.sort_unstable_by_key(|(id, _)| *id);
+        self.threads.sort_unstable();
+        self.threads.dedup();
+        self
+    }
+}
+
+/// Opens and the like of a file: what its rows other than reads and writes show.
+fn used_meta(trace: &Trace, id: u32) -> Use {
+    let mut used = Use::default();
+    for record in trace.of_file(id) {
+        let took_s = record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9;
+        match record.operation() {
+            Some(Operation::Open) if record.api() != Some(Api::MpiIo) => {
+                used.opens += 1;
+                used.meta_s += took_s;
+            }
+            Some(Operation::Stat) => {
+                used.stats += 1;
+                used.meta_s += took_s;
+            }
+            Some(Operation::Close | Operation::Unlink | Operation::Rename | Operation::SetAttributes) => {
+                used.meta_s += took_s;
+            }
+            Some(Operation::Read | Operation::Write) if record.api() == Some(Api::MpiIo) => {
+                if record.flags & flags::COLLECTIVE != 0 {
+                    used.collective += 1;
+                } else {
+                    used.independent += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    used
+}
+
+/// How a file was used, by its rows. O(records log records).
+fn used(trace: &Trace, id: u32, threads: &mut HashSet<Thread>) -> Use {
+    let mut used = used_meta(trace, id);
+    let mut count = 0_usize;
+    let mut last = None;
+    for record in trace.stream(id) {
+        count += 1;
+        // Most requests are of the same thread as the one before.
+        let thread = Some((record.rank, record.pid, record.tid));
+        if thread != last {
+            threads.extend(thread);
+            last = thread;
+        }
+        let requests = of(&mut used, record);
+        *requests = counted_one(*requests, record.size);
+        used.end = used.end.max(record.offset.saturating_add(record.size));
+        used.took(record.start_ns as f64 * 1e-9, record.end_ns as f64 * 1e-9);
+        let rank = used.ranks.entry(record.rank).or_default();
+        *rank = RankUse {
+            bytes: rank.bytes.saturating_add(record.size),
+            busy_s: rank.busy_s + record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9,
+        };
+    }
+    used.sharers = used.ranks.len();
+    place(&mut used, trace, id, count);
+    used
+}
+
+fn of<'u>(used: &'u mut Use, record: &Record) -> &'u mut Requests {
+    if record.operation() == Some(Operation::Write) { &mut used.writes } else { &mut used.reads }
+}
+
+fn counted_one(before: Requests, size: u64) -> Requests {
+    Requests {
+        count: before.count + 1,
+        bytes: before.bytes.saturating_add(size),
+        tiny: before.tiny + u64::from(size < TINY_BYTES),
+        small: before.small + u64::from(size < SMALL_BYTES),
+        ..before
+    }
+}
+
+/// Where requests begin after those of the same thread and operation before them. O(n log n) for the requests looked at.
+fn place(used: &mut Use, trace: &Trace, id: u32, count: usize) {
+    // Some threads, with all that they did, where there are too many requests.
+    let every = count.div_ceil(PLACED).max(1) as u32;
+    let looked_at = |record: &&Record| {
+        let thread = record.rank.wrapping_mul(31).wrapping_add(record.pid).wrapping_mul(31).wrapping_add(record.tid);
+        thread.wrapping_mul(0x9e37_79b9) / (u32::MAX / every).max(1) == 0
+    };
+    let mut requests: Vec<&Record> = trace.stream(id).filter(looked_at).take(4 * PLACED).collect();
+    let thread = |record: &Record| (record.rank, record.pid, record.tid, record.op);
+    requests.sort_by_key(|record| (thread(record), record.start_ns));
+    for pair in requests.windows(2) {
+        let (last, next) = (pair[0], pair[1]);
+        if thread(last) != thread(next) {
+            continue;
+        }
+        let end = last.offset.saturating_add(last.size);
+        let requests = of(used, next);
+        requests.placed += 1;
+        requests.consecutive += u64::from(next.offset == end);
+        requests.backward += u64::from(next.offset < end);
+        requests.skipping += u64::from(next.offset > end);
+    }
+}
