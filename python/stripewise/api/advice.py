@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from stripewise import _native
-from stripewise.api import html
+from stripewise.advising import Workers
+from stripewise.api import frames, html
+from stripewise.api.frames import Schema
+from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
 from stripewise.exporters.advised import Native, of_advice
 from stripewise.units import counted, mib_per_s, ratio
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def advise(
@@ -23,11 +27,13 @@ def advise(
     root: Named | None = None,
     planner: str | None = None,
     preset: str = "hdd-7200",
+    workers: Workers | None = None,
 ) -> Advice:
     """Says where the files of a trace should be on the servers of a cluster or pool file, and what that would gain.
 
     Without `cluster` the servers are those that the log's own Lustre layouts show, each taken for `preset`. `root` and
-    `planner` are as in `plan`. Raises `StripewiseError` that names what is wrong and the remedy.
+    `planner` are as in `plan`. Where `workers` have the requests, `trace` is the index of their data set. Raises
+    `StripewiseError` that names what is wrong and the remedy.
     """
     document = _native.advise(
         trace.native,
@@ -35,28 +41,21 @@ def advise(
         root=None if root is None else str(Path(root).absolute()),
         planner=planner,
         preset=preset,
+        passes=None if workers is None else workers.passes,
     )
-    return Advice(document, trace)
+    return Advice(document, trace, workers)
 
 
-class Advice:
+class Advice(HasLayout):
     """Present and better layouts, gains with their intervals, and findings."""
 
-    def __init__(self, document: _native.AdviceDocument, trace: Trace) -> None:
+    def __init__(self, document: _native.AdviceDocument, trace: Trace, workers: Workers | None = None) -> None:
         """Takes what the compiled part advises on a trace: see `advise`."""
+        super().__init__(document["layout"])
         self.document = document
         """What `stripewise advise --json` prints, but for `native`."""
         self._trace = trace
-
-    @property
-    def layout(self) -> str:
-        """The layout file of what should change: what `stripewise apply` and `stripewise export` take."""
-        return self.document["layout"]
-
-    def save(self, path: Named) -> Path:
-        """Writes the layout file."""
-        Path(path).write_text(self.layout, encoding="utf-8")
-        return Path(path)
+        self._workers = workers
 
     @cached_property
     def native(self) -> Native | None:
@@ -65,7 +64,8 @@ class Advice:
         `native.exported.script()` has all of them. `None` where nothing should change, and where nobody says what file
         system it is.
         """
-        return of_advice(self.document, self._trace.native)
+        draw = None if self._workers is None else self._workers.sampled
+        return of_advice(self.document, self._trace.native, draw)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -94,24 +94,24 @@ class Advice:
             )
             for file in self.document["files"]
         ]
-        schema: dict[str, Any] = {
-            "path": pl.String,
-            "files": pl.UInt64,
-            "requests": pl.UInt64,
-            "read_bytes": pl.UInt64,
-            "written_bytes": pl.UInt64,
-            "present": pl.String,
-            "source": pl.String,
-            "present_bytes_per_s": pl.Float64,
-            "bottleneck": pl.String,
-            "change": pl.Boolean,
-            "recommended": pl.String,
-            "recommended_bytes_per_s": pl.Float64,
-            "gain": pl.Float64,
-            "low": pl.Float64,
-            "high": pl.Float64,
+        schema: Schema = {
+            "path": "String",
+            "files": "UInt64",
+            "requests": "UInt64",
+            "read_bytes": "UInt64",
+            "written_bytes": "UInt64",
+            "present": "String",
+            "source": "String",
+            "present_bytes_per_s": "Float64",
+            "bottleneck": "String",
+            "change": "Boolean",
+            "recommended": "String",
+            "recommended_bytes_per_s": "Float64",
+            "gain": "Float64",
+            "low": "Float64",
+            "high": "Float64",
         }
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frames.frame(rows, schema)
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -121,14 +121,14 @@ class Advice:
             (path, finding["severity"], finding["kind"], finding["words"], finding["mend"])
             for path, finding in [*((None, finding) for finding in self.document["total"]["findings"]), *of_files]
         ]
-        schema: dict[str, Any] = {
-            "path": pl.String,
-            "severity": pl.String,
-            "kind": pl.String,
-            "words": pl.String,
-            "mend": pl.List(pl.String),
+        schema: Schema = {
+            "path": "String",
+            "severity": "String",
+            "kind": "String",
+            "words": "String",
+            "mend": "List(String)",
         }
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frames.frame(rows, schema)
 
     def explain(self) -> str:
         """What should change and why, then what else was found: one line each."""

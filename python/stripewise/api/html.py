@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 ROWS = 20
 """Rows of a table that are shown."""
@@ -12,5 +14,7 @@ ROWS = 20
 
 def shown(headline: str, frame: pl.DataFrame) -> str:
     """A line of text above a table, of which the first rows are shown."""
+    import polars as pl
+
     with pl.Config(tbl_rows=ROWS, fmt_str_lengths=200):
         return f"<p>{escape(headline)}</p>{frame._repr_html_()}"

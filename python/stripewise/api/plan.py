@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
-from stripewise.api import html
+from stripewise.api import frames, html
+from stripewise.api.frames import Schema
+from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio, seconds
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Chart = Any
 """Of altair; what its classes have in common has no name."""
@@ -45,27 +48,18 @@ def plan(
     return Plan(document, servers, Path(document["root"]))
 
 
-class Plan:
+class Plan(HasLayout):
     """Layouts for the files of a trace, with what they are predicted to cost."""
 
     def __init__(self, document: _native.PlanDocument, servers: Servers, root: Path) -> None:
         """Takes what a planner made for these servers: see `plan`."""
+        super().__init__(document["layout"])
         self.document = document
         """Everything that `stripewise plan --json` prints."""
         self.servers = servers
         """The pool or cluster."""
         self.root = root
         """The directory that paths of the plan are relative to."""
-
-    @property
-    def layout(self) -> str:
-        """The layout file: what `stripewise apply` and `stripewise export` take."""
-        return self.document["layout"]
-
-    def save(self, path: Named) -> Path:
-        """Writes the layout file."""
-        Path(path).write_text(self.layout, encoding="utf-8")
-        return Path(path)
 
     @cached_property
     def _frame(self) -> pl.DataFrame:
@@ -86,20 +80,20 @@ class Plan:
             for file in self.document["files"]
             for region in file["regions"]
         ]
-        schema: dict[str, pl.DataType | type[pl.DataType]] = {
-            "path": pl.String,
-            "offset": pl.UInt64,
-            "end": pl.UInt64,
-            "requests": pl.Float64,
-            "read_bytes": pl.Float64,
-            "written_bytes": pl.Float64,
-            "round_before": pl.List(pl.String),
-            "round": pl.List(pl.String),
-            "default_s": pl.Float64,
-            "harl_s": pl.Float64,
-            "plan_s": pl.Float64,
+        schema: Schema = {
+            "path": "String",
+            "offset": "UInt64",
+            "end": "UInt64",
+            "requests": "Float64",
+            "read_bytes": "Float64",
+            "written_bytes": "Float64",
+            "round_before": "List(String)",
+            "round": "List(String)",
+            "default_s": "Float64",
+            "harl_s": "Float64",
+            "plan_s": "Float64",
         }
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frames.frame(rows, schema)
 
     def frame(self) -> pl.DataFrame:
         """One row a region: its bytes, what was moved, its round of servers and widths before and after, and costs.

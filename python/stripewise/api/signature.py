@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import html
+from stripewise.api import frames, html
+from stripewise.api.frames import Schema
 from stripewise.units import counted
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TEXT_PARTS = 10_000
 """Parts up to which a trace signature stands in `Signature.ranks`."""
 
-FACTORS: dict[str, pl.DataType | type[pl.DataType]] = {
-    "pattern": pl.String,
-    "operation": pl.String,
-    "spatial": pl.String,
-    "dimension": pl.UInt32,
-    "repetition": pl.String,
-    "size": pl.String,
-    "size_class": pl.String,
-    "temporal": pl.String,
-    "requests": pl.UInt64,
-    "reads": pl.UInt64,
-    "writes": pl.UInt64,
-    "read_bytes": pl.UInt64,
-    "written_bytes": pl.UInt64,
-    "offset": pl.UInt64,
-    "end": pl.UInt64,
-    "min_bytes": pl.UInt64,
-    "max_bytes": pl.UInt64,
-    "parts": pl.UInt64,
-    "ratio": pl.Float64,
+FACTORS: Schema = {
+    "pattern": "String",
+    "operation": "String",
+    "spatial": "String",
+    "dimension": "UInt32",
+    "repetition": "String",
+    "size": "String",
+    "size_class": "String",
+    "temporal": "String",
+    "requests": "UInt64",
+    "reads": "UInt64",
+    "writes": "UInt64",
+    "read_bytes": "UInt64",
+    "written_bytes": "UInt64",
+    "offset": "UInt64",
+    "end": "UInt64",
+    "min_bytes": "UInt64",
+    "max_bytes": "UInt64",
+    "parts": "UInt64",
+    "ratio": "Float64",
 }
 """The five factors and what they rest on; docs/signature.md explains them. `offset` to `end` is what was touched."""
 
@@ -54,10 +55,10 @@ class Signature:
 
         `made_up`: a log had only counters of the file, and its requests are such as agree with those.
         """
-        first = {"path": pl.String, "words": pl.String, "programs": pl.List(pl.String), "processes": pl.UInt32}
+        first = {"path": "String", "words": "String", "programs": "List(String)", "processes": "UInt32"}
         rows = ({**row, "phases": len(row["phases"])} for row in self._files)
-        return _frame(
-            rows, {**first, "phases": pl.UInt32, "made_up": pl.Boolean, "unknown_offsets": pl.UInt64, **FACTORS}
+        return frames.of_records(
+            rows, {**first, "phases": "UInt32", "made_up": "Boolean", "unknown_offsets": "UInt64", **FACTORS}
         )
 
     @cached_property
@@ -74,14 +75,14 @@ class Signature:
             }
             for row in self.native.processes()
         )
-        first = {"path": pl.String, "program": pl.String, "rank": pl.UInt32, "pid": pl.UInt32, "words": pl.String}
-        return _frame(rows, {**first, "phases": pl.UInt32, **FACTORS, "signature": pl.String})
+        first = {"path": "String", "program": "String", "rank": "UInt32", "pid": "UInt32", "words": "String"}
+        return frames.of_records(rows, {**first, "phases": "UInt32", **FACTORS, "signature": "String"})
 
     @cached_property
     def programs(self) -> pl.DataFrame:
         """One row a program: its five factors over all files."""
-        first = {"program": pl.String, "files": pl.UInt32, "processes": pl.UInt32}
-        return _frame(self.native.programs(), {**first, **FACTORS})
+        first = {"program": "String", "files": "UInt32", "processes": "UInt32"}
+        return frames.of_records(self.native.programs(), {**first, **FACTORS})
 
     @cached_property
     def phases(self) -> pl.DataFrame:
@@ -91,8 +92,10 @@ class Signature:
             for row in self._files
             for number, phase in enumerate(row["phases"])
         )
-        columns = {"path": pl.String, "phase": pl.UInt32, "start_s": pl.Float64, "end_s": pl.Float64}
-        return _frame(rows, {**columns, "requests": pl.UInt64, "read_bytes": pl.UInt64, "written_bytes": pl.UInt64})
+        columns = {"path": "String", "phase": "UInt32", "start_s": "Float64", "end_s": "Float64"}
+        return frames.of_records(
+            rows, {**columns, "requests": "UInt64", "read_bytes": "UInt64", "written_bytes": "UInt64"}
+        )
 
     @cached_property
     def _files(self) -> list[_native.FileSignature]:
@@ -111,6 +114,8 @@ class Signature:
 
     def expand(self, path: str, rank: int = 0) -> pl.DataFrame:
         """The requests that this signature expands to, in order: op (`read` or `write`), offset and size in bytes."""
+        import polars as pl
+
         frame = pl.DataFrame(dict(self.native.expand(*self._one(path, rank))))
         op = pl.when(pl.col("write") == 1).then(pl.lit("write")).otherwise(pl.lit("read")).alias("op")
         return frame.select(op, "offset", "size")
@@ -139,7 +144,3 @@ class Signature:
     def _repr_html_(self) -> str:
         columns = ["path", "words", "pattern", "processes", "requests", "ratio"]
         return html.shown(f"Signatures of {counted(len(self._files), 'file')}", self.files.select(columns))
-
-
-def _frame(rows: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame([[row[name] for name in schema] for row in rows], schema=dict(schema), orient="row")

@@ -6,17 +6,19 @@ import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
-from stripewise.api import html
+from stripewise.api import frames, html
+from stripewise.api.frames import Schema
 from stripewise.api.plan import Plan
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 from stripewise.units import mib_per_s, ratio, seconds
+
+if TYPE_CHECKING:
+    import polars as pl
 
 BINS = 120
 """Steps of the time line."""
@@ -116,18 +118,16 @@ class Simulation:
             )
             for name, side in self._sides.items()
         ]
-        schema: dict[str, pl.DataType | type[pl.DataType]] = {
-            "side": pl.String,
-            "bytes_per_s": pl.Float64,
-            "half_width": pl.Float64,
-            "time_s": pl.Float64,
-            "read_bytes": pl.UInt64,
-            "written_bytes": pl.UInt64,
+        schema: Schema = {
+            "side": "String",
+            "bytes_per_s": "Float64",
+            "half_width": "Float64",
+            "time_s": "Float64",
+            "read_bytes": "UInt64",
+            "written_bytes": "UInt64",
         }
         latencies = ("mean", "median", "p95", "p99", "max")
-        return pl.DataFrame(
-            rows, schema={**schema, **{f"latency_{name}_s": pl.Float64 for name in latencies}}, orient="row"
-        )
+        return frames.frame(rows, {**schema, **{f"latency_{name}_s": "Float64" for name in latencies}})
 
     @cached_property
     def servers(self) -> pl.DataFrame:
@@ -147,16 +147,16 @@ class Simulation:
             for server in side["servers"]
         ]
         schema = {
-            "side": pl.String,
-            "server": pl.String,
-            "requests": pl.UInt64,
-            "bytes": pl.UInt64,
-            "busy_s": pl.Float64,
-            "busy_share": pl.Float64,
-            "waiting_s": pl.Float64,
-            "longest_queue": pl.UInt64,
+            "side": "String",
+            "server": "String",
+            "requests": "UInt64",
+            "bytes": "UInt64",
+            "busy_s": "Float64",
+            "busy_share": "Float64",
+            "waiting_s": "Float64",
+            "longest_queue": "UInt64",
         }
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frames.frame(rows, schema)
 
     @cached_property
     def timeline(self) -> pl.DataFrame:
@@ -171,15 +171,15 @@ class Simulation:
             )
         ]
         schema = {
-            "side": pl.String,
-            "server": pl.String,
-            "start_s": pl.Float64,
-            "end_s": pl.Float64,
-            "busy": pl.Float64,
-            "queue": pl.Float64,
-            "bytes": pl.UInt64,
+            "side": "String",
+            "server": "String",
+            "start_s": "Float64",
+            "end_s": "Float64",
+            "busy": "Float64",
+            "queue": "Float64",
+            "bytes": "UInt64",
         }
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return frames.frame(rows, schema)
 
     def plot(self) -> Any:  # noqa: ANN401
         """How busy each server was when (an altair chart). Raises `StripewiseError` where altair is not installed."""

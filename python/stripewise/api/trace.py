@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from stripewise import _native, tables
-from stripewise.api import html
+from stripewise import _native
+from stripewise.api import frames, html
 from stripewise.api.progress import Progress, told
 from stripewise.api.signature import Signature
 from stripewise.units import about_bytes, counted
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def read(log: str | os.PathLike[str], *, progress: Progress = False) -> Trace:
@@ -60,17 +62,17 @@ class Trace:
             for file in self.native.summary()["files"]
             if file["reads"]["requests"] or file["writes"]["requests"]
         ]
-        schema: dict[str, pl.DataType | type[pl.DataType]] = {
-            "path": pl.String,
-            "ranks": pl.UInt32,
-            "start_s": pl.Float64,
-            "end_s": pl.Float64,
-            "extent": pl.UInt64,
+        schema: dict[str, str] = {
+            "path": "String",
+            "ranks": "UInt32",
+            "start_s": "Float64",
+            "end_s": "Float64",
+            "extent": "UInt64",
         }
         for side in ("read", "write"):
-            schema |= {f"{side}s": pl.UInt64, f"{side}_bytes": pl.UInt64, f"{side}_median_bytes": pl.UInt64}
-            schema |= {f"{side}_bytes_per_s": pl.Float64}
-        return pl.DataFrame(rows, schema=schema)
+            schema |= {f"{side}s": "UInt64", f"{side}_bytes": "UInt64", f"{side}_median_bytes": "UInt64"}
+            schema |= {f"{side}_bytes_per_s": "Float64"}
+        return frames.of_records(rows, schema)
 
     def frame(self) -> pl.DataFrame:
         """One row a record, of one schema whatever the log was.
@@ -78,6 +80,8 @@ class Trace:
         Columns: program, rank, pid, tid, file, api, op (text or numbers), offset and size in bytes, start_ns and end_ns
         since the start of the trace, flags.
         """
+        from stripewise import tables
+
         return tables.of_trace(self.native)
 
     def signature(self, *, progress: Progress = False) -> Signature:
@@ -86,7 +90,7 @@ class Trace:
             return Signature(self.native.signature(callback))
 
     def _headline(self) -> str:
-        moved = about_bytes(float(self.files.select(pl.sum("read_bytes") + pl.sum("write_bytes")).item()))
+        moved = about_bytes(sum(float(self.files[side].sum()) for side in ("read_bytes", "write_bytes")))
         lacks = "".join(f"; {lack['words']}" for lack in self.about["lacks"])
         return f"{self.path.name} ({self.about['format']}): {counted(self.files.height, 'file')}, {moved}{lacks}"
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from stripewise import _native
 from stripewise.advising import Workers
+from stripewise.api import advice as api
+from stripewise.api.trace import Trace
 from stripewise.cli import advice, console
 from stripewise.cli.opened import opened
-from stripewise.exporters.advised import of_advice
 
 
 def advise(
@@ -69,18 +69,11 @@ def advise(
       stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
     workers = None if dask is None else Workers(log, dask, console.working)
-    trace = opened(log, files=None if workers is None else [])
-    document = _native.advise(
-        trace,
-        None if cluster is None else str(cluster),
-        root=None if root is None else str(root.absolute()),
-        planner=planner,
-        preset=preset,
-        passes=None if workers is None else workers.passes,
-    )
-    native = of_advice(document, trace, None if workers is None else workers.sampled)
+    trace = Trace(opened(log, files=None if workers is None else []), log)
+    made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, workers=workers)
+    document, native = made.document, made.native
     if output is not None:
-        output.write_text(document["layout"], encoding="utf-8")
+        made.save(output)
     if as_json:
         console.document({**document, "native": None if native is None else native.as_dict()})
     else:

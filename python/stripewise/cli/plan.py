@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from stripewise import _native
+from stripewise.api import plan as api
+from stripewise.api.trace import Trace
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.cli.run import PoolOption
@@ -60,20 +62,13 @@ def plan(
     """
     pool = Pool.load(pool_file)
     pool.require_profiles()
-    run = opened(trace)
-    document = _native.plan(
-        run,
-        str(pool.file),
-        str((root or pool.mount).absolute()),
-        planner=planner,
-        processes=processes,
-        max_regions=max_regions,
-    )
-    output.write_text(document["layout"], encoding="utf-8")
+    run = Trace(opened(trace), trace)
+    made = api.plan(run, pool=pool, planner=planner, root=root, processes=processes, max_regions=max_regions)
+    made.save(output)
     if as_json:
-        console.document({**document, "about": run.about()})
+        console.document({**made.document, "about": run.about})
     else:
-        _print(pool, document)
+        _print(pool, made.document)
     console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")
 
 

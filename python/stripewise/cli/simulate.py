@@ -10,9 +10,11 @@ import typer
 from rich.table import Table
 
 from stripewise import _native
+from stripewise.api import simulation as api
+from stripewise.api.servers import Servers
+from stripewise.api.trace import Trace
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.pool import Pool
 from stripewise.units import about_bytes, mib_per_s, seconds
 
 BINS = 60
@@ -128,27 +130,16 @@ def simulate(
         "seed": seed,
         "bins": BINS if timeline or as_json else 0,
     }
-    layout_file = None if layout is None else str(layout)
-    if pool_file is not None and cluster is None:
-        pool = Pool.load(pool_file)
-        pool.require_profiles()
-        run = opened(trace)
-        where = str((root or pool.mount).absolute())
-        document = _native.simulate(run, str(pool.file), where, layout_file, around)
-        servers = f"pool '{pool.name}' ({pool.label})"
-    elif cluster is not None and pool_file is None:
-        info = _native.cluster_load(str(cluster))
-        run = opened(trace)
-        document = _native.simulate_on_cluster(
-            run, str(cluster), None if root is None else str(root), layout_file, around
-        )
-        servers = f"{info['kind']} '{info['name']}'"
-    else:
+    if (pool_file is None) == (cluster is None):
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
+    # A mistake in these files is told before a long log is read.
+    servers = Servers.of(pool_file, cluster)
+    run = Trace(opened(trace), trace)
+    made = api.simulate(run, pool=servers.pool, cluster=servers.cluster, layout=layout, root=root, around={**around})
     if as_json:
-        console.document({**document, "about": run.about()})
+        console.document({**made.document, "about": run.about})
     else:
-        _print(servers, document, timeline=timeline)
+        _print(servers.label, made.document, timeline=timeline)
 
 
 def _print(servers: str, document: _native.SimulationDocument, *, timeline: bool) -> None:
