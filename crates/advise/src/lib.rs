@@ -8,6 +8,7 @@ mod advice;
 mod bottleneck;
 mod case;
 mod cluster_file;
+mod cluster_text;
 mod counted;
 mod findings;
 mod gaps;
