@@ -129,6 +129,9 @@ def test_errors_name_what_is_wrong_and_nothing_half_done_stays(stripewise, logs,
     assert "No such file" in refused("import", tmp_path / "none", "-o", table)
     (tmp_path / "letter").write_text("Dear all,\n")
     assert "is no log that Stripewise knows" in refused("import", tmp_path / "letter", "-o", table)
+    (tmp_path / "cut").write_bytes(DXT.read_bytes()[:900])
+    cut = refused("import", tmp_path / "cut", "-o", table)
+    assert "the file has 900 of" in cut and cut.count("copy it again") == 1, cut
     assert "cannot write" in refused("import", logs["CSV"], "-o", tmp_path / "none" / "T")
     # What a full disk is: writing fails within a file.
     assert "set TMPDIR" in refused("import", logs["strace"], "-o", table, prefix=["prlimit", "--fsize=20000"])

@@ -62,7 +62,7 @@ impl Importer for Darshan {
         if header.needed_bytes > log.length() {
             reading.out.summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
             let (found, needed) = (log.length(), header.needed_bytes);
-            reading.out.summary.note(format!("the file has {found} of {needed} bytes; copy it again to have the rest"));
+            reading.out.summary.note(format!("the file has {found} of {needed} bytes{REST}"));
         }
         let program = reading.job()?;
         reading.read_names();
@@ -80,6 +80,9 @@ impl Importer for Darshan {
         reading.finish(self.name())
     }
 }
+
+/// What to do about a log that was cut.
+const REST: &str = "; copy it again to have the rest";
 
 struct Reading<'a> {
     log: &'a Log,
@@ -434,7 +437,9 @@ impl<'a> Reading<'a> {
 
     fn finish(mut self, format: &'static str) -> Result<Summary, ImportError> {
         if self.read == 0 && self.out.summary.lacks.contains(Lacks::DAMAGED) {
+            // The error has a remedy of its own.
             let why = self.out.summary.notes.first().cloned().unwrap_or_default();
+            let why = why.strip_suffix(REST).unwrap_or(&why).to_owned();
             return Err(ImportError::damaged(self.log.path(), format, self.header.job.start, why));
         }
         if self.implausible > 0 {
