@@ -142,12 +142,19 @@ fn look(store: &Arc<Store>, path: &str, expected: &Expected, readable: Readable)
         }
     };
     let lenient = failure.as_deref().is_some_and(is_for_fsck);
-    let mut why = String::new();
+    let (mut why, mut fitting, mut looked_at) = (String::new(), Vec::new(), None);
     for file in expected.allowed(path).into_iter().flatten() {
         match fits(&found, &expected.files[file], lenient, readable) {
-            Ok(seen) => return Ok((vec![file], seen)),
+            Ok(seen) => {
+                // Which of them it is nobody can tell: zeros may be any file's.
+                fitting.push(file);
+                looked_at.get_or_insert(seen);
+            }
             Err(reason) => why = format!("{why}; {reason}"),
         }
+    }
+    if let Some(seen) = looked_at {
+        return Ok((fitting, seen));
     }
     let failure = failure.map(|failure| format!(" ({failure})")).unwrap_or_default();
     Err(about(format!("what is found is none of what it may be{why}{failure}")))
