@@ -2,15 +2,16 @@
 //!
 //! | what | attributes | name |
 //! |---|---|---|
-//! | placed file, open for writing on this mount | 0 | 1 s |
+//! | placed file that programs write past this mount | 0 | 1 s |
 //! | placed file otherwise | 0.1 s, beside other mounts 0 | 1 s |
 //! | plain file, directory, symbolic link, special file | 1 s | 1 s |
 //! | a name that does not exist | – | 0.1 s, beside other mounts 0 |
 //!
 //! With `writeback_cache`, where nothing else changes a file, placed files are as plain ones.
 //!
-//! A placed file that is open for writing may grow past the mount (preload), so its size is asked for each time, and an
-//! open for writing makes the kernel forget what it has. A size that another mount of the pool on this machine makes, and
+//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount, so its size
+//! is asked for each time, and telling the program makes the kernel forget what it has. Of what is written through it the
+//! kernel itself knows. A size that another mount of the pool on this machine makes, and
 //! a name, is there for all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s.
 //! Another machine is noticed after 0.1 s (sizes, new names) or 1 s (names that go).
 //!
@@ -33,6 +34,7 @@ use stripewise_store::neighbours::SHORT;
 use crate::caller::Caller;
 use crate::fs::Core;
 use crate::inode::Node;
+use crate::names::Made;
 use crate::{Failure, lock};
 
 /// How long names and the attributes of all but placed files hold.
@@ -90,45 +92,52 @@ impl Core {
         }
     }
 
-    /// Attributes of `node`; `stat` if they are just known.
+    /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file that nobody writes, one less
+    /// if it is open.
     ///
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
     /// with the attributes of its inode.
     pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<Attributes, Errno> {
         let stat = stat.map_or_else(|| node.stat(), Ok)?;
-        let mut attr = file_attr(node.ino, &stat);
-        let mut ttl = LONG;
-        if node.is_file() {
-            let open = lock(&node.shared).clone();
-            let placed = match open.as_ref().map(|shared| &shared.placed) {
-                Some(Some(inode)) => inode.attributes().map(Some),
-                Some(None) => Ok(None),
-                None => self.store.attributes(node.fd.as_fd()),
-            };
-            match placed {
-                Ok(Some(known)) => {
-                    attr.size = known.size_bytes;
-                    attr.blocks = known.blocks;
-                    attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
-                    attr.blksize = BLOCK_BYTES;
-                    ttl = if self.writeback { LONG } else { self.short() };
-                }
-                Ok(None) => {}
-                Err(failure) => {
-                    ttl = Duration::ZERO;
-                    self.report(node, "asking for the size", &Failure::Store(failure));
-                }
-            }
-            // Only now: whoever opened it for writing meanwhile has made the kernel forget, and must not be undone.
-            // Who keeps what is written knows better than we, and would ask before each write.
-            if !self.writeback
-                && lock(&node.shared).as_ref().is_some_and(|shared| shared.writers.load(Ordering::Acquire) > 0)
-            {
-                ttl = Duration::ZERO;
-            }
+        if !node.is_file() {
+            return Ok(Attributes { attr: file_attr(node.ino, &stat), ttl: LONG });
         }
-        Ok(Attributes { attr, ttl })
+        let open = lock(&node.shared).clone();
+        let placed = match open.as_ref().map(|shared| &shared.placed) {
+            Some(Some(inode)) => inode.attributes().map(Some),
+            Some(None) => Ok(None),
+            None => self.store.attributes(node.fd.as_fd(), stat.st_ino),
+        };
+        let mut found = match placed {
+            Ok(Some(known)) => self.attributes_of_placed(node, &stat, &known),
+            Ok(None) => Attributes { attr: file_attr(node.ino, &stat), ttl: LONG },
+            Err(failure) => {
+                self.report(node, "asking for the size", &Failure::Store(failure));
+                Attributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
+            }
+        };
+        // Only now: whoever was told meanwhile where its bytes are has made the kernel forget, and must not be undone.
+        if lock(&node.shared).as_ref().is_some_and(|shared| shared.grows_past_the_mount.load(Ordering::Acquire)) {
+            found.ttl = Duration::ZERO;
+        }
+        Ok(found)
+    }
+
+    fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &stripewise_store::Attributes) -> Attributes {
+        let mut attr = file_attr(node.ino, stat);
+        attr.size = known.size_bytes;
+        attr.blocks = known.blocks;
+        attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
+        attr.blksize = BLOCK_BYTES;
+        // Who keeps what is written knows better than we, and would ask before each write.
+        Attributes { attr, ttl: if self.writeback { LONG } else { self.short() } }
+    }
+
+    /// Attributes of a file that has just been made: until the kernel has them it lets nobody else of this mount look its
+    /// name up, so nobody has written it. No system call.
+    pub fn attributes_of_made(&self, made: &Made) -> Attributes {
+        self.attributes_of_placed(&made.node, &made.stat, &stripewise_store::Attributes::of_closed(&made.stat))
     }
 
     /// Changes attributes, in the order in which a failure leaves the least behind.
@@ -189,7 +198,13 @@ impl Core {
         if mode & libc::S_ISGID != 0 && (mode & libc::S_IXGRP != 0 || !caller.is_in(stat.st_gid)) {
             kept &= !libc::S_ISGID;
         }
-        if kept == mode & 0o7777 { Ok(()) } else { self.table.chmod(node, Mode::from_raw_mode(kept)) }
+        if kept == mode & 0o7777 {
+            return Ok(());
+        }
+        self.table.chmod(node, Mode::from_raw_mode(kept))?;
+        // The kernel, which asked for this, remembers the mode that the file had.
+        self.forget_attributes(node);
+        Ok(())
     }
 
     /// Space of the pool: of every file system that holds servers (once each), and of the namespace if there are none.

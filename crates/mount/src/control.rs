@@ -7,17 +7,19 @@ use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEME
 
 use crate::Failure;
 use crate::file::OpenFile;
+use crate::fs::Core;
 
 /// Answers one ioctl on an open file; the bytes that go back.
 ///
 /// # Errors
 /// `ENOTTY` for a plain file and for commands that are not ours, `EINVAL` for payloads that are too short, `EBADF` for
 /// making datafiles through a descriptor that may not write, and the store's.
-pub fn answer(file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, Failure> {
+pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, Failure> {
     let inode = file.shared.placed.as_ref().ok_or(Errno::NOTTY)?;
     match command {
         PLACEMENT => {
             let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;
+            file.let_past_the_mount(core, inode)?;
             let mut placement = inode.placement()?;
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
             placement.bypass &= !file.kept_by_kernel;
@@ -28,6 +30,7 @@ pub fn answer(file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, 
             if !file.writes {
                 return Err(Errno::BADF.into());
             }
+            file.let_past_the_mount(core, inode)?;
             inode.ensure_datafiles(wanted.version, wanted.wanted())?;
             Ok(Vec::new())
         }

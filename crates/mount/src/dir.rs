@@ -1,13 +1,11 @@
 //! Reading directories.
 
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
 use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use rustix::fs::{OFlags, RawDir, SeekFrom};
+use rustix::fs::{Dir, DirEntry, OFlags};
 use rustix::io::Errno;
 
 use crate::attr::{Attributes, file_attr, kind};
@@ -15,15 +13,22 @@ use crate::fs::Core;
 use crate::inode::Node;
 use crate::lock;
 
-/// As much as the kernel asks for at once, more or less.
-const BUFFER_BYTES: usize = 8 << 10;
-
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     node: Arc<Node>,
-    /// The descriptor has one position, so one reader at a time.
-    fd: Mutex<OwnedFd>,
+    /// One reader at a time.
+    stream: Mutex<Stream>,
+}
+
+/// What has been read of a directory and not been given out yet, so that the next request goes on from there.
+#[derive(Debug)]
+struct Stream {
+    dir: Dir,
+    /// The offset behind what was given out last.
+    offset: u64,
+    /// The entry there, for which the last request had no more room.
+    next: Option<DirEntry>,
 }
 
 impl OpenDir {
@@ -33,8 +38,8 @@ impl OpenDir {
     /// Those of `open`.
     pub fn open(core: &Core, ino: u64) -> Result<Arc<OpenDir>, Errno> {
         let node = core.table.get(ino)?;
-        let fd = core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok(Arc::new(OpenDir { node, fd: Mutex::new(fd) }))
+        let dir = Dir::new(core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        Ok(Arc::new(OpenDir { node, stream: Mutex::new(Stream { dir, offset: 0, next: None }) }))
     }
 
     /// Makes its entries durable.
@@ -42,28 +47,39 @@ impl OpenDir {
     /// # Errors
     /// Those of `fsync`.
     pub fn sync(&self, data_only: bool) -> Result<(), Errno> {
-        let fd = lock(&self.fd);
-        if data_only { rustix::fs::fdatasync(&*fd) } else { rustix::fs::fsync(&*fd) }
+        let stream = lock(&self.stream);
+        let fd = stream.dir.fd()?;
+        if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }
     }
 
-    /// Gives the entries behind `offset` (0, or what an entry said) to `add` until it has no more room.
+    /// Gives the entries behind `offset` (0, or what an entry said) to `add` until it has no more room. Offset 0 begins
+    /// anew, with what is there by now; so does any but the next.
     fn entries(
         &self,
         offset: u64,
         mut add: impl FnMut(&OsStr, u64, rustix::fs::FileType, u64) -> bool,
     ) -> Result<(), Errno> {
-        let fd = lock(&self.fd);
-        rustix::fs::seek(&*fd, SeekFrom::Start(offset))?;
-        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
-        let mut dir = RawDir::new(&*fd, &mut buffer);
-        while let Some(entry) = dir.next() {
-            let entry = entry?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if add(name, entry.ino(), entry.file_type(), entry.next_entry_cookie()) {
-                break;
-            }
+        let mut stream = lock(&self.stream);
+        if offset == 0 || offset != stream.offset {
+            stream.dir.seek(offset.cast_signed())?;
+            (stream.offset, stream.next) = (offset, None);
         }
-        Ok(())
+        loop {
+            let entry = match stream.next.take() {
+                Some(entry) => entry,
+                None => match stream.dir.read() {
+                    Some(entry) => entry?,
+                    None => return Ok(()),
+                },
+            };
+            let next = entry.offset().cast_unsigned();
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if add(name, entry.ino(), entry.file_type(), next) {
+                stream.next = Some(entry);
+                return Ok(());
+            }
+            stream.offset = next;
+        }
     }
 
     /// Names and kinds.

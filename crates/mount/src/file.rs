@@ -43,7 +43,11 @@ pub struct Shared {
     /// Opens on this mount; changed only under the node's lock.
     pub opens: AtomicUsize,
     /// Those of them that may write.
+    writable: AtomicUsize,
+    /// Those of them that are registered as writers of a placed file.
     pub writers: AtomicUsize,
+    /// A program that may write the file has been told where its bytes are.
+    pub grows_past_the_mount: AtomicBool,
     /// The directory from which it has lost a name last, through this mount, while it was open.
     lost_name: Mutex<Option<Arc<Node>>>,
     /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
@@ -80,9 +84,45 @@ pub struct OpenFile {
     pub writes: bool,
     /// The kernel may have what was written, and nobody else: it must not be gone past.
     pub kept_by_kernel: bool,
+    /// Registered as a writer of a placed file: from the open on, but of a file that this open has made, from the first
+    /// change on. Many files are only made, and what has no bytes has none to lose.
+    registered: AtomicBool,
+    registering: Mutex<()>,
 }
 
 impl OpenFile {
+    /// Registers this open as a writer of the placed file, if it is not yet. One load when it is.
+    ///
+    /// # Errors
+    /// Those of [`Inode::register_writer`].
+    fn register(&self, inode: &Inode) -> Result<(), Failure> {
+        if self.registered.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = lock(&self.registering);
+        if !self.registered.load(Ordering::Acquire) {
+            inode.register_writer()?;
+            self.shared.writers.fetch_add(1, Ordering::AcqRel);
+            self.registered.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// A program is to be told where the bytes of the placed file are. If it may write past the mount, it is a writer from now
+    /// on, of whose writes the kernel does not know.
+    ///
+    /// # Errors
+    /// Those of [`Inode::register_writer`].
+    pub fn let_past_the_mount(&self, core: &Core, inode: &Inode) -> Result<(), Failure> {
+        if self.writes && !self.kept_by_kernel {
+            self.register(inode)?;
+            if !self.shared.grows_past_the_mount.swap(true, Ordering::AcqRel) {
+                core.forget_attributes(&self.node);
+            }
+        }
+        Ok(())
+    }
+
     fn plain(&self) -> Result<&OwnedFd, Failure> {
         self.plain.as_ref().ok_or(Failure::Errno(Errno::BADF))
     }
@@ -126,8 +166,10 @@ impl OpenFile {
             return Err(Errno::BADF.into());
         }
         match (&self.shared.placed, append) {
-            (Some(inode), false) => Ok(inode.write_at(data, offset)?),
-            (Some(inode), true) => Ok(inode.append(data)?.1),
+            (Some(inode), append) => {
+                self.register(inode)?;
+                Ok(if append { inode.append(data)?.1 } else { inode.write_at(data, offset)? })
+            }
             (None, false) => Ok(rustix::io::pwrite(self.plain()?, data, offset)?),
             (None, true) => {
                 let end = u64::MAX; // -1: at the descriptor's offset, which RWF_APPEND moves to the end.
@@ -158,7 +200,10 @@ impl OpenFile {
         }
         let mode = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
         match &self.shared.placed {
-            Some(inode) => Ok(inode.allocate(mode, offset, len)?),
+            Some(inode) => {
+                self.register(inode)?;
+                Ok(inode.allocate(mode, offset, len)?)
+            }
             None => Ok(rustix::fs::fallocate(self.plain()?, mode, offset, len)?),
         }
     }
@@ -172,7 +217,7 @@ impl OpenFile {
     /// `ENXIO` when there is none, `EINVAL` for another kind.
     pub fn seek(&self, offset: i64, whence: i32) -> Result<i64, Failure> {
         let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
-        let changing = self.shared.mapped.load(Ordering::Acquire) && self.shared.writers.load(Ordering::Acquire) > 0;
+        let changing = self.shared.mapped.load(Ordering::Acquire) && self.shared.writable.load(Ordering::Acquire) > 0;
         let found = match (&self.shared.placed, whence) {
             (Some(inode), libc::SEEK_DATA | libc::SEEK_HOLE) if changing => {
                 let size = inode.certain_size_bytes()?;
@@ -219,7 +264,8 @@ impl OpenFile {
 pub const PLACED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
 impl Core {
-    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself.
+    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself. `made`
+    /// is the placed file if it has just been made.
     ///
     /// # Errors
     /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone.
@@ -227,60 +273,50 @@ impl Core {
         &self,
         node: Arc<Node>,
         flags: i32,
+        made: Option<Arc<Inode>>,
         open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
     ) -> Result<Arc<OpenFile>, Failure> {
         let flags = OFlags::from_bits_retain(flags as u32);
         let access = flags & OFlags::ACCMODE;
         let writes = access == OFlags::WRONLY || access == OFlags::RDWR;
-        let truncates = flags.contains(OFlags::TRUNC);
-        let shared = self.share(&node, writes, open_backing)?;
-        // From here on every way out gives the share back.
-        let opened = (|| match &shared.placed {
-            Some(inode) => {
-                if writes {
-                    inode.register_writer()?;
-                }
-                if truncates && let Err(error) = inode.truncate(0) {
-                    if writes {
-                        self.note(&node, "closing", inode.release_writer());
-                    }
-                    return Err(error.into());
-                }
-                Ok(None)
-            }
+        let is_new = made.is_some();
+        let shared = self.share(&node, writes, made, open_backing)?;
+        let plain = match &shared.placed {
+            Some(_) => None,
             None => {
                 // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
                 let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
-                Ok(Some(self.table.reopen(&node, own)?))
+                let opened = self.table.reopen(&node, own);
+                Some(opened.inspect_err(|_| self.unshare(&node, &shared))?)
             }
-        })();
-        match opened {
-            Ok(plain) => {
-                if writes {
-                    shared.writers.fetch_add(1, Ordering::AcqRel);
-                    if shared.placed.is_some() {
-                        self.forget_attributes(&node);
-                    }
-                }
-                Ok(Arc::new(OpenFile { node, shared, plain, writes, kept_by_kernel: self.writeback }))
-            }
-            Err(error) => {
-                self.unshare(&node, &shared);
-                Err(error)
-            }
+        };
+        if writes {
+            shared.writable.fetch_add(1, Ordering::AcqRel);
         }
+        let (registered, registering) = (AtomicBool::new(false), Mutex::default());
+        let kept_by_kernel = self.writeback;
+        let open = Arc::new(OpenFile { node, shared, plain, writes, kept_by_kernel, registered, registering });
+        if let Some(inode) = open.shared.placed.as_ref().filter(|_| !is_new) {
+            let registered = if writes { open.register(inode) } else { Ok(()) };
+            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(inode.truncate(0)?) } else { Ok(()) };
+            registered.and_then(|()| truncate()).inspect_err(|_| self.close(&open))?;
+        }
+        Ok(open)
     }
 
     /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
     pub fn close(&self, file: &OpenFile) {
         let one_less = |writers: usize| writers.checked_sub(1);
         // At the end of the mount all writers are released at once, and a late close must not do it again.
-        if file.writes
+        if file.registered.load(Ordering::Acquire)
             && file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
             && let Some(inode) = &file.shared.placed
         {
             self.note(&file.node, "closing", inode.release_writer());
+        }
+        if file.writes {
+            file.shared.writable.fetch_sub(1, Ordering::AcqRel);
         }
         self.unshare(&file.node, &file.shared);
     }
@@ -289,15 +325,17 @@ impl Core {
         &self,
         node: &Arc<Node>,
         writes: bool,
+        made: Option<Arc<Inode>>,
         open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
     ) -> Result<Arc<Shared>, Failure> {
         let mut slot = lock(&node.shared);
         if slot.is_none() {
-            if node.stat()?.st_nlink == 0 {
+            let placed = match made {
+                Some(made) => Some(made),
                 // Nobody holds it open, so its datafiles go or have gone; the kernel looks the name up again.
-                return Err(Errno::STALE.into());
-            }
-            let placed = self.store.inode(node.fd.as_fd())?;
+                None if node.stat()?.st_nlink == 0 => return Err(Errno::STALE.into()),
+                None => self.store.inode(node.fd.as_fd())?,
+            };
             let backing = match &placed {
                 Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
                 None => self.backing_of_plain(node, open_backing),
@@ -307,7 +345,9 @@ impl Core {
                 placed,
                 backing,
                 opens: AtomicUsize::new(0),
+                writable: AtomicUsize::new(0),
                 writers: AtomicUsize::new(0),
+                grows_past_the_mount: AtomicBool::new(false),
                 lost_name: Mutex::new(None),
                 mapped: AtomicBool::new(false),
                 may_have_capabilities: AtomicBool::new(true),
@@ -402,9 +442,12 @@ impl Core {
         let slot = lock(&node.shared);
         if let Some(shared) = &*slot {
             *lock(&shared.lost_name) = Some(directory.clone());
-        } else if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-            match self.store.inode(node.fd.as_fd()) {
-                Ok(placed) => self.collect_locked(node, placed.as_ref(), Some(directory.clone())),
+        } else if let Ok(stat) = node.stat()
+            && stat.st_nlink == 0
+        {
+            match self.store.remains(node.fd.as_fd(), stat.st_ino) {
+                Ok(Some(placed)) => self.removals.add(&self.store, placed, Some(directory.clone())),
+                Ok(None) => {}
                 Err(error) => self.note::<()>(node, "removing", Err(error)),
             }
         }

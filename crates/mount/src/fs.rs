@@ -464,7 +464,7 @@ impl Filesystem for PoolFs {
             if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags.0) {
                 return reply.error(fuse_errno(errno));
             }
-            match self.core.open(node.clone(), flags.0, |fd| reply.open_backing(fd).ok()) {
+            match self.core.open(node.clone(), flags.0, None, |fd| reply.open_backing(fd).ok()) {
                 Ok(open) => {
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
@@ -726,7 +726,7 @@ impl Filesystem for PoolFs {
                 return reply.error(fuser::Errno::ENOTTY);
             }
             let file = file(handle);
-            match control::answer(file, command, payload) {
+            match control::answer(&self.core, file, command, payload) {
                 Ok(answer) => reply.ioctl(0, &answer),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "ioctl", failure)),
             }
@@ -814,27 +814,28 @@ impl PoolFs {
     ) -> Result<(Arc<OpenFile>, crate::attr::Attributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;
-        let (node, _held) = match core.make_file(&dir, name, maker) {
+        match core.make_file(&dir, name, maker) {
+            Ok(made) => {
+                let opened = core.open(made.node.clone(), flags, Some(made.placed.clone()), open_backing);
+                let open = opened.inspect_err(|_| core.table.forget(made.node.ino, 1))?;
+                Ok((open, core.attributes_of_made(&made)))
+            }
             Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => {
                 let node = core.table.lookup(&dir, name)?.0;
                 // Another's, which the kernel has not looked at.
-                if let Err(errno) = core.check_open(maker.caller, &node, flags) {
-                    core.table.forget(node.ino, 1);
-                    return Err(errno.into());
-                }
-                (node, None)
+                let allowed = core.check_open(maker.caller, &node, flags).map_err(Failure::from);
+                let opened = allowed.and_then(|()| core.open(node.clone(), flags, None, open_backing));
+                let opened = opened.and_then(|open| match core.attributes(&node, None) {
+                    Ok(found) => Ok((open, found)),
+                    Err(errno) => {
+                        core.close(&open);
+                        Err(errno.into())
+                    }
+                });
+                opened.inspect_err(|_| core.table.forget(node.ino, 1))
             }
-            made => made?,
-        };
-        let opened = core.open(node.clone(), flags, open_backing);
-        let opened = opened.and_then(|open| match core.attributes(&node, None) {
-            Ok(found) => Ok((open, found)),
-            Err(errno) => {
-                core.close(&open);
-                Err(errno.into())
-            }
-        });
-        opened.inspect_err(|_| core.table.forget(node.ino, 1))
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -2,19 +2,19 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use stripewise_store::Inode;
+use stripewise_store::store::Created;
 
 use crate::Failure;
 use crate::attr::Attributes;
 use crate::caller::Caller;
 use crate::fs::Core;
-use crate::inode::{Node, Table};
+use crate::inode::Node;
 
 /// Who makes a file, and how.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,17 @@ pub struct Maker {
     pub umask: u32,
     /// The program.
     pub caller: Caller,
+}
+
+/// A regular file that has just been made.
+#[derive(Debug)]
+pub struct Made {
+    /// To which the kernel has a reference now.
+    pub node: Arc<Node>,
+    /// The inode's attributes.
+    pub stat: Stat,
+    /// The placed file.
+    pub placed: Arc<Inode>,
 }
 
 /// Owner and group to set; a group that is `None` stays as the directory has handed it down.
@@ -75,48 +86,44 @@ impl Core {
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
-    /// complete, so nobody sees it without its handle, and a crash leaves nothing. What comes with the node must be kept
-    /// until the file is open.
+    /// complete, so nobody sees it without its handle, and a crash leaves nothing. Ten system calls, two of them where the
+    /// namespace has access control lists or the pool has rules.
     ///
     /// # Errors
     /// `EEXIST`, the store's, or those of the calls.
-    pub fn make_file(
-        &self,
-        parent: &Node,
-        name: &OsStr,
-        maker: Maker,
-    ) -> Result<(Arc<Node>, Option<Arc<Inode>>), Failure> {
-        let path = self.table.relative_path(parent, name)?;
+    pub fn make_file(&self, parent: &Node, name: &OsStr, maker: Maker) -> Result<Made, Failure> {
         let permissions = self.permissions(parent, maker)?;
         let private = permissions.at_first();
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let created = match rustix::fs::openat(self.table.fds(), number(parent).number(), unnamed, private) {
+        let (fd, created) = match rustix::fs::openat(self.table.fds(), number(parent).number(), unnamed, private) {
             Ok(fd) => {
-                self.prepare_file(&fd, parent, &path, maker, permissions)?;
+                let created = self.prepare_file(&fd, parent, name, maker, permissions)?;
                 let fds = self.table.fds();
                 let own = crate::inode::ProcName::new(fd.as_fd());
                 self.as_caller(maker.caller, || {
                     rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
                 })?;
-                fd
+                (fd, created)
             }
             // File systems without unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, name, named, private))?;
-                if let Err(error) = self.prepare_file(&fd, parent, &path, maker, permissions) {
+                let created = self.prepare_file(&fd, parent, name, maker, permissions).inspect_err(|_| {
                     // The caller is told why it was not made; that its empty remains could not go adds nothing.
                     let _ = rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty());
-                    return Err(error);
-                }
-                fd
+                })?;
+                (fd, created)
             }
             Err(errno) => return Err(errno.into()),
         };
-        // Who is not root cannot open a read-only file for writing again, and the store has to write its size.
-        let keeps = !self.is_root && maker.mode & libc::S_IWUSR == 0;
-        let held = if keeps { self.store.inode(created.as_fd())? } else { None };
-        Ok((adopt(&self.table, &created)?, held))
+        let own = crate::inode::ProcName::new(fd.as_fd());
+        let place = rustix::fs::openat(self.table.fds(), own.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = rustix::fs::fstat(&place)?;
+        // By the descriptor that it was made on: who is not root could not open a read-only file for writing again, and the
+        // store has to write its size.
+        let placed = self.store.adopt(created, fd)?;
+        Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
     }
 
     /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
@@ -125,14 +132,15 @@ impl Core {
         &self,
         fd: &OwnedFd,
         parent: &Node,
-        path: &Path,
+        name: &OsStr,
         maker: Maker,
         permissions: Permissions,
-    ) -> Result<(), Failure> {
+    ) -> Result<Created, Failure> {
         if let Some((uid, gid)) = self.owner(parent, maker)? {
             rustix::fs::fchown(fd, uid, gid)?;
         }
-        self.store.create(fd.as_fd(), path)?;
+        let path = || self.table.relative_path(parent, name).map_err(stripewise_store::Error::io("make", name));
+        let created = self.store.create(fd.as_fd(), path)?;
         let mode = match permissions {
             Permissions::Final(mode) => mode,
             // The list has lessened what was asked for, but the owner's rights were more than that.
@@ -142,7 +150,7 @@ impl Core {
             }
         };
         rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-        Ok(())
+        Ok(created)
     }
 
     /// What `maker` asks for in `parent`. One system call where the namespace has access control lists.
@@ -207,9 +215,9 @@ impl Core {
     ) -> Result<(Arc<Node>, Attributes), Failure> {
         let kind = FileType::from_raw_mode(maker.mode);
         if kind == FileType::RegularFile {
-            let (node, _) = self.make_file(&*self.table.get(parent)?, name, maker)?;
-            let attributes = self.attributes(&node, None)?;
-            return Ok((node, attributes));
+            let made = self.make_file(&*self.table.get(parent)?, name, maker)?;
+            let attributes = self.attributes_of_made(&made);
+            return Ok((made.node, attributes));
         }
         // The kernel encodes a device number in 32 bits as 12 of the major, 20 of the minor, in this interleaving.
         let device = rustix::fs::makedev((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00));
@@ -291,11 +299,4 @@ impl Core {
 
 fn number(node: &Node) -> crate::inode::ProcName {
     crate::inode::ProcName::new(node.fd.as_fd())
-}
-
-fn adopt(table: &Table, file: &OwnedFd) -> Result<Arc<Node>, Errno> {
-    let own = crate::inode::ProcName::new(file.as_fd());
-    let fd = rustix::fs::openat(table.fds(), own.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = rustix::fs::fstat(&fd)?;
-    Ok(table.adopt(fd, &stat))
 }

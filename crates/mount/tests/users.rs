@@ -96,7 +96,12 @@ impl Users {
     fn modes(&self, handle: &Handle) -> Vec<(u32, u32, u32)> {
         let of =
             |path: &PathBuf| fs::symlink_metadata(path).map(|m| (m.uid(), m.gid(), m.permissions().mode() & 0o7777));
-        let mut all: Vec<_> = self.datafiles(handle).iter().map(|path| of(path).unwrap()).collect();
+        // Those of a removed file go in their own time.
+        let there = |found: std::io::Result<_>| match found {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            found => Some(found.unwrap()),
+        };
+        let mut all: Vec<_> = self.datafiles(handle).iter().filter_map(|path| there(of(path))).collect();
         all.dedup();
         all
     }

@@ -60,7 +60,7 @@ fn request_cost() {
     let store = Store::open(Pool::init(&base.join("pool.toml"), &spec).expect("a pool")).expect("its store");
     let flags = OFlags::RDWR | OFlags::CREATE;
     let fd = rustix::fs::openat(store.tree(), "f", flags, Mode::from_raw_mode(0o600)).expect("a file");
-    store.create(fd.as_fd(), Path::new("f")).expect("its handle");
+    drop(store.create(fd.as_fd(), || Ok("f".into())).expect("its handle"));
     let inode = store.inode(fd.as_fd()).expect("the inode").expect("a placed one");
     inode.register_writer().expect("registration");
     let chunk = vec![7; 1 << 20];

@@ -121,15 +121,17 @@ impl Files {
         let (parent, name) = self.split(path, "create")?;
         let failed = |errno| Error::io("create", path)(errno);
         // Layouts go by the path that the directory has, whichever way led to it.
-        let tree = std::fs::read_link(proc_path(self.store.tree())).unwrap_or_default();
-        let real = std::fs::read_link(proc_path(parent.as_fd())).unwrap_or_default();
-        let real = real.strip_prefix(&tree).unwrap_or(Path::new("")).join(name);
+        let real = || {
+            let tree = std::fs::read_link(proc_path(self.store.tree())).unwrap_or_default();
+            let real = std::fs::read_link(proc_path(parent.as_fd())).unwrap_or_default();
+            Ok(real.strip_prefix(&tree).unwrap_or(Path::new("")).join(name))
+        };
         // A handle cannot be given to a file that its owner may not write.
         let writable = mode | Mode::RUSR | Mode::WUSR;
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let unnamed = retry(|| rustix::fs::openat(&parent, ".", flags | OFlags::TMPFILE, writable));
         let complete = |fd: &OwnedFd| {
-            self.store.create(fd.as_fd(), &real)?;
+            drop(self.store.create(fd.as_fd(), real)?);
             if writable == mode {
                 return Ok(());
             }
@@ -171,7 +173,7 @@ impl Files {
     pub(crate) fn stat_of(&self, fd: BorrowedFd<'_>) -> Result<Stat> {
         let mut stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && let Some(known) = self.store.attributes(fd)?
+            && let Some(known) = self.store.attributes(fd, stat.st_ino)?
         {
             stat.st_size = known.size_bytes as i64;
             stat.st_blocks = known.blocks as i64;

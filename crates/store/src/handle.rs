@@ -25,6 +25,7 @@ pub const MAX_DATAFILES: usize = 8192;
 const MAGIC: [u8; 4] = *b"SWEH";
 const FORMAT: u8 = 1;
 const TRUNCATING: u8 = 1;
+const SPARSE: u8 = 2;
 /// Greatest parameters of an optimisation type: 59 bits (math E.1).
 const MAX_PARAMETERS: u64 = (1 << 59) - 1;
 
@@ -171,6 +172,9 @@ pub struct Handle {
     pub present: Present,
     /// A truncation to this size in bytes has begun and must be finished before the file is used.
     pub truncating_to: Option<u64>,
+    /// The last writer of a large file found that it has holes: whoever asks for its space has to ask the servers. A hint,
+    /// which no byte depends on.
+    pub sparse: bool,
 }
 
 impl Handle {
@@ -189,6 +193,7 @@ impl Handle {
             generations: GenerationMap::whole(1),
             present: Present::default(),
             truncating_to: None,
+            sparse: false,
         }
     }
 
@@ -197,7 +202,8 @@ impl Handle {
         let mut out = Vec::with_capacity(128);
         out.extend(MAGIC);
         out.push(FORMAT);
-        out.push(if self.truncating_to.is_some() { TRUNCATING } else { 0 });
+        let truncating = if self.truncating_to.is_some() { TRUNCATING } else { 0 };
+        out.push(truncating | if self.sparse { SPARSE } else { 0 });
         out.extend(self.logical.to_be_bytes());
         out.extend(self.real.to_be_bytes());
         out.extend(self.version.to_be_bytes());
@@ -246,7 +252,7 @@ impl Handle {
             return Err(Damaged("wrong checksum"));
         }
         let [flags] = reader.take()?;
-        if flags & !TRUNCATING != 0 {
+        if flags & !(TRUNCATING | SPARSE) != 0 {
             return Err(Damaged("unknown flags"));
         }
         let logical = reader.u64()?;
@@ -291,7 +297,8 @@ impl Handle {
         if reader.0.len() != 4 {
             return Err(Damaged("wrong length"));
         }
-        Ok(Self { logical, real, version, optimisations, layout, generations, present, truncating_to })
+        let sparse = flags & SPARSE != 0;
+        Ok(Self { logical, real, version, optimisations, layout, generations, present, truncating_to, sparse })
     }
 }
 
@@ -336,6 +343,7 @@ mod tests {
         handle.optimisations.enable(0, 5).unwrap();
         handle.present.insert(11);
         handle.truncating_to = Some(123);
+        handle.sparse = true;
         handle
     }
 

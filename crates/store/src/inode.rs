@@ -8,7 +8,7 @@ use crate::placed_file::{Outcome, PlacedFile};
 use crate::placement::{Datafile, Placement};
 use crate::plane::ServerRoot;
 use crate::rights::create_datafile;
-use crate::store::{Store, proc_path, read_handle};
+use crate::store::{Created, Store, proc_path, read_handle};
 use crate::sys::retry;
 use crate::writers::Writers;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,8 +60,9 @@ impl Drop for HandleGuard<'_> {
 
 impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
-        let inode = Self::under_lock(store, handle, real, fd, fd_writes)?;
-        if inode.read_handle()?.truncating_to.is_some() {
+        let (file, interrupted) = load(&store, handle, real, &fd)?;
+        let inode = Self::of(store, handle, real, file, fd, fd_writes);
+        if interrupted {
             inode.finish_interrupted()?;
         }
         Ok(inode)
@@ -69,8 +70,23 @@ impl Inode {
 
     /// As [`Inode::new`], without finishing what was interrupted.
     pub(crate) fn under_lock(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
-        let file = load(&store, handle, real, &fd)?;
-        Ok(Self {
+        let file = load(&store, handle, real, &fd)?.0;
+        Ok(Self::of(store, handle, real, file, fd, fd_writes))
+    }
+
+    /// As [`Inode::new`], of a file that has just been made on `fd`.
+    pub(crate) fn created(store: Arc<Store>, created: Created, fd: OwnedFd) -> Result<Self> {
+        let Created { handle, layout, owner } = created;
+        let (logical, real) = (handle.logical, handle.real);
+        // Nobody knows the handle yet, so that nobody has changed it.
+        let epoch = store.plane().epoch(logical);
+        let own = || fd.try_clone().map_err(|_| Error::io("duplicate", proc_path(fd.as_fd()))(Errno::MFILE));
+        let file = place(&store, handle, layout, owner, epoch, own)?;
+        Ok(Self::of(store, logical, real, file, fd, true))
+    }
+
+    fn of(store: Arc<Store>, handle: u64, real: u64, file: PlacedFile, fd: OwnedFd, fd_writes: bool) -> Self {
+        Self {
             store,
             handle,
             real,
@@ -82,7 +98,7 @@ impl Inode {
             appending: Mutex::default(),
             changing: Mutex::default(),
             durable: Mutex::default(),
-        })
+        }
     }
 
     /// Whether it has a descriptor that can write.
@@ -176,7 +192,7 @@ impl Inode {
     /// Reads the placement again after it changed.
     #[cold]
     fn reload(&self) -> Result<Arc<PlacedFile>> {
-        let newer = load(&self.store, self.handle, self.real, &self.fd)?;
+        let newer = load(&self.store, self.handle, self.real, &self.fd)?.0;
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
         if file.refresh(newer.placement()) {
             // Only now: whoever finds it equal must find what it says, too.
@@ -308,8 +324,8 @@ impl Inode {
     }
 }
 
-/// Reads a file's placement and prepares to serve it.
-fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<PlacedFile> {
+/// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.
+fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, bool)> {
     // Before the handle is read: a change after this moment is seen as one.
     let epoch = store.plane().epoch(logical);
     let path = proc_path(fd.as_fd());
@@ -318,24 +334,33 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<Pla
         Some(handle) if handle.logical == logical => handle,
         _ => return Err(Error::Invalid(format!("handle {logical:016x} was exchanged; run `stripewise fsck`"))),
     };
-    let sum = crate::handle::checksum(&handle.encode()?);
+    let interrupted = handle.truncating_to.is_some();
     let layout = store.layouts.get_for(&handle.layout, owner)?;
-    let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     store.check_layout(&layout)?;
-    let inode = if needs_inode {
+    let file = place(store, handle, layout, owner, epoch, || {
         // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
-        let open = |access| {
-            retry(|| {
-                rustix::fs::open(&path, access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())
-            })
-        };
-        let inode = open(OFlags::RDWR).or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE));
-        Some(inode.map_err(Error::io("open", &path))?)
-    } else {
-        None
-    };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let inode = retry(|| rustix::fs::open(&path, flags, Mode::empty()));
+        inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map_err(Error::io("open", &path))
+    })?;
+    Ok((file, interrupted))
+}
+
+/// Prepares to serve a file with this handle and layout. `inode` gives a descriptor for the bytes that the inode itself
+/// holds. No system call where there are none.
+fn place(
+    store: &Store,
+    handle: Handle,
+    layout: Arc<Layout>,
+    owner: u32,
+    epoch: u32,
+    inode: impl FnOnce() -> Result<OwnedFd>,
+) -> Result<PlacedFile> {
+    let sum = crate::handle::checksum(&handle.encode()?);
+    let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
+    let inode = needs_inode.then(inode).transpose()?;
     let placement = Placement {
-        handle: logical,
+        handle: handle.logical,
         version: handle.version,
         epoch,
         owner,

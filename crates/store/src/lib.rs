@@ -45,4 +45,4 @@ pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;
 pub use store::Store;
 pub use sys::AsUser;
-pub use writers::Attributes;
+pub use writers::{Attributes, COUNTED_BYTES};

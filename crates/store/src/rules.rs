@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use stripewise_layout::{Layout, Pattern};
 
@@ -148,7 +148,16 @@ impl Store {
 
     /// The layout that a new file at `path` (relative to the tree) gets. O(rules).
     pub fn layout_for(&self, path: &Path) -> Result<Arc<Layout>> {
+        self.layout_by(&self.rules.all()?, path)
+    }
+
+    /// As [`Store::layout_for`] of a path that is asked for only if there are rules.
+    pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
         let rules = self.rules.all()?;
+        if rules.is_empty() { Ok(self.default_layout().clone()) } else { self.layout_by(&rules, &path()?) }
+    }
+
+    fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
         let path = path.as_os_str().as_bytes();
         let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
         let exact = matching().find(|rule| rule.pattern.exact_path().is_some());

@@ -101,15 +101,26 @@ impl Store {
     }
 
     /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
-    /// that matches `path` (relative to the tree), else the pool's default. Call it before the file gets its final
-    /// mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too.
-    pub fn create(&self, fd: BorrowedFd<'_>, path: &Path) -> Result<()> {
-        let layout = self.layout_for(path)?;
+    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's default. Call it before the file gets its final
+    /// mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too. Three system calls
+    /// where no rule has changed.
+    pub fn create(&self, fd: BorrowedFd<'_>, path: impl FnOnce() -> Result<PathBuf>) -> Result<Created> {
+        let layout = self.layout_for_new(path)?;
         let hash = self.layouts.put(&layout)?;
-        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", path))?;
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
         let handle = Handle::new(stat.st_ino, hash);
         rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode()?, XattrFlags::CREATE)
-            .map_err(Error::io("set the handle of", path))
+            .map_err(Error::io("set the handle of", proc_path(fd)))?;
+        Ok(Created { handle, layout, owner: stat.st_uid })
+    }
+
+    /// The placed file that [`Store::create`] has just made on `fd` (open for reading and writing, not appending), without
+    /// reading again what is known. At most one system call.
+    pub fn adopt(self: &Arc<Self>, created: Created, fd: OwnedFd) -> Result<Arc<Inode>> {
+        let key = (created.handle.logical, created.handle.real);
+        let inode = Arc::new(Inode::created(self.clone(), created, fd)?);
+        remember(&mut self.inodes.lock().unwrap_or_else(PoisonError::into_inner), key, &inode);
+        Ok(inode)
     }
 
     /// The placed file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree. `None`: a
@@ -136,10 +147,7 @@ impl Store {
         }
         let (own, writable) = reopen(fd, &path)?;
         let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
-        if inodes.len() >= 64 && inodes.len().is_power_of_two() {
-            inodes.retain(|_, other| other.strong_count() > 0);
-        }
-        inodes.insert(key, Arc::downgrade(&inode));
+        remember(&mut inodes, key, &inode);
         Ok(Some(inode))
     }
 
@@ -152,23 +160,33 @@ impl Store {
         Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
     }
 
-    /// Attributes of the placed file behind `fd` (any mode, O_PATH too); `None` for a plain file. A file that nobody
-    /// writes is not opened, unless it is so large that its space is counted: three system calls.
-    pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Attributes>> {
+    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a plain
+    /// file. A file that nobody writes is not opened, unless it is a large one with holes: three system calls.
+    pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64) -> Result<Option<Attributes>> {
         let path = proc_path(fd);
-        let stat = || rustix::fs::fstat(fd).map_err(Error::io("read", &path));
-        let Some(handle) = read_handle(&path, stat()?.st_ino)? else { return Ok(None) };
+        let Some(handle) = read_handle(&path, real)? else { return Ok(None) };
         if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
             return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
         }
         // Only now: the last writer puts the size before it removes the lock file.
-        let closed = Attributes::of_closed(&stat()?);
-        if closed.size_bytes < COUNTED_BYTES {
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?;
+        let closed = Attributes::of_closed(&stat);
+        if closed.size_bytes < COUNTED_BYTES || !handle.sparse {
             return Ok(Some(closed));
         }
         // A file that cannot be opened, as a server is missing, still has a size.
         let inode = self.inode(fd).ok().flatten();
         Ok(Some(inode.map_or(closed, |inode| inode.with_blocks(closed))))
+    }
+
+    /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.
+    /// Three system calls for one that has none: nobody has written it.
+    pub fn remains(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64) -> Result<Option<Arc<Inode>>> {
+        let Some(handle) = read_handle(&proc_path(fd), real)? else { return Ok(None) };
+        // In this order: datafiles are made, and noted in the handle, under the lock file.
+        let written = LockFile::exists(self.locks(), handle.logical)?
+            || read_handle(&proc_path(fd), real)?.is_none_or(|handle| !handle.present.is_empty());
+        if written { self.inode(fd) } else { Ok(None) }
     }
 
     /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;
@@ -190,6 +208,24 @@ impl Store {
     pub fn collect(&self, inode: &Inode) -> Result<bool> {
         inode.collect()
     }
+}
+
+/// What [`Store::create`] has given a file.
+#[derive(Debug)]
+#[must_use = "the file is known by it without being read again"]
+pub struct Created {
+    pub(crate) handle: Handle,
+    pub(crate) layout: Arc<Layout>,
+    /// User whose file it is.
+    pub(crate) owner: u32,
+}
+
+/// Remembers an inode, and forgets those that nobody uses any more: each about once for every time it was remembered.
+fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
+    if inodes.len() >= 64 && inodes.len().is_power_of_two() {
+        inodes.retain(|_, other| other.strong_count() > 0);
+    }
+    inodes.insert(key, Arc::downgrade(inode));
 }
 
 /// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.

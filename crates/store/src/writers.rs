@@ -22,18 +22,18 @@ pub struct Attributes {
     pub size_bytes: u64,
     /// Time of the last change of content.
     pub mtime: Timespec,
-    /// Blocks of 512 bytes: of a file of [`COUNTED_BYTES`] and more those that its servers have given it, by which programs
-    /// tell that a file has holes; of a smaller one those that the size takes.
+    /// Blocks of 512 bytes: of a file with holes of [`COUNTED_BYTES`] and more those that its servers have given it, by which
+    /// programs tell that it has holes; of others those that the size takes.
     pub blocks: u64,
 }
 
-/// From this size on the datafiles are asked how much space they take, of closed files too: a program that takes a sparse
-/// file for a full one reads all its zeros, which costs more than to ask.
+/// From this size on the datafiles are asked how much space they take, of closed files with holes too: a program that takes
+/// a sparse file for a full one reads all its zeros, which costs more than to ask.
 pub const COUNTED_BYTES: u64 = 16 << 20;
 
 impl Attributes {
     /// Of a file that nobody writes: those of its inode.
-    pub(crate) fn of_closed(stat: &rustix::fs::Stat) -> Self {
+    pub fn of_closed(stat: &rustix::fs::Stat) -> Self {
         let size_bytes = stat.st_size as u64;
         let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         Self { size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
@@ -208,7 +208,7 @@ impl Inode {
         Ok(!self.file()?.current_placement().present.is_empty())
     }
 
-    /// Writes size and mtime into the inode, as the last writer does. The inner error is of a server that could not be
+    /// Writes size and mtime into the inode, and whether it has holes, as the last writer does. The inner error is of a server that could not be
     /// asked: the file may be longer.
     fn settle(&self) -> Result<Result<()>> {
         let (attributes, all) = self.open_attributes()?;
@@ -220,6 +220,14 @@ impl Inode {
         let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         if longer || inode != attributes.mtime {
             self.set_mtime(attributes.mtime)?;
+        }
+        if all.is_ok() && attributes.size_bytes >= COUNTED_BYTES {
+            let sparse = attributes.blocks < attributes.size_bytes.div_ceil(512);
+            let mut handle = self.read_handle()?;
+            if handle.sparse != sparse {
+                handle.sparse = sparse;
+                self.write_handle(&handle)?;
+            }
         }
         Ok(all)
     }
@@ -272,13 +280,14 @@ impl Inode {
     }
 
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
-    /// is registered anywhere, and of a file of [`COUNTED_BYTES`] and more, the datafiles are asked.
+    /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
     pub fn attributes(&self) -> Result<Attributes> {
         if LockFile::exists(self.store.locks(), self.handle())? {
             return Ok(self.open_attributes()?.0);
         }
         let closed = Attributes::of_closed(&self.stat()?);
-        Ok(if closed.size_bytes < COUNTED_BYTES { closed } else { self.with_blocks(closed) })
+        let counted = closed.size_bytes >= COUNTED_BYTES && self.read_handle()?.sparse;
+        Ok(if counted { self.with_blocks(closed) } else { closed })
     }
 
     /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.

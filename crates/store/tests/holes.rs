@@ -258,7 +258,8 @@ fn the_space_of_a_large_file_is_what_its_servers_have_given() {
     let pool = TestPool::new(3);
     let store = pool.open();
     let (own, inode) = create(&store, "file");
-    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd()).unwrap().unwrap().blocks;
+    let real = rustix::fs::fstat(&own).unwrap().st_ino;
+    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd(), real).unwrap().unwrap().blocks;
     inode.register_writer().unwrap();
     common::write_all(&inode, &pattern(100_000, 1), 1 << 40);
     let open = inode.attributes().unwrap().blocks;
@@ -269,4 +270,29 @@ fn the_space_of_a_large_file_is_what_its_servers_have_given() {
     assert_eq!(blocks(&pool.open()), open, "of a closed file that nobody has open");
     std::fs::rename(pool.root(1), pool.directory.path().join("away")).unwrap();
     assert_eq!(blocks(&pool.open()), ((1_u64 << 40) + 100_000).div_ceil(512), "what is missing is not nothing");
+}
+
+#[test]
+fn a_large_file_says_by_its_handle_whether_it_has_holes() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (own, inode) = create(&store, "file");
+    let sparse = || {
+        let mut bytes = [0; 4096];
+        let length = rustix::fs::fgetxattr(&own, stripewise_store::handle::ATTRIBUTE, &mut bytes[..]).unwrap();
+        stripewise_store::handle::Handle::decode(&bytes[..length]).unwrap().sparse
+    };
+    let with_writer = |change: &dyn Fn()| {
+        inode.register_writer().unwrap();
+        change();
+        inode.release_writer().unwrap();
+    };
+    const LARGE: usize = stripewise_store::COUNTED_BYTES as usize;
+    with_writer(&|| common::write_all(&inode, b"end", LARGE as u64));
+    assert!(sparse());
+    with_writer(&|| common::write_all(&inode, &pattern(LARGE, 1), 0));
+    assert!(!sparse(), "all of it is written");
+    assert_eq!(inode.attributes().unwrap().blocks, (LARGE as u64 + 3).div_ceil(512));
+    inode.truncate(1 << 30).unwrap();
+    assert!(sparse());
 }

@@ -60,7 +60,7 @@ impl TestPool {
 pub fn create(store: &Arc<Store>, name: &str) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).unwrap();
-    store.create(fd.as_fd(), Path::new(name)).unwrap();
+    drop(store.create(fd.as_fd(), || Ok(name.into())).unwrap());
     let inode = store.inode(fd.as_fd()).unwrap().unwrap();
     (fd, inode)
 }
