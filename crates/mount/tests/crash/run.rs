@@ -86,7 +86,10 @@ impl Bench {
 
     fn unmount(&self) {
         let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
-        for mount in [self.mount(), self.other_mount()].iter().filter(|mount| mount.symlink_metadata().is_ok()) {
+        // What a mount is dead on gives another error than what is not there.
+        let is_absent =
+            |mount: &PathBuf| mount.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+        for mount in [self.mount(), self.other_mount()].iter().filter(|mount| !is_absent(mount)) {
             let _ = Command::new("umount").args(["-l", "-q"]).arg(mount).stderr(Stdio::null()).status();
         }
     }
