@@ -197,7 +197,11 @@ impl PlacedFile {
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
         match self.transfer(Direction::Write, bufs, offset, len, Pass::First) {
-            Ok(Some(count)) => Ok(Outcome::Done(count as usize)),
+            Ok(Some(count)) => {
+                // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
+                self.for_each_datafile(offset, len, |index| self.mark_written(index));
+                Ok(Outcome::Done(count as usize))
+            }
             Ok(None) => Ok(Outcome::Inode),
             // A writer is registered, so the layout cannot change; but a placement of before that may be old.
             Err(_) if self.is_stale() => Ok(Outcome::Stale),
@@ -405,13 +409,23 @@ impl PlacedFile {
         self.inode.as_ref().map(|inode| inode.as_fd())
     }
 
+    /// Notes that bytes of datafile `index` were written. One load where that is known; nothing for the inode's own.
+    #[inline]
+    fn mark_written(&self, index: u16) {
+        if let Some(slot) = self.slots.get(usize::from(index))
+            && !slot.written.load(Ordering::Acquire)
+        {
+            slot.written.store(true, Ordering::Release);
+        }
+    }
+
     /// The open descriptor of datafile `index`; `None` when it does not exist, so that its bytes are a hole.
     #[inline]
     fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
-        let slot = &self.slots[usize::from(index)];
-        if direction == Direction::Write && !slot.written.load(Ordering::Acquire) {
-            slot.written.store(true, Ordering::Release);
+        if direction == Direction::Write {
+            self.mark_written(index);
         }
+        let slot = &self.slots[usize::from(index)];
         let state = slot.descriptor.load(Ordering::Acquire);
         if state >= 0 && (state & 1 == 1 || direction == Direction::Read) {
             return Ok(Some(state >> 1));

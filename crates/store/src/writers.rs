@@ -232,17 +232,23 @@ impl Inode {
         Ok(all)
     }
 
-    /// Writes a size that has grown into the inode.
+    /// Writes a size that has grown into the inode. Two system calls where it has not.
     pub fn store_size(&self) -> Result<()> {
-        // What is read here is written back: nobody may set the times meanwhile.
-        let _alone = guard(&self.writers);
-        let size = self.size_bytes()?;
-        if size > self.stat()?.st_size as u64 {
-            let mtime = self.open_attributes()?.0.mtime;
-            rustix::fs::ftruncate(self.descriptor(), size).map_err(self.failed("set the size of"))?;
-            self.set_mtime(mtime)?;
+        if self.size_bytes()? <= self.stat()?.st_size as u64 {
+            return Ok(());
         }
-        Ok(())
+        self.with_registration(|| {
+            // A size that another process sets meanwhile must not be undone.
+            let _change = self.change_handle()?;
+            // What is read here is written back: nobody may set the times meanwhile.
+            let _alone = guard(&self.writers);
+            let (now, _) = self.open_attributes()?;
+            if now.size_bytes > self.stat()?.st_size as u64 {
+                rustix::fs::ftruncate(self.descriptor(), now.size_bytes).map_err(self.failed("set the size of"))?;
+                self.set_mtime(now.mtime)?;
+            }
+            Ok(())
+        })
     }
 
     /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the file

@@ -9,7 +9,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
 use stripewise_store::placement::Datafiles;
 use stripewise_store::{Inode, Store};
@@ -212,6 +212,34 @@ fn allocating_cuts_nothing_off_that_another_writes_meanwhile() {
             assert_eq!(&content[at..at + 4], b"data", "round {round}, write {number}");
         }
     }
+}
+
+/// A file is made longer while another process writes and syncs it.
+#[test]
+fn a_sync_undoes_no_size_that_another_sets_meanwhile() {
+    let pool = TestPool::new(3);
+    let (store, other) = (pool.open(), pool.open());
+    let (own, inode) = create(&store, "file");
+    let seen = other.inode(own.as_fd()).unwrap().unwrap();
+    inode.register_writer().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..1000 {
+                common::write_all(&inode, b"data", number * 10_000);
+                inode.sync(true).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut last = 0;
+        while !done.load(Ordering::Acquire) {
+            let now = seen.size_bytes().unwrap();
+            assert!(now >= last, "{last} was set, and is {now}");
+            last = now + 7;
+            seen.truncate(last).unwrap();
+        }
+    });
+    inode.release_writer().unwrap();
 }
 
 #[test]
