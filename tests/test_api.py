@@ -232,9 +232,11 @@ def python(script, *arguments):
 def test_the_command_line_loads_no_frames_and_no_plots():
     done = python(
         "import sys, stripewise.cli; print([n for n in ('polars', 'altair') if n in sys.modules]); "
-        "import stripewise as sw; assert set(sw.__all__) <= set(dir(sw)); sw.read; print('polars' in sys.modules)"
+        "import stripewise as sw; assert set(sw.__all__) <= set(dir(sw)); log = sw.read(sys.argv[1]); "
+        "print('polars' in sys.modules); log.frame(); print('polars' in sys.modules)",
+        DXT,
     )
-    assert done.stdout.splitlines() == ["[]", "True"], done.stderr
+    assert done.stdout.splitlines() == ["[]", "False", "True"], done.stderr
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         sw.nothing  # noqa: B018
 

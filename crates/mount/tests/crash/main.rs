@@ -58,7 +58,7 @@ fn stride(usual: usize) -> usize {
 #[test]
 fn killed_before_every_system_call_of_every_operation() {
     let problems: Vec<_> =
-        scripts::all().iter().flat_map(|script| kill_at_points(script, Way::Mount, stride(3))).collect();
+        scripts::all().iter().flat_map(|script| kill_at_points(script, Way::Mount, stride(4))).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -70,7 +70,7 @@ fn a_program_that_is_killed_while_it_writes_past_the_mount() {
 
 #[test]
 fn one_of_two_mounts_is_killed() {
-    let problems = kill_at_points(&scripts::through_two_mounts(), Way::TwoMounts, stride(4));
+    let problems = kill_at_points(&scripts::through_two_mounts(), Way::TwoMounts, stride(7));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -108,7 +108,7 @@ fn a_check_that_a_power_cut_ends_is_finished_by_the_next() {
 
 #[test]
 fn a_pool_whose_making_was_killed_is_made_by_the_next_try() {
-    let problems = [inits_killed_at_points(false, stride(2)), inits_killed_at_points(true, stride(127))].concat();
+    let problems = [inits_killed_at_points(false, stride(4)), inits_killed_at_points(true, stride(331))].concat();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
