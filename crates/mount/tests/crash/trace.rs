@@ -11,8 +11,9 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::effect::{Call, Effect, Objects};
 
-/// Descriptor to which a script says what it begins and what it has done.
-pub const MARKS: i32 = 200;
+/// Descriptor to which a script says what it begins and what it has done: the last that a process may have anywhere, as
+/// nothing that this one has open while tests run side by side may be in its place.
+pub const MARKS: i32 = 1023;
 
 /// Where a second mount is, below the base directory.
 pub const OTHER: &str = "other";
