@@ -81,7 +81,7 @@ pub struct PhasePlan {
     pub times: Times,
 }
 
-/// What a plan puts on a tier.
+/// What a plan puts on a tier; sums of bytes end at `u64::MAX`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TierUse {
     /// Name of the tier.
