@@ -58,8 +58,12 @@ test: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## All tests; 
 	ask='import importlib.util as u; print(u.find_spec("darshan").submodule_search_locations[0])'
 	export STRIPEWISE_DARSHAN_LOGS=$$($(BIN)/python -c "$$ask")
 	status=0
+	cargo test --workspace --no-run
+	# Side by side, and Python's in as many processes as there are processors: most of both is waiting.
+	$(BIN)/python -m pytest --numprocesses auto > build/pytest.log 2>&1 & python=$$!
 	cargo test --workspace --no-fail-fast 2>&1 | tee build/cargo-test.log || status=1
-	$(BIN)/python -m pytest 2>&1 | tee build/pytest.log || status=1
+	wait $$python || status=1
+	cat build/pytest.log
 	echo
 	awk '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed ? "FAILED" : "ok", passed, failed, ignored }' \

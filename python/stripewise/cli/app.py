@@ -93,16 +93,18 @@ that word for itself, or no such names."""
 
 
 def _add_commands(first: str | None) -> None:
-    """Adds the command that the command line begins with, all where that is none of them.
+    """Adds the command, or the group of commands, that the command line begins with; all where that is none of them.
 
     To load them all takes longer than many a command.
     """
-    if first not in _COMMANDS:
+    everything = first != "pool" and first not in _COMMANDS
+    if first == "pool" or everything:
         for name, module in _POOL.items():
             pool.command(name, context_settings=CONTEXT)(_function(module))
         app.add_typer(pool)
-    for name in [first] if first is not None and first in _COMMANDS else list(_COMMANDS):
-        app.command(name, context_settings=_COMMANDS[name])(_function(_module(name)))
+    for name, context in _COMMANDS.items():
+        if first == name or everything:
+            app.command(name, context_settings=context)(_function(_module(name)))
 
 
 def _module(command: str) -> str:
