@@ -2,6 +2,8 @@
 
 import errno
 import io
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,40 @@ def test_modes_are_those_of_open(pool: sw.PoolFiles) -> None:
     for mode in ["", "rw", "rbt", "b", "rr", "q"]:
         with pytest.raises(ValueError, match="mode"):
             pool.open("text", mode)
+
+
+def test_reading_moves_the_time_of_access(pool: sw.PoolFiles, tmp_path: Path) -> None:
+    with pool.open("f", "wb") as file:
+        file.write(b"x" * 9000)
+    old = 10**18
+    os.utime(tmp_path / "names/tree/f", ns=(old, old + 10**9))
+    time.sleep(0.02)  # longer than the kernel's clock of files stands still
+    with pool.open("f", "rb"):
+        pass
+    assert pool.stat("f").st_atime_ns == old
+    with pool.open("f", "rb") as file:
+        file.read(1)
+    assert pool.stat("f").st_atime_ns > old + 10**9
+
+
+def test_a_damaged_handle_is_told_with_the_file(pool: sw.PoolFiles, tmp_path: Path) -> None:
+    file = pool.open("made-just-now", "wb", buffering=0)
+    file.write(b"x" * 9000)
+    inode = tmp_path / "names/tree/made-just-now"
+    handle = os.getxattr(inode, "user.stripewise")
+    os.setxattr(inode, "user.stripewise", b"junk")
+    for change in (
+        lambda: file.truncate(1),
+        lambda: pool.open("made-just-now", "rb"),
+        lambda: pool.stat("made-just-now"),
+    ):
+        with pytest.raises(
+            OSError, match="made-just-now: damaged handle: it does not begin with SWEH; run `stripewise fsck`"
+        ):
+            change()
+    os.setxattr(inode, "user.stripewise", handle)
+    file.close()
+    assert pool.stat("made-just-now").st_size == 9000
 
 
 def test_large_files_lie_on_all_servers_and_come_back(pool: sw.PoolFiles) -> None:

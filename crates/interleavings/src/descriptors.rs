@@ -155,8 +155,11 @@ fn served(kernel: &Kernel, fd: c_int) -> Option<u64> {
     let file = pin.file().expect("a pinned slot has a file");
     let (content, version) = (file.content, file.version);
     assert_eq!(pin.key(), key(content), "a slot has another file's key");
-    if thread_rng().gen_bool(0.3) {
-        moved(kernel, &pin, content);
+    match thread_rng().gen_range(0..20) {
+        0..6 => moved(kernel, &pin, content),
+        // The mount says that it alone may serve the file now.
+        6 => pin.turn_off(),
+        _ => {}
     }
     thread::yield_now();
     assert!(!crate::lock(&kernel.gone)[version], "a file was freed under a request");

@@ -9,11 +9,13 @@
 #![allow(dead_code, reason = "the modules have more than the scenarios use")]
 #![allow(missing_docs, reason = "stand-ins; what they stand for has them")]
 
-// The store that the mount's modules find is the stand-in below.
+// The store and the part of fuser that the mount's modules find are stand-ins.
+extern crate self as fuser;
 extern crate self as stripewise_store;
 
 mod sync {
     pub use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+    pub use shuttle::thread_local;
 
     /// Threads of the mount, which end with their process: shuttle waits for its threads, and not for a task that nobody
     /// joins.
@@ -39,6 +41,8 @@ mod sync {
     }
 }
 
+#[path = "../../mount/src/file.rs"]
+mod file;
 #[path = "../../mount/src/inode.rs"]
 pub(crate) mod inode;
 #[path = "../../mount/src/prune.rs"]
@@ -49,11 +53,18 @@ mod removals;
 mod slots;
 #[path = "../../preload/src/table.rs"]
 mod table;
+#[path = "../../mount/src/workers.rs"]
+mod workers;
 
 pub mod descriptors;
 pub mod inodes;
+pub mod opens;
+pub mod placements;
+pub mod pools;
 pub mod removing;
+pub mod serving;
 mod stand_ins;
+pub mod writers;
 
-pub use stand_ins::{Inode, Store};
-use stand_ins::{file, fs, lock, log, placed, runtime};
+pub use stand_ins::{BackingId, Error, FopenFlags, Inode, Store};
+use stand_ins::{Failure, fs, lock, log, placed, runtime};

@@ -2,27 +2,31 @@
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stripewise_interleavings::{descriptors, inodes, removing};
+use stripewise_interleavings::pools::TestPool;
+use stripewise_interleavings::{descriptors, inodes, opens, placements, removing, serving, writers};
 
 /// Switches that a PCT schedule makes against the priorities of the threads.
 const SWITCHES: usize = 3;
+/// The store has larger buffers on its stacks than shuttle gives them room for.
+const STACK_BYTES: usize = 256 << 10;
 
 fn run(scenario: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 'static) {
     let mut config = Config::new();
     config.silence_warnings = true;
+    config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(scenario);
 }
 
 /// So many schedules of each kind; as many as fit into `STRIPEWISE_CONFORMANCE_SECONDS` where that is set.
-fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + Copy + 'static) {
+fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let seconds = std::env::var("STRIPEWISE_CONFORMANCE_SECONDS").ok();
     let seconds = seconds.map(|seconds| seconds.parse().expect("STRIPEWISE_CONFORMANCE_SECONDS is a number"));
     let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
-        run(scenario, RandomScheduler::new(schedules));
-        run(scenario, PctScheduler::new(SWITCHES, schedules));
+        run(scenario.clone(), RandomScheduler::new(schedules));
+        run(scenario.clone(), PctScheduler::new(SWITCHES, schedules));
         if until.is_none_or(|until| Instant::now() > until) {
             return;
         }
@@ -53,14 +57,75 @@ fn a_number_that_is_closed_while_it_is_entered() {
 
 #[test]
 fn lookups_and_forgets() {
-    let directory = Box::leak(Box::new(tempfile::tempdir().unwrap()));
+    let directory = Arc::new(tempfile::tempdir().unwrap());
     inodes::prepare(directory.path());
-    let path: &'static std::path::Path = directory.path();
-    explore(500, move || inodes::lookups_and_forgets(path));
-    std::fs::remove_dir_all(path).unwrap();
+    explore(500, move || inodes::lookups_and_forgets(directory.path()));
 }
 
 #[test]
 fn files_are_collected_once_and_before_the_end() {
     explore(1000, removing::files_are_collected_once_and_before_the_end);
+}
+
+/// On a pool of its own.
+fn explore_pool(schedules: usize, scenario: fn(&TestPool)) {
+    let pool = Arc::new(TestPool::new());
+    explore(schedules, move || scenario(&pool));
+}
+
+#[test]
+fn writers_come_and_go() {
+    explore_pool(400, writers::writers_come_and_go);
+}
+
+#[test]
+fn appends_follow_one_another() {
+    explore_pool(500, writers::appends_follow_one_another);
+}
+
+#[test]
+fn changes_of_size_and_writes() {
+    explore_pool(750, writers::changes_of_size_and_writes);
+}
+
+#[test]
+fn readers_of_a_file_that_changes() {
+    explore_pool(400, placements::readers_of_a_file_that_changes);
+}
+
+#[test]
+fn writers_past_the_mount() {
+    explore_pool(400, placements::writers_past_the_mount);
+}
+
+#[test]
+fn readers_of_a_hole_that_is_filled() {
+    explore_pool(600, placements::readers_of_a_hole_that_is_filled);
+}
+
+#[test]
+fn a_time_that_is_set_while_writers_leave() {
+    explore_pool(500, writers::a_time_that_is_set_while_writers_leave);
+}
+
+#[test]
+fn a_name_that_goes_while_the_file_is_open() {
+    explore_pool(600, writers::a_name_that_goes_while_the_file_is_open);
+}
+
+#[test]
+fn opens_and_closes() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    explore(1500, move || opens::opens_and_closes(directory.path()));
+}
+
+#[test]
+fn the_end_of_the_mount_and_late_closes() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    explore(1500, move || opens::the_end_of_the_mount_and_late_closes(directory.path()));
+}
+
+#[test]
+fn requests_that_wait_for_one_another() {
+    explore(500, serving::requests_that_wait_for_one_another);
 }

@@ -93,21 +93,23 @@ impl Core {
     }
 
     /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file that nobody writes, one less
-    /// if it is open.
+    /// if it is open, or has not changed since they were asked for last.
     ///
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
     /// with the attributes of its inode.
     pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<Attributes, Errno> {
-        let stat = stat.map_or_else(|| node.stat(), Ok)?;
+        let open = if node.is_file() { lock(&node.shared).clone() } else { None };
+        let was_read =
+            open.as_ref().and_then(|shared| shared.placed.as_ref()).is_some_and(|inode| inode.settle_access());
+        let stat = stat.filter(|_| !was_read).map_or_else(|| node.stat(), Ok)?;
         if !node.is_file() {
             return Ok(Attributes { attr: file_attr(node.ino, &stat), ttl: LONG });
         }
-        let open = lock(&node.shared).clone();
         let placed = match open.as_ref().map(|shared| &shared.placed) {
             Some(Some(inode)) => inode.attributes().map(Some),
             Some(None) => Ok(None),
-            None => self.store.attributes(node.fd.as_fd(), stat.st_ino),
+            None => self.attributes_of_closed(node, &stat),
         };
         let mut found = match placed {
             Ok(Some(known)) => self.attributes_of_placed(node, &stat, &known),
@@ -120,6 +122,24 @@ impl Core {
         // Only now: whoever was told meanwhile where its bytes are has made the kernel forget, and must not be undone.
         if lock(&node.shared).as_ref().is_some_and(|shared| shared.grows_past_the_mount.load(Ordering::Acquire)) {
             found.ttl = Duration::ZERO;
+        }
+        Ok(found)
+    }
+
+    /// What the store says of a file that is not open here; `None` for a plain one, without a system call if it was one
+    /// before.
+    fn attributes_of_closed(
+        &self,
+        node: &Node,
+        stat: &Stat,
+    ) -> Result<Option<stripewise_store::Attributes>, stripewise_store::Error> {
+        let known = node.handle_in(stat);
+        if known == Some(None) {
+            return Ok(None);
+        }
+        let found = self.store.attributes(node.fd.as_fd(), stat.st_ino, known.flatten())?;
+        if known.is_none() {
+            node.know_handle(found.map(|found| found.handle), stat);
         }
         Ok(found)
     }
@@ -137,7 +157,9 @@ impl Core {
     /// Attributes of a file that has just been made: until the kernel has them it lets nobody else of this mount look its
     /// name up, so nobody has written it. No system call.
     pub fn attributes_of_made(&self, made: &Made) -> Attributes {
-        self.attributes_of_placed(&made.node, &made.stat, &stripewise_store::Attributes::of_closed(&made.stat))
+        let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
+        made.node.know_handle(Some(known.handle), &made.stat);
+        self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
     /// Changes attributes, in the order in which a failure leaves the least behind.

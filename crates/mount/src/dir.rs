@@ -134,7 +134,8 @@ impl OpenDir {
             attr.kind = FileType::Directory;
             return Ok(reply.add(attr.ino, next, name, &std::time::Duration::ZERO, &attr, Generation(0)));
         }
-        let (node, Attributes { attr, ttl }) = core.lookup(self.node.ino, name)?;
+        let found = core.table.lookup_listed(&self.node, name, ino)?;
+        let (node, Attributes { attr, ttl }) = core.with_attributes(found)?;
         let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
         if full {
             core.table.forget(node.ino, 1);

@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags};
@@ -14,6 +13,8 @@ use stripewise_store::Inode;
 
 use crate::fs::Core;
 use crate::inode::Node;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, thread};
 use crate::{Failure, lock};
 
 /// Most bytes one `copy_file_range` moves before it answers.
@@ -84,6 +85,10 @@ pub struct OpenFile {
     pub writes: bool,
     /// The kernel may have what was written, and nobody else: it must not be gone past.
     pub kept_by_kernel: bool,
+    /// What it reads moves the file's time of access.
+    notes_reads: bool,
+    /// Its program knows where the bytes are.
+    is_past_the_mount: AtomicBool,
     /// Registered as a writer of a placed file: from the open on, but of a file that this open has made, from the first
     /// change on. Many files are only made, and what has no bytes has none to lose.
     registered: AtomicBool,
@@ -114,6 +119,7 @@ impl OpenFile {
     /// # Errors
     /// Those of [`Inode::register_writer`].
     pub fn let_past_the_mount(&self, core: &Core, inode: &Inode) -> Result<(), Failure> {
+        self.is_past_the_mount.store(true, Ordering::Release);
         if self.writes && !self.kept_by_kernel {
             self.register(inode)?;
             if !self.shared.grows_past_the_mount.swap(true, Ordering::AcqRel) {
@@ -135,7 +141,11 @@ impl OpenFile {
         let Some(inode) = &self.shared.placed else {
             return Ok(rustix::io::pread(self.plain()?, buf, offset)?);
         };
-        Ok(inode.read_at(buf, offset)?)
+        let count = inode.read_at(buf, offset)?;
+        if self.notes_reads {
+            inode.note_read();
+        }
+        Ok(count)
     }
 
     /// Reads `size` bytes at `offset` into this thread's buffer and gives them to `answer`. `syscall`: a program asked
@@ -288,15 +298,25 @@ impl Core {
                 let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
                 let opened = self.table.reopen(&node, own);
-                Some(opened.inspect_err(|_| self.unshare(&node, &shared))?)
+                Some(opened.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?)
             }
         };
         if writes {
             shared.writable.fetch_add(1, Ordering::AcqRel);
         }
-        let (registered, registering) = (AtomicBool::new(false), Mutex::default());
         let kept_by_kernel = self.writeback;
-        let open = Arc::new(OpenFile { node, shared, plain, writes, kept_by_kernel, registered, registering });
+        let open = Arc::new(OpenFile {
+            node,
+            shared,
+            plain,
+            writes,
+            kept_by_kernel,
+            // Who keeps pages reads to fill those of which a program writes a part.
+            notes_reads: self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel),
+            is_past_the_mount: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
+            registering: Mutex::default(),
+        });
         if let Some(inode) = open.shared.placed.as_ref().filter(|_| !is_new) {
             let registered = if writes { open.register(inode) } else { Ok(()) };
             let truncate = || if flags.contains(OFlags::TRUNC) { Ok(inode.truncate(0)?) } else { Ok(()) };
@@ -307,6 +327,9 @@ impl Core {
 
     /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
     pub fn close(&self, file: &OpenFile) {
+        self.settle_access(file);
+        // All of it under one lock: at the end of the mount, no datafile must go whose writer is half released.
+        let slot = lock(&file.node.shared);
         let one_less = |writers: usize| writers.checked_sub(1);
         // At the end of the mount all writers are released at once, and a late close must not do it again.
         if file.registered.load(Ordering::Acquire)
@@ -318,7 +341,36 @@ impl Core {
         if file.writes {
             file.shared.writable.fetch_sub(1, Ordering::AcqRel);
         }
-        self.unshare(&file.node, &file.shared);
+        self.unshare(slot, &file.node, &file.shared);
+    }
+
+    /// Puts the time of access into the inode. Of what the kernel or the program itself has read, nobody has told: the time is
+    /// that of the datafiles then, unless the same open may have written them.
+    fn settle_access(&self, file: &OpenFile) {
+        let Some(inode) = file.shared.placed.as_ref().filter(|_| file.notes_reads) else { return };
+        let is_past = file.shared.backing.is_some() || file.is_past_the_mount.load(Ordering::Acquire);
+        if is_past && !file.writes {
+            inode.settle_access_past();
+        } else {
+            inode.settle_access();
+        }
+    }
+
+    /// Closes for good what is still open when the mount has ended: the kernel does not tell any more.
+    pub fn close_all(&self) {
+        self.table.all().iter().for_each(|node| self.close_for_good(node));
+    }
+
+    /// Closes all opens of `node`. One that its program closes later is closed already.
+    pub fn close_for_good(&self, node: &Node) {
+        let mut slot = lock(&node.shared);
+        let Some(shared) = slot.take() else { return };
+        let Some(inode) = &shared.placed else { return };
+        for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
+            self.note(node, "closing", inode.release_writer());
+        }
+        self.unpin(node, &shared);
+        self.collect_locked(node, Some(inode), None);
     }
 
     fn share(
@@ -391,7 +443,7 @@ impl Core {
         // has it alone for a moment too.
         let registered = (0..REGISTER_TRIES).any(|attempt| {
             if attempt > 0 {
-                std::thread::sleep(REGISTER_PAUSE);
+                thread::sleep(REGISTER_PAUSE);
             }
             inode.try_register_writer().unwrap_or(false)
         });
@@ -414,8 +466,7 @@ impl Core {
         backing
     }
 
-    fn unshare(&self, node: &Node, shared: &Shared) {
-        let mut slot = lock(&node.shared);
+    fn unshare(&self, mut slot: MutexGuard<'_, Option<Arc<Shared>>>, node: &Node, shared: &Shared) {
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
             *slot = None;
             self.unpin(node, shared);
@@ -426,7 +477,7 @@ impl Core {
     }
 
     /// Ends the registration that came with a backing. Once.
-    pub fn unpin(&self, node: &Node, shared: &Shared) {
+    fn unpin(&self, node: &Node, shared: &Shared) {
         if let Some(inode) = &shared.placed
             && shared.pinned.swap(false, Ordering::AcqRel)
         {
@@ -445,7 +496,7 @@ impl Core {
         } else if let Ok(stat) = node.stat()
             && stat.st_nlink == 0
         {
-            match self.store.remains(node.fd.as_fd(), stat.st_ino) {
+            match self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()) {
                 Ok(Some(placed)) => self.removals.add(&self.store, placed, Some(directory.clone())),
                 Ok(None) => {}
                 Err(error) => self.note::<()>(node, "removing", Err(error)),

@@ -14,6 +14,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 use stripewise_store::{Neighbours, Store};
 
 use crate::attr::{Change, LONG};
@@ -48,6 +49,8 @@ pub struct Core {
     wants_passthrough: bool,
     /// The kernel keeps what programs write; it alone knows sizes and times of what it has not handed on yet.
     pub writeback: bool,
+    /// Reads move the time of access, as far as the namespace's file system lets them.
+    pub notes_access: bool,
     /// We may give files to others.
     pub is_root: bool,
     /// The namespace's file system has access control lists, and the kernel checks them.
@@ -83,6 +86,7 @@ impl Core {
             // The kernel has the one or the other.
             wants_passthrough: options.passthrough && is_root && !options.writeback_cache,
             writeback: options.writeback_cache,
+            notes_access: !options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME),
             is_root,
             has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
@@ -130,23 +134,13 @@ impl Core {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// Closes for good what is still open when the mount has ended: the kernel does not tell any more.
+    /// Leaves everything in order when the mount has ended.
     pub fn finish(&self) {
         self.table.room.end();
         if self.writeback {
             self.write_back();
         }
-        for node in self.table.all() {
-            let Some(shared) = crate::lock(&node.shared).take() else { continue };
-            let Some(inode) = &shared.placed else { continue };
-            for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
-                self.note(&node, "closing", inode.release_writer());
-            }
-            self.unpin(&node, &shared);
-            if node.stat().is_ok_and(|stat| stat.st_nlink == 0) {
-                self.removals.add(&self.store, inode.clone(), None);
-            }
-        }
+        self.close_all();
         self.removals.finish();
     }
 
@@ -239,8 +233,9 @@ impl PoolFs {
         self.core.workers.take();
         let began = Instant::now();
         guarded(what, operation);
-        self.core.linger.linger(began.elapsed());
+        let service = began.elapsed();
         self.core.workers.rest();
+        self.core.linger.linger(service);
     }
 
     fn node(&self, ino: INodeNo) -> Result<Arc<Node>, fuser::Errno> {

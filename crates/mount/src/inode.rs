@@ -37,12 +37,51 @@ pub struct Node {
     pub kind: FileType,
     /// What all opens of this inode share; present while it is open.
     pub shared: Mutex<Option<Arc<Shared>>>,
+    handle: Mutex<KnownHandle>,
 }
+
+/// What was read of a node's handle.
+#[derive(Debug, Default)]
+struct KnownHandle {
+    /// Logical handle of a placed file, as it was read last; 0 before, and of a plain file.
+    logical: u64,
+    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving that.
+    at: Option<StatusTime>,
+}
+
+type StatusTime = (i64, i64);
+
+fn status_time(stat: &Stat) -> StatusTime {
+    (stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+/// For so long a file system may give one time to several changes.
+const UNSURE_S: i64 = 1;
 
 impl Node {
     /// Attributes as the namespace has them. One system call.
     pub fn stat(&self) -> Result<Stat, Errno> {
         rustix::fs::fstat(&self.fd)
+    }
+
+    /// Notes the logical handle of the placed file (`None`: a plain one), which was read after `stat` was.
+    pub fn know_handle(&self, logical: Option<u64>, stat: &Stat) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let at = Some(status_time(stat)).filter(|&(seconds, _)| seconds < now.tv_sec - UNSURE_S);
+        *lock(&self.handle) = KnownHandle { logical: logical.unwrap_or(0), at };
+    }
+
+    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as it was
+    /// when that was read.
+    pub fn handle_in(&self, stat: &Stat) -> Option<Option<u64>> {
+        let known = lock(&self.handle);
+        (known.at == Some(status_time(stat))).then(|| Some(known.logical).filter(|&logical| logical != 0))
+    }
+
+    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it says
+    /// where to look, and not whose a thing is.
+    pub fn handle(&self) -> Option<u64> {
+        Some(lock(&self.handle).logical).filter(|&logical| logical != 0)
     }
 
     /// True for a regular file: the only kind that can be placed.
@@ -89,7 +128,7 @@ impl Table {
             Mode::empty(),
         )?;
         let root_path = link_target(&proc_fds, &fd)?;
-        let root = Node { ino: ROOT_INO, fd, kind: FileType::Directory, shared: Mutex::new(None) };
+        let root = new_node(ROOT_INO, fd, &stat);
         Ok(Table {
             root: Arc::new(root),
             root_dev: stat.st_dev,
@@ -117,6 +156,11 @@ impl Table {
         }
     }
 
+    /// Whether an inode is one of the tree's own file system, and not of one that is mounted in it.
+    pub fn is_in_tree(&self, stat: &Stat) -> bool {
+        stat.st_dev == self.root_dev
+    }
+
     /// The node the kernel calls `ino`. One short lock.
     ///
     /// # Errors
@@ -128,27 +172,55 @@ impl Table {
         lock(self.shard(ino)).get(&ino).map(|known| known.node.clone()).ok_or(Errno::STALE)
     }
 
-    /// The node `name` of the directory `parent`, without giving the kernel a reference: one it knows, or one that
-    /// lives as long as the caller holds it.
+    /// The node `name` of the directory `parent`, without giving the kernel a reference: one it knows, for one system
+    /// call, or one that lives as long as the caller holds it.
     ///
     /// # Errors
     /// Those of `openat`; `EXDEV` where another file system is mounted inside the namespace (inode numbers of two
     /// file systems can be the same).
-    pub fn peek(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
-        let (fd, stat) = self.open_path(parent, name)?;
-        let ino = self.number(stat.st_ino);
-        if ino == ROOT_INO {
-            return Ok((self.root.clone(), stat));
+    pub fn peek(&self, parent: &Node, name: &OsStr) -> Result<Arc<Node>, Errno> {
+        let stat = rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if !self.is_in_tree(&stat) {
+            return Err(Errno::XDEV);
         }
-        let known = lock(self.shard(ino)).get(&ino).map(|known| known.node.clone());
-        Ok((known.unwrap_or_else(|| Arc::new(new_node(ino, fd, &stat))), stat))
+        match self.get(self.number(stat.st_ino)) {
+            Err(_) => {
+                let (fd, stat) = self.open_path(parent, name)?;
+                // It may be another by now, or one that the kernel knows.
+                let ino = self.number(stat.st_ino);
+                Ok(self.get(ino).unwrap_or_else(|_| Arc::new(new_node(ino, fd, &stat))))
+            }
+            known => known,
+        }
     }
 
-    /// Looks `name` up in `parent` and counts one reference of the kernel. Two system calls and one short lock.
+    /// Looks `name` up in `parent` and counts one reference of the kernel. One system call and one short lock where the
+    /// kernel knows the inode, as it mostly does when it asks again; else three.
     ///
     /// # Errors
     /// As [`Table::peek`].
     pub fn lookup(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
+        let stat = rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let ino = self.number(stat.st_ino);
+        if self.is_in_tree(&stat)
+            && let Some(known) = lock(self.shard(ino)).get_mut(&ino)
+        {
+            known.lookups += 1;
+            return Ok((known.node.clone(), stat));
+        }
+        self.lookup_new(parent, name)
+    }
+
+    /// [`Table::lookup`] of a name that a listing has just given, with the inode number `listed`: two system calls where the
+    /// kernel does not know that inode.
+    ///
+    /// # Errors
+    /// As [`Table::peek`].
+    pub fn lookup_listed(&self, parent: &Node, name: &OsStr, listed: u64) -> Result<(Arc<Node>, Stat), Errno> {
+        if self.get(self.number(listed)).is_ok() { self.lookup(parent, name) } else { self.lookup_new(parent, name) }
+    }
+
+    fn lookup_new(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
         let (fd, stat) = self.open_path(parent, name)?;
         Ok((self.adopt(fd, &stat), stat))
     }
@@ -182,7 +254,7 @@ impl Table {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = self.room.open(|| rustix::fs::openat(&parent.fd, name, flags, Mode::empty()))?;
         let stat = rustix::fs::fstat(&fd)?;
-        if stat.st_dev != self.root_dev {
+        if !self.is_in_tree(&stat) {
             return Err(Errno::XDEV);
         }
         Ok((fd, stat))
@@ -285,7 +357,8 @@ impl Table {
 }
 
 fn new_node(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
-    Node { ino, fd, kind: FileType::from_raw_mode(stat.st_mode), shared: Mutex::new(None) }
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default() }
 }
 
 fn link_target(proc_fds: &OwnedFd, fd: &OwnedFd) -> Result<PathBuf, Errno> {
@@ -369,6 +442,48 @@ mod tests {
     }
 
     #[test]
+    fn a_listed_name_is_looked_up_as_what_it_is_by_now() {
+        let (dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let sub = table.lookup(&root, OsStr::new("sub")).unwrap().0;
+        let (file, stat) = table.lookup_listed(&sub, OsStr::new("file"), 1).unwrap();
+        let (again, _) = table.lookup_listed(&sub, OsStr::new("file"), stat.st_ino).unwrap();
+        assert!(Arc::ptr_eq(&file, &again));
+        std::fs::write(dir.path().join("sub/other"), b"").unwrap();
+        std::fs::rename(dir.path().join("sub/other"), dir.path().join("sub/file")).unwrap();
+        let (new, _) = table.lookup_listed(&sub, OsStr::new("file"), stat.st_ino).unwrap();
+        assert_ne!(new.ino, file.ino);
+        // Each lookup counts.
+        table.forget(file.ino, 1);
+        assert!(table.get(file.ino).is_ok());
+        table.forget(file.ino, 1);
+        assert_eq!(table.get(file.ino).unwrap_err(), Errno::STALE);
+        let gone = table.lookup_listed(&sub, OsStr::new("gone"), new.ino).unwrap_err();
+        assert_eq!(gone, Errno::NOENT);
+    }
+
+    #[test]
+    fn a_handle_is_known_as_long_as_the_inode_stays_as_it_was() {
+        let (_dir, table) = tree();
+        let root = table.get(ROOT_INO).unwrap();
+        let sub = table.lookup(&root, OsStr::new("sub")).unwrap().0;
+        let (node, fresh) = table.lookup(&sub, OsStr::new("file")).unwrap();
+        assert_eq!((node.handle(), node.handle_in(&fresh)), (None, None));
+        // What has changed just now may change again at the same time.
+        node.know_handle(Some(7), &fresh);
+        assert_eq!((node.handle(), node.handle_in(&fresh)), (Some(7), None));
+        let mut old = fresh;
+        old.st_ctime -= 10;
+        node.know_handle(Some(8), &old);
+        assert_eq!((node.handle_in(&fresh), node.handle_in(&old)), (None, Some(Some(8))));
+        let mut changed = old;
+        changed.st_ctime_nsec += 1;
+        assert_eq!(node.handle_in(&changed), None);
+        node.know_handle(None, &old);
+        assert_eq!((node.handle(), node.handle_in(&old)), (None, Some(None)));
+    }
+
+    #[test]
     fn forgetting_too_much_or_the_root_harms_nothing() {
         let (_dir, table) = tree();
         let root = table.get(ROOT_INO).unwrap();
@@ -417,7 +532,7 @@ mod tests {
         let (_dir, table) = tree();
         let root = table.get(ROOT_INO).unwrap();
         let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
-        let (up, _) = table.peek(&sub, OsStr::new("..")).unwrap();
+        let up = table.peek(&sub, OsStr::new("..")).unwrap();
         assert_eq!(up.ino, ROOT_INO);
     }
 

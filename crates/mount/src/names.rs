@@ -75,14 +75,16 @@ impl Core {
     /// Those of `openat`.
     pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
         let parent = self.table.get(parent)?;
-        let (node, stat) = self.table.lookup(&parent, name)?;
-        match self.attributes(&node, Some(stat)) {
-            Ok(attributes) => Ok((node, attributes)),
-            Err(errno) => {
-                self.table.forget(node.ino, 1);
-                Err(errno)
-            }
-        }
+        self.with_attributes(self.table.lookup(&parent, name)?)
+    }
+
+    /// What has been looked up, with its attributes. The kernel has no reference if they cannot be had.
+    ///
+    /// # Errors
+    /// As [`Core::attributes`].
+    pub fn with_attributes(&self, (node, stat): (Arc<Node>, Stat)) -> Result<(Arc<Node>, Attributes), Errno> {
+        let attributes = self.attributes(&node, Some(stat)).inspect_err(|_| self.table.forget(node.ino, 1))?;
+        Ok((node, attributes))
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
@@ -117,13 +119,30 @@ impl Core {
             }
             Err(errno) => return Err(errno.into()),
         };
-        let own = crate::inode::ProcName::new(fd.as_fd());
-        let place = rustix::fs::openat(self.table.fds(), own.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let stat = rustix::fs::fstat(&place)?;
+        let (place, stat) = self.place_of_made(&fd, created.real(), parent, name)?;
         // By the descriptor that it was made on: who is not root could not open a read-only file for writing again, and the
         // store has to write its size.
         let placed = self.store.adopt(created, fd)?;
         Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
+    }
+
+    /// A descriptor of the place of the file `fd`, inode `real`, that has just got its name. By that name: by its descriptor it
+    /// would be that of the unnamed file, which the kernel would keep as long, and pass whenever the directory is read.
+    fn place_of_made(&self, fd: &OwnedFd, real: u64, parent: &Node, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Ok(place) = rustix::fs::openat(&parent.fd, name, flags, Mode::empty())
+            && let Ok(stat) = rustix::fs::fstat(&place)
+            && self.table.is_in_tree(&stat)
+            && stat.st_ino == real
+        {
+            return Ok((place, stat));
+        }
+        // Somebody has removed or replaced it already.
+        let own = crate::inode::ProcName::new(fd.as_fd());
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let place = rustix::fs::openat(self.table.fds(), own.number(), flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&place)?;
+        Ok((place, stat))
     }
 
     /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
@@ -237,9 +256,7 @@ impl Core {
         self.as_caller(caller, || {
             rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
         })?;
-        let (node, stat) = self.table.lookup(&parent, name)?;
-        let attributes = self.attributes(&node, Some(stat)).inspect_err(|_| self.table.forget(node.ino, 1))?;
-        Ok((node, attributes))
+        self.with_attributes(self.table.lookup(&parent, name)?)
     }
 
     /// Removes a name, and the datafiles if it was the last of a file that is not open.
@@ -248,7 +265,7 @@ impl Core {
     /// Those of `unlinkat`.
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.table.get(parent)?;
-        let (node, _) = self.table.peek(&parent, name)?;
+        let node = self.table.peek(&parent, name)?;
         self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()))?;
         self.collect(&node, &parent);
         Ok(())
@@ -281,7 +298,7 @@ impl Core {
             true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
             false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
         })?;
-        if let Some((node, _)) = replaced {
+        if let Some(node) = replaced {
             self.collect(&node, &to_dir);
         }
         Ok(())

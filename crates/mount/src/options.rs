@@ -114,9 +114,10 @@ fn kernel_flag(name: &str) -> Option<(MountFlags, bool)> {
         "ro" => (MountFlags::RDONLY, true),
         "rw" => (MountFlags::RDONLY, false),
         "nosuid" => (MountFlags::NOSUID, true),
-        "suid" => (MountFlags::NOSUID, false),
+        // mount(8) keeps `suid` and `dev` to itself, as they are the defaults of other file systems; the second words it passes on.
+        "suid" | "allow_suid" => (MountFlags::NOSUID, false),
         "nodev" => (MountFlags::NODEV, true),
-        "dev" => (MountFlags::NODEV, false),
+        "dev" | "allow_dev" => (MountFlags::NODEV, false),
         "noexec" => (MountFlags::NOEXEC, true),
         "exec" => (MountFlags::NOEXEC, false),
         "noatime" => (MountFlags::NOATIME, true),

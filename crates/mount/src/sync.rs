@@ -2,4 +2,4 @@
 //! place, whose order it chooses.
 
 pub use std::sync::{Condvar, Mutex, MutexGuard, atomic};
-pub use std::thread;
+pub use std::{thread, thread_local};

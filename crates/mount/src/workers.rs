@@ -5,9 +5,10 @@
 //! one more than there is work for; the others are parked until all are busy.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::lock;
+use crate::sync::{Condvar, Mutex, thread_local};
 
 /// So many threads wait for requests before one that has nothing to do is parked.
 const WAITING: usize = 2;
@@ -47,7 +48,8 @@ impl Drop for Member {
 impl Workers {
     /// This thread has taken a request. If nobody waits for the next one now, a parked thread is called. One short lock.
     pub fn take(self: &Arc<Workers>) {
-        let joins = MEMBER.with_borrow_mut(|member| {
+        let joins = MEMBER.with(|member| {
+            let mut member = member.borrow_mut();
             let joins = member.is_none();
             member.get_or_insert_with(|| Member(self.clone()));
             joins

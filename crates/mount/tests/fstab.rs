@@ -69,6 +69,24 @@ fn mount_by_type_with_options_on_the_command_line() {
     assert_eq!(seen, "faked\ngone\nword\n`nosiud` is not known\n");
 }
 
+/// mount(8) does not tell its helper of `dev` and `suid`, the defaults of other file systems.
+#[test]
+fn devices_and_set_user_id_programs_where_they_are_asked_for() {
+    let pool = TestPool::new();
+    let line =
+        format!("{} {} fuse.stripewise noauto,allow_dev,allow_suid 0 0\n", pool.file().display(), pool.mnt().display());
+    let seen = with_helper(
+        &pool,
+        &line,
+        "flags() { findmnt -n -o OPTIONS \"$M\" | tr , '\\n' | grep -x -e nodev -e nosuid || echo neither; }
+         mount -T \"$FSTAB\" \"$M\"; flags; mknod \"$M/null\" c 1 3; echo word > \"$M/null\"
+         mount -T \"$FSTAB\" -o remount,ro \"$M\"; flags; umount \"$M\"
+         mount -t fuse.stripewise -o allow_dev \"$POOL\" \"$M\"; flags; umount \"$M\"
+         mount -t fuse.stripewise \"$POOL\" \"$M\"; flags; umount \"$M\"",
+    );
+    assert_eq!(seen, "neither\nneither\nnosuid\nnosuid\nnodev\n");
+}
+
 /// Without a helper installed: mount.fuse3 of the package fuse3 runs the program whose path stands before the `#`.
 #[test]
 fn mount_fuse3_runs_the_program_that_is_named() {

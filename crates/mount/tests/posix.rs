@@ -72,6 +72,11 @@ fn contents_up_to_the_largest_offset() {
     section_is_answered_alike("contents", 400);
 }
 
+#[test]
+fn calls_that_no_other_section_has() {
+    section_is_answered_alike("others", 190);
+}
+
 /// An exclusion that excludes nothing hides what comes later.
 #[test]
 fn every_exclusion_has_a_reason() {

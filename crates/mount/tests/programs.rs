@@ -457,6 +457,30 @@ assert os.listdir('.') == []
     );
 }
 
+/// No FUSE server gets these requests, or can answer them; the errors are those by which programs go other ways.
+#[test]
+fn extents_clones_and_inode_flags_are_refused_as_programs_expect() {
+    let pool = TestPool::new();
+    pool.python(
+        "
+import fcntl, struct
+open('a', 'wb').write(b'a' * 9000)
+a, b = os.open('a', os.O_RDWR), os.open('b', os.O_RDWR | os.O_CREAT)
+def refused(request, argument):
+    try:
+        fcntl.ioctl(a, request, argument)
+    except OSError as error:
+        return error.errno
+extents = struct.pack('=QQIIII', 0, 9000, 0, 0, 0, 0)
+assert refused(0xC020660B, extents) == errno.EOPNOTSUPP
+assert refused(0x40049409, b) == errno.EOPNOTSUPP
+assert refused(0x80086601, bytearray(8)) == errno.ENOTTY
+assert refused(0x801C581F, bytearray(28)) == errno.ENOTTY
+",
+    );
+    pool.sh("cp --reflink=auto a c && cmp a c");
+}
+
 #[test]
 fn a_missing_server_fails_exactly_its_bytes() {
     let pool = TestPool::new();

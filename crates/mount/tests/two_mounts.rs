@@ -152,6 +152,28 @@ fn sizes_of_one_mount_are_there_in_the_other_at_once() {
     }
 }
 
+/// Of a file that nobody has touched for a while a mount knows more, and must notice all the same that it is written.
+#[test]
+fn sizes_of_an_old_file_are_there_in_the_other_at_once() {
+    for (servers, options) in WAYS {
+        let (_pool, mounts) = two_mounts(servers, options);
+        let of = |side: usize| fs::metadata(mounts[side].path("f")).unwrap();
+        fs::write(mounts[0].path("f"), [1; 5000]).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        for _ in 0..3 {
+            assert_eq!([of(0).len(), of(1).len()], [5000; 2]);
+        }
+        let mut writer = File::options().append(true).open(mounts[0].path("f")).unwrap();
+        writer.write_all(&[1; 9000]).unwrap();
+        assert_eq!([of(0).len(), of(1).len()], [14_000; 2], "{options:?}: being written");
+        drop(writer);
+        for _ in 0..3 {
+            assert_eq!([of(0).len(), of(1).len()], [14_000; 2], "{options:?}: written");
+        }
+        assert_eq!(of(0).modified().unwrap(), of(1).modified().unwrap());
+    }
+}
+
 /// A name that was not there a moment ago, as one mount's kernel knows well, is there when the other mount has made it.
 #[test]
 fn names_of_one_mount_are_there_in_the_other_at_once() {

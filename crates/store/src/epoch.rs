@@ -7,12 +7,13 @@
 //! Whoever holds a placement compares one atomic load per request with the value that he read before he fetched it.
 
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
+use crate::sync::mapped::AtomicU32;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Name of the page's file in the namespace.
 pub const EPOCH_FILE: &str = "epoch";

@@ -109,6 +109,14 @@ pub enum Error {
     /// The handle cannot be used.
     #[error("{0}; run `stripewise fsck`")]
     Handle(#[from] crate::handle::HandleError),
+    /// The handle of a file cannot be used.
+    #[error("{}: {reason}; run `stripewise fsck`", path.display())]
+    HandleOf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: crate::handle::HandleError,
+    },
     /// The layout that a handle or a rule names cannot be used.
     #[error("layout {hash}: {reason}")]
     Layout {
@@ -203,6 +211,7 @@ impl Error {
             | Self::ForeignDatafile { .. }
             | Self::NotADatafile { .. }
             | Self::Handle(_)
+            | Self::HandleOf { .. }
             | Self::Layout { .. }
             | Self::Checksum { .. }
             | Self::Copy { .. } => Errno::IO,

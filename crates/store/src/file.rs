@@ -4,13 +4,14 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::inode::{Inode, guard};
 use crate::store::proc_path;
+use crate::sync::Mutex;
 use crate::sys::retry;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
 
 /// An open file: its bytes, and an offset of its own as an open file description has. All methods may be called from any
@@ -28,9 +29,9 @@ pub struct File {
 
 impl File {
     /// Opens what `found` stands for. `path` stands in errors.
-    pub(crate) fn open(files: Arc<Files>, found: OwnedFd, flags: OFlags, path: &Path) -> Result<Self> {
+    pub(crate) fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
         let failed = |errno| Error::io("open", path)(errno);
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).map_err(failed)?.st_mode);
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(found).map_err(failed)?.st_mode);
         match kind {
             FileType::RegularFile => {}
             FileType::Directory => return Err(failed(Errno::ISDIR)),
@@ -40,7 +41,7 @@ impl File {
         let access = flags & OFlags::ACCMODE;
         // With the rights that the inode's mode gives; an appending descriptor would ignore offsets.
         let own = access | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = retry(|| rustix::fs::open(proc_path(found.as_fd()), own, Mode::empty())).map_err(failed)?;
+        let fd = retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?;
         let placed = files.store().inode(fd.as_fd())?;
         let mut file = Self { files, fd, placed: None, flags, offset: Mutex::new(0), path: path.to_owned() };
         if let Some(inode) = placed {
@@ -105,7 +106,7 @@ impl File {
         self.readable()?;
         self.within(offset, bufs.iter().map(|buf| buf.len()))?;
         match &self.placed {
-            Some(inode) => inode.read_vectored_at(bufs, offset),
+            Some(inode) => inode.read_vectored_at(bufs, offset).inspect(|_| inode.note_read()),
             None => retry(|| rustix::io::preadv(&self.fd, bufs, offset)).map_err(self.failed("read")),
         }
     }
@@ -250,6 +251,9 @@ impl File {
     /// # Errors
     /// Those of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
+        if let Some(inode) = &self.placed {
+            inode.settle_access();
+        }
         self.files.stat_of(self.fd.as_fd())
     }
 
@@ -265,6 +269,7 @@ impl File {
 
     fn leave(&self) -> Result<()> {
         let Some(inode) = &self.placed else { return Ok(()) };
+        inode.settle_access();
         let released = if self.writes() { inode.release_writer() } else { Ok(()) };
         released.and(self.files.note_close(inode))
     }

@@ -7,13 +7,14 @@ use crate::inode::{Inode, guard};
 use crate::neighbours::{Neighbours, SHORT_IS_OVER};
 use crate::pool::Pool;
 use crate::store::{Store, proc_path};
+use crate::sync::Mutex;
 use crate::sys::retry;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timestamps};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A pool in use without a mount. Paths are relative to the pool's mount point; none leads out of the pool, also not
 /// through a symbolic link.
@@ -24,12 +25,20 @@ pub struct Files {
     _neighbours: Neighbours,
     /// Open files by handle: the last close of a file without a name removes its datafiles.
     opened: Mutex<HashMap<u64, usize>>,
+    /// Held while names of files come, and from the look at what has a name to the step that takes the name away, so that
+    /// it is that which loses it.
+    names: Mutex<()>,
 }
 
 /// A path as the kernel resolves it below the tree.
 fn relative(path: &Path) -> &Path {
     let path = path.strip_prefix("/").unwrap_or(path);
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+/// Whether a file that could not be opened has lost its last name meanwhile: who asks for one to be made gets another.
+fn has_no_name(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
 impl Files {
@@ -45,7 +54,7 @@ impl Files {
             // What the mounts' kernels were told before they knew of us must not outlive our first change.
             std::thread::sleep(SHORT_IS_OVER);
         }
-        Ok(Arc::new(Self { store, _neighbours: neighbours, opened: Mutex::default() }))
+        Ok(Arc::new(Self { store, _neighbours: neighbours, opened: Mutex::default(), names: Mutex::default() }))
     }
 
     /// The pool's store.
@@ -87,13 +96,19 @@ impl Files {
         loop {
             if !exclusive {
                 match self.beneath(path, OFlags::PATH | follow, Mode::empty()) {
-                    Ok(found) => return File::open(self.clone(), found, flags, path),
+                    Ok(found) => match File::open(self.clone(), found.as_fd(), flags, path) {
+                        Err(_) if flags.contains(OFlags::CREATE) && has_no_name(&found) => continue,
+                        opened => return opened,
+                    },
                     Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
                     Err(errno) => return Err(failed(errno)),
                 }
             }
             match self.make(path, mode) {
-                Ok(made) => return File::open(self.clone(), made, flags - OFlags::TRUNC, path),
+                Ok(made) => match File::open(self.clone(), made.as_fd(), flags - OFlags::TRUNC, path) {
+                    Err(_) if has_no_name(&made) => {}
+                    opened => return opened,
+                },
                 // Somebody was quicker, or the name is a symbolic link to what does not exist yet.
                 Err(error) if error.errno() == Errno::EXIST && !exclusive => {
                     let Some(target) = self.dangling(path)? else { continue };
@@ -142,12 +157,18 @@ impl Files {
             Ok(fd) => {
                 complete(&fd)?;
                 let own = proc_path(fd.as_fd());
+                let _names = guard(&self.names);
                 rustix::fs::linkat(rustix::fs::CWD, &own, &parent, name, AtFlags::SYMLINK_FOLLOW).map_err(failed)?;
-                Ok(fd)
+                // By its name: messages about the file are to have it.
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let named = rustix::fs::openat(&parent, name, flags, Mode::empty());
+                let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+                Ok(named.ok().filter(|named| inode(named) == inode(&fd)).unwrap_or(fd))
             }
             // File systems without unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let _names = guard(&self.names);
                 let fd = retry(|| rustix::fs::openat(&parent, name, flags, writable)).map_err(failed)?;
                 complete(&fd).inspect_err(|_| {
                     // Why it was not made is told; that its empty remains could not go adds nothing.
@@ -173,7 +194,7 @@ impl Files {
     pub(crate) fn stat_of(&self, fd: BorrowedFd<'_>) -> Result<Stat> {
         let mut stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && let Some(known) = self.store.attributes(fd, stat.st_ino)?
+            && let Some(known) = self.store.attributes(fd, stat.st_ino, None)?
         {
             stat.st_size = known.size_bytes as i64;
             stat.st_blocks = known.blocks as i64;
@@ -255,6 +276,7 @@ impl Files {
     pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let (old, old_name) = self.split(from, "link")?;
         let (new, new_name) = self.split(to, "link")?;
+        let _names = guard(&self.names);
         rustix::fs::linkat(old, old_name, new, new_name, AtFlags::empty()).map_err(Error::io("link", from))
     }
 
@@ -264,8 +286,10 @@ impl Files {
     /// Those of `unlink`.
     pub fn unlink(&self, path: &Path) -> Result<()> {
         let (parent, name) = self.split(path, "remove")?;
+        let names = guard(&self.names);
         let file = self.named(&parent, name);
         rustix::fs::unlinkat(parent, name, AtFlags::empty()).map_err(Error::io("remove", path))?;
+        drop(names);
         self.collect(file)
     }
 
@@ -276,8 +300,10 @@ impl Files {
     pub fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
         let (old, old_name) = self.split(from, "rename")?;
         let (new, new_name) = self.split(to, "rename")?;
+        let names = guard(&self.names);
         let replaced = if flags.is_empty() { self.named(&new, new_name) } else { None };
         rustix::fs::renameat_with(&old, old_name, &new, new_name, flags).map_err(Error::io("rename", from))?;
+        drop(names);
         self.collect(replaced)
     }
 

@@ -3,6 +3,9 @@
 //! A hole is only ever told where the datafile has one, at a moment within the call. So a byte whose write had returned
 //! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is missing),
 //! its bytes count as data: who reads them is told why they cannot be had.
+//!
+//! Where a datafile ends within a block, the rest of that block counts as what its last byte is, as in any file behind which
+//! there is more: programs take it for granted that only the end of a file lets data end within a block (qemu-img stops).
 
 use crate::error::{Result, has_gone};
 use crate::inode::{Inode, guard};
@@ -22,6 +25,8 @@ enum Wanted {
 
 /// No position of a datafile.
 const NOWHERE: u64 = u64::MAX;
+/// In which the file systems of servers tell holes, or in parts of it.
+const BLOCK_BYTES: u64 = 4096;
 
 impl Inode {
     /// First offset at or after `offset` that holds data (SEEK_DATA), as finely as the datafiles' file systems know; ENXIO
@@ -110,7 +115,16 @@ impl PlacedFile {
         };
         let seek = |fd: BorrowedFd<'_>| match rustix::fs::seek(fd, to) {
             // Nothing behind `from`, be it that the datafile ends before.
-            Err(Errno::NXIO) => Ok(no_data),
+            Err(Errno::NXIO) => Ok(match rest_of_last_block(fd, from)? {
+                Some(end) if wanted == Wanted::Hole => end,
+                Some(_) => from,
+                None => no_data,
+            }),
+            // Only its end lets a datafile's data end within a block, where blocks are not smaller than ours.
+            Ok(hole) if wanted == Wanted::Hole && hole > from && !hole.is_multiple_of(BLOCK_BYTES) => {
+                let ends = rustix::fs::seek(fd, SeekFrom::End(0))? == hole;
+                Ok(if ends { hole.next_multiple_of(BLOCK_BYTES) } else { hole })
+            }
             found => found,
         };
         let found = match self.reading(index) {
@@ -131,5 +145,23 @@ impl PlacedFile {
             return Ok(self.inode());
         }
         self.readable_datafile(index)
+    }
+}
+
+/// The end of the block in which a datafile ends, if `from` is in the rest of that block and the datafile's last byte is
+/// data. No system call for the beginning of a block, else two.
+fn rest_of_last_block(fd: BorrowedFd<'_>, from: u64) -> rustix::io::Result<Option<u64>> {
+    if from.is_multiple_of(BLOCK_BYTES) {
+        return Ok(None);
+    }
+    let size_bytes = rustix::fs::seek(fd, SeekFrom::End(0))?;
+    let end = size_bytes.next_multiple_of(BLOCK_BYTES);
+    if !(size_bytes..end).contains(&from) {
+        return Ok(None);
+    }
+    match rustix::fs::seek(fd, SeekFrom::Data(size_bytes - 1)) {
+        Ok(_) => Ok(Some(end)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }

@@ -1,6 +1,7 @@
 //! One placed file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
 //! [`crate::writers`] and [`crate::resize`].
 
+use crate::access::NEVER;
 use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, Handle};
 use crate::lockfile::{LockFile, Purpose};
@@ -9,6 +10,8 @@ use crate::placement::{Datafile, Placement};
 use crate::plane::ServerRoot;
 use crate::rights::create_datafile;
 use crate::store::{Created, Store, proc_path, read_handle};
+use crate::sync::atomic::AtomicI64;
+use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::sys::retry;
 use crate::writers::Writers;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +19,7 @@ use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use stripewise_layout::{Layout, ServerId};
 
 /// One placed file, shared by all who have it open in this process. All methods may be called from any thread.
@@ -38,6 +41,8 @@ pub struct Inode {
     changing: Mutex<()>,
     /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
+    /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
+    pub(crate) was_read_ns: AtomicI64,
 }
 
 /// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
@@ -98,6 +103,7 @@ impl Inode {
             appending: Mutex::default(),
             changing: Mutex::default(),
             durable: Mutex::default(),
+            was_read_ns: AtomicI64::new(NEVER),
         }
     }
 

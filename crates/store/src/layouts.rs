@@ -4,13 +4,14 @@
 //! root has put keeps a copy of his own, `HASH.UID`. Whose a copy is does not matter for reading: its hash says what it is.
 
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 use crate::sys;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use stripewise_layout::Layout;
 
 /// Greatest length of a layout's binary form in bytes.
@@ -158,7 +159,7 @@ impl Layouts {
         Layout::from_bytes(&bytes).map(Arc::new).map_err(|error| error.to_string())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<[u8; 32], Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

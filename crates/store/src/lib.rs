@@ -1,5 +1,7 @@
 //! Pool, namespace, handles, datafiles, emulated servers, mover.
 
+mod access;
+mod byte_lock;
 pub mod calibrate;
 pub mod emulate;
 mod engine;
@@ -29,6 +31,7 @@ mod rights;
 pub mod rules;
 mod shared;
 pub mod store;
+mod sync;
 mod sys;
 mod walk;
 mod whole;

@@ -236,7 +236,7 @@ impl LockFile {
     }
 
     fn control(&self, purpose: Purpose, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
-        crate::sys::lock_byte(self.fd.as_fd(), purpose as i64, kind, wait)
+        crate::byte_lock::lock_byte(self.fd.as_fd(), purpose as i64, kind, wait)
     }
 
     fn failed(&self, errno: Errno) -> Error {

@@ -10,10 +10,11 @@
 //! In a shared pool ([`crate::shared`]) nobody is taken to be alone: what all users can write could tell a mount anything, or
 //! be taken from under it.
 
+use crate::byte_lock::lock_byte;
 use crate::emulate::now_ns;
 use crate::error::{Error, Result};
 use crate::store::Store;
-use crate::sys::{lock_byte, retry};
+use crate::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -5,13 +5,13 @@ use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result, has_gone};
 use crate::placement::{Datafiles, Placement};
 use crate::plane::{DataPlane, ServerRoot, close, replace};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
 
 /// What a read or a write came to.

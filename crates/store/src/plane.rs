@@ -11,12 +11,12 @@ use crate::namespace::{MARKER_FILE, check_marker, is_shared, marker_server, name
 use crate::placement::Datafile;
 use crate::pool::{Pool, Server};
 use crate::rights::{check_datafile, open_error};
+use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{DupFlags, Errno};
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use stripewise_layout::ServerId;
 

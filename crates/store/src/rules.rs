@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::layouts::{from_hex, hex};
 use crate::store::Store;
+use crate::sync::Mutex;
 use crate::sys;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use stripewise_layout::{Layout, Pattern};
 
 /// Name of the file of rules in the namespace.

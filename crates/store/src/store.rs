@@ -10,6 +10,7 @@ use crate::placement::Datafiles;
 use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
 use crate::rules::Rules;
+use crate::sync::Mutex;
 use crate::sys::{open_directory, retry};
 use crate::writers::{Attributes, COUNTED_BYTES};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,7 +18,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use stripewise_layout::{Layout, ServerId};
 
 /// An open pool.
@@ -161,16 +162,32 @@ impl Store {
     }
 
     /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a plain
-    /// file. A file that nobody writes is not opened, unless it is a large one with holes: three system calls.
-    pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64) -> Result<Option<Attributes>> {
+    /// file. A file that nobody writes is not opened, unless it is a large one with holes: three system calls, one less if
+    /// it is `known` by which logical handle this has found it before, and that its inode has not changed since.
+    pub fn attributes(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        real: u64,
+        known: Option<u64>,
+    ) -> Result<Option<Attributes>> {
+        // The lock file before the inode: the last writer puts the size before it removes the lock file.
+        let closed = |logical| {
+            let stat = rustix::fs::fstat(fd).map_err(|errno| Error::io("read", proc_path(fd))(errno))?;
+            Ok::<_, Error>(Attributes::of_closed(logical, &stat))
+        };
+        if let Some(logical) = known
+            && !LockFile::exists(self.locks(), logical)?
+            && let found = closed(logical)?
+            && found.size_bytes < COUNTED_BYTES
+        {
+            return Ok(Some(found));
+        }
         let path = proc_path(fd);
         let Some(handle) = read_handle(&path, real)? else { return Ok(None) };
         if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
             return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
         }
-        // Only now: the last writer puts the size before it removes the lock file.
-        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?;
-        let closed = Attributes::of_closed(&stat);
+        let closed = closed(handle.logical)?;
         if closed.size_bytes < COUNTED_BYTES || !handle.sparse {
             return Ok(Some(closed));
         }
@@ -180,12 +197,14 @@ impl Store {
     }
 
     /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.
-    /// Three system calls for one that has none: nobody has written it.
-    pub fn remains(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64) -> Result<Option<Arc<Inode>>> {
-        let Some(handle) = read_handle(&proc_path(fd), real)? else { return Ok(None) };
+    /// Two system calls for one that has none, as nobody has written it, and whose logical handle is `known`; else three.
+    pub fn remains(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64, known: Option<u64>) -> Result<Option<Arc<Inode>>> {
+        let path = proc_path(fd);
+        let read = || Ok::<_, Error>(read_handle(&path, real)?.map(|handle| handle.logical));
+        let Some(logical) = known.map_or_else(read, |known| Ok(Some(known)))? else { return Ok(None) };
         // In this order: datafiles are made, and noted in the handle, under the lock file.
-        let written = LockFile::exists(self.locks(), handle.logical)?
-            || read_handle(&proc_path(fd), real)?.is_none_or(|handle| !handle.present.is_empty());
+        let written = LockFile::exists(self.locks(), logical)?
+            || read_handle(&path, real)?.is_none_or(|handle| handle.logical != logical || !handle.present.is_empty());
         if written { self.inode(fd) } else { Ok(None) }
     }
 
@@ -220,6 +239,13 @@ pub struct Created {
     pub(crate) owner: u32,
 }
 
+impl Created {
+    /// Number of the file's inode.
+    pub fn real(&self) -> u64 {
+        self.handle.real
+    }
+}
+
 /// Remembers an inode, and forgets those that nobody uses any more: each about once for every time it was remembered.
 fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
     if inodes.len() >= 64 && inodes.len().is_power_of_two() {
@@ -230,16 +256,21 @@ fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inod
 
 /// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
 pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
+    // The path is one of a descriptor, which says nothing to a person.
+    let unusable = |reason| {
+        let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+        Error::HandleOf { path, reason }
+    };
     let mut bytes = [0; MAX_BYTES];
     let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
         Ok(len) => len,
         Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
-        Err(Errno::RANGE) => return Err(HandleError::Damaged("longer than 4096 bytes").into()),
+        Err(Errno::RANGE) => return Err(unusable(HandleError::Damaged("longer than 4096 bytes"))),
         Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
     };
-    let handle = Handle::decode(&bytes[..len])?;
+    let handle = Handle::decode(&bytes[..len]).map_err(unusable)?;
     if handle.real != real {
-        return Err(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }.into());
+        return Err(unusable(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }));
     }
     Ok(Some(handle))
 }

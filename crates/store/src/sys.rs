@@ -1,7 +1,7 @@
 //! Small helpers over direct system calls. Nothing here goes through a symbol of libc that the preload intercepts.
 
 use crate::error::{Error, Result};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
@@ -27,26 +27,6 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
             other => return other,
         }
     }
-}
-
-/// Takes (`F_RDLCK`, `F_WRLCK`) or gives back (`F_UNLCK`) the lock of one byte of an open file, for its open file
-/// description; `wait`: until it can be had, otherwise EAGAIN. An own lock of another kind is exchanged for it.
-pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
-    let mut lock = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: byte,
-        l_len: 1,
-        l_pid: 0,
-    };
-    let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
-    retry(|| {
-        // SAFETY: the descriptor is open and `lock` a valid structure for this command.
-        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
-            -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-            _ => Ok(()),
-        }
-    })
 }
 
 /// Opens a directory without access to it, as a starting point for names.

@@ -18,6 +18,8 @@ pub(crate) struct Writers {
 /// Size and times of a placed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
+    /// Logical handle.
+    pub handle: u64,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Time of the last change of content.
@@ -33,10 +35,10 @@ pub const COUNTED_BYTES: u64 = 16 << 20;
 
 impl Attributes {
     /// Of a file that nobody writes: those of its inode.
-    pub fn of_closed(stat: &rustix::fs::Stat) -> Self {
+    pub fn of_closed(handle: u64, stat: &rustix::fs::Stat) -> Self {
         let size_bytes = stat.st_size as u64;
         let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-        Self { size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
+        Self { handle, size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
     }
 }
 
@@ -282,7 +284,7 @@ impl Inode {
         if size_bytes < COUNTED_BYTES || all.is_err() {
             blocks = size_bytes.div_ceil(512);
         }
-        Ok((Attributes { size_bytes, mtime, blocks }, all))
+        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks }, all))
     }
 
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
@@ -291,7 +293,7 @@ impl Inode {
         if LockFile::exists(self.store.locks(), self.handle())? {
             return Ok(self.open_attributes()?.0);
         }
-        let closed = Attributes::of_closed(&self.stat()?);
+        let closed = Attributes::of_closed(self.handle(), &self.stat()?);
         let counted = closed.size_bytes >= COUNTED_BYTES && self.read_handle()?.sparse;
         Ok(if counted { self.with_blocks(closed) } else { closed })
     }
@@ -328,6 +330,9 @@ impl Inode {
         // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put back
         // the time that it has read before.
         let _alone = guard(&self.writers);
+        if times.last_access.tv_nsec != UTIME_OMIT {
+            self.forget_reads();
+        }
         let file = self.file()?;
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {

@@ -90,12 +90,14 @@ fn data_by_bytes(pool: &TestPool, inode: &Inode, own: &OwnedFd, size: u64) -> Ve
     (0..size).map(is_data).collect()
 }
 
+/// Ranges of data of a datafile; with the rest of the block in which it ends.
 fn data_of(file: rustix::fd::BorrowedFd<'_>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let mut at = 0;
+    let end = rustix::fs::fstat(file).unwrap().st_size as u64;
     while let Ok(from) = rustix::fs::seek(file, SeekFrom::Data(at)) {
         at = rustix::fs::seek(file, SeekFrom::Hole(from)).unwrap();
-        found.push((from, at));
+        found.push((from, if at == end { end.next_multiple_of(4096) } else { at }));
     }
     found
 }
@@ -141,6 +143,29 @@ proptest! {
             prop_assert_eq!(inode.seek_hole(x).unwrap_err().errno(), Errno::NXIO);
         }
     }
+}
+
+/// A program that knows files by blocks (qemu-img asserts it) finds no end of data within one, but at the file's end.
+#[test]
+fn data_ends_with_a_block_or_with_the_file() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_own, inode) = create(&store, "file");
+    inode.register_writer().unwrap();
+    inode.truncate(30 * 4096).unwrap();
+    // The last of the server's datafile, which ends there.
+    common::write_all(&inode, b"data", 7 * 4096 + 100);
+    common::write_all(&inode, b"data", 30 * 4096 - 128);
+    for from in [7 * 4096, 7 * 4096 + 102, 7 * 4096 + 104, 8 * 4096 - 1] {
+        assert_eq!(inode.seek_data(from).unwrap(), from);
+        assert_eq!(inode.seek_hole(from).unwrap(), 8 * 4096);
+    }
+    assert_eq!(inode.seek_hole(8 * 4096 + 5).unwrap(), 8 * 4096 + 5);
+    assert_eq!(inode.seek_data(8 * 4096 + 5).unwrap(), 29 * 4096);
+    assert_eq!(inode.seek_hole(30 * 4096 - 128).unwrap(), 30 * 4096);
+    common::write_all(&inode, b"data", 31 * 4096);
+    assert_eq!(inode.seek_hole(31 * 4096).unwrap(), 31 * 4096 + 4);
+    inode.release_writer().unwrap();
 }
 
 /// Two stores are what two mounts are: what one has written when its call returns is no hole to the other, from its first
@@ -287,7 +312,7 @@ fn the_space_of_a_large_file_is_what_its_servers_have_given() {
     let store = pool.open();
     let (own, inode) = create(&store, "file");
     let real = rustix::fs::fstat(&own).unwrap().st_ino;
-    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd(), real).unwrap().unwrap().blocks;
+    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd(), real, None).unwrap().unwrap().blocks;
     inode.register_writer().unwrap();
     common::write_all(&inode, &pattern(100_000, 1), 1 << 40);
     let open = inode.attributes().unwrap().blocks;

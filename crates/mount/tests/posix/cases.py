@@ -16,6 +16,7 @@ import sys
 import time
 
 from harness import CALLS, EXCHANGE, KINDS, LIBC, MEMBER, OTHER, OWNER, ROOT, case, finish, make, opened, rename2
+from others import others
 
 
 def sources():
@@ -341,7 +342,7 @@ def contents():
 
 if __name__ == "__main__":
     os.umask(0o022)
-    sections = (paths, kinds, rights, times, lists, contents)
+    sections = (paths, kinds, rights, times, lists, contents, others)
     for section in sections:
         if len(sys.argv) == 1 or section.__name__ in sys.argv[1:]:
             section()

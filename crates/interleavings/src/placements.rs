@@ -1,0 +1,229 @@
+//! Those who hold a placement of a file, as the preload does, while it changes.
+
+use crate::lock;
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, write};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, Ordering};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use stripewise_interleavings_store::system_calls::switching;
+use stripewise_interleavings_store::{Error, Inode, Outcome, PlacedFile, Store};
+use stripewise_layout::Layout;
+
+/// Bytes of the file: three stripes and a part.
+const BYTES: usize = 3 * WIDTH as usize + 7;
+
+/// A process that goes past the mount: it asks `mount` for placements, and has one version of the file for all its threads.
+struct Past {
+    store: Arc<Store>,
+    mount: Arc<Inode>,
+    held: Mutex<Arc<PlacedFile>>,
+}
+
+impl Past {
+    fn new(store: &Arc<Store>, mount: &Arc<Inode>) -> Arc<Self> {
+        let placement = mount.placement().expect("a placement");
+        let file = PlacedFile::new(store.plane().clone(), placement, None).expect("a file");
+        Arc::new(Self { store: store.clone(), mount: mount.clone(), held: Mutex::new(Arc::new(file)) })
+    }
+
+    fn held(&self) -> Arc<PlacedFile> {
+        lock(&self.held).clone()
+    }
+
+    /// What the preload does with [`Outcome::Stale`].
+    fn renew(&self, known: &Arc<PlacedFile>) {
+        let placement = self.mount.placement().expect("a placement");
+        if known.refresh(&placement) {
+            return;
+        }
+        let newer = PlacedFile::new(self.store.plane().clone(), placement, None).expect("a file");
+        let mut held = lock(&self.held);
+        if Arc::ptr_eq(&held, known) {
+            *held = Arc::new(newer);
+        }
+    }
+
+    /// Reads from the beginning of the file; how much.
+    fn read(&self, into: &mut [u8]) -> usize {
+        loop {
+            let file = self.held();
+            let mut size = || self.mount.certain_size_bytes();
+            match file.read_at(&mut [IoSliceMut::new(into)], 0, &mut size).expect("read") {
+                Outcome::Done(count) => return count,
+                Outcome::Stale => self.renew(&file),
+                other => panic!("a read came to {other:?}"),
+            }
+        }
+    }
+
+    /// Writes one stripe. The mount has registered a writer.
+    fn write(&self, bytes: &[u8], offset: u64) {
+        loop {
+            let file = self.held();
+            match file.write_at(&[IoSlice::new(bytes)], offset).expect("written") {
+                Outcome::Done(count) => return assert_eq!(count, bytes.len()),
+                Outcome::Stale => self.renew(&file),
+                Outcome::Absent(indexes) => {
+                    self.mount.ensure_datafiles(file.placement().version, &indexes).expect("datafiles");
+                    self.renew(&file);
+                }
+                Outcome::Inode => panic!("a write came to the inode"),
+            }
+        }
+    }
+}
+
+fn draw_layout() -> Layout {
+    let (first, servers) = [(0, 2), (0, 1), (1, 1)][thread_rng().gen_range(0..3)];
+    layout(first, servers)
+}
+
+/// Moves the file, unless somebody writes it.
+fn try_to_move(inode: &Arc<Inode>, layout: &Layout) {
+    match inode.move_to(layout, NAME, &mut |_, _| true) {
+        Ok(_) => {}
+        Err(Error::Move { source, .. }) if matches!(*source, Error::Busy { .. }) => {}
+        Err(Error::Busy { .. }) => {}
+        Err(error) => panic!("a move: {error}"),
+    }
+}
+
+/// What readers may count on.
+#[derive(Default)]
+struct Published {
+    /// All bytes are of this version or a later one,
+    version: AtomicU8,
+    /// unless the file was cut meanwhile.
+    cuts: AtomicU8,
+}
+
+impl Published {
+    fn check(&self, read: impl FnOnce(&mut [u8]) -> usize) {
+        let cuts = self.cuts.load(Ordering::SeqCst);
+        let version = self.version.load(Ordering::SeqCst);
+        let mut bytes = [0xff; BYTES];
+        let count = read(&mut bytes);
+        if self.cuts.load(Ordering::SeqCst) == cuts && version > 0 {
+            assert_eq!(count, BYTES, "a file is shorter than it was before");
+            assert!(bytes.iter().all(|byte| *byte >= version), "bytes from before version {version}: {bytes:?}");
+        }
+    }
+}
+
+/// The file moves, is cut and written again, under one who reads through the mount and two who read past it.
+///
+/// # Panics
+/// One of them reads what was not the file's any more when he began, or fails.
+pub fn readers_of_a_file_that_changes(pool: &TestPool) {
+    let file = TestFile::make(pool, &draw_layout(), 2);
+    file.fill(&[1; BYTES]);
+    let published = Arc::new(Published::default());
+    published.version.store(1, Ordering::SeqCst);
+    let past = Past::new(&file.stores[1], &file.inodes[0]);
+    // Some have the datafiles open, others will find them gone.
+    if thread_rng().gen_bool(0.5) {
+        past.read(&mut [0; BYTES]);
+    }
+    switching(|| {
+        let mut threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (past, published) = (past.clone(), published.clone());
+                thread::spawn(move || (0..2).for_each(|_| published.check(|bytes| past.read(bytes))))
+            })
+            .collect();
+        let (inode, watched) = (file.inodes[0].clone(), published.clone());
+        threads.push(thread::spawn(move || watched.check(|bytes| read(&inode, bytes))));
+        // The tool that moves files is a process of its own.
+        let inode = file.inodes[thread_rng().gen_range(0..2)].clone();
+        threads.push(thread::spawn(move || changes(&inode, &published)));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+    assert_eq!(file.end(), [3; BYTES]);
+}
+
+fn changes(inode: &Arc<Inode>, published: &Published) {
+    for version in 2..4 {
+        match thread_rng().gen_range(0..4) {
+            0 => {
+                published.version.store(0, Ordering::SeqCst);
+                published.cuts.fetch_add(1, Ordering::SeqCst);
+                inode.truncate(thread_rng().gen_range(0..BYTES as u64)).expect("a size");
+            }
+            _ => try_to_move(inode, &draw_layout()),
+        }
+        inode.register_writer().expect("a writer");
+        write(inode, &[version; BYTES], 0);
+        published.version.store(version, Ordering::SeqCst);
+        inode.release_writer().expect("released");
+    }
+}
+
+/// Two processes write past the mount, with placements of before; the first datafiles are made for them, and somebody
+/// moves the file as soon as nobody writes.
+///
+/// # Panics
+/// A write is lost, or not seen by who reads afterwards with a placement of before.
+pub fn writers_past_the_mount(pool: &TestPool) {
+    let file = TestFile::make(pool, &draw_layout(), 3);
+    if thread_rng().gen_bool(0.5) {
+        file.fill(&[9; WIDTH as usize]);
+    }
+    let mount = &file.inodes[0];
+    let stripes = 4;
+    switching(|| {
+        let mut threads: Vec<_> = (1..3)
+            .map(|process| {
+                let (past, mount) = (Past::new(&file.stores[process], mount), mount.clone());
+                thread::spawn(move || {
+                    for stripe in (0..stripes).filter(|stripe| stripe % 2 == process - 1) {
+                        mount.register_writer().expect("a writer");
+                        past.write(&[stripe as u8 + 1; WIDTH as usize], stripe as u64 * WIDTH);
+                        let mut bytes = vec![0; (stripe + 1) * WIDTH as usize];
+                        assert_eq!(past.read(&mut bytes), bytes.len(), "the file is shorter than what was written");
+                        let own = &bytes[stripe * WIDTH as usize..];
+                        assert!(own.iter().all(|byte| *byte == stripe as u8 + 1), "a write is lost: {bytes:?}");
+                        mount.release_writer().expect("released");
+                    }
+                })
+            })
+            .collect();
+        let mover = file.inodes[thread_rng().gen_range(0..3)].clone();
+        threads.push(thread::spawn(move || (0..2).for_each(|_| try_to_move(&mover, &draw_layout()))));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+    let expected: Vec<u8> = (0..stripes * WIDTH as usize).map(|at| (at / WIDTH as usize) as u8 + 1).collect();
+    assert_eq!(file.end(), expected);
+}
+
+/// Bytes come to where there was a hole, which a holder of an older placement takes for one no longer.
+///
+/// # Panics
+/// He does.
+pub fn readers_of_a_hole_that_is_filled(pool: &TestPool) {
+    let file = TestFile::make(pool, &layout(0, 3), 2);
+    file.inodes[0].truncate(BYTES as u64).expect("a size");
+    let published = Arc::new(Published::default());
+    switching(|| {
+        let past = Past::new(&file.stores[1], &file.inodes[0]);
+        let mut threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (past, published) = (past.clone(), published.clone());
+                thread::spawn(move || (0..2).for_each(|_| published.check(|bytes| past.read(bytes))))
+            })
+            .collect();
+        let (inode, published) = (file.inodes[thread_rng().gen_range(0..2)].clone(), published.clone());
+        threads.push(thread::spawn(move || {
+            inode.register_writer().expect("a writer");
+            // One datafile after the other.
+            let width = WIDTH as usize;
+            (0..BYTES).step_by(width).for_each(|at| write(&inode, &[1; BYTES][at..BYTES.min(at + width)], at as u64));
+            published.version.store(1, Ordering::SeqCst);
+            inode.release_writer().expect("released");
+        }));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+    assert_eq!(file.end(), [1; BYTES]);
+}

@@ -1,0 +1,172 @@
+//! A pool in a temporary directory, and a file of it that several processes use.
+
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_interleavings_store::pool::{PoolSpec, TierSpec};
+use stripewise_interleavings_store::{Inode, Pool, Store};
+use stripewise_layout::{Layout, ServerId, Stripe};
+
+/// Bytes of a stripe.
+pub(crate) const WIDTH: u64 = 16;
+const SERVERS: u16 = 3;
+/// The one file of a scenario.
+pub(crate) const NAME: &str = "file";
+
+/// A pool for all executions of a scenario.
+#[derive(Debug)]
+pub struct TestPool {
+    directory: tempfile::TempDir,
+    pool: Pool,
+}
+
+impl TestPool {
+    /// In memory where that keeps users' attributes, so that syncs cost nothing.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    pub fn new() -> Self {
+        let make = |path: &Path| tempfile::Builder::new().prefix("stripewise-interleavings-").tempdir_in(path);
+        let memory = make(Path::new("/dev/shm")).ok().filter(|directory| {
+            rustix::fs::setxattr(directory.path(), c"user.stripewise.test", b"1", XattrFlags::empty()).is_ok()
+        });
+        let directory = memory.unwrap_or_else(|| make(&std::env::temp_dir()).expect("a temporary directory"));
+        let base = directory.path();
+        let servers = (0..SERVERS).map(|number| base.join(format!("s{number}"))).collect();
+        let spec = PoolSpec {
+            name: "test".into(),
+            mount: base.join("mount"),
+            namespace: base.join("names"),
+            default_width_bytes: Some(WIDTH),
+            tiers: vec![TierSpec { name: "disk".into(), servers, ..TierSpec::default() }],
+        };
+        let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
+        Self { directory, pool }
+    }
+
+    pub(crate) fn pool(&self) -> Pool {
+        self.pool.clone()
+    }
+
+    fn files(&self, directory: &str) -> Vec<String> {
+        let read =
+            |path: &Path| std::fs::read_dir(path).map(|found| found.flatten().map(|entry| entry.path()).collect());
+        let list = |path: &Path| -> Vec<_> { read(path).unwrap_or_default() };
+        let inner = list(&self.directory.path().join(directory)).into_iter().flat_map(|path| match path.is_dir() {
+            true => list(&path),
+            false => vec![path],
+        });
+        inner.map(|path| path.display().to_string()).collect()
+    }
+
+    /// What a file that is gone must not leave behind.
+    ///
+    /// # Panics
+    /// There is a lock file or a datafile.
+    pub(crate) fn assert_empty(&self) {
+        assert_eq!(self.files("names/locks"), [""; 0], "a lock file is left");
+        for server in 0..SERVERS {
+            let hidden = |path: &&String| path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+            let left = self.files(&format!("s{server}"));
+            assert!(left.iter().all(|path| hidden(&path)), "a datafile is left: {left:?}");
+        }
+    }
+}
+
+impl Default for TestPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One region over the servers `[first, first + servers)`.
+pub(crate) fn layout(first: u16, servers: u16) -> Layout {
+    let stripe = |server| Stripe { server: ServerId(server), width_bytes: WIDTH };
+    Layout::new([(0, (first..first + servers).map(stripe).collect())]).expect("a layout")
+}
+
+/// One file, as the processes see it that use it.
+pub(crate) struct TestFile<'a> {
+    pool: &'a TestPool,
+    fd: OwnedFd,
+    /// Of each process its own.
+    pub(crate) stores: Vec<Arc<Store>>,
+    pub(crate) inodes: Vec<Arc<Inode>>,
+}
+
+impl<'a> TestFile<'a> {
+    /// An empty file with this layout, and what each process has of it.
+    pub(crate) fn make(pool: &'a TestPool, layout: &Layout, processes: usize) -> Self {
+        let stores: Vec<_> = (0..processes).map(|_| Store::open(pool.pool()).expect("a store")).collect();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(stores[0].tree(), NAME, flags, Mode::from_raw_mode(0o600)).expect("a file");
+        drop(stores[0].create(fd.as_fd(), || Ok(NAME.into())).expect("a handle"));
+        let inode = |store: &Arc<Store>| store.inode(fd.as_fd()).expect("the file").expect("it is placed");
+        inode(&stores[0]).move_to(layout, NAME, &mut |_, _| true).expect("the layout");
+        let inodes = stores.iter().map(inode).collect();
+        Self { pool, fd, stores, inodes }
+    }
+
+    /// Puts `bytes` into the file. Nobody else does anything.
+    pub(crate) fn fill(&self, bytes: &[u8]) {
+        self.inodes[0].register_writer().expect("a writer");
+        write(&self.inodes[0], bytes, 0);
+        self.inodes[0].release_writer().expect("released");
+    }
+
+    /// What the inode says and what is in the file, when nobody writes it any more; then the file is removed.
+    ///
+    /// # Panics
+    /// It is not in order, or something is left of it.
+    pub(crate) fn end(self) -> Vec<u8> {
+        self.assert_closed();
+        // One who has seen nothing of it.
+        let store = Store::open(self.pool.pool()).expect("a store");
+        let inode = store.inode(self.fd.as_fd()).expect("the file").expect("it is placed");
+        let size = rustix::fs::fstat(&self.fd).expect("attributes").st_size as usize;
+        let mut bytes = vec![0; size + 1];
+        let count = read(&inode, &mut bytes);
+        assert_eq!(count, size, "bytes in the file, and its size");
+        bytes.truncate(size);
+        // What was cut off does not come back.
+        let longer = 4 * WIDTH as usize + size;
+        inode.truncate(longer as u64).expect("a size");
+        let mut again = vec![1; longer];
+        assert_eq!(read(&inode, &mut again), longer, "bytes in the file that was made longer");
+        assert!(again.starts_with(&bytes) && again[size..].iter().all(|byte| *byte == 0), "bytes came back: {again:?}");
+        rustix::fs::unlinkat(store.tree(), NAME, rustix::fs::AtFlags::empty()).expect("the name");
+        assert!(store.collect(&inode).expect("collected"), "a file that nobody has is not collected");
+        self.pool.assert_empty();
+        bytes
+    }
+
+    /// # Panics
+    /// Somebody is still taken for a writer.
+    pub(crate) fn assert_closed(&self) {
+        assert_eq!(self.pool.files("names/locks"), [""; 0], "the last writer has left the lock file");
+        for inode in &self.inodes {
+            assert!(!inode.has_writers().expect("an answer"), "a writer is left");
+        }
+    }
+}
+
+/// Writes all of `bytes`.
+pub(crate) fn write(inode: &Inode, bytes: &[u8], offset: u64) {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += inode.write_at(&bytes[done..], offset + done as u64).expect("written");
+    }
+}
+
+/// Reads as much of `into` as there is; how much.
+pub(crate) fn read(inode: &Inode, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < into.len() {
+        match inode.read_at(&mut into[done..], done as u64).expect("read") {
+            0 => break,
+            count => done += count,
+        }
+    }
+    done
+}

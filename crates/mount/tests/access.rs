@@ -1,0 +1,118 @@
+//! Times of access: a file that was read says so, as it does on the namespace's own file system.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Mounted, TestPool, need, succeeded};
+
+/// What moves the time of access of a file, one line each: asked for while the file is open (`OPEN`), and after its close,
+/// which the mount may hear of a little later.
+const CASES: &str = r#"
+import mmap, os, time
+OLD = 10**18
+
+def seen(path, at):
+    # The kernel does not ask again for a moment.
+    until = time.monotonic() + 0.2
+    while (now := os.stat(path).st_atime_ns) == at and time.monotonic() < until:
+        time.sleep(0.02)
+    assert now == at or abs(now / 1e9 - time.time()) < 60, now
+    return now != at
+
+def case(name, use, flags=os.O_RDONLY, at=OLD):
+    with open("f", "wb") as f:
+        f.write(b"x" * 20000)
+    os.utime("f", ns=(OLD, OLD + 10**9))
+    time.sleep(0.02)  # longer than the kernel's clock of files stands still: a time that was set counts for more
+    fd = os.open("f", flags)
+    use(fd)
+    moved = [seen(fd, at)] if os.environ.get("OPEN") else []
+    os.close(fd)
+    moved.append(seen("f", at))
+    os.unlink("f")
+    print(name, *moved)
+
+def map_read(fd):
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as m:
+        return m[5000]
+
+def set_after(fd):
+    os.read(fd, 9)
+    os.utime("f", ns=(OLD - 7, OLD))
+
+out = os.open("other", os.O_RDWR | os.O_CREAT)
+case("nothing", lambda fd: None)
+case("size", lambda fd: os.fstat(fd).st_size)
+case("read", lambda fd: os.read(fd, 20000))
+case("pread", lambda fd: os.pread(fd, 10, 9000))
+case("readv", lambda fd: os.preadv(fd, [bytearray(4096)] * 4, 0))
+case("map", map_read)
+case("sendfile", lambda fd: os.sendfile(out, fd, 0, 9000))
+case("copy", lambda fd: os.copy_file_range(fd, out, 9000, 0, 0))
+case("no access time", lambda fd: os.read(fd, 10), os.O_RDONLY | os.O_NOATIME)
+case("set after a read", set_after, at=OLD - 7)
+case("write", lambda fd: os.pwrite(fd, b"y" * 9000, 0), os.O_WRONLY)
+case("cut", lambda fd: os.ftruncate(fd, 5000), os.O_WRONLY)
+if os.environ.get("BOTH"):
+    case("read and write", lambda fd: (os.pwrite(fd, b"y", 0), os.pread(fd, 9, 0)), os.O_RDWR)
+    case("write beside reads", lambda fd: os.pwrite(fd, b"y", 0), os.O_RDWR)
+"#;
+
+/// The cases in a directory.
+fn cases(command: &mut Command, variables: &[&str]) -> String {
+    need("python3");
+    for variable in variables {
+        command.env(variable, "1");
+    }
+    succeeded("the cases", &command.output().unwrap())
+}
+
+fn beside(pool: &TestPool, variables: &[&str]) -> String {
+    cases(Command::new("python3").args(["-c", CASES]).current_dir(pool.path("out")), variables)
+}
+
+fn on(mounted: &Mounted, variables: &[&str]) -> String {
+    cases(Command::new("python3").args(["-c", CASES]).current_dir(mounted.path(".")), variables)
+}
+
+const EXACT: [&str; 2] = ["OPEN", "BOTH"];
+
+#[test]
+fn reading_a_striped_file_moves_its_time_of_access() {
+    let pool = TestPool::new();
+    let expected = beside(&pool, &EXACT);
+    assert!(expected.contains("read True True") && expected.contains("nothing False False"), "{expected}");
+    assert_eq!(on(&Mounted::new(&pool, "mnt", "rw"), &EXACT), expected);
+}
+
+#[test]
+fn reading_a_file_that_the_mount_serves_alone_moves_it_too() {
+    let pool = TestPool::with("1MiB", &["s0"]);
+    assert_eq!(on(&Mounted::new(&pool, "mnt", "nopassthrough"), &EXACT), beside(&pool, &EXACT));
+}
+
+#[test]
+fn what_the_kernel_reads_itself_is_seen_at_the_close() {
+    let pool = TestPool::with("1MiB", &["s0"]);
+    assert_eq!(on(&Mounted::new(&pool, "mnt", "rw"), &[]), beside(&pool, &[]));
+}
+
+/// The kernel answers reads from the pages it keeps without telling anybody, and fills pages that nobody read.
+#[test]
+fn with_pages_that_are_kept_it_never_moves_without_a_read() {
+    let pool = TestPool::new();
+    let (expected, found) = (beside(&pool, &EXACT), on(&Mounted::new(&pool, "mnt", "writeback_cache"), &EXACT));
+    for (expected, found) in expected.lines().zip(found.lines()) {
+        assert!(expected == found || expected.contains("True"), "{expected} became {found}");
+    }
+}
+
+#[test]
+fn a_mount_without_access_times_moves_none() {
+    for options in ["noatime", "nopassthrough,noatime"] {
+        let pool = TestPool::new();
+        let found = on(&Mounted::new(&pool, "mnt", options), &EXACT);
+        assert!(!found.contains("True"), "{options}: {found}");
+    }
+}
