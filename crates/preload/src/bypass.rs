@@ -208,7 +208,11 @@ fn attempt(
         return None;
     }
     let offset = match position {
-        Position::At(offset) => u64::try_from(offset).ok()?,
+        // A request that ends beyond the greatest offset is the kernel's to refuse, as the seek below refuses it.
+        Position::At(offset) => {
+            offset.checked_add(total as i64)?;
+            u64::try_from(offset).ok()?
+        }
         // Moves the descriptor's offset over the request's place, at once for all who share it.
         Position::Cursor => {
             rustix::fs::seek(borrow(fd), SeekFrom::Current(total as i64)).ok()?.checked_sub(total as u64)?

@@ -123,7 +123,8 @@ impl<T, const N: usize> Slots<T, N> {
     #[inline]
     pub(crate) fn pin(&self, index: u16) -> Option<Pin<'_, T>> {
         let slot = self.get(index)?;
-        (!slot.off.load(Ordering::Relaxed) && slot.acquire()).then_some(Pin { slot })
+        // Made only where it was counted: dropping it counts one less.
+        (!slot.off.load(Ordering::Relaxed) && slot.acquire()).then(|| Pin { slot })
     }
 
     fn places(key: Key) -> impl Iterator<Item = usize> {

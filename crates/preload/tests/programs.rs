@@ -120,3 +120,64 @@ fn what_the_environment_gets_wrong_does_not_reach_the_program() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}={value}");
     }
 }
+
+#[test]
+fn a_file_that_was_read_past_the_mount_says_so_after_its_close() {
+    let pool = TestPool::new();
+    pool.python(
+        true,
+        r#"
+import os, time
+OLD = 10**18
+def moved(use):
+    with open('f', 'wb') as f:
+        f.write(b'x' * 20000)
+    os.utime('f', ns=(OLD, OLD + 10**9))
+    time.sleep(0.02)
+    fd = os.open('f', os.O_RDONLY)
+    use(fd)
+    os.close(fd)
+    until = time.monotonic() + 0.5
+    while os.stat('f').st_atime_ns == OLD and time.monotonic() < until:
+        time.sleep(0.02)
+    return os.stat('f').st_atime_ns != OLD
+assert moved(lambda fd: os.pread(fd, 9, 9000))
+assert moved(lambda fd: os.read(fd, 20000))
+assert not moved(lambda fd: os.fstat(fd))
+"#,
+    );
+}
+
+/// Files that are left to the mount because they are mapped keep their places among the open files as long as they have
+/// descriptors, and nobody else gets them.
+#[test]
+fn mapped_files_keep_their_bytes_when_others_are_opened() {
+    let pool = TestPool::new();
+    pool.python(
+        true,
+        r#"
+import mmap, os
+MAPPED, OTHERS = 100, 300
+def content(number):
+    return b'%6d' % number * 2000
+def check(number, fd):
+    found = os.pread(fd, 6, 6000)
+    assert found == b'%6d' % number, f'file {number} has the bytes {found}'
+for number in range(MAPPED + OTHERS):
+    with open(str(number), 'wb') as f:
+        f.write(content(number))
+fds = [os.open(str(number), os.O_RDWR) for number in range(MAPPED)]
+maps = [mmap.mmap(fd, 0) for fd in fds]
+for _ in range(5):
+    for number, fd in enumerate(fds):
+        check(number, fd)
+fds += [os.open(str(number), os.O_RDWR) for number in range(MAPPED, MAPPED + OTHERS)]
+for number, fd in enumerate(fds):
+    check(number, fd)
+    os.pwrite(fd, b'%6d' % number, 6000)
+for number in range(MAPPED + OTHERS):
+    with open(str(number), 'rb') as f:
+        assert f.read() == content(number), number
+"#,
+    );
+}
