@@ -46,11 +46,25 @@ impl std::ops::AddAssign for Seen {
     }
 }
 
-/// A file's bytes; `None` for those that give an error.
-fn content(inode: &Inode) -> Result<(Vec<Option<u8>>, Option<String>), String> {
+/// What can be read of a file.
+struct Content {
+    /// `None` for bytes that give an error.
+    bytes: Vec<Option<u8>>,
+    /// It may be longer, and nobody knows.
+    may_be_longer: bool,
+    /// Why some give an error, or it may be longer.
+    failure: Option<String>,
+}
+
+fn content(inode: &Inode) -> Result<Content, String> {
     let size = inode.size_bytes().map_err(|error| format!("its size: {error}"))? as usize;
+    let mut failure = inode.certain_size_bytes().err().map(|error| error.to_string());
+    let may_be_longer = failure.is_some();
+    // No reader must take this for its end then.
+    if let (Some(failure), Ok(_)) = (&failure, inode.read_at(&mut [0], size as u64)) {
+        return Err(format!("it seems to end at {size} bytes, though {failure}"));
+    }
     let mut out = Vec::with_capacity(size);
-    let mut failure = None;
     let mut buffer = [0xee; 512];
     while out.len() < size {
         let wanted = (size - out.len()).min(512 - out.len() % 512);
@@ -63,14 +77,17 @@ fn content(inode: &Inode) -> Result<(Vec<Option<u8>>, Option<String>), String> {
             }
         }
     }
-    Ok((out, failure))
+    Ok(Content { bytes: out, may_be_longer, failure })
 }
 
 /// Whether a file's bytes are some that it may have.
-fn fits(found: &[Option<u8>], state: &FileState, lenient: bool, readable: Readable) -> Result<Seen, String> {
+fn fits(found: &Content, state: &FileState, readable: Readable) -> Result<Seen, String> {
+    let for_fsck = found.failure.as_deref().is_some_and(is_for_fsck);
+    let (found, may_be_longer) = (&found.bytes, found.may_be_longer && for_fsck);
     let synced = state.synced.as_deref().unwrap_or_default();
     let lengths = || std::iter::once(synced.len()).chain(state.later.iter().map(Vec::len));
     let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    let least = if may_be_longer { 0 } else { least };
     if !(least..=most).contains(&found.len()) {
         return Err(format!(
             "it is {} bytes long, and was never shorter than {least} or longer than {most}",
@@ -81,7 +98,7 @@ fn fits(found: &[Option<u8>], state: &FileState, lenient: bool, readable: Readab
     for (at, byte) in found.iter().enumerate() {
         let certain = synced.get(at);
         let Some(byte) = byte else {
-            if readable == Readable::All || (certain.is_some() && !lenient) {
+            if readable == Readable::All || (certain.is_some() && !for_fsck) {
                 return Err(format!("byte {at} cannot be read, synced was {certain:?}"));
             }
             seen.unreadable_bytes += 1;
@@ -133,18 +150,17 @@ fn look(store: &Arc<Store>, path: &str, expected: &Expected, readable: Readable)
         }
         inode => inode.map_err(|error| about(error.to_string()))?,
     };
-    let (found, failure) = match inode {
+    let found = match inode {
         Some(inode) => content(&inode).map_err(about)?,
         None => {
             let bytes =
                 std::fs::read(store.pool().namespace.join("tree").join(path)).map_err(|e| about(e.to_string()))?;
-            (bytes.into_iter().map(Some).collect(), None)
+            Content { bytes: bytes.into_iter().map(Some).collect(), may_be_longer: false, failure: None }
         }
     };
-    let lenient = failure.as_deref().is_some_and(is_for_fsck);
     let (mut why, mut fitting, mut looked_at) = (String::new(), Vec::new(), None);
     for file in expected.allowed(path).into_iter().flatten() {
-        match fits(&found, &expected.files[file], lenient, readable) {
+        match fits(&found, &expected.files[file], readable) {
             Ok(seen) => {
                 // Which of them it is nobody can tell: zeros may be any file's.
                 fitting.push(file);
@@ -156,7 +172,7 @@ fn look(store: &Arc<Store>, path: &str, expected: &Expected, readable: Readable)
     if let Some(seen) = looked_at {
         return Ok((fitting, seen));
     }
-    let failure = failure.map(|failure| format!(" ({failure})")).unwrap_or_default();
+    let failure = found.failure.map(|failure| format!(" ({failure})")).unwrap_or_default();
     Err(about(format!("what is found is none of what it may be{why}{failure}")))
 }
 
@@ -266,13 +282,10 @@ fn grow(store: &Arc<Store>, path: &str) -> Result<(), String> {
     const MORE: usize = 100_000;
     let Some(inode) = store.lookup(Path::new(path)).map_err(|error| error.to_string())? else { return Ok(()) };
     let inode = &inode;
-    let (before, failure) = content(inode)?;
-    if failure.is_some() {
-        return Ok(());
-    }
+    let Content { bytes: before, failure: None, .. } = content(inode)? else { return Ok(()) };
     let failed = |error: stripewise_store::Error| error.to_string();
     inode.truncate((before.len() + MORE) as u64).map_err(failed)?;
-    let (after, _) = content(inode)?;
+    let after = content(inode)?.bytes;
     if let Some(at) = after[before.len()..].iter().position(|byte| *byte != Some(0)) {
         let byte = after[before.len() + at];
         return Err(format!("behind the old end {}, byte {} is {byte:?}", before.len(), before.len() + at));
@@ -284,7 +297,7 @@ fn grow(store: &Arc<Store>, path: &str) -> Result<(), String> {
     let put = inode.write_at(&[7; 30_000], before.len() as u64).map_err(failed)?;
     inode.sync(false).map_err(failed)?;
     inode.release_writer().map_err(failed)?;
-    let (written, failure) = content(inode)?;
+    let Content { bytes: written, failure, .. } = content(inode)?;
     if let Some(failure) = failure {
         return Err(failure);
     }

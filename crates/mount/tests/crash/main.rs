@@ -17,7 +17,7 @@ mod trace;
 use std::path::PathBuf;
 
 use menders::{checks_cut_off, checks_killed_at_points, inits_killed_at_points};
-use run::{Bench, Tried, Way, kill_at_points, kill_at_random, power_cuts};
+use run::{Bench, Cut, Tried, Way, kill_at_points, kill_at_random, power_cuts};
 
 /// The other side of every run: performs a script in a process of its own.
 #[test]
@@ -84,13 +84,22 @@ fn killed_at_random_in_programs_by_chance() {
 
 #[test]
 fn after_a_power_cut_what_was_synced_is_there() {
-    let problems: Vec<_> = scripts::all().iter().flat_map(|script| power_cuts(script, runs(60))).collect();
+    let cut_and_check = |script: &script::Script| {
+        let mut cut = Cut::default();
+        let problems = power_cuts(script, runs(60), &mut cut);
+        cut.must_mean_something(&script.name, &problems);
+        problems
+    };
+    let problems: Vec<_> = scripts::all().iter().flat_map(cut_and_check).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn after_a_power_cut_in_programs_by_chance_too() {
-    let problems: Vec<_> = by_chance(runs(30).div_ceil(10)).flat_map(|script| power_cuts(&script, 80)).collect();
+    let mut cut = Cut::default();
+    let scripts = by_chance(runs(30).div_ceil(10));
+    let problems: Vec<_> = scripts.flat_map(|script| power_cuts(&script, 80, &mut cut)).collect();
+    cut.must_mean_something("programs by chance", &problems);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 

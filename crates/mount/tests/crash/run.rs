@@ -264,6 +264,32 @@ impl Tried {
     }
 }
 
+/// What power cuts met, so that a test that tried nothing fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cut {
+    pub states: u64,
+    /// In the middle of an operation.
+    pub inside: u64,
+    pub seen: Seen,
+}
+
+impl std::ops::AddAssign for Cut {
+    fn add_assign(&mut self, other: Cut) {
+        self.states += other.states;
+        self.inside += other.inside;
+        self.seen += other.seen;
+    }
+}
+
+impl Cut {
+    /// Fails where no power cut came in the middle of anything, or none after a sync.
+    pub fn must_mean_something(&self, name: &str, problems: &[String]) {
+        println!("{name}: {self:?}");
+        assert!(self.inside > 0, "{name}: no power cut came in the middle of anything: nothing was tested");
+        assert!(self.seen.synced_bytes > 0 || !problems.is_empty(), "{name}: nothing had been synced at any power cut");
+    }
+}
+
 /// Kills the store at a fault point of a script and looks at what is left; `None` when the script ends before it.
 fn kill_at(script: &Script, way: Way, point: usize, mender: Mender, tried: &mut Tried) -> Option<Result<(), String>> {
     let bench = Bench::new();
@@ -313,7 +339,7 @@ pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<S
 }
 
 /// Cuts the power at points of a script; what was found wrong in any of at most `states` states of the disks.
-pub fn power_cuts(script: &Script, states: u64) -> Vec<String> {
+pub fn power_cuts(script: &Script, states: u64, cut: &mut Cut) -> Vec<String> {
     let bench = Bench::new();
     let (mut disk, run) = bench.run(script, Way::Mount, None);
     assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
@@ -339,32 +365,27 @@ pub fn power_cuts(script: &Script, states: u64) -> Vec<String> {
     for last in (1..all.len()).rev() {
         all.swap(last, dice.roll(last as u64 + 1) as usize);
     }
-    let (mut inside, mut seen, mut problems) = (0, Seen::default(), Vec::new());
+    let (mut here, mut problems) = (Cut::default(), Vec::new());
     for (checked, (cut, loss)) in all.iter().take(states as usize).enumerate() {
         let (disk, begun, ended, _) = &cuts[*cut];
-        inside += u64::from(begun > ended);
+        here.states += 1;
+        here.inside += u64::from(begun > ended);
         let copy = directory();
         disk.crash(*loss, copy.path());
         let expected = Expected::after(script, *ended, *begun, Crash::Power);
         let mender = if checked % 2 == 0 { Mender::Fsck } else { Mender::Writers };
         match check(&copy.path().join("pool.toml"), &expected, mender) {
-            Ok(found) => seen += found,
+            Ok(found) => here.seen += found,
             Err(reason) => {
                 let op = script.ops.get(*ended);
                 problems.push(format!("{}, power cut {cut} ({loss:?}), in {op:?}: {reason}", script.name));
             }
         }
     }
-    println!(
-        "{}: {} states of {}, {inside} inside an operation, {seen:?}",
-        script.name,
-        all.len().min(states as usize),
-        all.len()
-    );
+    println!("{}: of {} states {here:?}", script.name, all.len());
     if !problems.is_empty() {
         println!("{}: {:#?}", script.name, script.ops);
     }
-    assert!(inside > 0, "{}: no power cut came in the middle of anything: nothing was tested", script.name);
-    assert!(seen.synced_bytes > 0 || !problems.is_empty(), "{}: nothing had been synced at any power cut", script.name);
+    *cut += here;
     problems
 }
