@@ -27,15 +27,14 @@ def run(context: Context) -> Iterator[Figure]:
     """Short blocks of requests, alternating between the mounts; no page cache in any.
 
     A file on one server is the kernel's to read and write where it can do that; the others are the mount's own work.
-    What the kernel passes through is compared with its datafile, so that both have the very same pages: where memory
-    was allocated makes more of a difference than the way.
+    What the kernel passes through is compared with its datafile, and passthrough_ll has the datafile of the file on one
+    server, so that both have the very same pages: where memory was allocated makes more of a difference than the way.
     """
     passthrough = passthrough_ll(context.directory)
-    source, theirs = context.directory / "source", context.directory / "theirs"
-    source.mkdir()
+    theirs = context.directory / "theirs"
     theirs.mkdir()
     with ExitStack() as mounts:
-        files = []
+        files, datafiles = [], []
         for number, (_, servers, options) in enumerate(OURS):
             directory = context.directory / f"ours-{number}"
             directory.mkdir()
@@ -43,11 +42,11 @@ def run(context: Context) -> Iterator[Figure]:
             mounts.enter_context(pool_mounted(pool.file, pool.mount, options))
             files.append(pool.mount / "data")
             files[-1].write_bytes(bytes(1))
-            if number == 0:
-                (bare,) = (file for file in pool.servers[0].path.glob("??/*") if file.is_file())
-        command = [passthrough, "-f", "-o", f"source={source},cache=never", theirs]
+            datafiles += [file for file in pool.servers[0].path.glob("??/*") if file.is_file()][:1]
+        bare, alone = datafiles[:2]
+        command = [passthrough, "-f", "-o", f"source={alone.parent},cache=never", theirs]
         mounts.enter_context(mounted(command, theirs))
-        files += [bare, theirs / "data"]
+        files += [bare, theirs / alone.name]
         for direction in ("read", "write"):
             for order in ("sequential", "random"):
                 for kib, size in SIZES:

@@ -6,6 +6,8 @@
 //! Each FILE is made as long as needed. Each line printed is one round: for each file, in the order given, the median over
 //! the round's blocks of the nanoseconds per call.
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -21,6 +23,9 @@ const BLOCK_BYTES: usize = 2 << 20;
 const LEAST_CALLS: usize = 4;
 const MOST_CALLS: usize = 64;
 
+/// Where random numbers begin.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// One file and where its next request goes.
 struct Target {
     file: File,
@@ -29,23 +34,32 @@ struct Target {
 }
 
 impl Target {
-    fn open(path: &str, buffer: &[u8]) -> Result<Target, Box<dyn Error>> {
+    fn open(path: &str) -> Result<Target, Box<dyn Error>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        for at in (0..SPAN_BYTES).step_by(buffer.len()) {
-            file.write_all_at(buffer, at as u64)?;
+        Ok(Target { file, at: 0, random: SEED })
+    }
+
+    /// Gives its memory back, where a file system can do that: two of the files may be the same one.
+    fn empty(&self) -> Result<(), Box<dyn Error>> {
+        let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, holes, 0, SPAN_BYTES as u64) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        Ok(Target { file, at: 0, random: 0x9e37_79b9_7f4a_7c15 })
+    }
+
+    fn fill(&self, buffer: &[u8]) -> Result<(), Box<dyn Error>> {
+        for at in (0..SPAN_BYTES).step_by(buffer.len()) {
+            self.file.write_all_at(buffer, at as u64)?;
+        }
+        Ok(())
     }
 
     /// Offset of the next request: behind the last one, or anywhere.
     fn next(&mut self, bytes: usize, is_random: bool) -> u64 {
         let places = SPAN_BYTES / bytes;
         if is_random {
-            // Marsaglia's xorshift: as cheap as counting on.
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            return (self.random as usize % places * bytes) as u64;
+            return (xorshift(&mut self.random) as usize % places * bytes) as u64;
         }
         self.at = (self.at + 1) % places;
         (self.at * bytes) as u64
@@ -67,6 +81,20 @@ impl Target {
     }
 }
 
+/// Marsaglia's generator: as cheap as counting on.
+fn xorshift(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn shuffle(order: &mut [usize], random: &mut u64) {
+    for last in (1..order.len()).rev() {
+        order.swap(last, xorshift(random) as usize % (last + 1));
+    }
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -79,14 +107,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (writes, is_random) = (direction == "write", order == "random");
     let mut buffer = vec![0x5a_u8; bytes.parse()?];
-    let mut targets =
-        paths.iter().map(|path| Target::open(path, &vec![0x5a; 1 << 20])).collect::<Result<Vec<_>, _>>()?;
+    let mut targets = paths.iter().map(|path| Target::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut turn: Vec<usize> = (0..targets.len()).collect();
+    let mut random = SEED;
+    let content = vec![0x5a; 1 << 20];
     for _ in 0..rounds.parse()? {
+        // Where a file's memory is makes more of a difference than the way to it, so each round has other memory.
+        targets.iter().try_for_each(Target::empty)?;
+        shuffle(&mut turn, &mut random);
+        turn.iter().try_for_each(|&index| targets[index].fill(&content))?;
         let mut costs = vec![Vec::with_capacity(BLOCKS); targets.len()];
-        for block in 0..BLOCKS {
-            for step in 0..targets.len() {
-                // Each begins a turn as often as the others.
-                let index = (block + step) % targets.len();
+        for _ in 0..BLOCKS {
+            // In another order each time: what ran before has left the caches and the processors in some state.
+            shuffle(&mut turn, &mut random);
+            for &index in &turn {
                 costs[index].push(targets[index].block(writes, is_random, &mut buffer)?);
             }
         }

@@ -235,7 +235,7 @@ impl PoolFs {
         guarded(what, operation);
         let service = began.elapsed();
         self.core.workers.rest();
-        self.core.linger.linger(service);
+        self.core.linger.linger(began, service);
     }
 
     fn node(&self, ino: INodeNo) -> Result<Arc<Node>, fuser::Errno> {

@@ -1,16 +1,17 @@
 //! Lingering: a thread that has answered looks for the next request for a moment before it sleeps.
 //!
 //! A program that reads or writes request after request waits twice for a processor to wake up in each of them: ours, and
-//! its own. That is most of what a small request costs, more so in a virtual machine. Whoever answered and is still awake
-//! when the next request comes saves one of the two.
+//! its own. In many a virtual machine that is most of what a small request costs, and whoever answered and is still awake
+//! when the next request comes saves one of the two. Where processors wake up fast, the one that looks is only in the
+//! program's way. Which of them this machine is changes by the hour, so it is tried: the time from one request to the
+//! next is measured in turn with and without, and the better of the two holds for a while.
 //!
-//! One thread of a mount lingers at a time, for [`LONGEST`] at most. Looking in vain costs a processor's time, so each time
-//! in vain doubles the number of requests until it is tried again: a mount whose programs take their time between
-//! requests soon does not linger at all.
+//! One thread of a mount lingers at a time, for [`LONGEST`] at most. Looking in vain costs a processor's time, so a few
+//! times in vain end it until the next trial: a mount whose programs take their time between requests hardly lingers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,19 +23,85 @@ const LONGEST: Duration = Duration::from_micros(60);
 /// that has them in its cache: that on which the program ran.
 const SHORT_REQUEST: Duration = Duration::from_micros(40);
 
-/// At least every 2^10 requests it is tried again.
-const MOST_DOUBLINGS: u32 = 10;
+/// So many times in vain in a row are enough.
+const MOST_IN_VAIN: u32 = 3;
+
+/// A trial serves so many requests without lingering and then so many with it, and measures the last [`MEASURED`] of each.
+/// Processors, and the scheduler that chooses them, take a while to get used to nobody being awake.
+const WITHOUT: usize = 160;
+const WITH: usize = 48;
+const MEASURED: usize = 32;
+
+/// What lingering has to save of the time from one request to the next: it is not for nothing.
+const LEAST_GAIN: f64 = 0.2;
+
+/// For so many requests the better way holds, twice as many each time it is the same again, up to the most.
+const LEAST_REQUESTS: u32 = 1 << 10;
+const MOST_REQUESTS: u32 = 1 << 16;
 
 /// Looks for requests on the descriptor that they come by.
 #[derive(Debug, Default)]
 pub struct Linger {
-    requests: OnceLock<OwnedFd>,
+    requests: OnceLock<Requests>,
     /// A thread lingers now.
     busy: AtomicBool,
     /// How often in a row it was in vain.
     in_vain: AtomicU32,
-    /// How many requests to let pass before it is tried again. Threads may count one twice or not at all.
-    pass: AtomicU32,
+    /// The last trial's outcome, and for how many requests more it holds. Threads may count one twice or not at all.
+    pays: AtomicBool,
+    holds: AtomicU32,
+    /// When the last request was taken, in nanoseconds since `Requests::since`.
+    taken_ns: AtomicU64,
+    trial: Mutex<Trial>,
+}
+
+#[derive(Debug)]
+struct Requests {
+    device: OwnedFd,
+    since: Instant,
+}
+
+/// Both ways, one after the other.
+#[derive(Debug, Default)]
+struct Trial {
+    /// Answers so far.
+    answers: usize,
+    /// Nanoseconds from one request to the next: without lingering between them, and with it.
+    gaps_ns: [Vec<u64>; 2],
+    /// The last outcome, and for how many requests it held.
+    last: Option<(bool, u32)>,
+}
+
+impl Trial {
+    /// Takes the time from the last request to this one and chooses the way after it; `Err`: the outcome, in the end. Then
+    /// it sorts a few dozen numbers, else it is a few instructions.
+    fn next(&mut self, gap_ns: u64) -> Result<bool, bool> {
+        let measured = |last: usize| (last - MEASURED + 1..=last).contains(&self.answers);
+        if measured(WITHOUT) {
+            self.gaps_ns[0].push(gap_ns);
+        } else if measured(WITHOUT + WITH) {
+            self.gaps_ns[1].push(gap_ns);
+        }
+        if self.answers == WITHOUT + WITH {
+            let [without_ns, with_ns] = self.gaps_ns.each_mut().map(|gaps| {
+                gaps.sort_unstable();
+                gaps[gaps.len() / 2] as f64
+            });
+            return Err(with_ns < without_ns * (1.0 - LEAST_GAIN));
+        }
+        self.answers += 1;
+        Ok(self.answers > WITHOUT)
+    }
+
+    /// Ends the trial; for how many requests its outcome holds.
+    fn end(&mut self, pays: bool) -> u32 {
+        let holds = match self.last {
+            Some((last, held)) if last == pays => (2 * held).min(MOST_REQUESTS),
+            _ => LEAST_REQUESTS,
+        };
+        *self = Trial { last: Some((pays, holds)), ..Trial::default() };
+        holds
+    }
 }
 
 impl Linger {
@@ -44,38 +111,60 @@ impl Linger {
             && let Ok(device) = device.try_clone_to_owned()
         {
             // Set once, when the mount starts.
-            let _ = self.requests.set(device);
+            let _ = self.requests.set(Requests { device, since: Instant::now() });
         }
     }
 
-    /// Looks for the next request, for a moment and if that has paid lately. To be called when a request is answered
-    /// that took `service`, with no lock held. One or two atomic loads where it has not paid.
-    pub fn linger(&self, service: Duration) {
+    /// Looks for the next request, for a moment and if that pays. To be called when a request is answered that was taken
+    /// at `began` and took `service`, with no lock held. A few atomic operations; a lock during trials, which are a few
+    /// dozen requests of a thousand and more, and nobody waits for it.
+    pub fn linger(&self, began: Instant, service: Duration) {
         let Some(requests) = self.requests.get().filter(|_| service < SHORT_REQUEST) else { return };
-        let pass = self.pass.load(Ordering::Relaxed);
-        if pass > 0 {
-            self.pass.store(pass - 1, Ordering::Relaxed);
-            return;
+        let began_ns = began.duration_since(requests.since).as_nanos() as u64;
+        let before_ns = self.taken_ns.swap(began_ns, Ordering::Relaxed);
+        if self.chooses(began_ns.saturating_sub(before_ns)) && !self.busy.swap(true, Ordering::Acquire) {
+            let came = comes_soon(&requests.device);
+            self.busy.store(false, Ordering::Release);
+            self.count(came);
         }
-        if self.busy.swap(true, Ordering::Acquire) {
-            return;
+    }
+
+    /// Whether to linger now.
+    fn chooses(&self, gap_ns: u64) -> bool {
+        let holds = self.holds.load(Ordering::Relaxed);
+        if holds > 0 {
+            self.holds.store(holds - 1, Ordering::Relaxed);
+            return self.pays.load(Ordering::Relaxed);
         }
-        if comes_soon(requests) {
+        let Ok(mut trial) = self.trial.try_lock() else { return false };
+        trial.next(gap_ns).unwrap_or_else(|pays| {
+            self.settle(&mut trial, pays);
+            pays
+        })
+    }
+
+    fn count(&self, came: bool) {
+        if came {
             self.in_vain.store(0, Ordering::Relaxed);
-        } else {
-            let doublings = (self.in_vain.load(Ordering::Relaxed) + 1).min(MOST_DOUBLINGS);
-            self.in_vain.store(doublings, Ordering::Relaxed);
-            self.pass.store((1 << doublings) - 1, Ordering::Relaxed);
+        } else if self.in_vain.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_IN_VAIN
+            && let Ok(mut trial) = self.trial.try_lock()
+        {
+            self.settle(&mut trial, false);
         }
-        self.busy.store(false, Ordering::Release);
+    }
+
+    fn settle(&self, trial: &mut Trial, pays: bool) {
+        self.in_vain.store(0, Ordering::Relaxed);
+        self.pays.store(pays, Ordering::Relaxed);
+        self.holds.store(trial.end(pays), Ordering::Relaxed);
     }
 }
 
 /// Whether a request comes within [`LONGEST`]. It is left for the thread to read.
-fn comes_soon(requests: &OwnedFd) -> bool {
+fn comes_soon(device: &OwnedFd) -> bool {
     let began = Instant::now();
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut asked = [PollFd::new(requests, PollFlags::IN)];
+    let mut asked = [PollFd::new(device, PollFlags::IN)];
     loop {
         // An error is the end of the mount, which the read says too.
         if poll(&mut asked, Some(&at_once)) != Ok(0) {
@@ -96,40 +185,74 @@ mod tests {
     fn lingering() -> (Linger, std::io::PipeWriter) {
         let (reader, writer) = std::io::pipe().unwrap();
         let linger = Linger::default();
-        linger.requests.set(reader.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        linger.watch(reader.as_fd());
+        // Also where there is one processor.
+        let device = reader.as_fd().try_clone_to_owned().unwrap();
+        linger.requests.get_or_init(|| Requests { device, since: Instant::now() });
         (linger, writer)
     }
 
-    #[test]
-    fn each_time_in_vain_doubles_the_requests_until_the_next() {
-        let (linger, _writer) = lingering();
-        let mut tried = Vec::new();
-        for request in 0..40 {
-            let before = linger.in_vain.load(Ordering::Relaxed);
-            linger.linger(Duration::ZERO);
-            if linger.in_vain.load(Ordering::Relaxed) != before {
-                tried.push(request);
-            }
+    /// Serves requests until the trial is over, each `gap(lingers)` nanoseconds after the last answer; its outcome and for
+    /// how many requests it holds.
+    fn tried(linger: &Linger, gap_ns: impl Fn(bool) -> u64) -> (bool, u32) {
+        let mut lingers = false;
+        while linger.holds.load(Ordering::Relaxed) == 0 {
+            lingers = linger.chooses(gap_ns(lingers));
         }
-        assert_eq!(tried, [0, 2, 6, 14, 30]);
+        (linger.pays.load(Ordering::Relaxed), linger.holds.load(Ordering::Relaxed))
     }
 
     #[test]
-    fn a_request_in_time_makes_the_next_one_worth_waiting_for() {
+    fn the_way_after_which_requests_come_sooner_holds() {
+        let linger = Linger::default();
+        let slow_to_wake = |lingers| if lingers { 10_000 } else { 50_000 };
+        assert_eq!(tried(&linger, slow_to_wake), (true, LEAST_REQUESTS));
+        let in_the_way = |lingers| if lingers { 10_000 } else { 7_000 };
+        linger.holds.store(0, Ordering::Relaxed);
+        assert_eq!(tried(&linger, in_the_way), (false, LEAST_REQUESTS));
+        linger.holds.store(0, Ordering::Relaxed);
+        assert_eq!(tried(&linger, |_| 10_000), (false, 2 * LEAST_REQUESTS), "nothing gained is not worth a processor");
+        for _ in 0..20 {
+            linger.holds.store(0, Ordering::Relaxed);
+            tried(&linger, in_the_way);
+        }
+        linger.holds.store(0, Ordering::Relaxed);
+        assert_eq!(tried(&linger, in_the_way), (false, MOST_REQUESTS));
+    }
+
+    #[test]
+    fn an_outcome_holds_for_as_many_requests_as_it_says() {
+        let linger = Linger::default();
+        let (pays, holds) = tried(&linger, |lingers| if lingers { 1 } else { 9 });
+        assert!(pays);
+        assert!((0..holds).all(|_| linger.chooses(1)));
+        assert_eq!(linger.holds.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn looking_in_vain_ends_it() {
         let (linger, mut writer) = lingering();
-        for _ in 0..3 {
-            linger.linger(Duration::ZERO);
-        }
-        assert_eq!((linger.in_vain.load(Ordering::Relaxed), linger.pass.load(Ordering::Relaxed)), (2, 3));
+        let answer = || linger.linger(Instant::now(), Duration::ZERO);
+        let requests = (0..).take_while(|_| {
+            answer();
+            linger.holds.load(Ordering::Relaxed) == 0
+        });
+        assert_eq!(requests.count(), WITHOUT + MOST_IN_VAIN as usize - 1);
+        assert!(!linger.pays.load(Ordering::Relaxed));
+
+        // While requests come it goes on.
+        linger.holds.store(100, Ordering::Relaxed);
+        linger.pays.store(true, Ordering::Relaxed);
+        answer();
+        answer();
         writer.write_all(b"request").unwrap();
-        for _ in 0..4 {
-            linger.linger(Duration::ZERO);
-        }
-        assert_eq!((linger.in_vain.load(Ordering::Relaxed), linger.pass.load(Ordering::Relaxed)), (0, 0));
+        (0..50).for_each(|_| answer());
+        assert!(linger.pays.load(Ordering::Relaxed));
+        assert_eq!(linger.holds.load(Ordering::Relaxed), 48);
     }
 
     #[test]
     fn a_mount_that_has_not_begun_does_not_linger() {
-        Linger::default().linger(Duration::ZERO);
+        Linger::default().linger(Instant::now(), Duration::ZERO);
     }
 }
