@@ -323,7 +323,9 @@ impl World {
             // Maps are of one mount.
             Operation::Map { .. } => one_kernel(),
             // The kernel copies no further than it knows the file to reach: nobody may write it past this mount meanwhile.
-            Operation::CopyRange { .. } => way.is_preloaded() || others().all(|other| other == way),
+            Operation::CopyRange { .. } => {
+                way.is_preloaded() || others().all(|other| other == way && way.shares_names_with(other))
+            }
             _ => true,
         }
     }

@@ -8,6 +8,7 @@ use crate::recording::{Event, on_descriptor, on_path};
 use crate::runtime;
 use crate::table;
 use libc::{gid_t, loff_t, mode_t, off_t, size_t, ssize_t, uid_t};
+use rustix::fs::{AtFlags, StatxFlags};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use stripewise_trace::{Operation, flags as marks};
 
@@ -18,6 +19,16 @@ const HERE: c_int = libc::AT_FDCWD;
 fn fresh_size(fd: c_int) -> Option<off_t> {
     table::get(fd).slot()?;
     off_t::try_from(placed::size(borrow(fd)).ok()?).ok()
+}
+
+/// Has the kernel ask for the size of a file in the pool. It copies no further than it knows the file to reach, and neither
+/// writes past the mount nor those by another mount tell it. If it cannot ask, the copy itself says why. Two system calls.
+fn learn_size(fd: c_int) {
+    let Some(bypass) = runtime::bypass().filter(|_| fd >= 0) else { return };
+    if rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device()) {
+        let now = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let _ = rustix::fs::statx(borrow(fd), c"", now, StatxFlags::SIZE);
+    }
 }
 
 /// A change of position; the record has the new one.
@@ -161,11 +172,7 @@ wrap! { real;
     fn copy_file_range(
         from: c_int, from_place: *mut loff_t, to: c_int, to_place: *mut loff_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
-        if table::get(from).slot().is_some() {
-            // The kernel copies no further than it knows the file to reach, and writes past the mount do not tell it. If it
-            // cannot be asked, the call itself says why.
-            let _ = rustix::fs::fstat(borrow(from));
-        }
+        learn_size(from);
         copy((from, from_place), (to, to_place), || real(from, from_place, to, to_place, len, flags))
     }
     fn sendfile(to: c_int, from: c_int, place: *mut off_t, len: size_t) -> ssize_t {
