@@ -3,6 +3,9 @@
 import errno
 import io
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -79,6 +82,34 @@ def test_a_damaged_handle_is_told_with_the_file(pool: sw.PoolFiles, tmp_path: Pa
     os.setxattr(inode, "user.stripewise", handle)
     file.close()
     assert pool.stat("made-just-now").st_size == 9000
+
+
+REMOVE = """
+import sys, stripewise as sw
+pool = sw.open_pool(sys.argv[1])
+pool.mkdir("d")
+for name in ("d/old", "d/new", "d/gone"):
+    with pool.open(name, "wb") as file:
+        file.write(b"x" * 300_000)
+pool.rename("d/new", "d/old")
+pool.remove("d/gone")
+"""
+
+
+def test_bytes_stay_until_the_name_is_certain_to_be_gone(pool: sw.PoolFiles, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    watch = ["strace", "-f", "-y", "-o", str(trace), "-e", "trace=fsync,renameat,renameat2,unlinkat"]
+    subprocess.run([*watch, sys.executable, "-c", REMOVE, str(tmp_path / "pool.toml")], check=True)
+    calls = []
+    for line in trace.read_text(encoding="utf-8").splitlines():
+        if re.search(r'rename.*"new".*"old"|unlinkat.*"gone"', line):
+            calls.append("name")
+        elif re.search(r"fsync\(\d+<.*/names/tree/d>\)", line):
+            calls.append("sync")
+        elif re.search(r"unlinkat\(\d+<.*/s\d.*\.0000", line):
+            calls.append("datafile")
+    once = ["name", "sync", *["datafile"] * 3]
+    assert calls == once * 2
 
 
 def test_large_files_lie_on_all_servers_and_come_back(pool: sw.PoolFiles) -> None:

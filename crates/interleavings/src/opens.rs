@@ -173,5 +173,6 @@ pub fn the_end_of_the_mount_and_late_closes(directory: &Path) {
     mount.core.close_for_good(&mount.node);
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     mount.assert_closed(unlinks);
+    assert!(!mount.inode.synced.load(Relaxed), "the directory that had the name is not known any more");
     let _ = rustix::fs::unlinkat(CWD, directory.join(NAME), AtFlags::empty());
 }

@@ -143,6 +143,8 @@ pub struct Inode {
     pub programs: AtomicUsize,
     /// Its datafiles are gone.
     pub collected: AtomicBool,
+    /// It was synced itself, to be certain that its name is gone.
+    pub synced: AtomicBool,
 }
 
 /// For what no scenario asks.
@@ -219,6 +221,7 @@ impl Inode {
     }
 
     pub fn sync_inode(&self) -> Result<(), Errno> {
+        self.synced.store(true, Relaxed);
         shuttle::thread::yield_now();
         Ok(())
     }

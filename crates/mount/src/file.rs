@@ -327,9 +327,11 @@ impl Core {
 
     /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
     pub fn close(&self, file: &OpenFile) {
-        self.settle_access(file);
         // All of it under one lock: at the end of the mount, no datafile must go whose writer is half released.
         let slot = lock(&file.node.shared);
+        if slot.is_some() {
+            self.settle_access(file);
+        }
         let one_less = |writers: usize| writers.checked_sub(1);
         // At the end of the mount all writers are released at once, and a late close must not do it again.
         if file.registered.load(Ordering::Acquire)
@@ -370,7 +372,7 @@ impl Core {
             self.note(node, "closing", inode.release_writer());
         }
         self.unpin(node, &shared);
-        self.collect_locked(node, Some(inode), None);
+        self.collect_locked(node, Some(inode), lock(&shared.lost_name).take());
     }
 
     fn share(
@@ -467,8 +469,8 @@ impl Core {
     }
 
     fn unshare(&self, mut slot: MutexGuard<'_, Option<Arc<Shared>>>, node: &Node, shared: &Shared) {
-        if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 {
-            *slot = None;
+        // None: the mount has ended, and closed it for good.
+        if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 && slot.take().is_some() {
             self.unpin(node, shared);
             self.collect_locked(node, shared.placed.as_ref(), lock(&shared.lost_name).take());
         }
@@ -485,22 +487,31 @@ impl Core {
         }
     }
 
-    /// Removes the datafiles of a file whose last name has gone from `directory`, unless it is open here.
+    /// Removes the datafiles of a file that has lost a name in `directory`, if it was the last and it is not open here.
     pub fn collect(&self, node: &Node, directory: &Arc<Node>) {
         if !node.is_file() {
             return;
         }
         let slot = lock(&node.shared);
-        if let Some(shared) = &*slot {
-            *lock(&shared.lost_name) = Some(directory.clone());
-        } else if let Ok(stat) = node.stat()
-            && stat.st_nlink == 0
-        {
-            match self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()) {
-                Ok(Some(placed)) => self.removals.add(&self.store, placed, Some(directory.clone())),
-                Ok(None) => {}
-                Err(error) => self.note::<()>(node, "removing", Err(error)),
+        let Ok(stat) = node.stat() else { return };
+        let is_last = stat.st_nlink == 0;
+        let placed = match &*slot {
+            Some(shared) => {
+                if is_last {
+                    *lock(&shared.lost_name) = Some(directory.clone());
+                    return;
+                }
+                Ok(shared.placed.clone())
             }
+            None if is_last => self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()),
+            // Somebody may write it yet.
+            None => self.store.inode(node.fd.as_fd()),
+        };
+        match placed {
+            Ok(Some(placed)) if is_last => self.removals.add(&self.store, placed, Some(directory.clone())),
+            Ok(Some(_)) => self.removals.forget_name(&self.store, directory.clone()),
+            Ok(None) => {}
+            Err(error) => self.note::<()>(node, "removing", Err(error)),
         }
     }
 

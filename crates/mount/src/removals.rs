@@ -17,10 +17,11 @@ use crate::{lock, log};
 /// Most files that wait at once: each holds a descriptor. Who removes one more waits for the disk.
 const MOST_WAITING: usize = 1024;
 
-/// A file without a name that nobody has open here.
+/// A file without a name that nobody has open here; or `None`: one that has lost a name and has others, in directories that
+/// may be synced without this one. When it loses the last of them, all must be certain to be gone.
 #[derive(Debug)]
 struct Removal {
-    inode: Arc<Inode>,
+    inode: Option<Arc<Inode>>,
     /// The directory that had its name, if the name went through this mount.
     directory: Option<Arc<Node>>,
 }
@@ -45,6 +46,15 @@ impl Removals {
     /// Removes the datafiles of `inode` as soon as it is certain that its name, which was in `directory`, does not come
     /// back. Waits only when very many wait already.
     pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, directory: Option<Arc<Node>>) {
+        self.push(store, Removal { inode: Some(inode), directory });
+    }
+
+    /// Makes certain that a name which was in `directory` does not come back, before any datafiles go that are added later.
+    pub fn forget_name(self: &Arc<Self>, store: &Arc<Store>, directory: Arc<Node>) {
+        self.push(store, Removal { inode: None, directory: Some(directory) });
+    }
+
+    fn push(self: &Arc<Self>, store: &Arc<Store>, removal: Removal) {
         let mut queue = lock(&self.queue);
         if !*queue.thread.get_or_insert_with(|| self.start(store)) {
             return;
@@ -53,7 +63,7 @@ impl Removals {
             .changed
             .wait_while(queue, |queue| queue.waiting.len() >= MOST_WAITING)
             .unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.push(Removal { inode, directory });
+        queue.waiting.push(removal);
         self.changed.notify_all();
     }
 
@@ -94,7 +104,7 @@ fn remove(store: &Store, taken: &[Removal]) {
     let mut synced: Vec<(u64, bool)> = Vec::new();
     for Removal { inode, directory } in taken {
         let certain = match directory {
-            None => inode.sync_inode().is_ok(),
+            None => inode.as_ref().is_none_or(|inode| inode.sync_inode().is_ok()),
             Some(directory) => match synced.iter().find(|(ino, _)| *ino == directory.ino) {
                 Some((_, certain)) => *certain,
                 None => {
@@ -104,8 +114,8 @@ fn remove(store: &Store, taken: &[Removal]) {
                 }
             },
         };
-        let removed = if certain { store.collect(inode).map(drop) } else { Ok(()) };
-        if let Err(error) = removed {
+        let removed = inode.as_ref().filter(|_| certain).map(|inode| store.collect(inode));
+        if let Some(Err(error)) = removed {
             log::error(&format!("removing datafiles: {error}; `stripewise fsck` removes them"));
         }
     }

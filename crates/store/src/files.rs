@@ -288,9 +288,9 @@ impl Files {
         let (parent, name) = self.split(path, "remove")?;
         let names = guard(&self.names);
         let file = self.named(&parent, name);
-        rustix::fs::unlinkat(parent, name, AtFlags::empty()).map_err(Error::io("remove", path))?;
+        rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(Error::io("remove", path))?;
         drop(names);
-        self.collect(file)
+        self.collect(file, &parent)
     }
 
     /// Renames, and removes the datafiles of a file whose last name was replaced.
@@ -304,7 +304,7 @@ impl Files {
         let replaced = if flags.is_empty() { self.named(&new, new_name) } else { None };
         rustix::fs::renameat_with(&old, old_name, &new, new_name, flags).map_err(Error::io("rename", from))?;
         drop(names);
-        self.collect(replaced)
+        self.collect(replaced, &new)
     }
 
     /// What has a name, to be collected when it has lost it.
@@ -313,8 +313,26 @@ impl Files {
         retry(|| rustix::fs::openat(parent, name, flags, Mode::empty())).ok()
     }
 
-    fn collect(&self, file: Option<OwnedFd>) -> Result<()> {
-        let Some(inode) = file.and_then(|fd| self.store.inode(fd.as_fd()).ok().flatten()) else { return Ok(()) };
+    /// Removes the datafiles of `file`, which has lost a name in `directory`, if it was the last and it is not open here. The
+    /// name must not come back with a power cut when they are gone: what has been written waits for the disk.
+    fn collect(&self, file: Option<OwnedFd>, directory: &OwnedFd) -> Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        let stat = rustix::fs::fstat(&file).map_err(Error::io("look at", "a removed file"))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let Ok(Some(inode)) = self.store.inode(file.as_fd()) else { return Ok(()) };
+        let is_open = guard(&self.opened).contains_key(&inode.handle());
+        if is_open || self.store.remains(file.as_fd(), stat.st_ino, Some(inode.handle()))?.is_some() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let names = rustix::fs::open(proc_path(directory.as_fd()), flags, Mode::empty());
+            match names.and_then(rustix::fs::fsync) {
+                // Whoever may change a directory may not always read it: then the file says that it has no name.
+                Err(Errno::ACCESS) => inode.sync_inode()?,
+                synced => synced.map_err(Error::io("sync", "the directory of a removed file"))?,
+            }
+        }
+        // Under the lock: nobody opens it meanwhile.
         let opened = guard(&self.opened);
         if !opened.contains_key(&inode.handle()) {
             self.store.collect(&inode)?;

@@ -13,6 +13,19 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
+/// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
+fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
+    let mut longer = Vec::new();
+    file.for_each_present(|index, fd| {
+        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+        if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
+            longer.push((index, wanted));
+        }
+        Ok(())
+    })?;
+    Ok(longer)
+}
+
 impl Inode {
     fn too_large(&self) -> Error {
         self.failed("go beyond offset 2^63-1 of")(Errno::FBIG)
@@ -29,22 +42,17 @@ impl Inode {
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle()?;
         let file = self.file()?;
-        let mut shrinks = false;
-        file.for_each_present(|index, fd| {
-            let length = rustix::fs::fstat(fd)?.st_size as u64;
-            shrinks |= length > datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
-            Ok(())
-        })?;
-        if !shrinks {
+        if longer(&file, size_bytes)?.is_empty() {
             return self.truncate_inode(size_bytes);
         }
         let mut handle = self.read_handle()?;
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
-        self.truncate_inode(size_bytes)?;
-        self.trim(&file, size_bytes)?;
+        let done = self.truncate_inode(size_bytes).and_then(|()| self.trim(&file, size_bytes));
+        // Where a disk has failed, too: what is written behind the new end from now on must not be cut off by whoever
+        // would take this for the change of one that was killed.
         handle.truncating_to = None;
-        self.write_handle(&handle)
+        done.and(self.write_handle(&handle))
     }
 
     /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
@@ -53,14 +61,7 @@ impl Inode {
     /// is made durable first; and it must not come back behind a new end after the handle forgot the truncation, so that
     /// what was cut is made durable before that. Nothing is synced where nothing is cut.
     fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        let mut longer = Vec::new();
-        file.for_each_present(|index, fd| {
-            let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
-            if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
-                longer.push((index, wanted));
-            }
-            Ok(())
-        })?;
+        let longer = longer(file, size_bytes)?;
         if longer.is_empty() {
             return Ok(());
         }
@@ -79,10 +80,12 @@ impl Inode {
     pub(crate) fn finish_change(&self) -> Result<()> {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
-            if self.stat()?.st_size as u64 > size_bytes {
+            let file = self.file()?;
+            // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it
+            // ending with whatever byte comes before.
+            if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
                 self.truncate_inode(size_bytes)?;
             }
-            let file = self.file()?;
             self.trim(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;

@@ -250,6 +250,25 @@ fn a_truncation_that_stopped_is_finished() {
 }
 
 #[test]
+fn a_truncation_that_stopped_before_the_inode_knew_ends_where_it_should() {
+    let pool = pool();
+    let inode = open(&pool, "a");
+    inode.truncate(0).unwrap();
+    inode.register_writer().unwrap();
+    inode.write_at(&[7; 3000], 90_000).unwrap();
+    inode.release_writer().unwrap();
+    let file = std::fs::File::options().write(true).open(tree(&pool, "a")).unwrap();
+    file.set_len(0).unwrap();
+    let mut a = handle(&pool, "a");
+    // In the hole, where no datafile says how far the file reaches.
+    a.truncating_to = Some(50_001);
+    set_handle(&pool, "a", &a);
+    mends(&pool, Kind::HalfChange);
+    assert!(read(&pool, "a") == [0; 50_001]);
+    assert_others_whole(&pool, &["a"]);
+}
+
+#[test]
 fn sizes_come_from_the_datafiles() {
     let pool = pool();
     let file = std::fs::File::options().write(true).open(tree(&pool, "a")).unwrap();

@@ -145,6 +145,21 @@ pub fn all() -> Vec<Script> {
             ],
         ),
         script(
+            "names in two directories",
+            [durable("f", W), vec![Op::MakeDirectory { path: "d" }, Op::Link { from: "f", to: "d/f" }, names()]]
+                .concat(),
+            vec![Op::SyncDirectory { path: "d" }, Op::Unlink { path: "f" }, Op::Unlink { path: "d/f" }, Op::Settle],
+        ),
+        script(
+            "shorter, into a hole",
+            durable("f", 9000),
+            with(vec![
+                Op::Write { slot: 0, offset: 34_651, len: 2970 },
+                Op::Truncate { slot: 0, size: 31_226 },
+                sync(),
+            ]),
+        ),
+        script(
             "move",
             [durable("f", W), vec![Op::Rule { pattern: "x", layout: 0 }]].concat(),
             [

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, Kind, Outcome, Outcomes, Report};
 use super::ground::Ground;
+use super::hold::Holding;
 use crate::error::{Error, Result};
 use crate::inode::guard;
 use crate::namespace::is_shared;
@@ -70,6 +71,7 @@ pub(super) struct Context<'a> {
     watch: &'a dyn Watch,
     /// Whether anything had the pool mounted when the check began, and how to find out whether it has now.
     pub(super) quiet: Quiet,
+    pub(super) holding: Holding,
     store: Mutex<Option<Arc<Store>>>,
     kinds: Mutex<BTreeMap<Kind, Outcomes>>,
     pub(super) files: AtomicU64,
@@ -99,6 +101,7 @@ impl<'a> Context<'a> {
             options,
             watch,
             quiet,
+            holding: Holding::default(),
             store: Mutex::default(),
             kinds: Mutex::default(),
             files: AtomicU64::new(0),

@@ -145,7 +145,7 @@ impl Files<'_> {
     }
 
     /// Tells and mends all that is wrong with a file, under its lock. Whether its size is settled now.
-    fn judge(&self, subject: &mut Subject, mut handle: Handle, hold: &Hold) -> Result<bool> {
+    fn judge(&self, subject: &mut Subject, mut handle: Handle, hold: &Hold<'_>) -> Result<bool> {
         let context = self.context;
         let Some((layout, datafiles)) = self.shape(subject, &handle)? else { return Ok(false) };
         let found = look(&context.ground, &handle, &layout, &datafiles, subject)?;

@@ -3,7 +3,7 @@
 use super::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, FORMER_OWNER, Handle, HandleError, MAX_BYTES};
-use crate::inode::Inode;
+use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
 use crate::rights::{Rights, former_owner};
 use crate::store::proc_path;
@@ -11,8 +11,9 @@ use crate::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// An inode of the tree.
 pub(super) struct Subject {
@@ -33,11 +34,13 @@ pub(super) enum Found {
 }
 
 /// The right to judge a file: nobody writes it, and nobody can begin to.
-pub(super) struct Hold {
+pub(super) struct Hold<'a> {
     /// `None` in a dry run of a file that has no lock file.
     lock: Option<LockFile>,
     /// Whether a lock file stood there: its writer is gone.
     pub(super) was_stale: bool,
+    /// The last, as fields are dropped in order.
+    _alone: Alone<'a>,
 }
 
 impl Subject {
@@ -114,25 +117,53 @@ impl Subject {
     }
 }
 
-/// Takes the structural lock of `logical`; `None`: somebody is writing the file. A dry run makes no lock file.
-pub(super) fn hold(context: &Context<'_>, logical: u64) -> Result<Option<Hold>> {
+/// The files that threads of this check hold, by handle. A file with several names is found by several threads: the lock file
+/// that one of them has just made is not a dead writer's.
+#[derive(Default)]
+pub(super) struct Holding {
+    held: Mutex<BTreeSet<u64>>,
+    changed: Condvar,
+}
+
+/// That no other thread of this check holds the file.
+struct Alone<'a>(&'a Holding, u64);
+
+impl Holding {
+    fn alone(&self, logical: u64) -> Alone<'_> {
+        let others = self.changed.wait_while(guard(&self.held), |held| held.contains(&logical));
+        others.unwrap_or_else(PoisonError::into_inner).insert(logical);
+        Alone(self, logical)
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        guard(&self.0.held).remove(&self.1);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Takes the structural lock of `logical`; `None`: somebody is writing the file. A dry run makes no lock file. A thread holds
+/// one file at a time.
+pub(super) fn hold<'a>(context: &'a Context<'_>, logical: u64) -> Result<Option<Hold<'a>>> {
+    let alone = context.holding.alone(logical);
     let locks = context.ground.locks.as_fd();
     loop {
         let there = LockFile::exists(locks, logical)?;
         if !there && context.options.dry_run {
-            return Ok(Some(Hold { lock: None, was_stale: false }));
+            return Ok(Some(Hold { lock: None, was_stale: false, _alone: alone }));
         }
         let (lock, created) = LockFile::open_any(locks, logical)?;
         if !lock.try_exclusive(Purpose::Writers)? {
             return Ok(None);
         }
         if lock.is_current(locks) {
-            return Ok(Some(Hold { lock: Some(lock), was_stale: !created }));
+            return Ok(Some(Hold { lock: Some(lock), was_stale: !created, _alone: alone }));
         }
     }
 }
 
-impl Hold {
+impl Hold<'_> {
     /// Gives the lock back. Where the file is not settled and a writer left its lock file, that stays and says so.
     pub(super) fn release(self, context: &Context<'_>, settled: bool) -> Result<()> {
         match self.lock {
