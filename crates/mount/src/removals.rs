@@ -22,7 +22,8 @@ const MOST_WAITING: usize = 1024;
 #[derive(Debug)]
 struct Removal {
     inode: Option<Arc<Inode>>,
-    /// The directory that had its name, if the name went through this mount.
+    /// The directory that had its name. `None`: another took the name away, or this mount just now and has not come to say so;
+    /// then the file itself is synced, and journals take the name with it.
     directory: Option<Arc<Node>>,
 }
 
