@@ -1,4 +1,4 @@
-# Every target does all it needs on a machine with Rust, Python 3.11 or newer, a C compiler and /dev/fuse:
+# Every target does all it needs on a machine with /dev/fuse and what requirements/system.sh names (root has it installed):
 # the tools and libraries it installs itself go into .venv, the rest of what it makes into target, build and .demo.
 
 SHELL := /bin/bash
@@ -17,14 +17,19 @@ export PATH := $(BIN):$(PATH)
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help setup demo test suites lint bench accuracy clean
+.PHONY: help system setup demo test test-all suites lint bench accuracy clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-$(VENV)/.tools: requirements/dev.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
+# Before anything is built: what is missing is installed or said.
+system:
+	@PYTHON='$(PYTHON)' requirements/system.sh $(if $(filter test test-all,$(MAKECMDGOALS)),test,run)
+
+$(VENV)/.tools: requirements/dev.txt | system
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
+	# What a try that failed has left may be of another Python.
+	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	touch $@
 
@@ -42,7 +47,7 @@ demo: $(VENV)/.installed ## Emulated pool, real MPI program: trace, plan, place,
 	@exec $(BIN)/python -m stripewise.demo $(CURDIR)/.demo
 
 # Suites of others that the tests run: from the registry, in the versions named here.
-target/suites/.pjdfstest-0.2.2-fsx-0.3.2:
+target/suites/.pjdfstest-0.2.2-fsx-0.3.2: | system
 	@echo 'getting pjdfstest and fsx'
 	@mkdir -p target/suites build
 	cargo install --quiet --locked --debug --root target/suites --target-dir target/suites/build pjdfstest@0.2.2 fsx@0.3.2 \
@@ -52,21 +57,35 @@ target/suites/.pjdfstest-0.2.2-fsx-0.3.2:
 
 suites: target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## pjdfstest and fsx, which the tests of the mount and of the preload run
 
-test: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## All tests; the runners' closing lines come last
+test: ## The tests, but those of tests/long.txt; the runners' closing lines come last
+test-all: ## All tests, as continuous integration runs them
+test-all: export STRIPEWISE_LONG_TESTS := 1
+test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	@mkdir -p build
 	# Example logs that tests read: those that the package darshan ships.
 	ask='import importlib.util as u; print(u.find_spec("darshan").submodule_search_locations[0])'
 	export STRIPEWISE_DARSHAN_LOGS=$$($(BIN)/python -c "$$ask")
+	host=$$(rustc -vV | sed -n 's/^host: //p')
+	host=$${host//-/_}
+	export "CARGO_TARGET_$${host^^}_RUNNER=$(CURDIR)/tests/bounded.sh"
+	some=()
+	[ -n "$${STRIPEWISE_LONG_TESTS:-}" ] || some=($$(sed -n 's/^tests/--ignore=&/p' tests/long.txt))
 	status=0
 	cargo test --workspace --no-run
 	# Side by side, and Python's in as many processes as there are processors: most of both is waiting.
-	$(BIN)/python -m pytest --numprocesses auto > build/pytest.log 2>&1 & python=$$!
-	cargo test --workspace --no-fail-fast 2>&1 | tee build/cargo-test.log || status=1
+	$(BIN)/python -m pytest --numprocesses auto --timeout 600 "$${some[@]}" > build/pytest.log 2>&1 & python=$$!
+	# Not through a pipe: a program that a test has left would keep its end open.
+	: > build/cargo-test.log
+	cargo test --workspace --no-fail-fast >> build/cargo-test.log 2>&1 & rust=$$!
+	tail --pid=$$rust --follow --lines=+1 build/cargo-test.log
+	wait $$rust || status=1
+	# A test binary that was ended at its bound has no line to count.
+	bad=$$status
 	wait $$python || status=1
 	cat build/pytest.log
 	echo
-	awk '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
-		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed ? "FAILED" : "ok", passed, failed, ignored }' \
+	awk -v bad=$$bad '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
+		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed || bad ? "FAILED" : "ok", passed, failed, ignored }' \
 		build/cargo-test.log
 	tail -n 1 build/pytest.log
 	exit $$status

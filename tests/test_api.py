@@ -239,18 +239,3 @@ def test_the_command_line_loads_no_frames_and_no_plots():
     assert done.stdout.splitlines() == ["[]", "False", "True"], done.stderr
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         sw.nothing  # noqa: B018
-
-
-def test_plots_without_altair_say_what_to_install(run):
-    pool, _ = run
-    script = """
-import sys
-sys.modules["altair"] = None
-import stripewise as sw
-plan = sw.plan(sw.read(sys.argv[1]), pool=sys.argv[2], planner="fixed")
-print(plan.explain())
-plan.plot()
-"""
-    done = python(script, str(pool.base / "run.trace"), str(pool.file))
-    assert "plan by fixed" in done.stdout
-    assert "altair is not installed, and plots need it: pip install 'stripewise[plots]'" in done.stderr

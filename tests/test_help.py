@@ -36,6 +36,7 @@ COMMANDS = [
     "optimize",
     "top",
     "reproduce",
+    "help",
 ]
 
 
@@ -75,3 +76,16 @@ def test_an_unknown_command_is_a_usage_error_with_the_likely_one(stripewise):
     assert done.returncode == 2
     assert "pool" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_file_that_is_not_there_is_named_in_words(stripewise):
+    done = stripewise("show", "nothing.trace", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot use nothing.trace: No such file or directory; check the path\n"
+
+
+def test_a_system_error_names_the_file_and_the_reason(stripewise, tmp_path):
+    (tmp_path / "plain").touch()
+    done = stripewise("show", "plain/below", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot use plain/below: Not a directory\n"

@@ -33,3 +33,17 @@ def test_a_lazy_umount_serves_open_files_until_they_are_closed(mounted):
         file.write(b"2" * 10_000)
     check = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == b'1' * 10_000 + b'2' * 10_000"
     mounted.python(check)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "dangling"])
+def test_a_directory_that_is_named_is_there_already(pool, tmp_path, kind):
+    where = tmp_path / "named" / "below" if kind == "missing" else tmp_path / "named"
+    if kind == "file":
+        where.write_text("kept")
+    elif kind == "dangling":
+        where.symlink_to(tmp_path / "nothing")
+    before = sorted(tmp_path.rglob("*"))
+    refused = pool.stripewise("mount", pool.file, where, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr == f"error: cannot mount at {where}: it is no directory; make it first with mkdir -p\n"
+    assert sorted(tmp_path.rglob("*")) == before

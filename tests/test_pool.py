@@ -1,10 +1,16 @@
 """Making, showing and breaking pools."""
 
 import json
+import re
 
 import pytest
 
 from stripewise import devices
+
+
+def without_room(shown):
+    """What is used and free changes from one call to the next: others write to the same disk."""
+    return re.sub(r" +\d[\d.]* (?:bytes|[KMGTP]iB)", " -", shown)
 
 
 def test_an_emulated_pool_says_so_everywhere(stripewise, tmp_path):
@@ -21,7 +27,7 @@ def test_an_emulated_pool_says_so_everywhere(stripewise, tmp_path):
         "startup_max_s": pytest.approx(0.012),
         "bandwidth_bytes_per_s": pytest.approx(80e6),
     }
-    assert stripewise("show", "p/pool.toml").stdout == shown
+    assert without_room(stripewise("show", "p/pool.toml").stdout) == without_room(shown)
 
 
 def test_a_real_pool_keeps_to_hidden_directories(pool):

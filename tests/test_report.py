@@ -284,3 +284,12 @@ def test_mistakes_are_named_and_leave_nothing(stripewise, mixed, tmp_path):
     assert "it is not text" in fails(trace, "-o", page, "--pool", emulated.file, "--layout", broken)
     assert not page.exists()
     assert not list(tmp_path.glob(".page.html.*"))
+
+
+@pytest.mark.parametrize("name", ["page.png", "page.PDF", "page.svg", "page.html.png", "page"])
+def test_a_page_is_not_written_under_the_name_of_another_format(stripewise, tmp_path, name):
+    log = EXAMPLES / "tests" / "input" / "sample-badost.darshan"
+    refused = stripewise("report", log, "-o", name, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr == f"error: {name}: a report is an HTML page; name it with .html at its end\n"
+    assert list(tmp_path.iterdir()) == []

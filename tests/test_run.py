@@ -2,11 +2,13 @@
 
 import hashlib
 import os
+import shlex
+import subprocess
 import sys
 
 import pytest
 
-from conftest import Stripewise
+from conftest import BIN, Stripewise
 
 PRELOAD = pytest.mark.parametrize("preload", [True, False], ids=["preload", "mount"])
 
@@ -283,3 +285,59 @@ def test_the_working_directory_may_be_on_the_pool(pool):
     pool.run("sh", "-c", f"echo content > {pool.mount}/file")
     inside = Stripewise(pool.mount)
     assert inside("run", "--quiet", "--pool", pool.file, "cat", "file").stdout == "content\n"
+
+
+# Each way runs a program: with the fast path, without it, recorded, and (the last) several times to compare.
+WAYS = pytest.mark.parametrize(
+    "way", [["run"], ["run", "--no-preload"], ["trace", "-o", "t"], ["optimize"]], ids=" ".join
+)
+
+
+def on_the_pool(pool, way):
+    """The words that run a program of the shell's on the pool."""
+    return " ".join(map(shlex.quote, [str(BIN / "stripewise"), *way, "--pool", str(pool.file), "--"]))
+
+
+@WAYS
+def test_inherited_descriptors_stay(emulated, way):
+    writes = f"head -c 100000 /dev/zero > {emulated.mount}/f; head -c 100000 {emulated.mount}/f > /dev/null"
+    program = shlex.quote(f"echo content >&7; {writes}")
+    script = f"{on_the_pool(emulated, way)} sh -c {program} 7> seen 1>&2; sort -u seen"
+    done = subprocess.run(["bash", "-c", script], cwd=emulated.base, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "content\n", done.stderr
+
+
+def test_the_library_knows_how_many_filters_there_were(pool):
+    count = 'grep -q "^Seccomp_filters:[[:space:]]*$STRIPEWISE_FILTERS$" /proc/self/status'
+    assert pool.run("sh", "-c", f'[ -n "$STRIPEWISE_FILTERS" ] && {count}').returncode == 0
+
+
+def test_a_substituted_process_is_there(pool):
+    script = f"{on_the_pool(pool, ['run'])} cat <(echo hi)"
+    done = subprocess.run(["bash", "-c", script], cwd=pool.base, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+
+
+def test_the_job_server_of_make_is_there(pool):
+    (pool.base / "inner.mk").write_text("all: a b\na b:\n\t@echo $@\n")
+    (pool.base / "Makefile").write_text(f"all:\n\t+@{on_the_pool(pool, ['run'])} $(MAKE) -f inner.mk\n")
+    # By descriptors, as all versions of make do it or can do it.
+    version = subprocess.run(["make", "--version"], capture_output=True, text=True, timeout=60).stdout.split()[2]
+    style = ["--jobserver-style=pipe"] if tuple(map(int, version.split(".")[:2])) >= (4, 4) else []
+    done = subprocess.run(["make", "-j2", *style], cwd=pool.base, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert {"a", "b"} <= set(done.stdout.split())
+
+
+def test_mpi_starts_each_rank_on_the_pool(pool):
+    # In one write: what two ranks print piece by piece can come mixed.
+    ranks = (
+        "import os; from mpi4py import MPI; w = MPI.COMM_WORLD\n"
+        "os.write(1, b'%d %d\\n' % (w.allreduce(w.Get_rank() + 1), w.Get_size()))"
+    )
+    command = [BIN / "mpiexec", "-n", "2", BIN / "stripewise", "run", "--pool", pool.file, "--", sys.executable, "-c"]
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*map(str, command), ranks], cwd=pool.base, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["3 2", "3 2"]), done.stdout + done.stderr

@@ -1,6 +1,7 @@
 """Trace, show, plan, apply, stat: each alone, and what they refuse."""
 
 import json
+import os
 import re
 import sys
 
@@ -280,6 +281,30 @@ def test_a_file_that_is_being_written_is_not_moved(pool):
     assert "data.bin is open for writing" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system under a server")
+def test_apply_refuses_before_it_begins_what_does_not_fit(pool):
+    pool.run("sh", "-c", f"cd {pool.mount}; seq 200 > a.bin; head -c 1000000 /dev/urandom > b.bin; md5sum b.bin > SUM")
+    (pool.base / "l").write_text(layout(path="*.bin", round='["hdd.0:64KiB"]'))
+    server, small = next(pool.servers()[0].iterdir()), pool.base / "small"
+    small.mkdir()
+    mount_small = (
+        f"mount -t tmpfs -o size=600k tmpfs {small} && cp -a {server}/. {small} && mount --bind {small} {server} "
+        '&& exec "$@"'
+    )
+    prefix = ["unshare", "--mount", "sh", "-c", mount_small, "sh"]
+    done = pool.stripewise("apply", pool.base / "l", "--pool", pool.file, check=False, prefix=prefix)
+    assert done.returncode == 1
+    said = " ".join(done.stderr.split())
+    assert "b.bin does not fit" in said
+    assert "hdd.0" in said
+    assert "Nothing was moved" in said
+    # Neither the one that would have fitted.
+    for name in ("a.bin", "b.bin"):
+        shown = pool.stripewise("stat", "--pool", pool.file, name).stdout
+        assert "hdd.0-2:64KiB ssd.0:64KiB" in shown
+    pool.run("sh", "-c", f"cd {pool.mount}; md5sum -c SUM")
+
+
 def test_stat_finds_the_pool_beside_the_mount(pool, stripewise):
     pool.run("sh", "-c", f"echo hello > {pool.mount}/file")
     asked = stripewise("stat", "--json", pool.mount / "file").stdout
@@ -328,3 +353,23 @@ def test_calibration_finds_the_numbers_of_the_emulation(emulated):
     assert written.count("[tier.read]") == 2
     assert "# kept" in written
     assert "as calibrated" in emulated.stripewise("pool", "show", emulated.file).stdout
+
+
+def test_many_files_are_few_lines(pool):
+    program = "import os, sys\nfor i in range(60): open(f'{sys.argv[1]}/many{i:02}.dat', 'wb').write(b'x' * 70_000)"
+    pool.stripewise(
+        "trace", "--pool", pool.file, "-o", pool.base / "many.trace", "--", sys.executable, "-c", program, pool.mount
+    )
+    signed = pool.stripewise("signature", pool.base / "many.trace")
+    # Two lines a file: its row, and its words with the pattern below them.
+    assert 20 <= signed.stdout.count(".dat") <= 40 and len(signed.stdout.splitlines()) < 100
+    assert "and 40 more files: --all lists them, --json has everything" in signed.stderr
+    assert pool.stripewise("signature", pool.base / "many.trace", "--all").stdout.count(".dat") >= 60
+    assert len(json.loads(pool.stripewise("signature", pool.base / "many.trace", "--json").stdout)["files"]) == 60
+
+    applied = pool.apply(layout(path="**"))
+    assert len(applied.stdout.splitlines()) == 21
+    assert "and 41 more files and rules were set: --all lists them" in applied.stderr
+    assert re.fullmatch(r"60 files: moved .*, kept .*; 1 rules for files to come", applied.stdout.splitlines()[-1])
+    every = pool.stripewise("apply", pool.base / "test.layout", "--pool", pool.file, "--all")
+    assert all(f"many{number:02}.dat: nothing to move" in every.stdout for number in range(60))

@@ -16,7 +16,7 @@ extern crate self as rustix;
 mod byte_lock;
 pub mod system_calls;
 
-pub(crate) use kernel::{fd, mm, path, process, rand, thread, time};
+pub(crate) use kernel::{fd, ioctl, mm, path, process, rand, thread, time};
 pub(crate) use system_calls::{fs, io};
 
 mod sync {
@@ -67,6 +67,8 @@ pub mod generations;
 pub mod handle;
 #[path = "../../store/src/holes.rs"]
 mod holes;
+#[path = "../../store/src/identity.rs"]
+pub mod identity;
 #[path = "../../store/src/inode.rs"]
 pub mod inode;
 #[path = "../../store/src/layouts.rs"]
@@ -91,10 +93,16 @@ pub mod pool;
 mod resize;
 #[path = "../../store/src/rights.rs"]
 mod rights;
+#[path = "../../store/src/room.rs"]
+mod room;
 #[path = "../../store/src/rules.rs"]
 pub mod rules;
 #[path = "../../store/src/shared.rs"]
 mod shared;
+#[path = "../../store/src/shared_pages.rs"]
+mod shared_pages;
+#[path = "../../store/src/space.rs"]
+mod space;
 #[path = "../../store/src/store.rs"]
 pub mod store;
 #[path = "../../store/src/sys.rs"]

@@ -124,7 +124,7 @@ impl Execution {
 }
 
 fn key(content: u64) -> Key {
-    Key { handle: content, owner: 0 }
+    Key { handle: content, owner: 0, inode: 0 }
 }
 
 /// What `open` of the preload does with a descriptor that has just come.

@@ -183,6 +183,10 @@ impl Inode {
         Ok(buf.len())
     }
 
+    pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<(), Error> {
+        self.write_at(buf, offset).map(drop)
+    }
+
     pub fn append(&self, buf: &[u8]) -> Result<(u64, usize), Error> {
         Ok((0, self.write_at(buf, 0)?))
     }

@@ -17,6 +17,9 @@ const VERSION: u8 = 1;
 /// Most stripes that [`Layout::from_bytes`] takes, over all regions: a bound on what few hostile bytes can allocate.
 pub const MAX_STRIPES: usize = 1 << 20;
 
+/// Every number that a server can have.
+const ANY_SERVERS: usize = 1 << 16;
+
 /// Bytes that are not a layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -29,7 +32,15 @@ pub enum DecodeError {
     /// A number that the field cannot have.
     #[error("the layout has an impossible number at byte {0}: it is damaged")]
     Number(usize),
-    /// More stripes than [`MAX_STRIPES`].
+    /// A server that the pool does not have.
+    #[error("the layout names a server at byte {at} that is not among the pool's {servers}")]
+    Server {
+        /// Where it does.
+        at: usize,
+        /// Servers that there are.
+        servers: usize,
+    },
+    /// More stripes than [`MAX_STRIPES`], or more in a round than there are servers.
     #[error("the layout has more than {MAX_STRIPES} stripes in all")]
     TooLarge,
     /// A readable layout, but not as [`Layout::to_bytes`] writes it.
@@ -103,18 +114,42 @@ impl Reader<'_> {
         Ok(count)
     }
 
-    fn round(&mut self, most: usize) -> Result<Vec<Stripe>, DecodeError> {
-        let mut round = Vec::new();
+    /// A round as runs, and how many stripes these are. Servers must be among the first `servers`, or the metadata tier.
+    fn round(&mut self, servers: usize) -> Result<Round, DecodeError> {
+        let (mut runs, mut stripes) = (Vec::new(), 0_usize);
         for _ in 0..self.count(3)? {
             let start = self.at;
-            let (first, servers, width_bytes) = (self.number()?, self.number()?, self.number()?);
-            let end = first.checked_add(servers).filter(|&end| end <= 1 << 16).ok_or(DecodeError::Number(start))?;
-            if round.len() as u64 + servers > most as u64 {
+            let (first, count, width_bytes) = (self.number()?, self.number()?, self.number()?);
+            let end = first.checked_add(count).filter(|&end| end <= 1 << 16).ok_or(DecodeError::Number(start))?;
+            let is_meta = (first, count) == (u64::from(ServerId::META.0), 1);
+            if end > servers as u64 && !is_meta {
+                return Err(DecodeError::Server { at: start, servers });
+            }
+            // A server stands once in a round, which is seen when it is built: here, that no more can be asked for.
+            stripes += count as usize;
+            if stripes > MAX_STRIPES.min(servers + 1) {
                 return Err(DecodeError::TooLarge);
             }
+            runs.push((first, end, width_bytes));
+        }
+        Ok(Round { runs, stripes })
+    }
+}
+
+/// A round that was read, not yet spread out: few bytes can stand for many stripes.
+struct Round {
+    /// First server, the one behind the last, width in bytes.
+    runs: Vec<(u64, u64, u64)>,
+    stripes: usize,
+}
+
+impl Round {
+    fn spread(&self) -> Vec<Stripe> {
+        let mut round = Vec::with_capacity(self.stripes);
+        for &(first, end, width_bytes) in &self.runs {
             round.extend((first..end).map(|server| Stripe { server: ServerId(server as u16), width_bytes }));
         }
-        Ok(round)
+        round
     }
 }
 
@@ -150,39 +185,49 @@ impl Layout {
         out
     }
 
-    /// Reads the binary form. The bytes need not be trusted: any bytes give a valid layout or an error, with memory for
-    /// at most [`MAX_STRIPES`] stripes.
+    /// [`Layout::from_bytes_within`] of any servers.
     ///
     /// # Errors
     /// [`DecodeError`] says what is wrong and where.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::from_bytes_within(bytes, ANY_SERVERS)
+    }
+
+    /// Reads the binary form of a layout over the first `servers` servers and the metadata tier. The bytes need not be
+    /// trusted: any bytes give a valid layout or an error. Stripes are counted before any memory is taken for them, at most
+    /// [`MAX_STRIPES`], and no region can have more than the servers that there are: each needs two bytes of its own, so
+    /// that few bytes never become many.
+    ///
+    /// # Errors
+    /// [`DecodeError`] says what is wrong and where.
+    pub fn from_bytes_within(bytes: &[u8], servers: usize) -> Result<Self, DecodeError> {
         let mut reader = Reader { bytes, at: 0 };
         match reader.byte()? {
             VERSION => {}
             version => return Err(DecodeError::Version(version)),
         }
-        let mut rounds = Vec::new();
-        let mut stripes = 0;
-        for _ in 0..reader.count(4)? {
-            rounds.push(reader.round(MAX_STRIPES - stripes)?);
-            stripes += rounds.last().map_or(0, Vec::len);
+        let rounds = (0..reader.count(4)?).map(|_| reader.round(servers)).collect::<Result<Vec<_>, _>>()?;
+        if rounds.iter().map(|round| round.stripes).sum::<usize>() > MAX_STRIPES {
+            return Err(DecodeError::TooLarge);
         }
-        let mut stripes = 0;
-        let mut offset = 0_u64;
+        let (mut stripes, mut offset) = (0, 0_u64);
         let mut regions = Vec::new();
         for _ in 0..reader.count(2)? {
             let start = reader.at;
             offset = offset.checked_add(reader.number()?).ok_or(DecodeError::Number(start))?;
             let index = usize::try_from(reader.number()?).map_err(|_| DecodeError::Number(start))?;
             let round = rounds.get(index).ok_or(DecodeError::Number(start))?;
-            stripes += round.len();
+            stripes += round.stripes;
             if stripes > MAX_STRIPES {
                 return Err(DecodeError::TooLarge);
             }
-            regions.push((offset, round.clone()));
+            regions.push((offset, round));
         }
-        let layout = Self::new(regions)?;
-        if reader.at == bytes.len() && layout.to_bytes() == bytes { Ok(layout) } else { Err(DecodeError::NotCanonical) }
+        if reader.at != bytes.len() {
+            return Err(DecodeError::NotCanonical);
+        }
+        let layout = Self::new(regions.into_iter().map(|(offset, round)| (offset, round.spread())))?;
+        if layout.to_bytes() == bytes { Ok(layout) } else { Err(DecodeError::NotCanonical) }
     }
 
     /// The name of this layout in a pool: blake3 of [`Layout::to_bytes`]. Equal layouts have equal hashes.

@@ -32,6 +32,7 @@ use stripewise_store::Inode;
 use stripewise_store::neighbours::SHORT;
 
 use crate::caller::Caller;
+use crate::file::OpenFile;
 use crate::fs::Core;
 use crate::inode::Node;
 use crate::names::Made;
@@ -63,6 +64,8 @@ pub struct Change {
     pub gid: Option<u32>,
     /// Size in bytes.
     pub size_bytes: Option<u64>,
+    /// By an open file, which was checked when it was opened.
+    pub by_handle: bool,
     /// Time of last access.
     pub atime: Option<TimeOrNow>,
     /// Time of last change of content.
@@ -162,7 +165,7 @@ impl Core {
         self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
-    /// Changes attributes, in the order in which a failure leaves the least behind.
+    /// Changes attributes as the caller, in the order in which a failure leaves the least behind.
     ///
     /// # Errors
     /// Those of the calls; what was changed before stays changed.
@@ -172,7 +175,11 @@ impl Core {
             if node.kind == rustix::fs::FileType::Symlink {
                 return Err(Errno::OPNOTSUPP.into());
             }
-            let chmod = || self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777));
+            let chmod = || {
+                self.as_caller_setting(change.caller, mode, || {
+                    self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777))
+                })
+            };
             match &placed {
                 Some(inode) => inode.change_mode(Some(mode), chmod)?,
                 None => chmod()?,
@@ -180,13 +187,21 @@ impl Core {
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
-            let chown = || rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH);
+            // Without the file's group the kernel would take the set-group-id bit, too.
+            let chown = || {
+                self.with_all_groups(change.caller, || {
+                    rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
+                })
+            };
             match &placed {
                 Some(inode) => inode.change_owner(chown)?,
                 None => chown()?,
             }
         }
         if let Some(size) = change.size_bytes {
+            if !change.by_handle {
+                self.check_open(change.caller, node, libc::O_WRONLY)?;
+            }
             match &placed {
                 Some(inode) => {
                     inode.truncate(size)?;
@@ -200,12 +215,27 @@ impl Core {
         }
         if change.atime.is_some() || change.mtime.is_some() {
             let times = Timestamps { last_access: timespec(change.atime), last_modification: timespec(change.mtime) };
+            // The kernel that keeps what is written hands times on as any user, and with a size they are the change's own.
+            if !self.writeback && change.size_bytes.is_none() {
+                let own = || rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH);
+                self.as_caller(change.caller, own)?;
+            }
             match &placed {
                 Some(inode) => inode.set_times(&times)?,
                 None => rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH)?,
             }
         }
         Ok(())
+    }
+
+    /// Takes what a change of bytes by `caller` takes, in calls with which the kernel does not say whether it does: file
+    /// capabilities, and from another than root the bits of [`Core::drop_set_id`]. Before the change.
+    ///
+    /// # Errors
+    /// Those of the two.
+    pub fn drop_before_change(&self, file: &OpenFile, caller: Caller) -> Result<(), Failure> {
+        self.drop_capabilities(&file.node, &file.shared)?;
+        if caller.uid != 0 { Ok(self.drop_set_id(&file.node, caller)?) } else { Ok(()) }
     }
 
     /// Takes the set-user-id bit, and the set-group-id bit of a program or from who is not in the group, as the kernel
@@ -223,7 +253,8 @@ impl Core {
         if kept == mode & 0o7777 {
             return Ok(());
         }
-        self.table.chmod(node, Mode::from_raw_mode(kept))?;
+        // As the owner: should the file be another's by now, he does not get a mode that was not his.
+        self.as_owner(&stat, || self.table.chmod(node, Mode::from_raw_mode(kept)))?;
         // The kernel, which asked for this, remembers the mode that the file had.
         self.forget_attributes(node);
         Ok(())

@@ -1,14 +1,13 @@
 //! Who asks, and what he may do at this very moment.
 //!
 //! The kernel checks permissions before a request reaches root's mount, by attributes that it was told up to a second ago
-//! and under names that it looked up. Where nobody but the mount changes the namespace that is all there is to it. In a pool
-//! that users also use directly, a name can lead to another file by now, so there the namespace's own file system is asked
-//! again, in the call itself: it is made with the user and the groups of the program.
+//! and under names that it looked up. Another mount, and in a shared pool any user, may have changed both since. So the
+//! namespace's own file system is asked again, in the call itself: it is made with the user and the groups of the program.
 
 use std::os::fd::AsRawFd;
 
 use fuser::Request;
-use rustix::fs::Access;
+use rustix::fs::{Access, Stat};
 use rustix::io::Errno;
 use stripewise_store::AsUser;
 
@@ -52,17 +51,13 @@ impl Caller {
 }
 
 impl Core {
-    /// Runs `call` as the caller where the kernel's check may be old; else as ourselves. What fails for lack of a right is
-    /// tried again with the caller's supplementary groups, which cost a look into `/proc`.
+    /// Runs `call` as the caller. What fails for lack of a right is tried again with the caller's supplementary groups,
+    /// which cost a look into `/proc`.
     ///
     /// # Errors
     /// Those of `call`, which must have changed nothing then.
     pub fn as_caller<T>(&self, caller: Caller, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
-        if self.store.plane().is_shared() { self.always_as_caller(caller, call) } else { call() }
-    }
-
-    fn always_as_caller<T>(&self, caller: Caller, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
-        if !self.is_root || caller.uid == 0 {
+        if !self.acts_for(caller) {
             return call();
         }
         let first = {
@@ -70,12 +65,50 @@ impl Core {
             call()
         };
         match first {
-            Err(Errno::ACCESS | Errno::PERM) => {
-                let _user = AsUser::with_groups(caller.uid, caller.gid, &caller.groups());
-                call()
-            }
+            Err(Errno::ACCESS | Errno::PERM) => self.with_all_groups(caller, call),
             done => done,
         }
+    }
+
+    /// [`Core::as_caller`] of a call that sets `mode`. The kernel takes the set-group-id bit silently from who is not in the
+    /// group, so with that bit the first try already has all groups.
+    ///
+    /// # Errors
+    /// As [`Core::as_caller`].
+    pub fn as_caller_setting<T>(
+        &self,
+        caller: Caller,
+        mode: u32,
+        call: impl Fn() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if mode & libc::S_ISGID == 0 { self.as_caller(caller, call) } else { self.with_all_groups(caller, call) }
+    }
+
+    /// [`Core::as_caller`] with all groups of the caller at once, for what the kernel does differently, but does not refuse,
+    /// without them.
+    ///
+    /// # Errors
+    /// Those of `call`.
+    pub fn with_all_groups<T>(&self, caller: Caller, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        if !self.acts_for(caller) {
+            return call();
+        }
+        let _user = AsUser::with_groups(caller.uid, caller.gid, &caller.groups());
+        call()
+    }
+
+    /// Runs `call` as the owner that `stat` names, in the file's group: it fails should the file be another's by now.
+    ///
+    /// # Errors
+    /// Those of `call`.
+    pub fn as_owner<T>(&self, stat: &Stat, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        let _owner = AsUser::become_if_root(stat.st_uid, stat.st_gid);
+        call()
+    }
+
+    /// Whether the caller's identity is another than ours, and ours to take.
+    fn acts_for(&self, caller: Caller) -> bool {
+        self.is_root && (caller.uid, caller.gid) != (0, 0)
     }
 
     /// Refuses to open `node` with these flags for a caller who could not open the inode himself, by mode or by access
@@ -93,7 +126,7 @@ impl Core {
         if flags & libc::O_TRUNC != 0 {
             wanted |= Access::WRITE_OK;
         }
-        self.always_as_caller(caller, || {
+        self.as_caller(caller, || {
             let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
             // The system call itself: libc's own function may answer in the kernel's place.
             // SAFETY: the descriptor is open, the path an empty string.

@@ -106,6 +106,12 @@ pub enum MountError {
         /// Why not, and what to do.
         reason: String,
     },
+    /// Times of access that the file system of the names does not move.
+    #[error("mount option `strictatime`: {reason}")]
+    AccessTimes {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// An option nobody knows.
     #[error(
         "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, writeback_cache, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount are)"

@@ -188,6 +188,31 @@ impl OpenFile {
         }
     }
 
+    /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and takes
+    /// what is left for written. Only an error has it tell the program, by `fsync`, `msync` or `close`.
+    ///
+    /// # Errors
+    /// As [`OpenFile::write`], the first of them; what can be written is written all the same.
+    pub fn write_pages(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
+        if !self.writes {
+            return Err(Errno::BADF.into());
+        }
+        if let Some(inode) = &self.shared.placed {
+            self.register(inode)?;
+            return Ok(inode.write_all_at(data, offset)?);
+        }
+        let mut done = 0;
+        while done < data.len() {
+            match rustix::io::pwrite(self.plain()?, &data[done..], offset + done as u64) {
+                Ok(0) => return Err(Errno::NOSPC.into()),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Makes what was written durable.
     ///
     /// # Errors
@@ -391,6 +416,8 @@ impl Core {
                 None => self.store.inode(node.fd.as_fd())?,
             };
             let backing = match &placed {
+                // What the kernel writes to a backing file takes nothing from the inode that programs know.
+                _ if self.passthrough.load(Ordering::Relaxed) && node.stat()?.st_mode & 0o6000 != 0 => None,
                 Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
                 None => self.backing_of_plain(node, open_backing),
             };

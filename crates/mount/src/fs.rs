@@ -353,7 +353,7 @@ impl Filesystem for PoolFs {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
-        _handle: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -365,7 +365,8 @@ impl Filesystem for PoolFs {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
-            let change = Change { mode, uid, gid, size_bytes: size, atime, mtime, caller: Caller::of(request) };
+            let (caller, by_handle) = (Caller::of(request), handle.is_some());
+            let change = Change { mode, uid, gid, size_bytes: size, by_handle, atime, mtime, caller };
             let changed = self.core.change(&node, &change);
             match changed.and_then(|()| Ok(self.core.attributes(&node, None)?)) {
                 Ok(found) => reply.attr(&found.ttl, &found.attr),
@@ -392,14 +393,14 @@ impl Filesystem for PoolFs {
         reply: ReplyEntry,
     ) {
         self.serve("mknod", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
+            let maker = Maker { mode, umask, caller: Caller::of(request) };
             self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.serve("mkdir", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
+            let maker = Maker { mode, umask, caller: Caller::of(request) };
             let made = self
                 .core
                 .make_other(parent.0, name, maker, |dir, permissions| rustix::fs::mkdirat(dir, name, permissions));
@@ -409,8 +410,7 @@ impl Filesystem for PoolFs {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.serve("symlink", || {
-            let maker =
-                Maker { uid: request.uid(), gid: request.gid(), mode: 0, umask: 0, caller: Caller::of(request) };
+            let maker = Maker { mode: 0, umask: 0, caller: Caller::of(request) };
             let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
             self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
         });
@@ -488,7 +488,7 @@ impl Filesystem for PoolFs {
         reply: ReplyCreate,
     ) {
         self.serve("create", || {
-            let maker = Maker { uid: request.uid(), gid: request.gid(), mode, umask, caller: Caller::of(request) };
+            let maker = Maker { mode, umask, caller: Caller::of(request) };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
                     let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
@@ -550,23 +550,24 @@ impl Filesystem for PoolFs {
             if from_pages {
                 file.shared.set_mapped();
             }
-            // The kernel's idea of the end may be old; a page, though, belongs where it is, and who keeps what is written
-            // alone knows the end.
-            let append = flags.0 & libc::O_APPEND != 0 && !from_pages && !self.core.writeback;
+            // The kernel's idea of the end may be old; but who keeps what is written alone knows it.
+            let append = flags.0 & libc::O_APPEND != 0 && !self.core.writeback;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
+            // Before the bytes change, as in the kernel: no program of another's has them and its owner's rights.
+            let allowed = allowed.and_then(|()| match write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                true => Ok(self.core.drop_set_id(&file.node, Caller::of(request))?),
+                false => Ok(()),
+            });
             // O_SYNC of the open file, or of this write alone (RWF_SYNC); it has the bit of O_DSYNC, too.
             let (durable, data_only) = (flags.0 & libc::O_DSYNC != 0, flags.0 & libc::O_SYNC != libc::O_SYNC);
             let written = allowed
-                .and_then(|()| file.write(data, offset, append))
+                .and_then(|()| match from_pages {
+                    true => file.write_pages(data, offset).map(|()| data.len()),
+                    false => file.write(data, offset, append),
+                })
                 .and_then(|count| if durable { file.sync(data_only).map(|()| count) } else { Ok(count) });
             match written {
-                Ok(count) => {
-                    if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                        // The bytes are written; a bit that stays set is worth no failure.
-                        let _ = self.core.drop_set_id(&file.node, Caller::of(request));
-                    }
-                    reply.written(count as u32);
-                }
+                Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "writing", failure)),
             }
         });
@@ -730,7 +731,7 @@ impl Filesystem for PoolFs {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -740,7 +741,8 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("fallocate", || {
             let file = file(handle);
-            let allocated = file.allocate(mode, offset, length);
+            let allowed = self.core.drop_before_change(file, Caller::of(request));
+            let allocated = allowed.and_then(|()| file.allocate(mode, offset, length));
             let settled = allocated.and_then(|()| match &file.shared.placed {
                 Some(inode) => Ok(inode.settle_whole()?),
                 None => Ok(()),
@@ -776,7 +778,7 @@ impl Filesystem for PoolFs {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _from_ino: INodeNo,
         from_handle: FileHandle,
         from_offset: u64,
@@ -789,7 +791,8 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("copy_file_range", || {
             let (from, to) = (file(from_handle), file(to_handle));
-            match from.copy_to(from_offset, to, to_offset, length) {
+            let allowed = self.core.drop_before_change(to, Caller::of(request));
+            match allowed.and_then(|()| from.copy_to(from_offset, to, to_offset, length)) {
                 Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&to.node), "copying", failure)),
             }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use stripewise_store::Inode;
 use stripewise_store::store::Created;
@@ -19,15 +19,11 @@ use crate::inode::Node;
 /// Who makes a file, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
-    /// Owner of what is made.
-    pub uid: u32,
-    /// Its group, unless the directory hands down its own.
-    pub gid: u32,
     /// Type and permission bits.
     pub mode: u32,
     /// The program's umask, which counts where the directory has no default access control list.
     pub umask: u32,
-    /// The program.
+    /// The program, as which it is made: by that it has its owner and group.
     pub caller: Caller,
 }
 
@@ -41,9 +37,6 @@ pub struct Made {
     /// The placed file.
     pub placed: Arc<Inode>,
 }
-
-/// Owner and group to set; a group that is `None` stays as the directory has handed it down.
-type Owner = (Option<Uid>, Option<Gid>);
 
 /// The permissions of what is made: final, or to be lessened by the directory's default list when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +90,11 @@ impl Core {
         let permissions = self.permissions(parent, maker)?;
         let private = permissions.at_first();
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (fd, created) = match rustix::fs::openat(self.table.fds(), number(parent).number(), unnamed, private) {
+        let (fds, place) = (self.table.fds(), number(parent));
+        let made = self.as_caller(maker.caller, || rustix::fs::openat(fds, place.number(), unnamed, private));
+        let (fd, created) = match made {
             Ok(fd) => {
                 let created = self.prepare_file(&fd, parent, name, maker, permissions)?;
-                let fds = self.table.fds();
                 let own = crate::inode::ProcName::new(fd.as_fd());
                 self.as_caller(maker.caller, || {
                     rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
@@ -113,7 +107,7 @@ impl Core {
                 let fd = self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, name, named, private))?;
                 let created = self.prepare_file(&fd, parent, name, maker, permissions).inspect_err(|_| {
                     // The caller is told why it was not made; that its empty remains could not go adds nothing.
-                    let _ = rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty());
+                    let _ = self.as_caller(maker.caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()));
                 })?;
                 (fd, created)
             }
@@ -145,8 +139,7 @@ impl Core {
         Ok((place, stat))
     }
 
-    /// Owner, handle, mode: in this order, because the datafiles must be the owner's, and a handle cannot be set on a
-    /// read-only file.
+    /// Handle, mode: in this order, because a handle cannot be set on a read-only file.
     fn prepare_file(
         &self,
         fd: &OwnedFd,
@@ -155,9 +148,6 @@ impl Core {
         maker: Maker,
         permissions: Permissions,
     ) -> Result<Created, Failure> {
-        if let Some((uid, gid)) = self.owner(parent, maker)? {
-            rustix::fs::fchown(fd, uid, gid)?;
-        }
         let path = || self.table.relative_path(parent, name).map_err(stripewise_store::Error::io("make", name));
         let created = self.store.create(fd.as_fd(), path)?;
         let mode = match permissions {
@@ -168,7 +158,15 @@ impl Core {
                 (lessened & (0o077 | mode & 0o700)) | (mode & 0o7000)
             }
         };
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        let program_of_group = libc::S_ISGID | libc::S_IXGRP;
+        let set = || rustix::fs::fchmod(fd, Mode::from_raw_mode(mode));
+        // The file is the caller's own. Its group may be the directory's: a program with that group's rights is made by its
+        // members alone, while the bit of what is no program stays, as in the kernel.
+        if mode & program_of_group == program_of_group {
+            self.as_caller_setting(maker.caller, mode, set)?;
+        } else {
+            set()?;
+        }
         Ok(created)
     }
 
@@ -179,17 +177,8 @@ impl Core {
         Ok(if listed { Permissions::BeforeList(mode) } else { Permissions::Final(mode & !maker.umask) })
     }
 
-    /// The owner to give to what `maker` makes in `parent`; `None` when it has it already.
-    fn owner(&self, parent: &Node, maker: Maker) -> Result<Option<Owner>, Errno> {
-        if !self.is_root || (maker.uid == 0 && maker.gid == 0) {
-            return Ok(None);
-        }
-        let hands_down_group = parent.stat()?.st_mode & libc::S_ISGID != 0;
-        let gid = (!hands_down_group).then(|| Gid::from_raw(maker.gid));
-        Ok(Some((Some(Uid::from_raw(maker.uid)), gid)))
-    }
-
-    /// Makes anything but a regular file: `make` makes it, then it gets its owner; the kernel gets a reference.
+    /// Makes anything but a regular file, by `make` as the caller; the kernel gets a reference. What stands under the name
+    /// afterwards may be another thing, and is not changed.
     ///
     /// # Errors
     /// Those of the calls.
@@ -202,23 +191,8 @@ impl Core {
     ) -> Result<(Arc<Node>, Attributes), Errno> {
         let parent = self.table.get(parent)?;
         let permissions = self.permissions(&parent, maker)?.of_others();
-        self.as_caller(maker.caller, || make(&parent.fd, permissions))?;
-        let (node, stat) = self.table.lookup(&parent, name)?;
-        let owned = self.owner(&parent, maker).and_then(|owner| {
-            let Some((uid, gid)) = owner else { return Ok(()) };
-            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
-            // A change of owner takes these two.
-            let set_id = stat.st_mode & 0o6000 != 0;
-            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-            if set_id && node.kind != FileType::Symlink { self.table.chmod(&node, mode) } else { Ok(()) }
-        });
-        match owned.and_then(|()| self.attributes(&node, None)) {
-            Ok(attributes) => Ok((node, attributes)),
-            Err(errno) => {
-                self.table.forget(node.ino, 1);
-                Err(errno)
-            }
-        }
+        self.as_caller_setting(maker.caller, permissions.as_raw_mode(), || make(&parent.fd, permissions))?;
+        self.with_attributes(self.table.lookup(&parent, name)?)
     }
 
     /// Makes a special file (or a regular one, by [`Core::make_file`]).

@@ -11,6 +11,8 @@ use crate::error::MountError;
 pub struct MountOptions {
     /// Flags of mount(2).
     pub flags: MountFlags,
+    /// Of set-user-id programs and devices, what a list has refused by name: no other option lets them in again.
+    pub refused: MountFlags,
     /// Users other than the one who mounts may use the mount (the kernel checks permissions of every file).
     pub allow_other: bool,
     /// A directory that is not empty may be mounted over.
@@ -36,6 +38,7 @@ impl MountOptions {
     pub fn defaults(is_root: bool) -> MountOptions {
         MountOptions {
             flags: MountFlags::NODEV | MountFlags::NOSUID,
+            refused: MountFlags::empty(),
             allow_other: is_root,
             nonempty: false,
             passthrough: true,
@@ -48,7 +51,8 @@ impl MountOptions {
         }
     }
 
-    /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds.
+    /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds, but `nosuid`
+    /// and `nodev` hold wherever they stand: mount(8) writes those that it knows before all others.
     ///
     /// # Errors
     /// An option nobody knows, or a number that is none.
@@ -56,7 +60,10 @@ impl MountOptions {
         for option in list.split(',').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
             if let Some((flag, set)) = kernel_flag(name) {
-                self.flags.set(flag, set);
+                if set {
+                    self.refused |= flag & (MountFlags::NOSUID | MountFlags::NODEV);
+                }
+                self.flags.set(flag, set || self.refused.contains(flag));
                 continue;
             }
             match name {
@@ -163,9 +170,27 @@ mod tests {
         let line =
             "defaults,noauto,nofail,_netdev,user=alice,x-systemd.requires=a.mount,X-mount.mkdir,comment=disk,nodev";
         options.add(line).unwrap();
-        assert_eq!(options, MountOptions::defaults(true));
+        assert_eq!(options, MountOptions { refused: MountFlags::NODEV, ..MountOptions::defaults(true) });
         options.add("noatime,strictatime,ro,remount").unwrap();
         assert!(options.remount && options.flags.contains(MountFlags::NOATIME | MountFlags::STRICTATIME));
+    }
+
+    #[test]
+    fn set_user_id_programs_and_devices_stay_refused_wherever_that_stands() {
+        for list in ["nosuid,allow_suid", "allow_suid,nosuid", "nosuid,suid,ro", "suid,nosuid,allow_suid"] {
+            let mut options = MountOptions::defaults(true);
+            options.add(list).unwrap();
+            assert!(options.flags.contains(MountFlags::NOSUID), "{list}");
+        }
+        let mut options = MountOptions::defaults(true);
+        // Several lists count as one, as with several times `-o`.
+        for list in ["nosuid", "allow_suid,allow_dev", "nodev", "dev"] {
+            options.add(list).unwrap();
+        }
+        assert_eq!(options.flags, MountFlags::NODEV | MountFlags::NOSUID);
+        let mut options = MountOptions::defaults(true);
+        options.add("allow_suid,dev").unwrap();
+        assert_eq!(options.flags, MountFlags::empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_store::neighbours::SHORT_IS_OVER;
@@ -50,7 +51,16 @@ impl Serving {
         rustix::process::umask(rustix::fs::Mode::empty());
         let source = options.source.clone().unwrap_or_else(|| pool.name.clone().into());
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
-        let core = Arc::new(Core::new(Store::open(pool)?, options)?);
+        let store = Store::open(pool)?;
+        if options.flags.contains(MountFlags::STRICTATIME) && !moves_access_times(store.tree())? {
+            let namespace = store.pool().namespace.display();
+            let reason = format!(
+                "times of access move by the rules of the file system of {namespace}, which moves them at times only (as \
+                 root, `mount -o remount,strictatime` of that file system, or leave the option out)"
+            );
+            return Err(MountError::AccessTimes { reason });
+        }
+        let core = Arc::new(Core::new(store, options)?);
         if !core.neighbours.alone() {
             // What the other mounts' kernels were told before they knew of us must not outlive our first change.
             std::thread::sleep(SHORT_IS_OVER);
@@ -123,6 +133,12 @@ impl Serving {
 fn is_root_of_the_machine() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// Whether each read of a file on the file system of `place` moves its time of access.
+fn moves_access_times(place: impl AsFd) -> Result<bool, MountError> {
+    let found = rustix::fs::fstatvfs(place).map_err(MountError::system("asking for the options of a file system"))?;
+    Ok(!found.f_flag.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME))
 }
 
 /// A thread waits for the servers of its request, so that there have to be enough for all servers to have work. An
@@ -235,6 +251,14 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
     if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
         return Err(MountError::NotMounted { dir: dir.to_owned() });
+    }
+    if options.flags.contains(MountFlags::STRICTATIME) {
+        let opened = File::open(&real).map_err(MountError::system("opening the mount"))?;
+        if !moves_access_times(&opened)? {
+            let reason =
+                "it is to be given when the pool is mounted (unmount it, and mount it with the option)".to_owned();
+            return Err(MountError::AccessTimes { reason });
+        }
     }
     // A file that was removed while open keeps a mount writable until its close has been told to its server, which is a
     // moment after the program's own close.

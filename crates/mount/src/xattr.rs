@@ -107,7 +107,8 @@ impl Core {
             // A list is a change of mode: the kernel takes the bit from who is not in the group, but sees us.
             let stat = node.stat()?;
             if stat.st_mode & libc::S_ISGID != 0 && !caller.is_in(stat.st_gid) {
-                self.table.chmod(node, Mode::from_raw_mode(stat.st_mode & 0o7777 & !libc::S_ISGID))?;
+                let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !libc::S_ISGID);
+                self.as_owner(&stat, || self.table.chmod(node, mode))?;
             }
         }
         Ok(())

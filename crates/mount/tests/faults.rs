@@ -13,22 +13,27 @@ use fuser::Errno;
 
 const WIDTH: usize = 4096;
 
-/// A pool whose server s1 misbehaves when it is told to, and its mount.
+/// A pool of which a server, s1 mostly, misbehaves when it is told to, and its mount.
 struct Pool {
     // In the order in which they have to go.
     mounted: Mounted,
     server: Option<Faulty>,
     pool: TestPool,
+    faulty: &'static str,
 }
 
 impl Pool {
     fn new() -> Pool {
+        Pool::with_faulty("s1")
+    }
+
+    fn with_faulty(faulty: &'static str) -> Pool {
         let pool = TestPool::new();
-        fs::rename(pool.path("s1"), pool.path("below")).unwrap();
-        fs::create_dir(pool.path("s1")).unwrap();
-        let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+        fs::rename(pool.path(faulty), pool.path("below")).unwrap();
+        fs::create_dir(pool.path(faulty)).unwrap();
+        let server = Faulty::mount(&pool.path("below"), &pool.path(faulty));
         let mounted = Mounted::new(&pool, "mnt", "noatime");
-        Pool { mounted, server: Some(server), pool }
+        Pool { mounted, server: Some(server), pool, faulty }
     }
 
     fn set(&self, change: impl FnOnce(&mut Faults)) {
@@ -54,7 +59,7 @@ impl Pool {
     }
 
     fn return_to_life(&mut self) {
-        self.server = Some(Faulty::mount(&self.pool.path("below"), &self.pool.path("s1")));
+        self.server = Some(Faulty::mount(&self.pool.path("below"), &self.pool.path(self.faulty)));
     }
 }
 
@@ -232,7 +237,8 @@ fn no_room(fault: Errno, errno: i32) {
 }
 
 fn datafiles(pool: &Pool) -> Vec<PathBuf> {
-    let servers = ["s0", "below", "s2"].map(|name| pool.pool.path(name));
+    let servers = ["s0", "s1", "s2"].map(|name| if name == pool.faulty { "below" } else { name });
+    let servers = servers.map(|name| pool.pool.path(name));
     let dirs = servers.iter().flat_map(|server| fs::read_dir(server).unwrap().flatten().map(|entry| entry.path()));
     dirs.filter(|path| path.is_dir()).flat_map(|dir| fs::read_dir(dir).unwrap().flatten().map(|e| e.path())).collect()
 }
@@ -251,6 +257,29 @@ fn a_read_only_server_can_be_read() {
     content[..3].copy_from_slice(b"yes");
     drop(file);
     assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
+}
+
+/// First, middle or last: the others give their space back.
+#[test]
+fn a_server_that_cannot_remove_keeps_its_own_datafiles_alone() {
+    for faulty in ["s0", "s1", "s2"] {
+        for fault in [Errno::EROFS, Errno::EIO] {
+            let pool = Pool::with_faulty(faulty);
+            drop(pool.file("file", &bytes(9 * WIDTH)));
+            drop(pool.file("replaced", &bytes(9 * WIDTH)));
+            fs::write(pool.mounted.path("empty"), b"").unwrap();
+            assert_eq!(datafiles(&pool).len(), 6);
+            pool.set(|faults| faults.remove = Some(fault));
+            fs::remove_file(pool.mounted.path("file")).unwrap();
+            fs::rename(pool.mounted.path("empty"), pool.mounted.path("replaced")).unwrap();
+            let below = pool.pool.path("below");
+            eventually("only its datafiles are left", || {
+                let left = datafiles(&pool);
+                left.len() == 2 && left.iter().all(|path| path.starts_with(&below))
+            });
+            eventually("no lock file is left", || fs::read_dir(pool.pool.path("ns/locks")).unwrap().next().is_none());
+        }
+    }
 }
 
 #[test]

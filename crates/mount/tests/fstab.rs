@@ -87,6 +87,54 @@ fn devices_and_set_user_id_programs_where_they_are_asked_for() {
     assert_eq!(seen, "neither\nneither\nnosuid\nnosuid\nnodev\n");
 }
 
+/// mount(8) writes flags that it knows before all others, wherever they stand in the line.
+#[test]
+fn nosuid_wins_over_allow_suid_wherever_it_stands() {
+    let pool = TestPool::new();
+    let line =
+        |options| format!("{} {} fuse.stripewise noauto,{options} 0 0\n", pool.file().display(), pool.mnt().display());
+    let seen = with_helper(
+        &pool,
+        &line("allow_suid,nosuid"),
+        "shown() { findmnt -n -o OPTIONS \"$M\" | tr , '\\n' | grep -x nosuid || echo programs run as their owners; umount \"$M\"; }
+         mount -T \"$FSTAB\" \"$M\"; shown
+         sed -i s/allow_suid,nosuid/nosuid,allow_suid/ \"$FSTAB\"; mount -T \"$FSTAB\" \"$M\"; shown
+         sed -i s/nosuid,allow_suid/user,allow_suid/ \"$FSTAB\"; mount -T \"$FSTAB\" \"$M\"; shown
+         mount -t fuse.stripewise -o nosuid,allow_suid \"$POOL\" \"$M\"; shown
+         \"$BIN\" \"$POOL\" \"$M\" -o nosuid -o allow_suid; shown
+         mount -t fuse.stripewise -o allow_suid \"$POOL\" \"$M\"; shown",
+    );
+    assert_eq!(seen, "nosuid\nnosuid\nnosuid\nnosuid\nnosuid\nprograms run as their owners\n");
+}
+
+/// Times of access move by the rules of the file system that holds the names, so it has to be one that moves them always.
+#[test]
+fn strictatime_works_or_is_refused() {
+    let pool = TestPool::new();
+    let seen = with_helper(
+        &pool,
+        "",
+        "mount --bind \"$OUT/../ns\" \"$OUT/../ns\"
+         mount -o remount,bind,relatime \"$OUT/../ns\"
+         if mount -t fuse.stripewise -o strictatime \"$POOL\" \"$M\" 2> \"$OUT/text\"; then echo mounted; umount \"$M\"; fi
+         grep -o 'remount,strictatime' \"$OUT/text\" || true
+         mount -t fuse.stripewise \"$POOL\" \"$M\"
+         if mount -t fuse.stripewise -o remount,strictatime \"$POOL\" \"$M\" 2> \"$OUT/text\"; then echo remounted; fi
+         grep -o 'mount option `strictatime`' \"$OUT/text\" || true
+         umount \"$M\"
+         mount -o remount,bind,strictatime \"$OUT/../ns\"
+         mount -t fuse.stripewise -o strictatime \"$POOL\" \"$M\"
+         echo word > \"$M/f\"; touch -a -d 2031-01-01 \"$M/f\"
+         # A read counts for more than the time that was set if it is later by the kernel's coarse clock (10 ms at most).
+         sleep 0.1; cat \"$M/f\"
+         # The mount puts the time when it serves the close, for which cat does not wait.
+         for try in $(seq 50); do test \"$(stat -c %x \"$M/f\" | cut -c 1-4)\" = 2031 || break; sleep 0.1; done
+         test \"$(stat -c %x \"$M/f\" | cut -c 1-4)\" != 2031
+         mount -t fuse.stripewise -o remount,ro,strictatime \"$POOL\" \"$M\"; umount \"$M\"",
+    );
+    assert_eq!(seen, "remount,strictatime\nmount option `strictatime`\nword\n");
+}
+
 /// Without a helper installed: mount.fuse3 of the package fuse3 runs the program whose path stands before the `#`.
 #[test]
 fn mount_fuse3_runs_the_program_that_is_named() {

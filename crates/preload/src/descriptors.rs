@@ -22,14 +22,14 @@ pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
 }
 
 /// `fd` came from an open of `path` with `flags`: enters it if it is a placed file, or one to be recorded. Outside the
-/// pool and without recording: one comparison of a prefix (for a relative path one `fstat`).
+/// pool and without recording: one comparison of a prefix (for a relative path a few `statx`, which ask no server).
 pub(crate) fn opened(fd: c_int, path: *const c_char, flags: c_int) {
     if fd < 0 {
         return;
     }
     let candidate = runtime::bypass().filter(|bypass| match crate::paths::bytes(path) {
         Some(path) if path.starts_with(b"/") => bypass.contains(path),
-        _ => rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device()),
+        _ => bypass.holds(borrow(fd)),
     });
     enter(fd, candidate, flags);
 }
@@ -47,13 +47,7 @@ fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
         }
         // Beginning may have shown that the bypass is to be given up.
         let bypass = bypass.filter(|_| runtime::bypass().is_some() && !on_signal_stack());
-        let slot = bypass.and_then(|bypass| {
-            let slot = placed::open(bypass, borrow(fd))?;
-            if stat.st_dev != bypass.device() {
-                bypass.learn_device(stat.st_dev);
-            }
-            Some(slot)
-        });
+        let slot = bypass.and_then(|bypass| placed::open(bypass, borrow(fd)));
         let file = recording.map_or(0, |recording| recording.file_of(fd));
         (slot.is_some() || file != 0).then(|| Entry::new(flags, slot, file))
     }));
@@ -92,8 +86,7 @@ pub(crate) fn adopt() {
             return;
         }
         let Ok(flags) = rustix::fs::fcntl_getfl(borrow(fd)) else { return };
-        let bypass = runtime::bypass().filter(|bypass| stat.st_dev == bypass.device());
-        enter(fd, bypass, flags.bits() as c_int);
+        enter(fd, runtime::bypass(), flags.bits() as c_int);
     });
 }
 
@@ -129,15 +122,14 @@ pub(crate) fn floor() -> Option<c_int> {
 }
 
 /// The program is about to map `fd`, or to let it append: the mount must serve its file alone from now on, in every
-/// process. For descriptors outside the pool one `fstat`.
+/// process. For descriptors outside the pool a few `statx`.
 pub(crate) fn claim_for_mount(fd: c_int) {
     let Some(bypass) = runtime::peek().and_then(|runtime| runtime.bypass.as_ref()) else { return };
     if fd < 0 {
         return;
     }
     let slot = table::get(fd).slot();
-    let in_pool = || rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device());
-    if slot.is_some() || in_pool() {
+    if slot.is_some() || bypass.holds(borrow(fd)) {
         // ENOTTY: not a placed file.
         let _ = placed::mapped(borrow(fd));
         // The kernel has not seen what was written past the mount: it would raise SIGBUS beyond the size it remembers.

@@ -1,6 +1,7 @@
 //! Paths: what they are below, and which file a descriptor stands for.
 
-use rustix::fs::CWD;
+use rustix::fd::IntoRawFd;
+use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
@@ -21,6 +22,20 @@ pub(crate) fn bytes<'a>(path: *const c_char) -> Option<&'a [u8]> {
     }
     // SAFETY: the functions that take a path require a string that ends with a zero; the caller passes it on to one.
     Some(unsafe { CStr::from_ptr(path) }.to_bytes())
+}
+
+/// Fills `room` with the start of a file; how much there was. Nothing of one that cannot be read.
+pub(crate) fn read_start(path: &CStr, room: &mut [u8]) -> usize {
+    let Ok(file) = rustix::fs::open(path, OFlags::CLOEXEC, Mode::empty()) else { return 0 };
+    // An owned descriptor would be closed through our own `close`.
+    let own = IntoRawFd::into_raw_fd(file);
+    let mut filled = 0;
+    while let Ok(count @ 1..) = rustix::io::read(crate::descriptors::borrow(own), &mut room[filled..]) {
+        filled += count;
+    }
+    // SAFETY: opened above, not used any more.
+    unsafe { rustix::io::close(own) };
+    filled
 }
 
 /// Writes `/proc/self/fd/<fd>` with a zero at its end.

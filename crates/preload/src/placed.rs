@@ -20,7 +20,7 @@ static FILES: Slots<PlacedFile, SLOTS> = Slots::new();
 pub(crate) type Pin = slots::Pin<'static, PlacedFile>;
 
 fn key(placement: &Placement) -> Key {
-    Key { handle: placement.handle, owner: placement.owner }
+    Key { handle: placement.handle, owner: placement.owner, inode: placement.identity.inode }
 }
 
 /// Counts one more descriptor for a slot that has one; `false` when it has none (any more).
@@ -43,7 +43,7 @@ impl Pin {
     /// Fetches the placement again after [`stripewise_store::Outcome::Stale`]. `false`: leave it to the mount.
     #[cold]
     pub(crate) fn refresh(&self, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {
-        let Ok(placement) = fetch(fd) else {
+        let Ok(placement) = fetch(bypass, fd) else {
             return false;
         };
         if !placement.bypass || self.key() != key(&placement) {
@@ -82,7 +82,7 @@ impl Pin {
 /// The slot of the placed file behind `fd`, with one descriptor counted. `None`: not a placed file, or one that the
 /// mount alone serves.
 pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
-    let placement = fetch(fd).ok()?;
+    let placement = fetch(bypass, fd).ok()?;
     if !placement.bypass {
         return None;
     }
@@ -100,8 +100,21 @@ pub(crate) fn open(bypass: &Bypass, fd: BorrowedFd<'_>) -> Option<u16> {
     FILES.enter(key, file)
 }
 
-/// Asks the mount for the placement behind `fd`.
-fn fetch(fd: BorrowedFd<'_>) -> Result<Placement, Errno> {
+/// Asks the mount for the placement behind `fd`. EXDEV: it is a file of another pool or of another file system, to which
+/// a link may have led; its server could say anything.
+fn fetch(bypass: &Bypass, fd: BorrowedFd<'_>) -> Result<Placement, Errno> {
+    if !bypass.holds(fd) {
+        return Err(Errno::XDEV);
+    }
+    let placement = ask(fd)?;
+    // Another pool's mount may have been made where this pool's was. Without the right to bypass nothing is looked for on
+    // the servers.
+    let ours = !placement.bypass || bypass.plane().is_some_and(|plane| *plane.pool_uuid() == placement.pool);
+    if ours { Ok(placement) } else { Err(Errno::XDEV) }
+}
+
+/// What the server of `fd` says of its placement.
+fn ask(fd: BorrowedFd<'_>) -> Result<Placement, Errno> {
     // A change between two pages starts it over; a file that changes all the time is left to the mount.
     'again: for _ in 0..8 {
         let mut whole: Vec<u8> = Vec::new();

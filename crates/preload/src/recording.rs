@@ -5,7 +5,7 @@ use crate::runtime::variable;
 use crate::table;
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Recorder, flags, now_ns};
@@ -268,18 +268,7 @@ fn installation() -> impl Iterator<Item = Vec<u8>> {
 /// `/proc/self/cmdline`, as much of it as a trace keeps.
 fn command_line() -> Vec<u8> {
     let mut command = vec![0; 3584];
-    let read =
-        rustix::fs::open(Path::new("/proc/self/cmdline"), rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .and_then(|file| {
-                let mut filled = 0;
-                while filled < command.len() {
-                    match rustix::io::read(&file, &mut command[filled..])? {
-                        0 => break,
-                        count => filled += count,
-                    }
-                }
-                Ok(filled)
-            });
-    command.truncate(read.unwrap_or(0));
+    let filled = paths::read_start(c"/proc/self/cmdline", &mut command);
+    command.truncate(filled);
     command
 }

@@ -3,12 +3,14 @@
 use crate::descriptors;
 use crate::paths;
 use crate::recording::Recording;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use stripewise_store::{DataPlane, PlaneOptions, Pool};
 
 /// The fast path to a pool's files. Most programs that a script starts open none of them: the pool file is read when the
@@ -18,8 +20,6 @@ pub(crate) struct Bypass {
     file: Vec<u8>,
     /// The mount point without a slash at its end.
     mount: Vec<u8>,
-    /// Device number of the mount; [`NOT_LOOKED`] until it is asked for, 0 when there is no mount.
-    device: AtomicU64,
     pool: AtomicPtr<Pool>,
     /// Set when the pool file cannot be used, or is not that of the mount.
     unusable: AtomicBool,
@@ -27,9 +27,6 @@ pub(crate) struct Bypass {
     /// Descriptors of our own stand at this number or above.
     floor: i32,
 }
-
-/// No device has this number.
-const NOT_LOOKED: u64 = u64::MAX;
 
 /// Both things that this library does, each if asked for.
 pub(crate) struct Runtime {
@@ -42,7 +39,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Set when descriptors can no longer be told apart by their number (see [`give_up_bypass`]).
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// The runtime, started on first use. `None` while it is being started: calls of then are the mount's. One load.
+/// The runtime, started on first use. `None` while it is being started, and after [`leave`]: calls of then are the mount's.
+/// One load.
 #[inline]
 pub(crate) fn get() -> Option<&'static Runtime> {
     match peek() {
@@ -51,10 +49,10 @@ pub(crate) fn get() -> Option<&'static Runtime> {
     }
 }
 
-/// The runtime if it is started.
+/// The runtime if it is started and was not left.
 #[inline]
 pub(crate) fn peek() -> Option<&'static Runtime> {
-    // SAFETY: set once from a leaked box, never freed.
+    // SAFETY: from a leaked box, never freed.
     unsafe { RUNTIME.load(Ordering::Acquire).as_ref() }
 }
 
@@ -77,9 +75,31 @@ pub(crate) fn give_up_bypass() {
     crate::table::forget_all();
 }
 
+/// The library makes no call of its own in this process from now on: the kernel might end the program for one that the
+/// program itself would not have made.
+pub(crate) fn leave() {
+    RUNTIME.store(ptr::null_mut(), Ordering::SeqCst);
+    crate::table::forget_all();
+}
+
+/// Whether the kernel filters more of this process's system calls than of what `stripewise run` started. Reading the
+/// file is what the loader has done for this library: an open, reads, a close.
+fn is_filtered() -> bool {
+    let Some(before) = variable(c"STRIPEWISE_FILTERS").and_then(number) else { return false };
+    let mut status = vec![0; 1 << 16];
+    let filled = paths::read_start(c"/proc/self/status", &mut status);
+    let mut lines = status[..filled].split(|&byte| byte == b'\n');
+    let now = lines.find_map(|line| number(line.strip_prefix(b"Seccomp_filters:")?));
+    now.is_none_or(|now| now > before)
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
 #[cold]
 fn start() -> Option<&'static Runtime> {
-    if STARTED.swap(true, Ordering::AcqRel) {
+    if STARTED.swap(true, Ordering::AcqRel) || is_filtered() {
         return None;
     }
     // A panic in here is caught where it could reach the program; it should not be seen on its terminal either.
@@ -100,6 +120,12 @@ fn start() -> Option<&'static Runtime> {
 
 unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *mut c_char;
+}
+
+/// Number of the device that a file is on, as the kernel knows it.
+fn device(at: BorrowedFd<'_>, path: &[u8], flags: AtFlags) -> Option<(u32, u32)> {
+    let known = rustix::fs::statx(at, path, flags | AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
+    Some((known.stx_dev_major, known.stx_dev_minor))
 }
 
 /// A directory's path without slashes at its end.
@@ -134,7 +160,6 @@ impl Bypass {
         let mut bypass = Self {
             file: file.to_vec(),
             mount: Vec::new(),
-            device: AtomicU64::new(NOT_LOOKED),
             pool: AtomicPtr::new(ptr::null_mut()),
             unusable: AtomicBool::new(false),
             plane: AtomicPtr::new(ptr::null_mut()),
@@ -184,25 +209,12 @@ impl Bypass {
         paths::is_below(path, &self.mount)
     }
 
-    /// Device number of the mount. One load, after the first time.
-    #[inline]
-    pub(crate) fn device(&self) -> u64 {
-        match self.device.load(Ordering::Relaxed) {
-            NOT_LOOKED => self.look_at_device(),
-            device => device,
-        }
-    }
-
-    #[cold]
-    fn look_at_device(&self) -> u64 {
-        let device = rustix::fs::stat(self.mount.as_slice()).map_or(0, |stat| stat.st_dev);
-        self.device.store(device, Ordering::Relaxed);
-        device
-    }
-
-    /// The mount came, or came again, after this process started.
-    pub(crate) fn learn_device(&self, device: u64) {
-        self.device.store(device, Ordering::Relaxed);
+    /// Whether `fd` is on the file system that is at the mount point now. Two system calls, which ask no server.
+    ///
+    /// Looked at each time: the mount may come after this process, or go, and another file system gets its number.
+    pub(crate) fn holds(&self, fd: BorrowedFd<'_>) -> bool {
+        let here = device(fd, b"", AtFlags::EMPTY_PATH);
+        here.is_some() && here == device(CWD, &self.mount, AtFlags::empty())
     }
 
     /// The data plane, opened on first use.

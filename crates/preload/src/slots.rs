@@ -12,11 +12,12 @@ const PROBES: usize = 32;
 /// Versions of one file that are kept while it is open (each re-layout adds one); then the mount serves it.
 const MAX_VERSIONS: u32 = 16;
 
-/// Which file: another user may have copied its handle to a file of his own.
+/// Which file: another user may have copied its handle to a file of his own, or to one that he may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) handle: u64,
     pub(crate) owner: u32,
+    pub(crate) inode: u64,
 }
 
 /// One version of a file, and the one before it, which requests may still be using.
@@ -31,6 +32,7 @@ struct Slot<T> {
     versions: AtomicU32,
     handle: AtomicU64,
     owner: AtomicU32,
+    inode: AtomicU64,
     newest: AtomicPtr<Version<T>>,
     /// Set when the mount alone may serve the file from now on.
     off: AtomicBool,
@@ -55,6 +57,7 @@ impl<T> Slot<T> {
             versions: AtomicU32::new(0),
             handle: AtomicU64::new(0),
             owner: AtomicU32::new(0),
+            inode: AtomicU64::new(0),
             newest: AtomicPtr::new(ptr::null_mut()),
             off: AtomicBool::new(false),
             filling: AtomicBool::new(false),
@@ -62,7 +65,11 @@ impl<T> Slot<T> {
     }
 
     fn key(&self) -> Key {
-        Key { handle: self.handle.load(Ordering::Acquire), owner: self.owner.load(Ordering::Acquire) }
+        Key {
+            handle: self.handle.load(Ordering::Acquire),
+            owner: self.owner.load(Ordering::Acquire),
+            inode: self.inode.load(Ordering::Acquire),
+        }
     }
 
     #[inline]
@@ -161,6 +168,7 @@ impl<T, const N: usize> Slots<T, N> {
                 slot.versions.store(1, Ordering::Relaxed);
                 slot.handle.store(key.handle, Ordering::Relaxed);
                 slot.owner.store(key.owner, Ordering::Relaxed);
+                slot.inode.store(key.inode, Ordering::Relaxed);
                 slot.newest.store(version, Ordering::Release);
                 slot.count.store(1, Ordering::Release);
                 return Some(index as u16);

@@ -103,7 +103,7 @@ fn other_calls_table() -> String {
         ("closes-descriptor", "clears the entry first, and keeps its own descriptors; then libc's own"),
         (
             "changes-sharing",
-            "hands the file (a mapping) or the whole process (memory shared, descriptors not) to the mount",
+            "hands the file (a mapping) or the whole process (memory shared, descriptors not; filtered system calls) to the mount",
         ),
         ("wrapped-record", "records, if asked to; libc's own call reaches the mount"),
     ] {

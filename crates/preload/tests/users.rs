@@ -71,10 +71,16 @@ impl Users {
         succeeded(&script, &python.output().expect("python3"))
     }
 
-    fn forge(&self, user: u32, name: &str, of: &str) {
+    /// The handle of a file.
+    fn handle(&self, name: &str) -> Handle {
         let mut bytes = [0; 4096];
-        let length = rustix::fs::getxattr(self.path("ns/tree").join(of), ATTRIBUTE, &mut bytes[..]).expect("a handle");
-        let handle = Handle::decode(&bytes[..length]).expect("a handle");
+        let length =
+            rustix::fs::getxattr(self.path("ns/tree").join(name), ATTRIBUTE, &mut bytes[..]).expect("a handle");
+        Handle::decode(&bytes[..length]).expect("a handle")
+    }
+
+    fn forge(&self, user: u32, name: &str, of: &str) {
+        let handle = self.handle(of);
         let real = fs::metadata(self.path("ns/tree").join(name)).expect("a file").ino();
         let forged = Handle { real, ..handle }.encode().expect("a handle");
         self.ok(user, &format!("os.setxattr(TREE + '/{name}', '{ATTRIBUTE}', bytes({forged:?}))"));
@@ -127,6 +133,68 @@ fn a_forged_handle_neither_reads_another_users_bytes_nor_has_a_victim_write_them
          assert os.pread(own, 50000, 0) == b'alice' * 8000",
     );
     users.ok(ALICE, "assert open(M + '/secret', 'rb').read() == b'alice' * 8000");
+}
+
+#[test]
+fn a_link_into_another_pool_reaches_that_pools_file() {
+    let (own, other) = (Users::new(), Users::new());
+    own.ok(ALICE, SECRET);
+    other.ok(ALICE, "os.close(os.open(M + '/bait', os.O_CREAT | os.O_RDWR, 0o600))");
+    // As who serves the other file system would have it: its file says that it is the one in this pool.
+    let forged = Handle { logical: own.handle("secret").logical, ..other.handle("bait") }.encode().expect("a handle");
+    rustix::fs::setxattr(other.path("ns/tree/bait"), ATTRIBUTE, &forged, rustix::fs::XattrFlags::empty())
+        .expect("a handle");
+    std::os::unix::fs::symlink(other.path("mnt/bait"), own.path("mnt/link")).expect("a link");
+    for name in
+        ["M + '/link'", "os.chdir(M) or 'link'", "os.chdir(os.path.dirname(os.readlink(M + '/link'))) or 'bait'"]
+    {
+        let script = format!(
+            "name = {name}\nfd = os.open(name, os.O_RDWR)\nos.pwrite(fd, b'bait' * 9000, 0)\n\
+             assert os.pread(fd, 50000, 0) == b'bait' * 9000 and not bypassed()\n\
+             secret = os.open(M + '/secret', os.O_RDWR)\nassert os.pread(secret, 50000, 0) == b'alice' * 8000\n\
+             assert bypassed()\nos.dup2(secret, fd); os.close(fd); fd = os.open(name, os.O_RDWR)\n\
+             assert os.pread(fd, 50000, 0) == b'bait' * 9000\nos.ftruncate(fd, 0)"
+        );
+        own.ok(ALICE, &script);
+    }
+    // A descriptor that a program is started with.
+    own.ok(
+        ALICE,
+        "fd = os.open(M + '/link', os.O_RDWR); os.set_inheritable(fd, True)\n\
+         os.execv('/bin/sh', ['sh', '-c', f'printf written >&{fd}'])",
+    );
+    own.ok(ALICE, "assert open(M + '/secret', 'rb').read() == b'alice' * 8000");
+    other.ok(ALICE, "assert open(M + '/bait', 'rb').read() == b'written'");
+}
+
+#[test]
+fn a_handle_planted_into_a_file_that_all_may_write_leads_to_none_of_its_owners_others() {
+    let users = Users::new();
+    users.ok(
+        ALICE,
+        "fd = os.open(M + '/p', os.O_CREAT | os.O_RDWR, 0o644)\nos.fchmod(fd, 0o644); os.write(fd, b'alice' * 8000)",
+    );
+    users.ok(
+        ALICE,
+        "fd = os.open(M + '/log', os.O_CREAT | os.O_RDWR)\nos.fchmod(fd, 0o666); os.write(fd, b'log!' * 8000)",
+    );
+    users.forge(CAROL, "log", "p");
+    users.ok(ALICE, "os.chmod(M + '/p', 0o600)");
+    users.ok(
+        CAROL,
+        "for flags in os.O_RDONLY, os.O_RDWR:\n    try: fd = os.open(M + '/log', flags); found = os.read(fd, 50000)\n    \
+         except OSError as error: assert error.errno == errno.EIO, error\n    else: assert b'alice' not in found\n\
+         try: os.pwrite(os.open(M + '/log', os.O_RDWR), b'carol' * 8000, 0)\nexcept OSError: pass",
+    );
+    // Both are Alice's, so that only the inode tells the one from the other in a process that has both open.
+    users.ok(
+        ALICE,
+        "own = os.open(M + '/p', os.O_RDWR)\nos.pread(own, 10, 0)\nassert bypassed()\n\
+         log = os.open(M + '/log', os.O_RDWR)\ntry: os.pwrite(log, b'written' * 5000, 0)\nexcept OSError: pass\n\
+         try: assert b'alice' not in os.pread(log, 50000, 0)\nexcept OSError: pass\n\
+         assert os.pread(own, 50000, 0) == b'alice' * 8000",
+    );
+    users.ok(ALICE, "os.unlink(M + '/log')\nassert open(M + '/p', 'rb').read() == b'alice' * 8000");
 }
 
 #[test]

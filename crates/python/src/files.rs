@@ -116,6 +116,8 @@ pub(crate) fn layout_apply<'py>(
             }
         }
     }
+    let wanted = moves.iter().map(|(name, inode, layout)| (name.as_str(), &**inode, layout));
+    py.detach(|| store.check_moves(wanted)).map_err(raise)?;
     let mut applied = Vec::new();
     let mut undo: Vec<(String, Arc<Inode>, Arc<Layout>)> = Vec::new();
     for (name, inode, layout) in moves {

@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::sync::mapped::AtomicU32;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::Path;
@@ -79,9 +79,13 @@ unsafe impl Sync for Mapped {}
 
 impl Mapped {
     fn new(file: &OwnedFd, path: &Path, write: bool) -> Result<Self> {
-        // Growing only: a page shortened under a mapping would kill its users with SIGBUS.
-        if rustix::fs::fstat(file).map_err(Error::io("read", path))?.st_size < BYTES as i64 {
-            rustix::fs::ftruncate(file, BYTES as u64).map_err(Error::io("extend", path))?;
+        if write {
+            crate::shared_pages::allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", path))?;
+        } else if rustix::fs::fstat(file).map_err(Error::io("read", path))?.st_size < BYTES as i64 {
+            let path = path.display();
+            return Err(Error::Invalid(format!(
+                "{path} is shorter than {BYTES} bytes: root makes it whole by mounting the pool"
+            )));
         }
         let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.

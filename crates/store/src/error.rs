@@ -1,5 +1,6 @@
 //! What can go wrong in the store, with the errno that a program sees.
 
+use crate::room::Room;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -28,6 +29,34 @@ pub enum Error {
         server: String,
         /// The kernel's answer.
         errno: Errno,
+    },
+    /// A server is full.
+    #[error("cannot {action} on server {server} ({}): {}{}{}", root.display(), Errno::NOSPC, left(*room), remedy(Errno::NOSPC))]
+    Full {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the server, as in `hdd.0`.
+        server: String,
+        /// Its directory.
+        root: PathBuf,
+        /// What it has, if it says.
+        room: Option<Room>,
+    },
+    /// A file does not fit where a new layout puts it; nothing was begun.
+    #[error(
+        "{file} does not fit: its new layout needs {} on server {server}, which has {} free; free space there, or plan again \
+         now, which leaves out what is full. Nothing was moved",
+        about(*needed_bytes), about(*free_bytes)
+    )]
+    NoRoom {
+        /// The file.
+        file: String,
+        /// Name of the server.
+        server: String,
+        /// Bytes that have to be written to its disk before old ones go.
+        needed_bytes: u64,
+        /// Bytes that it will have free when it is this file's turn.
+        free_bytes: u64,
     },
     /// The pool file is wrong.
     #[error("{}:{line}: {message}", path.display())]
@@ -71,6 +100,19 @@ pub enum Error {
         found: u32,
         /// Owner of the file.
         expected: u32,
+    },
+    /// A datafile of a shared pool is bound to another inode than the file's.
+    #[error(
+        "datafile {datafile} of server {server} is not bound to the file that names it (inode {inode} of the pool's tree), \
+         so it is not used; have root run `stripewise fsck`"
+    )]
+    UnboundDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Number of the file's inode.
+        inode: u64,
     },
     /// Something that is no datafile stands where one should be.
     #[error(
@@ -171,6 +213,21 @@ pub enum Error {
     Invalid(String),
 }
 
+/// How much a full server has: a file that is larger than that was not taken.
+fn left(room: Option<Room>) -> String {
+    match room {
+        Some(room) if room.has_no_inode => ", it can hold no more files".to_owned(),
+        Some(room) => format!(", {} of {} free", about(room.available_bytes), about(room.total_bytes)),
+        None => String::new(),
+    }
+}
+
+/// A number of bytes for people.
+fn about(bytes: u64) -> String {
+    let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / unit as f64))
+}
+
 /// What the person can do about an errno, if the errno says.
 fn remedy(errno: Errno) -> &'static str {
     match errno {
@@ -202,6 +259,7 @@ impl Error {
             // Programs know what an I/O error is; ENOTCONN of a file they would not understand.
             Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
             Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
+            Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
             Self::Busy { .. } | Self::HeldLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
@@ -209,6 +267,7 @@ impl Error {
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
             | Self::ForeignDatafile { .. }
+            | Self::UnboundDatafile { .. }
             | Self::NotADatafile { .. }
             | Self::Handle(_)
             | Self::HandleOf { .. }

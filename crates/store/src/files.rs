@@ -23,8 +23,8 @@ pub struct Files {
     store: Arc<Store>,
     /// As long as it lives, mounts on this machine ask again for what we may change.
     _neighbours: Neighbours,
-    /// Open files by handle: the last close of a file without a name removes its datafiles.
-    opened: Mutex<HashMap<u64, usize>>,
+    /// Open files by handle and inode: the last close of a file without a name removes its datafiles.
+    opened: Mutex<HashMap<(u64, u64), usize>>,
     /// Held while names of files come, and from the look at what has a name to the step that takes the name away, so that
     /// it is that which loses it.
     names: Mutex<()>,
@@ -322,7 +322,7 @@ impl Files {
             return Ok(());
         }
         let Ok(Some(inode)) = self.store.inode(file.as_fd()) else { return Ok(()) };
-        let is_open = guard(&self.opened).contains_key(&inode.handle());
+        let is_open = guard(&self.opened).contains_key(&inode.key());
         if is_open || self.store.remains(file.as_fd(), stat.st_ino, Some(inode.handle()))?.is_some() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let names = rustix::fs::open(proc_path(directory.as_fd()), flags, Mode::empty());
@@ -334,7 +334,7 @@ impl Files {
         }
         // Under the lock: nobody opens it meanwhile.
         let opened = guard(&self.opened);
-        if !opened.contains_key(&inode.handle()) {
+        if !opened.contains_key(&inode.key()) {
             self.store.collect(&inode)?;
         }
         Ok(())
@@ -368,20 +368,20 @@ impl Files {
     /// ENOENT: its last name has just gone, and with it perhaps its datafiles.
     pub(crate) fn note_open(&self, inode: &Inode) -> Result<()> {
         let mut opened = guard(&self.opened);
-        if !opened.contains_key(&inode.handle()) && inode.stat()?.st_nlink == 0 {
+        if !opened.contains_key(&inode.key()) && inode.stat()?.st_nlink == 0 {
             return Err(inode.failed("open")(Errno::NOENT));
         }
-        *opened.entry(inode.handle()).or_default() += 1;
+        *opened.entry(inode.key()).or_default() += 1;
         Ok(())
     }
 
     /// One less; the last close of a file without a name removes its datafiles.
     pub(crate) fn note_close(&self, inode: &Inode) -> Result<()> {
         let mut opened = guard(&self.opened);
-        if let Some(count) = opened.get_mut(&inode.handle()) {
+        if let Some(count) = opened.get_mut(&inode.key()) {
             *count -= 1;
             if *count == 0 {
-                opened.remove(&inode.handle());
+                opened.remove(&inode.key());
                 // Under the lock: nobody opens it meanwhile.
                 self.store.collect(inode)?;
             }

@@ -4,8 +4,8 @@
 //! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is missing),
 //! its bytes count as data: who reads them is told why they cannot be had.
 //!
-//! Where a datafile ends within a block, the rest of that block counts as what its last byte is, as in any file behind which
-//! there is more: programs take it for granted that only the end of a file lets data end within a block (qemu-img stops).
+//! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data begins
+//! and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
 
 use crate::error::{Result, has_gone};
 use crate::inode::{Inode, guard};
@@ -25,12 +25,13 @@ enum Wanted {
 
 /// No position of a datafile.
 const NOWHERE: u64 = u64::MAX;
-/// In which the file systems of servers tell holes, or in parts of it.
+/// In which holes are told.
 const BLOCK_BYTES: u64 = 4096;
+/// How many holes that are no whole block, as narrow stripes make them, a search passes before it takes the rest for data.
+const MOST_PARTIAL_HOLES: u32 = 1 << 14;
 
 impl Inode {
-    /// First offset at or after `offset` that holds data (SEEK_DATA), as finely as the datafiles' file systems know; ENXIO
-    /// when there is none.
+    /// First offset at or after `offset` in a block of 4 KiB that holds data (SEEK_DATA); ENXIO when there is none.
     ///
     /// Cost: for each region from `offset` to the answer an arithmetic step per stripe; an `lseek` per datafile that has
     /// bytes there, and another one for each time that such an answer has been passed. Each `lseek` costs its file
@@ -42,8 +43,9 @@ impl Inode {
         self.seek(offset, Wanted::Data)?.ok_or_else(|| self.failed("find data behind an offset in")(Errno::NXIO))
     }
 
-    /// First offset at or after `offset` that is a hole, at the latest the size (SEEK_HOLE); ENXIO beyond the end. Cost:
-    /// as of [`Inode::seek_data`].
+    /// First offset at or after `offset` in a block of 4 KiB that is all hole, at the latest the size (SEEK_HOLE); ENXIO beyond
+    /// the end. Cost: as of [`Inode::seek_data`], for each hole that is no whole block; behind thousands of them in one
+    /// search all counts as data.
     ///
     /// # Errors
     /// ENXIO; the size is not known, as a server is missing.
@@ -62,7 +64,10 @@ impl Inode {
             let found = {
                 // The datafiles' descriptors have one offset each, which an append of this process may be using.
                 let _alone = guard(&self.appending);
-                file.first(offset, size_bytes, wanted)
+                match wanted {
+                    Wanted::Data => file.data_block(offset, size_bytes),
+                    Wanted::Hole => file.hole_block(offset, size_bytes),
+                }
             };
             // What was found while the placement changed may be true of places that are no longer the file's.
             if !file.is_stale() && !self.changed_elsewhere(&file)? {
@@ -73,6 +78,33 @@ impl Inode {
 }
 
 impl PlacedFile {
+    /// First offset in `[from, to)` in a block with data, where the file ends at `to`.
+    fn data_block(&self, from: u64, to: u64) -> Option<u64> {
+        let data = self.first(block_of(from), to, Wanted::Data)?;
+        Some(block_of(data).max(from))
+    }
+
+    /// First offset in `[from, to)` in a block without data, where the file ends at `to`.
+    fn hole_block(&self, from: u64, to: u64) -> Option<u64> {
+        let mut block = block_of(from);
+        for _ in 0..MOST_PARTIAL_HOLES {
+            // There is data before it, in its own block if it does not begin one.
+            block = self.first(block, to, Wanted::Hole)?.next_multiple_of(BLOCK_BYTES);
+            if block >= to {
+                return None;
+            }
+            let end = (block + BLOCK_BYTES).min(to);
+            if self.first(block, end, Wanted::Data).is_none() {
+                return Some(block.max(from));
+            }
+            block = end;
+            if block == to {
+                return None;
+            }
+        }
+        None
+    }
+
     /// First offset in `[from, to)` that is what is wanted.
     fn first(&self, from: u64, to: u64, wanted: Wanted) -> Option<u64> {
         let layout = &self.placement().layout;
@@ -115,16 +147,7 @@ impl PlacedFile {
         };
         let seek = |fd: BorrowedFd<'_>| match rustix::fs::seek(fd, to) {
             // Nothing behind `from`, be it that the datafile ends before.
-            Err(Errno::NXIO) => Ok(match rest_of_last_block(fd, from)? {
-                Some(end) if wanted == Wanted::Hole => end,
-                Some(_) => from,
-                None => no_data,
-            }),
-            // Only its end lets a datafile's data end within a block, where blocks are not smaller than ours.
-            Ok(hole) if wanted == Wanted::Hole && hole > from && !hole.is_multiple_of(BLOCK_BYTES) => {
-                let ends = rustix::fs::seek(fd, SeekFrom::End(0))? == hole;
-                Ok(if ends { hole.next_multiple_of(BLOCK_BYTES) } else { hole })
-            }
+            Err(Errno::NXIO) => Ok(no_data),
             found => found,
         };
         let found = match self.reading(index) {
@@ -148,20 +171,7 @@ impl PlacedFile {
     }
 }
 
-/// The end of the block in which a datafile ends, if `from` is in the rest of that block and the datafile's last byte is
-/// data. No system call for the beginning of a block, else two.
-fn rest_of_last_block(fd: BorrowedFd<'_>, from: u64) -> rustix::io::Result<Option<u64>> {
-    if from.is_multiple_of(BLOCK_BYTES) {
-        return Ok(None);
-    }
-    let size_bytes = rustix::fs::seek(fd, SeekFrom::End(0))?;
-    let end = size_bytes.next_multiple_of(BLOCK_BYTES);
-    if !(size_bytes..end).contains(&from) {
-        return Ok(None);
-    }
-    match rustix::fs::seek(fd, SeekFrom::Data(size_bytes - 1)) {
-        Ok(_) => Ok(Some(end)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+/// Where the block of an offset begins.
+fn block_of(offset: u64) -> u64 {
+    offset - offset % BLOCK_BYTES
 }

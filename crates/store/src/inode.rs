@@ -4,6 +4,7 @@
 use crate::access::NEVER;
 use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, Handle};
+use crate::identity::Identity;
 use crate::lockfile::{LockFile, Purpose};
 use crate::placed_file::{Outcome, PlacedFile};
 use crate::placement::{Datafile, Placement};
@@ -29,6 +30,8 @@ pub struct Inode {
     handle: u64,
     real: u64,
     fd: OwnedFd,
+    /// What the file's datafiles are bound to in a shared pool.
+    identity: Identity,
     /// Whether `fd` can write.
     fd_writes: bool,
     /// A descriptor that can write, if one came after an `fd` that cannot.
@@ -86,7 +89,7 @@ impl Inode {
         // Nobody knows the handle yet, so that nobody has changed it.
         let epoch = store.plane().epoch(logical);
         let own = || fd.try_clone().map_err(|_| Error::io("duplicate", proc_path(fd.as_fd()))(Errno::MFILE));
-        let file = place(&store, handle, layout, owner, epoch, own)?;
+        let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, own)?;
         Ok(Self::of(store, logical, real, file, fd, true))
     }
 
@@ -96,6 +99,7 @@ impl Inode {
             handle,
             real,
             fd,
+            identity: file.placement().identity,
             fd_writes,
             writable: OnceLock::new(),
             file: RwLock::new(Arc::new(file)),
@@ -121,6 +125,16 @@ impl Inode {
     /// Logical handle.
     pub fn handle(&self) -> u64 {
         self.handle
+    }
+
+    /// Handle and inode: what tells the file from all others, also from one into which its handle was written.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.handle, self.real)
+    }
+
+    /// What the file's datafiles are bound to in a shared pool.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
     }
 
     /// What errors call the file.
@@ -294,7 +308,7 @@ impl Inode {
                 break;
             };
             if !handle.present.contains(usize::from(index)) {
-                made = create_datafile(&self.store, self.handle, *datafile, rights).map(drop);
+                made = create_datafile(&self.store, self.handle, self.identity, *datafile, rights).map(drop);
                 if made.is_err() {
                     break;
                 }
@@ -343,7 +357,7 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
     let interrupted = handle.truncating_to.is_some();
     let layout = store.layouts.get_for(&handle.layout, owner)?;
     store.check_layout(&layout)?;
-    let file = place(store, handle, layout, owner, epoch, || {
+    let file = place(store, handle, layout, identity_of(store, fd, real)?, owner, epoch, || {
         // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let inode = retry(|| rustix::fs::open(&path, flags, Mode::empty()));
@@ -352,12 +366,18 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
     Ok((file, interrupted))
 }
 
+/// What the datafiles of the inode behind `fd` are bound to. One system call in a shared pool, none in others.
+fn identity_of(store: &Store, fd: &OwnedFd, real: u64) -> Result<Identity> {
+    if store.plane().is_shared() { Identity::of(fd.as_fd(), real) } else { Ok(Identity::without_generation(real)) }
+}
+
 /// Prepares to serve a file with this handle and layout. `inode` gives a descriptor for the bytes that the inode itself
 /// holds. No system call where there are none.
 fn place(
     store: &Store,
     handle: Handle,
     layout: Arc<Layout>,
+    identity: Identity,
     owner: u32,
     epoch: u32,
     inode: impl FnOnce() -> Result<OwnedFd>,
@@ -366,10 +386,12 @@ fn place(
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
     let placement = Placement {
+        pool: store.plane().pool_uuid().clone(),
         handle: handle.logical,
         version: handle.version,
         epoch,
         owner,
+        identity,
         bypass: true,
         generations: handle.generations,
         present: handle.present,

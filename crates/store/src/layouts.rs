@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, Stripe};
 
 /// Greatest length of a layout's binary form in bytes.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
@@ -22,7 +22,17 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 pub(crate) struct Layouts {
     directory: OwnedFd,
     shared: bool,
-    known: Mutex<HashMap<[u8; 32], Known>>,
+    /// Servers of the pool: no layout has others.
+    servers: usize,
+    known: Mutex<Cache>,
+}
+
+/// The layouts that this process used.
+#[derive(Debug, Default)]
+struct Cache {
+    layouts: HashMap<[u8; 32], Known>,
+    /// Memory that they take.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -30,10 +40,33 @@ struct Known {
     layout: Arc<Layout>,
     /// Whether it is certain to stay: root or this user has put it.
     kept: bool,
+    /// Memory that it takes.
+    bytes: usize,
 }
 
-/// So many layouts are remembered; then those that no open file uses are dropped. A user can make any number of them.
-const MAX_KNOWN: usize = 1024;
+/// Memory of the layouts that are remembered; beyond it, those that no open file uses are dropped. A user can make any
+/// number of them, and large ones.
+const MAX_KNOWN_BYTES: usize = 16 << 20;
+
+/// Memory that a layout takes, about.
+fn memory_bytes(layout: &Layout) -> usize {
+    let stripes: usize = layout.regions().iter().map(|region| region.stripes().len()).sum();
+    size_of_val(layout.regions()) + stripes * (size_of::<Stripe>() + size_of::<u64>())
+}
+
+impl Cache {
+    fn insert(&mut self, hash: [u8; 32], layout: Arc<Layout>, kept: bool) {
+        let bytes = memory_bytes(&layout);
+        if self.bytes + bytes > MAX_KNOWN_BYTES {
+            self.layouts.retain(|_, other| Arc::strong_count(&other.layout) > 1);
+            self.bytes = self.layouts.values().map(|other| other.bytes).sum();
+        }
+        self.bytes += bytes;
+        if let Some(before) = self.layouts.insert(hash, Known { layout, kept, bytes }) {
+            self.bytes -= before.bytes;
+        }
+    }
+}
 
 /// A hash as hexadecimal digits.
 pub(crate) fn hex(hash: &[u8; 32]) -> String {
@@ -53,19 +86,27 @@ pub(crate) fn from_hex(digits: &str) -> Option<[u8; 32]> {
 }
 
 impl Layouts {
-    /// Opens the directory below `namespace`.
-    pub(crate) fn open(namespace: &Path, shared: bool) -> Result<Self> {
+    /// Opens the directory below `namespace`, of a pool of that many servers.
+    pub(crate) fn open(namespace: &Path, shared: bool, servers: usize) -> Result<Self> {
         let path = namespace.join(crate::namespace::LAYOUTS);
         let directory = sys::open_directory(&path).map_err(Error::io("open", path))?;
-        Ok(Self { directory, shared, known: Mutex::default() })
+        Ok(Self { directory, shared, servers, known: Mutex::default() })
     }
 
     /// Keeps `layout`, durably, and returns its hash.
     pub(crate) fn put(&self, layout: &Layout) -> Result<[u8; 32]> {
         let hash = layout.hash();
-        if self.known().get(&hash).is_some_and(|known| known.kept) {
+        if self.known().layouts.get(&hash).is_some_and(|known| known.kept) {
             return Ok(hash);
         }
+        let layout = self.keep(layout)?;
+        self.known().insert(hash, layout, true);
+        Ok(hash)
+    }
+
+    /// Keeps `layout`, durably, whatever is remembered; what stands there now.
+    pub(crate) fn keep(&self, layout: &Layout) -> Result<Arc<Layout>> {
+        let hash = layout.hash();
         let bytes = layout.to_bytes();
         let name = hex(&hash);
         let failed = |reason: String| Error::Layout { hash: name.clone(), reason };
@@ -74,18 +115,29 @@ impl Layouts {
         }
         let user = rustix::process::geteuid().as_raw();
         let own = format!("{name}.{user}");
+        let is_foreign = |stat: &rustix::fs::Stat| self.shared && stat.st_uid != user && stat.st_uid != 0;
         let names = if self.shared { &[name.as_str(), own.as_str()][..] } else { &[name.as_str()][..] };
         for (last, name) in names.iter().enumerate().map(|(index, name)| (index + 1 == names.len(), *name)) {
             match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 // Another user could remove it.
-                Ok(stat) if self.shared && !last && stat.st_uid != user && stat.st_uid != 0 => continue,
+                Ok(stat) if is_foreign(&stat) && user != 0 => match last {
+                    false => continue,
+                    true => {
+                        return Err(failed(format!(
+                            "{name} in the namespace's layouts directory belongs to user {}, who could take it away: its \
+                             owner or root has to remove it",
+                            stat.st_uid
+                        )));
+                    }
+                },
                 // Whoever put it there may not have come to making its name durable.
-                Ok(_) => match sys::sync_directory(&self.directory, ".") {
+                Ok(stat) if !is_foreign(&stat) => match sys::sync_directory(&self.directory, ".") {
                     // A shared pool's, which only root may list.
                     Err(Errno::ACCESS) if self.shared => {}
                     synced => synced.map_err(|errno| failed(errno.to_string()))?,
                 },
-                Err(Errno::NOENT) => {
+                // Root puts its own over another user's.
+                Ok(_) | Err(Errno::NOENT) => {
                     let mode = Mode::from_raw_mode(if self.shared { 0o644 } else { 0o600 });
                     match sys::replace_file(&self.directory, name, &bytes, mode) {
                         // Another user was faster.
@@ -99,10 +151,7 @@ impl Layouts {
             }
             // Read it back: what stands there under this name may be damaged.
             match self.read(name, &hash) {
-                Ok(layout) => {
-                    self.remember(hash, layout, true);
-                    return Ok(hash);
-                }
+                Ok(layout) => return Ok(layout),
                 Err(reason) if last => return Err(failed(reason)),
                 Err(_) => {}
             }
@@ -113,7 +162,7 @@ impl Layouts {
     /// The layout of that hash, whoever keeps it.
     pub(crate) fn get(&self, hash: &[u8; 32]) -> Result<Arc<Layout>> {
         let mut owners = vec![0];
-        if self.shared && !self.known().contains_key(hash) {
+        if self.shared && !self.known().layouts.contains_key(hash) {
             owners.extend(self.keepers(&hex(hash)));
         }
         let mut found = self.get_for(hash, 0);
@@ -134,7 +183,7 @@ impl Layouts {
 
     /// The layout of that hash, for a file of user `owner`.
     pub(crate) fn get_for(&self, hash: &[u8; 32], owner: u32) -> Result<Arc<Layout>> {
-        if let Some(known) = self.known().get(hash) {
+        if let Some(known) = self.known().layouts.get(hash) {
             return Ok(known.layout.clone());
         }
         let name = hex(hash);
@@ -145,7 +194,7 @@ impl Layouts {
                 .or_else(|reason| self.read(&format!("{name}.0"), hash).map_err(|_| reason));
         }
         let layout = found.map_err(|reason| Error::Layout { hash: name.clone(), reason })?;
-        self.remember(*hash, layout.clone(), false);
+        self.known().insert(*hash, layout.clone(), false);
         Ok(layout)
     }
 
@@ -156,18 +205,37 @@ impl Layouts {
         if blake3::hash(&bytes) != *hash {
             return Err(format!("{name} in the namespace's layouts directory is damaged: restore it"));
         }
-        Layout::from_bytes(&bytes).map(Arc::new).map_err(|error| error.to_string())
+        Layout::from_bytes_within(&bytes, self.servers).map(Arc::new).map_err(|error| error.to_string())
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<[u8; 32], Known>> {
+    fn known(&self) -> MutexGuard<'_, Cache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn remember(&self, hash: [u8; 32], layout: Arc<Layout>, kept: bool) {
-        let mut known = self.known();
-        if known.len() >= MAX_KNOWN {
-            known.retain(|_, other| Arc::strong_count(&other.layout) > 1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_layout::ServerId;
+
+    #[test]
+    fn what_is_remembered_is_bounded_in_bytes() {
+        let mut cache = Cache::default();
+        let large = |width: u64| {
+            let stripe = |server| Stripe { server: ServerId(server), width_bytes: width };
+            Arc::new(Layout::new((0..2000_u64).map(|i| (i << 30, (0..64).map(stripe).collect()))).unwrap())
+        };
+        let used = large(1);
+        cache.insert(used.hash(), used.clone(), false);
+        for width in 2..12 {
+            let layout = large(width);
+            cache.insert(layout.hash(), layout.clone(), true);
+            assert!(cache.bytes <= MAX_KNOWN_BYTES, "{}", cache.bytes);
+            assert_eq!(cache.bytes, cache.layouts.values().map(|other| other.bytes).sum::<usize>());
         }
-        known.insert(hash, Known { layout, kept });
+        assert!(cache.layouts.len() < 11 && cache.layouts.contains_key(&used.hash()), "what is used stays");
+        let before = cache.bytes;
+        cache.insert(used.hash(), used.clone(), true);
+        assert_eq!(cache.bytes, before, "once, however often");
     }
 }

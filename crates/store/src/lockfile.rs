@@ -50,6 +50,8 @@ enum Waits {
 const OTHERS_WRITE: u32 = 0o022;
 /// How often a lock file that somebody is just making or removing is looked for.
 const TRIES: u32 = 50;
+/// How often one that is there at one look and gone at the next.
+const TRIES_OF_VANISHING: u32 = 10_000;
 /// How long a lock is waited for that a user may hold on purpose.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After a wait that was in vain, nobody waits for this owner's locks for so long.
@@ -77,6 +79,12 @@ fn belongs(stat: &rustix::fs::Stat, rights: Rights, user: u32) -> bool {
         // None: it was removed since it was opened.
         && stat.st_nlink <= 1
         && (made_by == rights.uid || made_by == 0 || made_by == user || by_writer)
+}
+
+/// Whether a lock file that could not be opened or made failed for what stands under its name, and not for its disk: a full or
+/// read-only one, or one that has gone.
+fn is_of_what_stands_there(errno: Errno) -> bool {
+    matches!(errno, Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV)
 }
 
 fn name(handle: u64) -> String {
@@ -145,12 +153,24 @@ impl LockFile {
         let mut tries = 0;
         loop {
             tries += 1;
-            let opened = Self::open_once(store.locks(), handle);
+            // Made and removed again and again by another, on purpose or not.
+            let vanishes = || Error::HeldLock { lock: name(handle), owner: rights.uid };
+            let opened = match Self::open_once(store.locks(), handle) {
+                // The disk's own error, which it would tell anew each time.
+                Err(Error::Io { errno, .. }) if !is_of_what_stands_there(errno) => {
+                    return Err(Error::io("create lock file", name(handle))(errno));
+                }
+                opened => opened,
+            };
             let denied = match &opened {
-                Ok(None) => continue,
+                Ok(None) if tries < TRIES_OF_VANISHING => continue,
+                Ok(None) => return Err(vanishes()),
                 Ok(Some((fd, made))) if *made => {
-                    let shape = Self::shape(fd, rights);
-                    shape.map_err(Error::io("create lock file", name(handle)))?;
+                    if let Err(errno) = Self::shape(fd, rights) {
+                        // Made for the wrong users it must not stay.
+                        let _ = rustix::fs::unlinkat(store.locks(), name(handle), AtFlags::empty());
+                        return Err(Error::io("create lock file", name(handle))(errno));
+                    }
                     false
                 }
                 Ok(Some(_)) => false,
@@ -162,7 +182,8 @@ impl LockFile {
             };
             let stat = match stat {
                 Ok(stat) => stat,
-                Err(Errno::NOENT) => continue,
+                Err(Errno::NOENT) if tries < TRIES_OF_VANISHING => continue,
+                Err(Errno::NOENT) => return Err(opened.err().unwrap_or_else(vanishes)),
                 Err(errno) => return Err(Error::io("open lock file", name(handle))(errno)),
             };
             if denied && belongs(&stat, rights, user) && tries < TRIES {

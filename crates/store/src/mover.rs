@@ -11,10 +11,10 @@ use crate::generations::GenerationMap;
 use crate::handle::Handle;
 use crate::inode::{Inode, guard, sync_names};
 use crate::placed_file::{Outcome, PlacedFile};
-use crate::placement::{Datafile, Placement};
+use crate::placement::{Datafile, Datafiles, Placement};
 use crate::rights::{create_datafile, remove_datafile};
 use crate::sys::retry;
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{AtFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -32,6 +32,15 @@ pub struct Moved {
     pub kept_bytes: u64,
     /// blake3 of the bytes that were copied, in order of offset; the copy read back gave the same.
     pub checksum: [u8; 32],
+}
+
+/// What a move would change of the space that servers have left, as `(server, bytes)`; a server can stand twice.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeOfSpace {
+    /// Written before anything goes. Of a file with holes in proportion to what it takes now.
+    pub(crate) copied: Vec<(ServerId, u64)>,
+    /// Given back afterwards.
+    pub(crate) freed: Vec<(ServerId, u64)>,
 }
 
 /// The new shape of a file.
@@ -94,6 +103,47 @@ impl Inode {
         // If the name stays, the next writer finds nobody behind it and looks after the file.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
+    }
+
+    /// Bytes that the file's datafiles take. One that is not there, or whose server is not, takes nothing that could be given back.
+    fn allocated_by_datafile(&self, placement: &Placement) -> Result<Vec<(Datafile, u64)>> {
+        let table = placement.datafiles()?.table.into_iter().enumerate();
+        let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
+        let allocated = present.filter_map(|datafile| {
+            let (_, directory) = crate::inode::server(&self.store, datafile).ok()?;
+            let path = datafile.path(placement.handle);
+            let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some((datafile, 512 * stat.st_blocks as u64))
+        });
+        Ok(allocated.collect())
+    }
+
+    /// What moving the file to `layout` would change of the space that servers have left.
+    pub(crate) fn change_of_space(&self, layout: &Layout) -> Result<ChangeOfSpace> {
+        let (old, size_bytes) = (self.placement()?, self.size_bytes()?);
+        if *old.layout == *layout || size_bytes == 0 {
+            return Ok(ChangeOfSpace::default());
+        }
+        let plan = plan(&old, Arc::new(layout.clone()), old.version.wrapping_add(1), size_bytes);
+        let kept = Datafiles::new(&plan.layout, &plan.generations)?.table;
+        let mut freed = Vec::new();
+        let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
+        for (datafile, bytes) in self.allocated_by_datafile(&old)? {
+            allocated_bytes += bytes;
+            if !kept.contains(&datafile) {
+                freed.push((datafile.server, bytes));
+            }
+        }
+        let density = (allocated_bytes as f64 / size_bytes as f64).min(1.0);
+        let mut copied = Vec::new();
+        for &(from, to) in &plan.copy {
+            let region = &plan.layout.regions()[plan.layout.region_at(from)];
+            copied.extend(region.stripes().iter().enumerate().map(|(slot, stripe)| {
+                let bytes = region.bytes_before(slot, to) - region.bytes_before(slot, from);
+                (stripe.server, (bytes as f64 * density).ceil() as u64)
+            }));
+        }
+        Ok(ChangeOfSpace { copied, freed })
     }
 
     fn move_locked(
@@ -294,7 +344,7 @@ impl<'a> Copy<'a> {
         for &index in indexes {
             let datafile = self.file.datafiles().table[usize::from(index)];
             self.created.push(datafile);
-            create_datafile(&self.inode.store, self.inode.handle(), datafile, rights)?;
+            create_datafile(&self.inode.store, self.inode.handle(), self.inode.identity(), datafile, rights)?;
             placement.present.insert(usize::from(index));
         }
         self.file.refresh(&placement);
@@ -320,7 +370,8 @@ impl<'a> Copy<'a> {
         for datafile in &self.created {
             if let Ok((_, directory)) = crate::inode::server(&self.inode.store, *datafile) {
                 let path = datafile.path(self.inode.handle());
-                let _ = remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid);
+                let _ =
+                    remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid, self.inode.identity());
             }
         }
     }

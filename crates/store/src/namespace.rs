@@ -11,6 +11,7 @@
 //! ```
 
 use crate::error::{Error, Result};
+use crate::layouts::Layouts;
 use crate::pool::Pool;
 use crate::shared;
 use rustix::fs::{Mode, OFlags, XattrFlags};
@@ -168,7 +169,8 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
             write_marker(&server.root, &text_for(&uuid, &name))?;
         }
     }
-    Ok(())
+    // So that in a shared pool no user puts it first, and takes it away from the others.
+    Layouts::open(&pool.namespace, shared, pool.servers.len())?.keep(&pool.default_layout()).map(drop)
 }
 
 fn exists(path: &Path) -> Result<bool> {

@@ -100,10 +100,7 @@ impl Page {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
         let file = file.map_err(Error::io("open", &path))?;
-        // Growing only: a page shortened under a mapping would kill its users with SIGBUS.
-        if rustix::fs::fstat(&file).map_err(Error::io("read", &path))?.st_size < BYTES as i64 {
-            rustix::fs::ftruncate(&file, BYTES as u64).map_err(Error::io("extend", &path))?;
-        }
+        crate::shared_pages::allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", &path))?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, access, MapFlags::SHARED, &file, 0) };

@@ -3,7 +3,7 @@
 use crate::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result, has_gone};
-use crate::placement::{Datafiles, Placement};
+use crate::placement::{Datafile, Datafiles, Placement};
 use crate::plane::{DataPlane, ServerRoot, close, replace};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::sys::retry;
@@ -80,9 +80,9 @@ impl PlacedFile {
     /// Takes over a newer placement of the same handle and version (datafiles that came to exist), keeping what is
     /// open. `false` when the version or the right to bypass differs: build a new `PlacedFile` then.
     pub fn refresh(&self, newer: &Placement) -> bool {
+        let key = |of: &Placement| (of.handle, of.version, of.owner, of.identity, of.bypass);
         let old = &self.placement;
-        if (old.handle, old.version, old.owner, old.bypass) != (newer.handle, newer.version, newer.owner, newer.bypass)
-        {
+        if key(old) != key(newer) {
             return false;
         }
         for (index, slot) in self.slots.iter().enumerate() {
@@ -404,6 +404,11 @@ impl PlacedFile {
         Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 
+    /// The server of datafile `index`.
+    pub(crate) fn server_of(&self, index: u16) -> Result<&ServerRoot> {
+        self.plane.server(self.datafiles.table[usize::from(index)].server)
+    }
+
     /// The namespace inode, if there are regions of the metadata tier.
     pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
         self.inode.as_ref().map(|inode| inode.as_fd())
@@ -449,10 +454,7 @@ impl PlacedFile {
             // SAFETY: a slot's descriptor stays open as long as `self` lives.
             let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(|stat| stat.st_dev);
             let writes = state & 1 == 1;
-            let Ok((fd, _)) = self.plane.open_datafile(self.placement.handle, self.placement.owner, *datafile, writes)
-            else {
-                continue;
-            };
+            let Ok((fd, _)) = self.open_datafile(*datafile, writes) else { continue };
             // SAFETY: opened just now, and owned by nobody else.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             if old.is_err() || old != rustix::fs::fstat(&fd).map(|stat| stat.st_dev) {
@@ -463,11 +465,16 @@ impl PlacedFile {
         any
     }
 
+    fn open_datafile(&self, datafile: Datafile, write: bool) -> Result<(RawFd, bool)> {
+        let Placement { handle, owner, identity, .. } = self.placement;
+        self.plane.open_datafile(handle, owner, identity, datafile, write)
+    }
+
     #[cold]
     fn open_slot(&self, index: u16, direction: Direction, state: i32) -> Result<RawFd> {
         let datafile = self.datafiles.table[usize::from(index)];
         let write = direction == Direction::Write;
-        let (fd, writable) = self.plane.open_datafile(self.placement.handle, self.placement.owner, datafile, write)?;
+        let (fd, writable) = self.open_datafile(datafile, write)?;
         let slot = &self.slots[usize::from(index)];
         if state >= 0 {
             // Open for reading only so far: put the new descriptor in the old one's place, other threads go on with it.

@@ -2,12 +2,13 @@
 
 use crate::generations::GenerationMap;
 use crate::handle::{HandleError, MAX_DATAFILES, Present, Reader};
+use crate::identity::Identity;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 
 const MAGIC: [u8; 4] = *b"SWPL";
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const BYPASS: u8 = 1;
 
 /// One datafile of a file: the bytes of one generation on one server.
@@ -66,6 +67,8 @@ impl std::fmt::Write for DatafilePath {
 /// Where the bytes of one file are, and what is known of its datafiles, at one moment (`epoch`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
+    /// Uuid of the pool whose servers have the bytes.
+    pub pool: Arc<str>,
     /// Logical handle.
     pub handle: u64,
     /// Version of the handle.
@@ -75,6 +78,8 @@ pub struct Placement {
     pub epoch: u32,
     /// User that owns the file, and so every datafile of it.
     pub owner: u32,
+    /// The file's inode: what its datafiles are bound to in a shared pool.
+    pub identity: Identity,
     /// Whether reads and writes may go past the mount.
     pub bypass: bool,
     /// Which generation holds which bytes; every region lies in one.
@@ -156,10 +161,14 @@ impl Placement {
         out.extend(MAGIC);
         out.push(FORMAT);
         out.push(if self.bypass { BYPASS } else { 0 });
+        out.extend((self.pool.len() as u16).to_be_bytes());
+        out.extend(self.pool.as_bytes());
         out.extend(self.handle.to_be_bytes());
         out.extend(self.version.to_be_bytes());
         out.extend(self.epoch.to_be_bytes());
         out.extend(self.owner.to_be_bytes());
+        out.extend(self.identity.inode.to_be_bytes());
+        out.extend(self.identity.generation.to_be_bytes());
         out.extend((self.generations.entries().len() as u16).to_be_bytes());
         for &(offset, generation) in self.generations.entries() {
             out.extend(offset.to_be_bytes());
@@ -185,7 +194,10 @@ impl Placement {
         if flags & !BYPASS != 0 {
             return Err(Damaged("unknown flags"));
         }
+        let pool_len = usize::from(reader.u16()?);
+        let pool = std::str::from_utf8(reader.slice(pool_len)?).map_err(|_| Damaged("the pool's uuid is not text"))?;
         let (handle, version, epoch, owner) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
+        let identity = Identity { inode: reader.u64()?, generation: reader.u32()? };
         let count = reader.u16()?;
         let entries: Vec<_> =
             (0..count).map(|_| Ok((reader.u64()?, reader.u32()?))).collect::<Result<_, HandleError>>()?;
@@ -194,10 +206,12 @@ impl Placement {
         let present = Present::from_bytes(reader.slice(present_len)?);
         let layout = Layout::from_bytes(reader.0).map_err(|_| Damaged("layout"))?;
         let placement = Self {
+            pool: pool.into(),
             handle,
             version,
             epoch,
             owner,
+            identity,
             bypass: flags & BYPASS != 0,
             generations,
             present,
@@ -224,10 +238,12 @@ mod tests {
         let mut present = Present::default();
         present.insert(2);
         Placement {
+            pool: "0123456789abcdef0123456789abcdef".into(),
             handle: 0xfeed_0000_0000_00ab,
             version: 4,
             epoch: 77,
             owner: 1000,
+            identity: Identity { inode: 1 << 40, generation: 9 },
             bypass: true,
             generations: GenerationMap::new([(0, 2), (200_000, 4)]).unwrap(),
             present,

@@ -7,10 +7,12 @@
 use crate::emulate::Device;
 use crate::epoch::EpochPage;
 use crate::error::{Error, Result};
+use crate::identity::{Identity, Said};
 use crate::namespace::{MARKER_FILE, check_marker, is_shared, marker_server, namespace_uuid};
 use crate::placement::Datafile;
 use crate::pool::{Pool, Server};
 use crate::rights::{check_datafile, open_error};
+use crate::room::Room;
 use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -37,7 +39,7 @@ pub struct DataPlane {
     servers: Vec<ServerRoot>,
     epochs: EpochPage,
     options: PlaneOptions,
-    pool_uuid: String,
+    pool_uuid: Arc<str>,
     shared: bool,
 }
 
@@ -90,7 +92,7 @@ impl DataPlane {
             device: OnceLock::new(),
             in_memory: AtomicBool::new(false),
         });
-        let pool_uuid = namespace_uuid(pool)?;
+        let pool_uuid = namespace_uuid(pool)?.into();
         let shared = is_shared(pool)?;
         if shared {
             crate::shared::check(pool)?;
@@ -121,7 +123,7 @@ impl DataPlane {
     }
 
     /// The pool's uuid.
-    pub(crate) fn pool_uuid(&self) -> &str {
+    pub fn pool_uuid(&self) -> &Arc<str> {
         &self.pool_uuid
     }
 
@@ -204,12 +206,13 @@ impl DataPlane {
         Ok(directory)
     }
 
-    /// Opens a datafile of `handle`, which must belong to user `owner`, for reading and writing or, where that is not
+    /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for reading and writing or, where that is not
     /// allowed and `write` not needed, for reading only. Returns the descriptor and whether it can write.
     pub(crate) fn open_datafile(
         &self,
         handle: u64,
         owner: u32,
+        identity: Identity,
         datafile: Datafile,
         write: bool,
     ) -> Result<(RawFd, bool)> {
@@ -242,8 +245,25 @@ impl DataPlane {
         };
         let stat = rustix::fs::fstat(&fd).map_err(root.error("open a datafile"))?;
         check_datafile(root, path.as_str(), &stat, owner)?;
+        self.check_bound(root, path.as_str(), &fd, identity)?;
         let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open a datafile"))?;
         Ok((fd, writable))
+    }
+}
+
+impl DataPlane {
+    /// Refuses an open datafile of a shared pool that is not bound to that inode.
+    pub(crate) fn check_bound(
+        &self,
+        root: &ServerRoot,
+        path: &str,
+        datafile: &OwnedFd,
+        identity: Identity,
+    ) -> Result<()> {
+        if !self.shared || identity.asked_of(datafile).map_err(root.error("open a datafile"))? == Said::Same {
+            return Ok(());
+        }
+        Err(Error::UnboundDatafile { server: root.name().to_owned(), datafile: path.to_owned(), inode: identity.inode })
     }
 }
 
@@ -275,9 +295,18 @@ impl ServerRoot {
         Error::MissingServer { server: self.server.name.clone(), root: self.server.root.clone(), reason }
     }
 
-    /// An [`Error::Server`] of this server, for `map_err`.
+    /// An [`Error::Server`] of this server, for `map_err`; [`Error::Full`] when it has no space.
     pub(crate) fn error(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
-        move |errno| Error::Server { action, server: self.server.name.clone(), errno }
+        move |errno| {
+            let server = self.server.name.clone();
+            if errno != Errno::NOSPC {
+                return Error::Server { action, server, errno };
+            }
+            let open = self.directory.load(Ordering::Acquire);
+            // SAFETY: once set, the descriptor stays open until `self` is dropped.
+            let room = (open >= 0).then(|| Room::of(unsafe { BorrowedFd::borrow_raw(open) }).ok()).flatten();
+            Error::Full { action, server, root: self.server.root.clone(), room }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::placement::{Datafile, Datafiles};
 use crate::rights::remove_datafile;
 use crate::sys::retry;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
@@ -24,6 +24,26 @@ fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
         Ok(())
     })?;
     Ok(longer)
+}
+
+/// Fails, before anything is cut, where a datafile cannot be: its time is set to what it is, which a file system that has
+/// become read-only, has failed or has gone refuses as it would refuse the cut.
+fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
+    for (index, _) in longer {
+        let Some(fd) = file.writable_datafile(*index)? else { continue };
+        let same_time = || {
+            let stat = rustix::fs::fstat(fd)?;
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+            rustix::fs::futimens(fd, &Timestamps { last_access: omit, last_modification: mtime })
+        };
+        match same_time() {
+            // Another user's, who lets this one write it: only an owner names a time.
+            Err(Errno::PERM | Errno::ACCESS) => {}
+            done => done.map_err(file.server_of(*index)?.error("cut a datafile"))?,
+        }
+    }
+    Ok(())
 }
 
 impl Inode {
@@ -42,17 +62,31 @@ impl Inode {
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle()?;
         let file = self.file()?;
-        if longer(&file, size_bytes)?.is_empty() {
+        let longer = longer(&file, size_bytes)?;
+        if longer.is_empty() {
             return self.truncate_inode(size_bytes);
         }
+        check_cuttable(&file, &longer)?;
         let mut handle = self.read_handle()?;
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
-        let done = self.truncate_inode(size_bytes).and_then(|()| self.trim(&file, size_bytes));
+        let done = self.cut(&file, size_bytes);
         // Where a disk has failed, too: what is written behind the new end from now on must not be cut off by whoever
         // would take this for the change of one that was killed.
         handle.truncating_to = None;
         done.and(self.write_handle(&handle))
+    }
+
+    /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The handle
+    /// says so already.
+    fn cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it ending
+        // with whatever byte comes before.
+        if (self.stat()?.st_size as u64) < size_bytes {
+            self.truncate_inode(size_bytes)?;
+        }
+        self.trim(file, size_bytes)?;
+        self.truncate_inode(size_bytes)
     }
 
     /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
@@ -66,9 +100,17 @@ impl Inode {
             return Ok(());
         }
         self.sync_inode()?;
-        let wanted = |index| longer.iter().find(|(other, _)| *other == index).map(|(_, wanted)| *wanted);
-        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |to| retry(|| rustix::fs::ftruncate(fd, to))))?;
-        file.for_each_present(|index, fd| wanted(index).map_or(Ok(()), |_| retry(|| rustix::fs::fdatasync(fd))))
+        let cut = longer.iter().map(|&(index, to)| Ok((index, to, file.writable_datafile(index)?)));
+        let cut = cut.collect::<Result<Vec<_>>>()?;
+        for (index, to, fd) in &cut {
+            let Some(fd) = fd else { continue };
+            retry(|| rustix::fs::ftruncate(fd, *to)).map_err(file.server_of(*index)?.error("cut a datafile"))?;
+        }
+        for (index, _, fd) in &cut {
+            let Some(fd) = fd else { continue };
+            retry(|| rustix::fs::fdatasync(fd)).map_err(file.server_of(*index)?.error("sync a datafile"))?;
+        }
+        Ok(())
     }
 
     fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
@@ -81,12 +123,9 @@ impl Inode {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
             let file = self.file()?;
-            // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it
-            // ending with whatever byte comes before.
             if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
-                self.truncate_inode(size_bytes)?;
+                self.cut(&file, size_bytes)?;
             }
-            self.trim(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;
             self.write_handle(&handle)?;
@@ -148,7 +187,8 @@ impl Inode {
                 };
                 if !datafiles.table.contains(&Datafile { server: root.id(), generation }) {
                     // Another user's stays: it is not this file's, whatever its name says.
-                    remove_datafile(&self.store, fd.as_fd(), entry.file_name(), owner).map_err(error)?;
+                    remove_datafile(&self.store, fd.as_fd(), entry.file_name(), owner, self.identity())
+                        .map_err(error)?;
                 }
             }
         }
@@ -169,25 +209,34 @@ impl Inode {
         for back in 0..=CHANGES {
             let datafile = Datafile { server, generation: handle.version.wrapping_add(1).wrapping_sub(back) };
             if !datafiles.table.contains(&datafile) {
-                remove_datafile(&self.store, directory, datafile.path(self.handle()).as_c_str(), owner)?;
+                remove_datafile(
+                    &self.store,
+                    directory,
+                    datafile.path(self.handle()).as_c_str(),
+                    owner,
+                    self.identity(),
+                )?;
             }
         }
         Ok(())
     }
 
-    /// Removes the datafiles of a file that has no name any more. What is on a missing server stays there for fsck.
+    /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of those that
+    /// do not. What is on a missing server stays there for fsck.
     pub(crate) fn remove_datafiles(&self) -> Result<()> {
         let owner = self.stat()?.st_uid;
         let file = self.file()?;
         let placement = file.current_placement();
+        let mut all = Ok(());
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
                 let Ok((root, directory)) = server(&self.store, *datafile) else { continue };
-                remove_datafile(&self.store, directory, datafile.path(self.handle()).as_c_str(), owner)
-                    .map_err(root.error("remove a datafile"))?;
+                let path = datafile.path(self.handle());
+                let removed = remove_datafile(&self.store, directory, path.as_c_str(), owner, self.identity());
+                all = all.and(removed.map_err(root.error("remove a datafile")));
             }
         }
-        Ok(())
+        all
     }
 
     /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; other

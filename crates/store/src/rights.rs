@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::handle::FORMER_OWNER;
+use crate::identity::{Identity, Said};
 use crate::inode::{Inode, server};
 use crate::placement::Datafile;
 use crate::plane::ServerRoot;
@@ -23,6 +24,9 @@ use rustix::io::Errno;
 /// The attribute of an access control list.
 const ACL: &str = "system.posix_acl_access";
 const NOT_REGULAR: &str = "is not a regular file";
+/// How a datafile is opened to be made.
+const DATAFILE_FLAGS: OFlags =
+    OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// Permission bits that a datafile can have for others than its owner.
 const SHARED_BITS: u32 = 0o066;
 /// Those that it always has.
@@ -125,9 +129,17 @@ pub(crate) fn open_error(root: &ServerRoot, action: &'static str, path: &str, er
     }
 }
 
-/// Makes an empty datafile with these rights. One that a crash left there is emptied: its present bit was not set, so it
+/// Makes an empty datafile with these rights, in a shared pool bound to inode `identity`.
+///
+/// One that a crash left there is emptied: its present bit was not set, so it
 /// holds nothing of the file. Anything else under its name is refused; for root, a link or a FIFO goes.
-pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, rights: Rights) -> Result<OwnedFd> {
+pub(crate) fn create_datafile(
+    store: &Store,
+    handle: u64,
+    identity: Identity,
+    datafile: Datafile,
+    rights: Rights,
+) -> Result<OwnedFd> {
     let (root, directory) = server(store, datafile)?;
     let path = datafile.path(handle);
     let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
@@ -135,13 +147,12 @@ pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, ri
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(error(errno)),
     }
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let make = || {
-        let new = flags | OFlags::CREATE | OFlags::EXCL;
+        let new = DATAFILE_FLAGS | OFlags::CREATE | OFlags::EXCL;
         retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(OWNER_BITS)))
     };
     let (fd, is_new) = match make() {
-        Err(Errno::EXIST) => match adopt_leftover(root, directory, &path, flags, rights) {
+        Err(Errno::EXIST) => match adopt_leftover(store, root, directory, &path, identity, rights) {
             // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
             Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
                 let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
@@ -152,7 +163,9 @@ pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, ri
         },
         made => (made.map_err(error)?, true),
     };
-    if let Err(errno) = rights.give(fd.as_fd()) {
+    // Before a byte is in it, and before another user could open it.
+    let bound = if store.plane().is_shared() { identity.bind(&fd) } else { Ok(()) };
+    if let Err(errno) = bound.and_then(|()| rights.give(fd.as_fd())) {
         if is_new {
             // Not this user's to make: it must not stand in the way of who may.
             let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
@@ -163,10 +176,11 @@ pub(crate) fn create_datafile(store: &Store, handle: u64, datafile: Datafile, ri
 }
 
 fn adopt_leftover(
+    store: &Store,
     root: &ServerRoot,
     directory: BorrowedFd<'_>,
     path: &crate::placement::DatafilePath,
-    flags: OFlags,
+    identity: Identity,
     rights: Rights,
 ) -> Result<OwnedFd> {
     let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
@@ -175,12 +189,18 @@ fn adopt_leftover(
     // Root makes a datafile and then gives it away; what a crash left between the two is root's.
     let owner = if stat.st_uid == rustix::process::geteuid().as_raw() { stat.st_uid } else { rights.uid };
     check_datafile(root, path.as_str(), &stat, owner)?;
-    let fd = retry(|| rustix::fs::openat(directory, path.as_c_str(), flags, Mode::empty())).map_err(error)?;
+    let fd = retry(|| rustix::fs::openat(directory, path.as_c_str(), DATAFILE_FLAGS, Mode::empty())).map_err(error)?;
     let stat = rustix::fs::fstat(&fd).map_err(error)?;
     check_datafile(root, path.as_str(), &stat, owner)?;
     if stat.st_nlink > 1 {
         // Perhaps another file's datafile, which somebody who may write it has linked here.
         return Err(not_a_datafile(root, path.as_str(), "has a second name (a hard link)"));
+    }
+    // One that was made and not yet bound when a crash came holds nothing.
+    let fresh =
+        stat.st_size == 0 && store.plane().is_shared() && identity.asked_of(&fd).map_err(error)? == Said::Nothing;
+    if !fresh {
+        store.plane().check_bound(root, path.as_str(), &fd, identity)?;
     }
     retry(|| rustix::fs::ftruncate(&fd, 0)).map_err(error)?;
     Ok(fd)
@@ -203,13 +223,15 @@ fn unlink_as_owner(
     }
 }
 
-/// Removes the datafile `name` in `directory` if it is one of user `owner`. Something else that stands there stays: a
+/// Removes the datafile `name` in `directory` if it is one of user `owner` and, in a shared pool, of inode `identity`.
+/// Something else that stands there stays: a
 /// handle may name what is not its file's. A name that is not there is no error.
 pub(crate) fn remove_datafile(
     store: &Store,
     directory: BorrowedFd<'_>,
     name: &std::ffi::CStr,
     owner: u32,
+    identity: Identity,
 ) -> rustix::io::Result<()> {
     let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -218,6 +240,19 @@ pub(crate) fn remove_datafile(
     };
     if stat.st_uid != owner || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(());
+    }
+    if store.plane().is_shared() {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = match retry(|| rustix::fs::openat(directory, name, flags, Mode::empty())) {
+            // Another user's, who alone may remove it.
+            Err(Errno::ACCESS) => return Err(Errno::PERM),
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        // Only its owner could exchange the name between this look and the removal.
+        if identity.asked_of(&opened)? != Said::Same {
+            return Ok(());
+        }
     }
     unlink_as_owner(store, directory, name, &stat)
 }
@@ -245,7 +280,7 @@ impl Inode {
             if !placement.present.contains(index) {
                 continue;
             }
-            match self.store.plane().open_datafile(self.handle(), owner, *datafile, false) {
+            match self.store.plane().open_datafile(self.handle(), owner, placement.identity, *datafile, false) {
                 Ok((fd, _)) => {
                     let root = self.store.plane().server(datafile.server)?;
                     // SAFETY: opened just now, and owned by nobody else.

@@ -49,7 +49,7 @@ impl Store {
             open_directory(&path).map_err(Error::io("open", path))
         };
         let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
-        let layouts = Layouts::open(&pool.namespace, plane.is_shared())?;
+        let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
         let rules = Rules::open(&pool.namespace)?;
         let default_layout = Arc::new(pool.default_layout());
         Ok(Arc::new(Self { pool, default_layout, plane, tree, locks, layouts, rules, inodes: Mutex::default() }))
@@ -136,6 +136,9 @@ impl Store {
             return Ok(None);
         }
         let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
+        // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with it
+        // is said when the file is opened.
+        let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
         let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (handle.logical, stat.st_ino);
         if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {

@@ -153,8 +153,8 @@ pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
     read_regular(CWD, path, OFlags::empty(), limit).map_err(Error::io("read", path))
 }
 
-/// This thread acts on file systems as another user, until this is dropped; root only. What the kernel then allows is
-/// what it allows that user, at the very moment of the call.
+/// This thread acts on file systems as another user (or root with another group), until this is dropped; root only. What
+/// the kernel then allows is what it allows that user, at the very moment of the call.
 #[derive(Debug)]
 pub struct AsUser {
     /// Supplementary groups to give back; `None` when nothing was changed.
@@ -162,14 +162,14 @@ pub struct AsUser {
 }
 
 impl AsUser {
-    /// Becomes `uid` with `gid` and no other group, if this process is root and the user is another.
+    /// Becomes `uid` with `gid` and no other group, if this process is root and user or group is another.
     pub fn become_if_root(uid: u32, gid: u32) -> Self {
         Self::with_groups(uid, gid, &[])
     }
 
     /// [`AsUser::become_if_root`] with supplementary groups.
     pub fn with_groups(uid: u32, gid: u32, others: &[u32]) -> Self {
-        if uid == 0 || !rustix::process::geteuid().is_root() {
+        if (uid, gid) == (0, 0) || !rustix::process::geteuid().is_root() {
             return Self { groups: None };
         }
         let before: Vec<libc::gid_t> =

@@ -47,7 +47,8 @@ impl Inode {
                 continue;
             }
             let datafile = file.datafiles().table[0];
-            let (fd, _) = self.store.plane().open_datafile(self.handle(), placement.owner, datafile, true)?;
+            let (fd, _) =
+                self.store.plane().open_datafile(self.handle(), placement.owner, placement.identity, datafile, true)?;
             // SAFETY: opened just now, and owned by nobody else.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             let error = self.store.plane().server(datafile.server)?.error("extend a datafile");

@@ -338,7 +338,13 @@ impl Inode {
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
                 let root = self.store.plane().server(datafile.server)?;
-                let (fd, _) = self.store.plane().open_datafile(self.handle(), placement.owner, *datafile, false)?;
+                let (fd, _) = self.store.plane().open_datafile(
+                    self.handle(),
+                    placement.owner,
+                    placement.identity,
+                    *datafile,
+                    false,
+                )?;
                 // SAFETY: opened just now, and owned by nobody else.
                 let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
                 rustix::fs::futimens(&fd, times).map_err(root.error("set the times of a datafile"))?;

@@ -308,3 +308,49 @@ fn a_file_that_is_being_written_is_told() {
         assert!(std::fs::read(to.join("moved")).unwrap() == content(&inode));
     }
 }
+
+/// A symbolic link and a FIFO can have several names, as a file can: they are one inode in the copy too, also after the export
+/// was stopped and went on.
+#[test]
+fn names_of_one_symlink_or_fifo_stay_names_of_one() {
+    let pool = TestPool::new(2);
+    let (_fd, file) = create(&pool.open(), "file");
+    write(&file, &pattern(100_000, 3), 0);
+    std::fs::create_dir(tree(&pool, "below")).unwrap();
+    std::os::unix::fs::symlink("nowhere", tree(&pool, "link")).unwrap();
+    rustix::fs::mknodat(CWD, tree(&pool, "fifo"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
+    std::os::unix::fs::symlink("nowhere", tree(&pool, "alone")).unwrap();
+    for name in ["link", "fifo"] {
+        for other in [format!("{name}2"), format!("below/{name}3")] {
+            rustix::fs::linkat(CWD, tree(&pool, name), CWD, tree(&pool, &other), AtFlags::empty()).unwrap();
+        }
+    }
+    let to = pool.directory.path().join("out");
+    let inode = |name: &str| std::fs::symlink_metadata(to.join(name)).unwrap().ino();
+    let check = || {
+        assert_same(&pool, &BTreeMap::new(), &to);
+        for name in ["link", "fifo"] {
+            let others = [format!("{name}2"), format!("below/{name}3")].map(|other| inode(&other));
+            assert_eq!(others, [inode(name); 2], "{name}");
+        }
+    };
+    let (report, failures) = run(&pool, &to, false);
+    assert!(failures.is_empty(), "{failures:?}");
+    check();
+    assert_eq!((report.symlinks, report.special_files, report.hard_links), (2, 1, 4));
+    let (report, failures) = run(&pool, &to, true);
+    assert!(report.failed == 0, "{failures:?}");
+    // What a stopped export left under the names that are kept for links is made anew.
+    std::fs::remove_dir_all(&to).unwrap();
+    let watch = Stop { left: AtomicU64::new(0), failures: Mutex::default() };
+    assert!(export(&pool.pool, &to, &Options::default(), &watch).is_err());
+    let state = to.join(".stripewise-export");
+    for name in ["link", "fifo"] {
+        let kept = state.join(format!("link-{}", std::fs::symlink_metadata(tree(&pool, name)).unwrap().ino()));
+        let _ = std::fs::remove_file(&kept);
+        std::fs::write(kept, b"left").unwrap();
+    }
+    let (_, failures) = run(&pool, &to, false);
+    assert!(failures.is_empty(), "{failures:?}");
+    check();
+}

@@ -47,6 +47,42 @@ fn a_missing_server_costs_only_its_bytes() {
     assert!(content(&inode) == bytes);
 }
 
+/// What cannot say that it was written in part is written wherever it can be, in regions of several servers too.
+#[test]
+fn pages_are_written_where_servers_are_there() {
+    let regions: &[(u64, &[(u16, u64)])] =
+        &[(0, &[(0, 4096), (1, 8192)]), (40_960, &[(2, 4096)]), (57_344, &[(1, 4096), (2, 4096), (0, 8192)])];
+    let layout = layout(regions);
+    for missing in 0..3_u16 {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        store.set_rule(&Pattern::new("file").unwrap(), &layout).unwrap();
+        let (_fd, inode) = create(&store, "file");
+        let (old, new) = (vec![b'o'; 100_000], vec![b'n'; 98_000]);
+        write(&inode, &old, 0);
+        drop((inode, store));
+        let away = pool.directory.path().join("away");
+        std::fs::rename(pool.root(missing.into()), &away).unwrap();
+        let store = pool.open();
+        let inode = store.lookup(Path::new("file")).unwrap().unwrap();
+        inode.register_writer().unwrap();
+        let error = inode.write_all_at(&new, 1000).unwrap_err();
+        assert!(error.errno() == Errno::IO && error.to_string().contains(&format!("disk.{missing}")), "{error}");
+        inode.release_writer().unwrap();
+        std::fs::rename(&away, pool.root(missing.into())).unwrap();
+        let found = content(&inode);
+        assert_eq!(found.len(), old.len());
+        for (at, byte) in found.iter().enumerate() {
+            let is_new = (1000..99_000).contains(&at) && layout.locate(at as u64).server.0 != missing;
+            assert_eq!(*byte, if is_new { b'n' } else { b'o' }, "byte {at} without server {missing}");
+        }
+        inode.register_writer().unwrap();
+        inode.write_all_at(&new, 1000).unwrap();
+        inode.release_writer().unwrap();
+        assert!(content(&inode)[1000..99_000] == new);
+    }
+}
+
 /// A server that is missing when the last writer closes, or when the file is put in order after a crash, may hold the
 /// file's end.
 #[test]
@@ -285,6 +321,7 @@ fn a_full_server_says_so_and_breaks_nothing() {
     };
     assert_eq!(error.errno(), Errno::NOSPC);
     assert!(error.to_string().contains("disk.0") && error.to_string().contains("free space"), "{error}");
+    assert!(error.to_string().contains("of 1.0 MiB free"), "what it has is told: {error}");
     assert!(done > 1 << 20, "{done}");
     inode.truncate(done as u64).unwrap();
     // A record that does not fit leaves nothing behind: the file ends where the appends that were told of end.
@@ -308,7 +345,13 @@ fn a_full_server_says_so_and_breaks_nothing() {
     let before = layout(&[(0, &[(1, 65536)])]);
     inode.move_to(&before, "file", &mut |_, _| true).unwrap();
     assert!(content(&inode) == bytes[..done]);
-    let error = inode.move_to(&layout(&[(0, &[(0, 65536)])]), "file", &mut |_, _| true).unwrap_err();
+    let back = layout(&[(0, &[(0, 65536)])]);
+    // Known before anything is moved; the first that does not fit is named, though others would.
+    let error = store.check_moves([("fits", &*inode, &before), ("file", &*inode, &back)]).unwrap_err();
+    assert_eq!(error.errno(), Errno::NOSPC);
+    let text = error.to_string();
+    assert!(text.starts_with("file does not fit") && text.contains("disk.0") && text.contains("KiB free"), "{text}");
+    let error = inode.move_to(&back, "file", &mut |_, _| true).unwrap_err();
     assert_eq!(error.errno(), Errno::NOSPC);
     let text = error.to_string();
     assert!(text.contains("file") && text.contains("disk.0") && text.contains("keeps its old layout"), "{text}");

@@ -90,14 +90,13 @@ fn data_by_bytes(pool: &TestPool, inode: &Inode, own: &OwnedFd, size: u64) -> Ve
     (0..size).map(is_data).collect()
 }
 
-/// Ranges of data of a datafile; with the rest of the block in which it ends.
+/// Ranges of data of a datafile.
 fn data_of(file: rustix::fd::BorrowedFd<'_>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let mut at = 0;
-    let end = rustix::fs::fstat(file).unwrap().st_size as u64;
     while let Ok(from) = rustix::fs::seek(file, SeekFrom::Data(at)) {
         at = rustix::fs::seek(file, SeekFrom::Hole(from)).unwrap();
-        found.push((from, if at == end { end.next_multiple_of(4096) } else { at }));
+        found.push((from, at));
     }
     found
 }
@@ -111,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn holes_are_those_of_the_datafiles(layout in layouts(), changes in changes()) {
+    fn holes_are_the_blocks_without_data_in_a_datafile(layout in layouts(), changes in changes()) {
         let pool = TestPool::new(3);
         let store = pool.open();
         let (own, inode) = file_with(&store, &layout);
@@ -123,6 +122,8 @@ proptest! {
         for (x, byte) in content.iter().enumerate() {
             prop_assert!(data[x] || *byte == 0, "the datafiles say that byte {x} is in a hole, and it is {byte}");
         }
+        // By blocks of the file.
+        let data: Vec<bool> = data.chunks(4096).flat_map(|block| vec![block.contains(&true); block.len()]).collect();
         // The next of each kind, from the end.
         let (mut next_data, mut next_hole) = (None, size);
         let mut next = vec![(None, size); size as usize];
@@ -166,6 +167,50 @@ fn data_ends_with_a_block_or_with_the_file() {
     common::write_all(&inode, b"data", 31 * 4096);
     assert_eq!(inode.seek_hole(31 * 4096).unwrap(), 31 * 4096 + 4);
     inode.release_writer().unwrap();
+}
+
+/// Stripes of any width: a block that two servers have together, of which one has a hole there, is data, and no answer is
+/// within a block.
+#[test]
+fn holes_begin_and_end_with_blocks_whatever_the_widths() {
+    for widths in [[4097, 4097, 4097], [12_345, 999, 8192], [1, 2, 3]] {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        let stripes = [(0, widths[0]), (1, widths[1]), (2, widths[2])];
+        let (_own, inode) = file_with(&store, &layout(&[(0, &stripes[..1]), (77_777, &stripes)]));
+        inode.truncate(3_000_001).unwrap();
+        for at in [50_000, 1_000_000, 1_000_000 + 3 * 4096, 2_345_678] {
+            common::write(&inode, &pattern(20_000, at), at);
+        }
+        let (mut at, mut holes) = (0, 0);
+        while let Ok(data) = inode.seek_data(at) {
+            assert!(data.is_multiple_of(4096), "{widths:?}: data at {data}");
+            at = inode.seek_hole(data).unwrap();
+            assert!(at > data && (at.is_multiple_of(4096) || at == 3_000_001), "{widths:?}: a hole at {at}");
+            holes += 1;
+        }
+        assert!(holes >= 3, "{widths:?}: {holes} holes");
+    }
+}
+
+/// Every block is half a hole for a while: that is looked through for some way only, and what is behind is read.
+#[test]
+fn a_search_through_half_blocks_ends() {
+    const HALVES: u64 = (1 << 15) + 100;
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_own, inode) = file_with(&store, &layout(&[(0, &[(0, 2048), (1, 2048)])]));
+    let size = HALVES * 4096 + (1 << 30);
+    inode.truncate(size).unwrap();
+    inode.register_writer().unwrap();
+    let half = pattern(2048, 1);
+    for number in 0..HALVES {
+        common::write_all(&inode, &half, number * 4096);
+    }
+    inode.release_writer().unwrap();
+    assert_eq!(inode.seek_hole(0).unwrap(), size);
+    assert_eq!(inode.seek_hole((HALVES - 50) * 4096).unwrap(), HALVES * 4096);
+    assert_eq!(inode.seek_data(HALVES * 4096).unwrap_err().errno(), Errno::NXIO);
 }
 
 /// Two stores are what two mounts are: what one has written when its call returns is no hole to the other, from its first
@@ -301,9 +346,11 @@ fn holes_go_over_many_regions() {
     assert_eq!(inode.seek_hole(0).unwrap(), 0);
     let at = 999 * 10_000_000 + 4096;
     common::write(&inode, b"x", at);
-    assert!((at - 4095..=at).contains(&inode.seek_data(0).unwrap()));
-    assert!((at + 1..=at + 4096).contains(&inode.seek_hole(at).unwrap()));
-    assert_eq!(inode.seek_data(at + 4096).unwrap_err().errno(), Errno::NXIO);
+    // A block of the datafile lies in two blocks of the file.
+    let (data, hole) = (inode.seek_data(0).unwrap(), inode.seek_hole(at).unwrap());
+    assert!((at - 8190..=at).contains(&data) && data.is_multiple_of(4096), "{data}");
+    assert!((at + 1..=at + 8191).contains(&hole) && hole.is_multiple_of(4096), "{hole}");
+    assert_eq!(inode.seek_data(hole).unwrap_err().errno(), Errno::NXIO);
 }
 
 #[test]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stripewise._native import StripewiseError
-
-try:
-    import altair
-except ImportError as error:
-    raise StripewiseError("altair is not installed, and plots need it: pip install 'stripewise[plots]'") from error
+import altair
 
 if TYPE_CHECKING:
     from stripewise.api.simulation import Simulation

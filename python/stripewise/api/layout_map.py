@@ -6,13 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import altair
+
 from stripewise._native import StripewiseError, parse_bytes
 from stripewise.units import about_bytes
-
-try:
-    import altair
-except ImportError as error:
-    raise StripewiseError("altair is not installed, and plots need it: pip install 'stripewise[plots]'") from error
 
 if TYPE_CHECKING:
     from stripewise._native import PlannedFile

@@ -137,10 +137,7 @@ class Plan(HasLayout):
         return "\n".join(lines)
 
     def plot(self) -> Chart:
-        """A map of the layouts (an altair chart): each file before and after, its regions by tier.
-
-        Raises `StripewiseError` where altair is not installed.
-        """
+        """A map of the layouts (an altair chart): each file before and after, its regions by tier."""
         from stripewise.api import layout_map
 
         return layout_map.chart(self)

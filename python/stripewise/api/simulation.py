@@ -182,7 +182,7 @@ class Simulation:
         return frames.frame(rows, schema)
 
     def plot(self) -> Any:  # noqa: ANN401
-        """How busy each server was when (an altair chart). Raises `StripewiseError` where altair is not installed."""
+        """How busy each server was when (an altair chart)."""
         from stripewise.api import busy_map
 
         return busy_map.chart(self)

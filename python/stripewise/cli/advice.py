@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.text import Text
-
 from stripewise import _native
 from stripewise.cli import console
 from stripewise.exporters.advised import Native
@@ -123,10 +121,10 @@ def _files(advice: _native.AdviceDocument) -> None:
         better, present = row["recommended"], row["present"]
         count = f" ({row['files']:,})" if row["files"] > 1 else ""
         grid.add_row(
-            Text(_short(row["path"], max(console.out.width * 3 // 10, 16)) + count),
+            _short(row["path"], max(console.out.width * 3 // 10, 16)) + count,
             about_bytes(row["read_bytes"] + row["written_bytes"]),
-            Text(_layout(present) + ("?" if present["source"] == "default" else "")),
-            Text("no change" if better is None else _layout(better)),
+            _layout(present) + ("?" if present["source"] == "default" else ""),
+            "no change" if better is None else _layout(better),
             "" if better is None else _gain(row["gain"]),
         )
     console.out.print(grid)
@@ -150,7 +148,7 @@ def _space(space: list[_native.AdviseSpace]) -> None:
     for tier in space:
         limit = tier["capacity_bytes"]
         grid.add_row(
-            Text(tier["tier"]),
+            tier["tier"],
             about_bytes(tier["present_bytes"]),
             about_bytes(tier["recommended_bytes"]),
             "-" if limit is None else about_bytes(limit),

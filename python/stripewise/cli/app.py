@@ -1,5 +1,6 @@
 """The command tree and what happens to errors."""
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -87,6 +88,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "bench": {"ignore_unknown_options": True, "help_option_names": []},
     "top": CONTEXT,
     "reproduce": CONTEXT,
+    "help": CONTEXT,
 }
 """In the order of the help; each is the function of its name in the module of its name, or with `_` where Python has
 that word for itself, or no such names."""
@@ -116,6 +118,16 @@ def _function(module: str) -> Callable[..., None]:
     return function
 
 
+def _in_words(error: OSError) -> str:
+    if not isinstance(error.filename, str | bytes) or not error.strerror:
+        return str(error)
+    names = " or ".join(
+        os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)
+    )
+    remedy = "; check the path" if isinstance(error, FileNotFoundError) else ""
+    return f"cannot use {names}: {error.strerror}{remedy}"
+
+
 def main() -> NoReturn:
     """Runs the command line and exits; every error is one message that names the thing, the value and the remedy."""
     try:
@@ -131,7 +143,7 @@ def main() -> NoReturn:
         # The reader of our output (`| head`) has gone; it is not our failure.
         raise SystemExit(0) from None
     except OSError as error:
-        console.fail(str(error))
+        console.fail(_in_words(error))
     except KeyboardInterrupt:
         console.fail("interrupted", console.EXIT_INTERRUPTED)
     raise SystemExit(0)

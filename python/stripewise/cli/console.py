@@ -1,11 +1,16 @@
-"""The voice of the command line: results to stdout, everything else to stderr, colour only where it is wanted."""
+"""The voice of the command line: results to stdout, everything else to stderr, colour only where it is wanted.
+
+Names come from files, traces and pools that others may have written. A name is shown as it is: it has no markup, and
+nothing in it commands the terminal.
+"""
 
 import json
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import NoReturn
+from typing import IO, Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -23,6 +28,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+T = TypeVar("T")
 
 EXIT_FAILED = 1
 """Something went wrong; the message says what."""
@@ -45,34 +52,86 @@ def _width(stream_is_terminal: bool) -> int | None:
     return None if stream_is_terminal else 1000
 
 
-out = Console(highlight=False, soft_wrap=False, width=_width(sys.stdout.isatty()))
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+_COMMANDING = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
+"""What a terminal obeys, or what turns the order of letters, and bytes that are no text; not tab and line feed."""
+
+
+def plain(text: str) -> str:
+    """The text with what a terminal would obey written out, as `\\x1b` for an escape."""
+    return _COMMANDING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def name(text: str) -> str:
+    """A name within a line: as `plain`, on that one line."""
+    return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+class _Plain(Console):
+    """A console to which strings are plain text, wherever they stand: in tables, titles and lines."""
+
+    def __init__(
+        self,
+        *,
+        stderr: bool = False,
+        soft_wrap: bool = False,
+        width: int | None = None,
+        file: IO[str] | None = None,
+        force_terminal: bool | None = None,
+    ) -> None:
+        super().__init__(
+            stderr=stderr,
+            soft_wrap=soft_wrap,
+            width=width,
+            file=file,
+            force_terminal=force_terminal,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
+        return super().render_str(plain(text), **options)
+
+
+out = _Plain(soft_wrap=False, width=_width(sys.stdout.isatty()))
+err = _Plain(stderr=True, soft_wrap=True)
 
 
 def say(message: str) -> None:
     """Logs one line of what is being done, to stderr."""
-    err.print(Text(message))
+    err.print(message)
 
 
 def warn(message: str) -> None:
     """Logs a warning to stderr."""
-    err.print(Text.assemble(("warning", "bold yellow"), ": ", message))
+    err.print(Text.assemble(("warning", "bold yellow"), ": ", plain(message)))
 
 
 def hint(message: str) -> None:
     """Logs a remedy to stderr."""
-    err.print(Text.assemble(("hint", "bold cyan"), ": ", message))
+    err.print(Text.assemble(("hint", "bold cyan"), ": ", plain(message)))
 
 
 def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     """Says what went wrong on stderr and ends the command with `code`."""
-    err.print(Text.assemble(("error", "bold red"), ": ", message))
+    err.print(Text.assemble(("error", "bold red"), ": ", plain(message)))
     raise SystemExit(code)
 
 
 def result(line: str) -> None:
-    """Prints one line of the result, to stdout, as it is (no wrapping, no markup)."""
-    out.print(Text(line), soft_wrap=True)
+    """Prints one line of the result, to stdout, without wrapping."""
+    out.print(line, soft_wrap=True)
+
+
+def script(lines: str) -> None:
+    """Prints a script that is the result, to stdout; byte for byte where a program may read it."""
+    if out.is_terminal:
+        result(lines)
+    else:
+        sys.stdout.write(lines + "\n")
+        sys.stdout.flush()
 
 
 def document(content: object) -> None:
@@ -81,26 +140,46 @@ def document(content: object) -> None:
     sys.stdout.flush()
 
 
+SHOWN_FILES = 20
+"""Files that a command lists one by one unless it is asked for all."""
+
+
+def shown(rows: Sequence[T], *, everything: bool) -> Sequence[T]:
+    """The rows that a person reads: the first ones, or all."""
+    return rows if everything else rows[:SHOWN_FILES]
+
+
+def say_more(rows: Sequence[object], what: str, *, everything: bool, otherwise: str = "") -> None:
+    """Says how many `shown` has left out, and how to see them."""
+    if not everything and len(rows) > SHOWN_FILES:
+        say(f"and {len(rows) - SHOWN_FILES:,} more {what}: --all lists them{otherwise}")
+
+
 def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:
     """An empty table in the house style; columns named in `right` are right-aligned."""
     grid = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
     right_aligned = set(right)
-    for name in columns:
-        grid.add_column(name, justify="right" if name in right_aligned else "left", no_wrap=name in right_aligned)
+    for column in columns:
+        is_right = column in right_aligned
+        grid.add_column(column, justify="right" if is_right else "left", no_wrap=is_right)
     return grid
 
 
 @contextmanager
 def moving() -> Iterator[Callable[[str, int, int], bool]]:
     """A progress bar for files that are moved, as the callback that the mover takes."""
-    columns = (TextColumn("moving {task.description}"), BarColumn(bar_width=30), DownloadColumn(binary_units=True))
+    columns = (
+        TextColumn("moving {task.description}", markup=False),
+        BarColumn(bar_width=30),
+        DownloadColumn(binary_units=True),
+    )
     with _progress(*columns) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def update(name: str, done: int, total: int) -> bool:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name)
-            bar.update(tasks[name], completed=done, total=total)
+        def update(path: str, done: int, total: int) -> bool:
+            if path not in tasks:
+                tasks[path] = bar.add_task(name(path))
+            bar.update(tasks[path], completed=done, total=total)
             return True
 
         yield update
@@ -110,14 +189,14 @@ def moving() -> Iterator[Callable[[str, int, int], bool]]:
 def reading(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar with rate and time left for bytes that are read, as a callback with bytes done and in all."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
     with _progress(*columns) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(plain(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -133,7 +212,7 @@ class _RateColumn(ProgressColumn):
 def writing(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar with rate and time left for rows that are written, as a callback with rows done and in all."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TextColumn("rows"),
@@ -141,25 +220,35 @@ def writing(what: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with _progress(*columns) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(plain(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar for steps that are counted, as a callback with steps done and steps in all."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with _progress(*columns) as bar:
-        task = bar.add_task(what)
+        task = bar.add_task(plain(what))
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[int, int], None]]:
     """As `counting`, with the time left, for records of which there are too many to watch them one by one."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with _progress(*columns) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(plain(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -169,16 +258,21 @@ def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 
     Threads may begin steps and tell of earlier ones in any order: the step that began last is shown.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with _progress(*columns) as bar:
         begun: list[TaskID] = []
         alone = Lock()
 
-        def begin(name: str) -> Callable[[int, int], None]:
+        def begin(step: str) -> Callable[[int, int], None]:
             with alone:
                 for earlier in begun:
                     bar.remove_task(earlier)
-                task = bar.add_task(name, total=None)
+                task = bar.add_task(plain(step), total=None)
                 begun[:] = [task]
 
             def update(done: int, total: int) -> None:

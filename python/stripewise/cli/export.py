@@ -120,7 +120,7 @@ def export(
     if as_json:
         console.document(exported.as_dict())
     elif output is None:
-        console.result(exported.script().rstrip("\n"))
+        console.script(exported.script().rstrip("\n"))
     else:
         _print(exported)
 

@@ -64,7 +64,7 @@ def export_tree(
     if report["owners_not_kept"]:
         console.warn(f"{report['owners_not_kept']} owners could not be kept: run as root to keep them")
     for failure in failures:
-        console.err.print(f"{failure['path']}: {failure['reason']}", markup=False, soft_wrap=True)
+        console.say(f"{console.name(failure['path'])}: {console.name(failure['reason'])}")
     if report["failed"]:
         more = f" (the first {SHOWN_AT_END} are listed)" if report["failed"] > SHOWN_AT_END else ""
         console.fail(f"{report['failed']} names failed{more}; all others are there")

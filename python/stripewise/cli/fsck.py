@@ -104,9 +104,10 @@ def fsck(
 
 def line(finding: FsckFinding) -> str:
     """A finding as a person reads it."""
-    place = [finding["path"], finding["server"], finding["object"]]
-    where = ", ".join(part for part in place if part) or "pool"
-    return f"{WORDS[finding['outcome']]:<8} {finding['kind']:<20} {where}: {finding['what']} -- {finding['action']}"
+    place = [console.name(part) for part in (finding["path"], finding["server"], finding["object"]) if part]
+    where = ", ".join(place) or "pool"
+    what = console.name(f"{finding['what']} -- {finding['action']}")
+    return f"{WORDS[finding['outcome']]:<8} {finding['kind']:<20} {where}: {what}"
 
 
 def summary(report: FsckReport) -> str:

@@ -62,6 +62,8 @@ def report(
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")
     if layout is not None and planner is not None:
         raise StripewiseError("--planner plans, and --layout says what was planned: give one")
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise StripewiseError(f"{output}: a report is an HTML page; name it with .html at its end")
     if not output.absolute().parent.is_dir():
         raise StripewiseError(f"{output}: there is no directory {output.absolute().parent}; make it first")
     # Charts take longer to load than everything else.

@@ -40,6 +40,7 @@ def signature(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON, every process's signature.")
     ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every file, however many.")] = False,
     dask: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Sign an imported log on the workers of this Dask scheduler."),
@@ -50,7 +51,7 @@ def signature(
     The trace signature of a process is its requests to one file as nested loops, in order of their start. Its pattern
     is five factors: operation, place in the file, repetition, size, time. The ratio is that of numbers: an offset and a
     size a request, to those that the signature has. With --file or --rank the signature of every process is shown, and
-    the phases of the file. docs/signature.md explains the notation.
+    the phases of the file. `stripewise help signature` explains the notation.
 
     \b
     Examples:
@@ -96,7 +97,7 @@ def signature(
         for number, group in groupby(signed.processes, key=lambda process: process[0]["file"]):
             _print_closer(next(row for row in files if row["file"] == number), list(group))
     else:
-        _print_files(len(trace.files()) - len(files), files, programs)
+        _print_files(len(trace.files()) - len(files), files, programs, everything)
     unknown = sum(row["unknown_offsets"] for row in files)
     if unknown:
         console.warn(f"{unknown:,} requests are left out, since {log} does not have their offsets")
@@ -117,10 +118,12 @@ def _matching(files: list[_native.FileSignature], patterns: list[str], log: Path
     return [row for row in files if any(fits(row["path"], pattern) for pattern in patterns)]
 
 
-def _print_files(without: int, files: list[_native.FileSignature], programs: list[_native.ProgramSignature]) -> None:
+def _print_files(
+    without: int, files: list[_native.FileSignature], programs: list[_native.ProgramSignature], everything: bool
+) -> None:
     right = ["processes", "requests", "bytes", "phases", "ratio"]
     grid = console.table(["file", *right], right=right)
-    for row in files:
+    for row in console.shown(files, everything=everything):
         grid.add_row(
             row["path"],
             f"{row['processes']:,}",
@@ -131,12 +134,13 @@ def _print_files(without: int, files: list[_native.FileSignature], programs: lis
         )
     console.out.print(grid)
     console.out.print()
-    for row in files:
+    for row in console.shown(files, everything=everything):
         console.result(f"{row['path']}: {row['words']}")
-        console.out.print(Text(f"  {row['pattern']}", "dim"))
+        console.out.print(Text(console.plain(f"  {row['pattern']}"), "dim"))
+    console.say_more(files, "files", everything=everything, otherwise=", --json has everything")
     console.out.print()
     by_program = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
-    for program in programs:
+    for program in console.shown(programs, everything=everything):
         by_program.add_row(
             program["program"],
             f"{program['files']:,}",
@@ -147,6 +151,7 @@ def _print_files(without: int, files: list[_native.FileSignature], programs: lis
             program["pattern"],
         )
     console.out.print(by_program)
+    console.say_more(programs, "programs", everything=everything, otherwise=", --json has everything")
     if without:
         console.say(f"{without:,} other files were opened or asked about, and neither read nor written")
 
@@ -184,7 +189,7 @@ def _print_closer(file: _native.FileSignature, processes: list[tuple[_native.Pro
 
 
 def _told(words: str, pattern: str) -> Text:
-    return Text.assemble(words, "\n", (pattern, "dim"))
+    return Text.assemble(console.plain(words), "\n", (console.plain(pattern), "dim"))
 
 
 def _ratio(ratio: float) -> str:

@@ -87,4 +87,4 @@ def _rates(pool: Pool, servers: list[Any], passed_s: float) -> Group:
 
 
 def _title(pool: Pool, when: str) -> Text:
-    return Text(f"pool '{pool.name}', emulated servers, {when}")
+    return Text(console.plain(f"pool '{pool.name}', emulated servers, {when}"))

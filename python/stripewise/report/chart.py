@@ -8,16 +8,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from stripewise._native import StripewiseError
-from stripewise.report.markup import Markup, join, more
+import altair
+import vl_convert
 
-try:
-    import altair
-    import vl_convert
-except ImportError as error:
-    raise StripewiseError(
-        f"{error.name} is not installed, and reports need it: pip install 'stripewise[plots]'"
-    ) from error
+from stripewise.report.markup import Markup, join, more
 
 Chart: TypeAlias = Any
 """Of altair, and its axes and data; what its classes have in common has no name."""

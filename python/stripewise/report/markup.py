@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stripewise._native import StripewiseError
-
-try:
-    from markupsafe import Markup, escape
-except ImportError as error:
-    raise StripewiseError(
-        f"{error.name} is not installed, and reports need it: pip install 'stripewise[plots]'"
-    ) from error
+from markupsafe import Markup, escape
 
 __all__ = ["Markup", "escape", "items", "join", "more", "paragraph", "section", "table"]
 

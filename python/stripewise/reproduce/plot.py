@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from stripewise._native import StripewiseError
-from stripewise.reproduce.experiment import Result, Sample
+import altair
+import vl_convert
 
-try:
-    import altair
-    import vl_convert
-except ImportError as error:
-    raise StripewiseError(
-        f"{error.name} is not installed, and plots need it: pip install 'stripewise[plots]', or use --no-plots"
-    ) from error
+from stripewise.reproduce.experiment import Result, Sample
 
 Chart: TypeAlias = Any
 """Of altair; what its classes have in common has no name."""

@@ -28,6 +28,10 @@ pub struct Faults {
     pub open: Option<Errno>,
     /// Making files gives this.
     pub create: Option<Errno>,
+    /// Removing files gives this.
+    pub remove: Option<Errno>,
+    /// Changing attributes, and the size among them, gives this.
+    pub change: Option<Errno>,
     /// A read or write moves at most that many bytes.
     pub at_most_bytes: Option<usize>,
     /// Every second read or write is interrupted before it did anything.
@@ -91,9 +95,10 @@ impl Faulty {
 /// Ends the connection of the FUSE mount on `root`, as the death of its server does, and takes the mount away.
 fn abort(root: &Path) {
     use rustix::mount::{UnmountFlags, unmount};
-    // Busy as it is it stays, but its connection ends.
-    let _ = unmount(root, UnmountFlags::FORCE);
-    unmount(root, UnmountFlags::DETACH).unwrap();
+    // Where it is busy it stays, but its connection ends.
+    if unmount(root, UnmountFlags::FORCE).is_err() {
+        unmount(root, UnmountFlags::DETACH).unwrap();
+    }
 }
 
 impl Drop for Faulty {
@@ -244,6 +249,10 @@ impl Filesystem for Fs {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let refused = self.switch.faults.lock().unwrap().change;
+        if let Some(errno) = refused {
+            return reply.error(errno);
+        }
         let path = self.path(node);
         let set = (|| {
             if let Some(mode) = mode {
@@ -284,9 +293,14 @@ impl Filesystem for Fs {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        match std::fs::remove_file(self.path(parent).join(name)) {
+        let refused = self.switch.faults.lock().unwrap().remove;
+        let removed = match refused {
+            Some(errno) => Err(errno),
+            None => std::fs::remove_file(self.path(parent).join(name)).map_err(errno),
+        };
+        match removed {
             Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
+            Err(errno) => reply.error(errno),
         }
     }
 

@@ -143,7 +143,7 @@ pub(crate) fn stream_opened(start_ns: u64, stream: *mut FILE, path: *const c_cha
 }
 
 fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE, call: impl FnOnce() -> *mut FILE) -> *mut FILE {
-    let start_ns = now_ns();
+    let start_ns = if runtime::recording().is_some() { now_ns() } else { 0 };
     table::forget(descriptor_of(stream));
     let reopened = call();
     if path.is_null() { reopened } else { stream_opened(start_ns, reopened, path, mode) }

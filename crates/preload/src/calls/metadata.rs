@@ -22,10 +22,10 @@ fn fresh_size(fd: c_int) -> Option<off_t> {
 }
 
 /// Has the kernel ask for the size of a file in the pool. It copies no further than it knows the file to reach, and neither
-/// writes past the mount nor those by another mount tell it. If it cannot ask, the copy itself says why. Two system calls.
+/// writes past the mount nor those by another mount tell it. If it cannot ask, the copy itself says why. Three system calls.
 fn learn_size(fd: c_int) {
     let Some(bypass) = runtime::bypass().filter(|_| fd >= 0) else { return };
-    if rustix::fs::fstat(borrow(fd)).is_ok_and(|stat| stat.st_dev == bypass.device()) {
+    if bypass.holds(borrow(fd)) {
         let now = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
         let _ = rustix::fs::statx(borrow(fd), c"", now, StatxFlags::SIZE);
     }

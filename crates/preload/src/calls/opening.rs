@@ -10,7 +10,7 @@ use crate::recording::{self, Event};
 use crate::runtime;
 use crate::table;
 use libc::{mode_t, size_t, sockaddr, socklen_t};
-use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use stripewise_trace::{Operation, flags as marks, now_ns};
 
 /// After an open by name: enters the descriptor and records the open.
@@ -367,7 +367,7 @@ mapping! { mmap mmap64 }
 
 /// System calls by number: whatever touches descriptors is left to the kernel, and the table told.
 fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c_long {
-    use super::processes::{clone_flags, unshared};
+    use super::processes::{clone_flags, filters, process_control, unshared};
     let fd = a[0] as c_int;
     match number {
         libc::SYS_close => {
@@ -407,6 +407,20 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
         }
         libc::SYS_unshare => {
             unshared(a[0] as c_int);
+            call()
+        }
+        libc::SYS_seccomp => {
+            let operation = a[0] as c_uint;
+            if operation == libc::SECCOMP_SET_MODE_STRICT || operation == libc::SECCOMP_SET_MODE_FILTER {
+                filters(operation == libc::SECCOMP_SET_MODE_STRICT, a[2] as usize);
+            }
+            let result = call();
+            // With one of its flags it returns a descriptor.
+            table::forget(result as c_int);
+            result
+        }
+        libc::SYS_prctl => {
+            process_control(a[0] as c_int, a[1] as c_ulong, a[2] as usize);
             call()
         }
         libc::SYS_clone => {
@@ -472,7 +486,6 @@ const RETURN_DESCRIPTORS: &[c_long] = &[
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
     libc::SYS_landlock_create_ruleset,
-    libc::SYS_seccomp,
     libc::SYS_fsopen,
     libc::SYS_fspick,
     libc::SYS_fsmount,

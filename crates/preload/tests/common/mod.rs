@@ -115,7 +115,8 @@ impl TestPool {
     }
 
     /// A program in a mount of its own. `$M` is the mount, `$OUT` a directory beside it, `$LIB` the library;
-    /// `STRIPEWISE_POOL` and `STRIPEWISE_MOUNT` are set as by `stripewise run`, `LD_PRELOAD` only with `preload`.
+    /// `STRIPEWISE_POOL`, `STRIPEWISE_MOUNT` and `STRIPEWISE_FILTERS` are set as by `stripewise run`, `LD_PRELOAD` only with
+    /// `preload`.
     pub fn command(&self, preload: bool, command: &[&str]) -> Command {
         let (library, mount) = built().clone();
         let library = if self.unprivileged { self.path("out/lib.so") } else { library };
@@ -132,6 +133,7 @@ impl TestPool {
         program.args(command);
         program.env("M", self.path("mnt")).env("OUT", self.path("out")).env("LIB", library);
         program.env("STRIPEWISE_POOL", self.path("pool.toml")).env("STRIPEWISE_MOUNT", self.path("mnt"));
+        program.env("STRIPEWISE_FILTERS", filters());
         program.env("HOME", self.path("out")).env("GIT_CONFIG_NOSYSTEM", "1").stdin(Stdio::null());
         program.current_dir(self.path("out"));
         program
@@ -153,6 +155,13 @@ impl TestPool {
         let script = format!("import os, sys\nos.chdir(os.environ['M'])\n{script}");
         succeeded(&script, &self.command(preload, &[python(), "-c", &script]).output().expect("python3"))
     }
+}
+
+/// How many seccomp filters this test runs under.
+fn filters() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    count.expect("these tests need Linux 5.9 or newer").trim().to_owned()
 }
 
 /// A layout of regions: offset, then servers and widths in bytes.

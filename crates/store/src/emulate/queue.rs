@@ -316,18 +316,7 @@ fn lock_for_setup(file: BorrowedFd<'_>) -> bool {
 
 fn extend_and_map(file: BorrowedFd<'_>) -> Result<Mapping, EmulateError> {
     let error = |action| move |errno| EmulateError::Queue { action, errno };
-    let mut length = rustix::fs::fstat(file).map_err(error("examine"))?.st_size.max(0) as usize;
-    // Written rather than truncated up: a hole that cannot be filled on a full disk would be SIGBUS at first touch.
-    let zeros = [0_u8; 1024];
-    while length < FILE_BYTES {
-        let chunk = (FILE_BYTES - length).min(zeros.len());
-        match rustix::io::pwrite(file, &zeros[..chunk], length as u64) {
-            Ok(0) => return Err(error("extend")(Errno::NOSPC)),
-            Ok(written) => length += written,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(error("extend")(errno)),
-        }
-    }
+    crate::shared_pages::allocate(file, FILE_BYTES as u64).map_err(error("allocate"))?;
     Mapping::new(file).map_err(error("map"))
 }
 

@@ -4,14 +4,14 @@ use super::destination::{STATE, make_directory, open_directory};
 use super::{Export, attributes, copy, count, verify};
 use crate::error::{Error, Result};
 use crate::inode::guard;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -50,7 +50,7 @@ enum Linked {
     Failed(String),
 }
 
-/// Files with several names, by inode.
+/// What has several names, by inode.
 #[derive(Default)]
 struct Links {
     known: Mutex<HashMap<u64, Linked>>,
@@ -85,7 +85,7 @@ pub(super) fn all(export: &Export<'_>) -> Result<()> {
     let (receiver, links) = (Mutex::new(receiver), Links::default());
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(export, &receiver, &links))).collect();
-        let walked = walk(export, &sender);
+        let walked = walk(export, &sender, &links);
         drop(sender);
         let worked = workers
             .into_iter()
@@ -105,7 +105,7 @@ pub(super) fn finish_root(export: &Export<'_>) -> Result<()> {
 }
 
 /// Goes through the tree, depth first, with a directory's names read as they come: descriptors by depth.
-fn walk<'a>(export: &'a Export<'a>, sender: &SyncSender<Job<'a>>) -> Result<()> {
+fn walk<'a>(export: &'a Export<'a>, sender: &SyncSender<Job<'a>>, links: &Links) -> Result<()> {
     let from = open_directory(export.store.tree(), ".".as_ref()).map_err(Error::io("open", "tree"))?;
     let stat = rustix::fs::fstat(&from).map_err(Error::io("read", "tree"))?;
     let to = rustix::io::fcntl_dupfd_cloexec(&export.destination.root, 0).map_err(Error::io("open", "DEST"))?;
@@ -130,7 +130,7 @@ fn walk<'a>(export: &'a Export<'a>, sender: &SyncSender<Job<'a>>) -> Result<()> 
             continue;
         }
         let pair = pair.clone();
-        match one(export, &pair, name, sender) {
+        match one(export, &pair, name, sender, links) {
             Ok(Some(below)) => stack.push(below),
             Ok(None) => {}
             Err(error) => {
@@ -160,6 +160,7 @@ fn one<'a>(
     pair: &Arc<Pair<'a>>,
     name: &OsStr,
     sender: &SyncSender<Job<'a>>,
+    links: &Links,
 ) -> Result<Option<(Dir, Arc<Pair<'a>>)>> {
     let path = || pair.path.join(name);
     if pair.path.as_os_str().is_empty() && name == STATE {
@@ -188,33 +189,74 @@ fn one<'a>(
             let target = rustix::fs::readlinkat(&pair.from, name, Vec::new()).map_err(Error::io("read", path()))?;
             if verify {
                 verify::symlink(pair, name, &target, &stat)?;
+                count(&export.counts.symlinks);
             } else {
-                remake(pair, name, || rustix::fs::symlinkat(&target, &pair.to, name))?;
-                attributes::copy_by_name(export, &stat, pair.to.as_fd(), name).map_err(Error::io("make", path()))?;
+                let make = |to: BorrowedFd<'_>, name: &OsStr| rustix::fs::symlinkat(&target, to, name);
+                without_bytes(export, pair, name, &stat, links, &export.counts.symlinks, make)?;
             }
-            count(&export.counts.symlinks);
         }
         kind => {
             if verify {
                 verify::special(pair, name, &stat)?;
+                count(&export.counts.special_files);
             } else {
                 let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-                remake(pair, name, || rustix::fs::mknodat(&pair.to, name, kind, mode, stat.st_rdev))?;
-                attributes::copy_by_name(export, &stat, pair.to.as_fd(), name).map_err(Error::io("make", path()))?;
+                let make = |to: BorrowedFd<'_>, name: &OsStr| rustix::fs::mknodat(to, name, kind, mode, stat.st_rdev);
+                without_bytes(export, pair, name, &stat, links, &export.counts.special_files, make)?;
             }
-            count(&export.counts.special_files);
         }
     }
     Ok(None)
 }
 
-/// Makes a name anew: what a stopped export made there may be of a file that has changed since.
-fn remake(pair: &Pair<'_>, name: &OsStr, make: impl Fn() -> rustix::io::Result<()>) -> Result<()> {
-    let done = match make() {
-        Err(Errno::EXIST) => rustix::fs::unlinkat(&pair.to, name, AtFlags::empty()).and_then(|()| make()),
-        done => done,
+/// Makes a symbolic link or a special file, or a further name of one that is made.
+fn without_bytes(
+    export: &Export<'_>,
+    pair: &Pair<'_>,
+    name: &OsStr,
+    stat: &Stat,
+    links: &Links,
+    counter: &AtomicU64,
+    make: impl Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+) -> Result<()> {
+    let failed = || Error::io("make", pair.path.join(name));
+    let first = |to: BorrowedFd<'_>, name: &OsStr| {
+        remake(to, name, || make(to, name)).and_then(|()| attributes::copy_by_name(export, stat, to, name))
     };
-    done.map_err(Error::io("make", pair.path.join(name)))
+    if stat.st_nlink == 1 {
+        first(pair.to.as_fd(), name).map_err(failed())?;
+        count(counter);
+        return Ok(());
+    }
+    let (state, kept) = (export.destination.state(), kept_name(stat.st_ino));
+    if links.begin(stat.st_ino)? {
+        let done = first(state, &kept).map_err(failed());
+        links.end(stat.st_ino, done.as_ref().map(drop).map_err(Error::to_string));
+        done?;
+        count(counter);
+    } else {
+        count(&export.counts.hard_links);
+    }
+    link_kept(state, &kept, pair, name)
+}
+
+/// What an inode with several names is called in the export's own directory, until all of them are made.
+fn kept_name(inode: u64) -> OsString {
+    format!("link-{inode}").into()
+}
+
+/// Gives what is kept a name of the copy.
+fn link_kept(state: BorrowedFd<'_>, kept: &OsStr, pair: &Pair<'_>, name: &OsStr) -> Result<()> {
+    remake(&pair.to, name, || rustix::fs::linkat(state, kept, &pair.to, name, AtFlags::empty()))
+        .map_err(Error::io("make", pair.path.join(name)))
+}
+
+/// Makes a name anew: what a stopped export made there may be of a file that has changed since.
+fn remake(to: impl AsFd, name: &OsStr, make: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match make() {
+        Err(Errno::EXIST) => rustix::fs::unlinkat(to, name, AtFlags::empty()).and_then(|()| make()),
+        done => done,
+    }
 }
 
 fn work<'a>(export: &Export<'a>, receiver: &Mutex<Receiver<Job<'a>>>, links: &Links) -> Result<()> {
@@ -249,7 +291,7 @@ fn regular(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, links: &Links) ->
     if stat.st_nlink == 1 {
         return copy::file(export, pair, name, &pair.to, name);
     }
-    let kept = OsString::from(format!("link-{}", stat.st_ino));
+    let kept = kept_name(stat.st_ino);
     let state = export.destination.state();
     if links.begin(stat.st_ino)? {
         let done = copy::file(export, pair, name, state, &kept);
@@ -258,7 +300,7 @@ fn regular(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, links: &Links) ->
     } else {
         count(&export.counts.hard_links);
     }
-    remake(pair, name, || rustix::fs::linkat(state, &*kept, &pair.to, name, AtFlags::empty()))
+    link_kept(state, &kept, pair, name)
 }
 
 impl Links {

@@ -5,10 +5,14 @@ use super::hold::Subject;
 use crate::error::{Error, Result};
 use crate::extent::{datafile_bytes, file_bytes};
 use crate::handle::Handle;
+use crate::identity::{Identity, Said};
 use crate::placement::Datafiles;
-use rustix::fs::{AtFlags, FileType};
+use crate::sys::retry;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use stripewise_layout::{Layout, ServerId};
 
 /// Something wrong with the datafiles of a file.
@@ -20,6 +24,8 @@ pub(super) enum Fault {
     Type(u16),
     /// The datafile of that index belongs to another user.
     Owner(u16, u32),
+    /// The datafile of that index is not bound to the file's inode.
+    Unbound(u16),
     /// The datafile of that index has another group or mode than the file.
     Rights(u16, u32, u32),
 }
@@ -29,6 +35,8 @@ pub(super) struct Look {
     pub(super) faults: Vec<Fault>,
     /// Servers of the file that are not there.
     pub(super) away: BTreeSet<ServerId>,
+    /// Whether there are datafiles that are the file's.
+    pub(super) has_own: bool,
     /// The least size of the file, by its datafiles.
     pub(super) least_bytes: u64,
 }
@@ -43,7 +51,8 @@ pub(super) fn look(
     subject: &Subject,
 ) -> Result<Look> {
     let rights = if handle.present.is_empty() { None } else { Some(subject.rights()) };
-    let mut look = Look { faults: Vec::new(), away: BTreeSet::new(), least_bytes: 0 };
+    let identity = if handle.present.is_empty() { None } else { subject.identity(ground)? };
+    let mut look = Look { faults: Vec::new(), away: BTreeSet::new(), has_own: false, least_bytes: 0 };
     for (index, datafile) in datafiles.table.iter().enumerate() {
         if !handle.present.contains(index) {
             continue;
@@ -62,9 +71,16 @@ pub(super) fn look(
                 }
                 if stat.st_uid != subject.stat.st_uid {
                     look.faults.push(Fault::Owner(index, stat.st_uid));
+                } else if let Some(identity) = identity
+                    && said(directory, path.as_c_str(), identity)? != Said::Same
+                {
+                    // Whatever else it is, it is not this file's to tell.
+                    look.faults.push(Fault::Unbound(index));
+                    continue;
                 } else if rights.is_some_and(|rights| !rights.are_those_of(&stat)) {
                     look.faults.push(Fault::Rights(index, stat.st_gid, stat.st_mode & 0o7777));
                 }
+                look.has_own |= stat.st_uid == subject.stat.st_uid;
                 let reaches = file_bytes(layout, datafiles, index, stat.st_size as u64);
                 look.least_bytes = look.least_bytes.max(reaches);
             }
@@ -76,6 +92,19 @@ pub(super) fn look(
         }
     }
     Ok(look)
+}
+
+/// Opens a datafile to ask about it.
+pub(super) fn open(directory: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let opened = retry(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
+    opened.map_err(Error::io("open the datafile", path.to_string_lossy().into_owned()))
+}
+
+/// Whose the datafile at `path` says that it is.
+pub(super) fn said(directory: BorrowedFd<'_>, path: &CStr, identity: Identity) -> Result<Said> {
+    let asked = identity.asked_of(open(directory, path)?);
+    asked.map_err(Error::io("read the binding of", path.to_string_lossy().into_owned()))
 }
 
 /// Bytes of the file that stand in datafile `index` if the file is `size_bytes` long.

@@ -1,10 +1,12 @@
 //! Several inodes with one handle: copies that were made behind the mount's back (`cp -a` in the namespace).
 
+use super::bindings;
 use super::context::Context;
 use super::finding::{Finding, Kind};
 use super::hold::{Subject, hold, shown};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::identity::Identity;
 use crate::placement::Datafiles;
 use crate::rights::{check_datafile, create_datafile};
 use crate::sys::retry;
@@ -22,6 +24,9 @@ pub(super) struct Twin {
 /// Returns the new handles.
 pub(super) fn resolve(context: &Context<'_>, mut twins: Vec<Twin>) -> Result<Vec<(Handle, Datafiles)>> {
     twins.sort_by(|a, b| a.subject.path.cmp(&b.subject.path));
+    if context.ground.shared {
+        return bindings::tell_twins(context, &twins).map(|()| Vec::new());
+    }
     let position = twins.iter().position(|twin| twin.handle.real == twin.subject.stat.st_ino);
     let Some(original) = position.map(|at| twins.remove(at)) else {
         let names: Vec<_> = twins.iter().map(|twin| shown(&twin.subject.path)).collect();
@@ -81,7 +86,7 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
         // A copied handle is no way to another user's bytes.
         let path = datafile.path(original.handle.logical);
         check_datafile(server, path.as_str(), &rustix::fs::fstat(&from).map_err(error)?, owner)?;
-        let to = create_datafile(&store, new.logical, *datafile, rights)?;
+        let to = create_datafile(&store, new.logical, Identity::without_generation(new.real), *datafile, rights)?;
         copy_sparse(&from, &to).map_err(error)?;
         rustix::fs::fsync(&to).map_err(error)?;
         crate::inode::sync_names(&store, new.logical, *datafile)?;

@@ -3,6 +3,7 @@
 use super::context::{Context, Step, TELL_EVERY};
 use super::datafiles::{Fault, Look, bytes_in, look};
 use super::finding::{Finding, Kind};
+use super::ground::Ground;
 use super::hold::{Found, Hold, Subject, hold};
 use super::known::{Gathering, Known};
 use super::layouts::Lost;
@@ -10,13 +11,12 @@ use super::lost_found;
 use super::misplaced::{Misplaced, put_right};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
+use crate::identity::Said;
 use crate::lockfile::LockFile;
 use crate::placement::Datafiles;
-use crate::rights::Rights;
-use crate::sys::retry;
 use crate::walk::{Entry, walk};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::CStr;
@@ -101,6 +101,11 @@ impl Files<'_> {
         }
         let stale = LockFile::exists(context.ground.locks.as_fd(), handle.logical)?;
         let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
+        if found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
+            // Whose they are is known when all handles are: the second walk looks at it.
+            self.gathering.note_unbound();
+            return Ok(());
+        }
         if !stale && in_order(&found, &handle, subject.stat.st_size as u64) {
             return Ok(());
         }
@@ -149,6 +154,9 @@ impl Files<'_> {
         let context = self.context;
         let Some((layout, datafiles)) = self.shape(subject, &handle)? else { return Ok(false) };
         let found = look(&context.ground, &handle, &layout, &datafiles, subject)?;
+        if found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
+            return Ok(false);
+        }
         let mut whole = true;
         for fault in &found.faults {
             whole &= self.mend_datafile(subject, &mut handle, &layout, &datafiles, fault);
@@ -196,7 +204,11 @@ impl Files<'_> {
     ) -> bool {
         let context = self.context;
         let index = match fault {
-            Fault::Missing(index) | Fault::Type(index) | Fault::Owner(index, _) | Fault::Rights(index, ..) => *index,
+            Fault::Missing(index)
+            | Fault::Type(index)
+            | Fault::Unbound(index)
+            | Fault::Owner(index, _)
+            | Fault::Rights(index, ..) => *index,
         };
         let datafile = datafiles.table[usize::from(index)];
         let name = context.ground.server_name(datafile.server);
@@ -245,6 +257,8 @@ impl Files<'_> {
                 context.left(told(Kind::DatafileType, what, "look at it, move it away, and check again"));
                 false
             }
+            // Told by the second walk.
+            Fault::Unbound(_) => false,
             Fault::Owner(_, found) => {
                 let what = format!("it belongs to user {found}, the file to user {}", subject.stat.st_uid);
                 if !only_owner_writes(directory, path.directory()) && !subject.was_given_by(handle.logical, found) {
@@ -253,7 +267,7 @@ impl Files<'_> {
                     return false;
                 }
                 let finding = told(Kind::DatafileOwner, what, "gave it to the file's owner and group");
-                context.mend(finding, || give(directory, path.as_c_str(), &name, found, subject.rights()))
+                context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), found))
             }
             Fault::Rights(_, gid, mode) => {
                 let rights = subject.rights();
@@ -262,23 +276,26 @@ impl Files<'_> {
                     rights.gid, rights.mode
                 );
                 let finding = told(Kind::DatafileRights, what, "gave it the file's group and mode");
-                context.mend(finding, || give(directory, path.as_c_str(), &name, rights.uid, rights))
+                context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), rights.uid))
             }
         }
     }
 }
 
-/// Gives a datafile that is still `owner`'s, and has no other name, to who has `rights`.
-fn give(directory: BorrowedFd<'_>, path: &CStr, server: &str, owner: u32, rights: Rights) -> Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let error =
-        |errno| Error::Server { action: "change owner or mode of a datafile", server: server.to_owned(), errno };
-    let fd = retry(|| rustix::fs::openat(directory, path, flags, Mode::empty())).map_err(error)?;
+/// Gives a datafile of the file, which is still `owner`'s and has no other name, the owner, group and mode that it is to have.
+fn give(subject: &Subject, ground: &Ground, directory: BorrowedFd<'_>, path: &CStr, owner: u32) -> Result<()> {
+    let error = |errno| Error::io("change owner or mode of the datafile", path.to_string_lossy().into_owned())(errno);
+    let fd = super::datafiles::open(directory, path)?;
+    if let Some(identity) = subject.identity(ground)?
+        && identity.asked_of(&fd).map_err(error)? != Said::Same
+    {
+        return Err(error(Errno::EXIST));
+    }
     let stat = rustix::fs::fstat(&fd).map_err(error)?;
     if stat.st_uid != owner || stat.st_nlink != 1 || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(error(Errno::EXIST));
     }
-    rights.give(fd.as_fd()).map_err(error)
+    subject.rights().give(fd.as_fd()).map_err(error)
 }
 
 /// Whether nothing has to be mended.

@@ -36,6 +36,8 @@ pub(super) struct Ground {
     pub(super) layouts: OwnedFd,
     /// The layouts, read when they are needed.
     pub(super) known_layouts: Layouts,
+    /// Whether several users use the pool directly.
+    pub(super) shared: bool,
     pub(super) servers: Vec<ServerGround>,
 }
 
@@ -79,8 +81,17 @@ impl Ground {
         let [layouts, locks] = [LAYOUTS, LOCKS].map(|name| open(name).map_err(Error::io("open", root.join(name))));
         let mut servers: Vec<_> = pool.servers.iter().map(|server| found(server, &marker)).collect();
         mend_markers(pool, &tree, &marker, &mut servers, &mut early)?;
-        let known_layouts = Layouts::open(root, marker.shared)?;
-        Ok(Some(Self { pool: pool.clone(), namespace, tree, locks: locks?, layouts: layouts?, known_layouts, servers }))
+        let known_layouts = Layouts::open(root, marker.shared, pool.servers.len())?;
+        Ok(Some(Self {
+            pool: pool.clone(),
+            namespace,
+            tree,
+            locks: locks?,
+            layouts: layouts?,
+            known_layouts,
+            shared: marker.shared,
+            servers,
+        }))
     }
 
     /// The directory of a server that is there.

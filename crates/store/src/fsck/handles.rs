@@ -1,5 +1,6 @@
 //! Handles that cannot be used as they are: damaged ones, and those of other inodes.
 
+use super::bindings;
 use super::context::{Context, Step, TELL_EVERY};
 use super::correct::corrections;
 use super::datafiles::look;
@@ -33,7 +34,9 @@ struct Again<'a> {
 
 /// Looks again at the files whose handles cannot be used, now that all others are known.
 pub(super) fn resolve(context: &Context<'_>, known: &mut Known) -> Result<()> {
-    if !known.has_doubtful() {
+    // In a shared pool, who may write a file can have given it any handle.
+    let planted = context.ground.shared && known.has_twins();
+    if !known.has_doubtful() && !planted {
         return Ok(());
     }
     let again = Again {
@@ -130,7 +133,11 @@ impl Again<'_> {
             return Ok(());
         }
         if bound {
-            return Ok(());
+            return if context.ground.shared {
+                bindings::check(context, &subject, &handle, !self.known.damaged)
+            } else {
+                Ok(())
+            };
         }
         let what = format!("its handle is that of inode {}, it is inode {}", handle.real, subject.stat.st_ino);
         let finding = Finding::new(Kind::UnboundHandle, what, "").of(&subject.path);
@@ -169,7 +176,10 @@ fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Fi
     };
     let bound = Handle { real: subject.stat.st_ino, ..handle.clone() };
     let finding = Finding { action: "taken over".into(), ..finding };
-    let taken = context.mend(finding, || subject.set_handle(context, &bound));
+    let taken = context.mend(finding, || {
+        bindings::bind(context, subject, &bound, &datafiles)?;
+        subject.set_handle(context, &bound)
+    });
     // Whether it is in order otherwise is for the next look at it. A check that was killed here left its lock file.
     let whole = found.faults.is_empty() && found.away.is_empty();
     let settled = taken

@@ -1,8 +1,10 @@
 //! A file that is judged: its inode, and its structural lock so that nobody writes it meanwhile.
 
 use super::context::Context;
+use super::ground::Ground;
 use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, FORMER_OWNER, Handle, HandleError, MAX_BYTES};
+use crate::identity::Identity;
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
 use crate::rights::{Rights, former_owner};
@@ -64,6 +66,17 @@ impl Subject {
     /// The rights that its datafiles are to have.
     pub(super) fn rights(&self) -> Rights {
         Rights::at(&self.place(), &self.stat)
+    }
+
+    /// What its datafiles are to be bound to; `None` in a pool of one user, where nothing is asked.
+    pub(super) fn identity(&self, ground: &Ground) -> Result<Option<Identity>> {
+        if !ground.shared {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let opened = retry(|| rustix::fs::open(self.place(), flags, Mode::empty()));
+        let fd = opened.map_err(Error::io("open", &self.path))?;
+        Identity::of(fd.as_fd(), self.stat.st_ino).map(Some)
     }
 
     /// Whether root's mount was giving the file with that handle away when it was interrupted, and it was `uid`'s before.

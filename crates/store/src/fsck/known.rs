@@ -63,12 +63,18 @@ pub(super) struct Gathering {
     layouts: Mutex<Layouts>,
     large: Mutex<Large>,
     damaged: AtomicBool,
+    unbound: AtomicBool,
 }
 
 impl Gathering {
     /// Notes that there is a handle which cannot be read.
     pub(super) fn note_damaged(&self) {
         self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that there is a file whose datafiles are bound to another inode.
+    pub(super) fn note_unbound(&self) {
+        self.unbound.store(true, Ordering::Relaxed);
     }
 
     /// Notes a file whose datafiles are not known.
@@ -110,7 +116,7 @@ impl Gathering {
         records.dedup_by_key(|record| (record.logical, record.inode));
         let layouts = self.layouts.into_inner().unwrap_or_default().1;
         let large = self.large.into_inner().unwrap_or_default();
-        Known { records, layouts, large, damaged: self.damaged.into_inner() }
+        Known { records, layouts, large, damaged: self.damaged.into_inner(), unbound: self.unbound.into_inner() }
     }
 }
 
@@ -122,7 +128,9 @@ pub(super) struct Known {
     layouts: Vec<Arc<Vec<ServerId>>>,
     large: Large,
     /// Whether there are handles that cannot be read.
-    damaged: bool,
+    pub(super) damaged: bool,
+    /// Whether there are files whose datafiles are bound to another inode.
+    unbound: bool,
 }
 
 impl Known {
@@ -135,7 +143,12 @@ impl Known {
 
     /// Whether some handle cannot be read, or is not of the inode that carries it.
     pub(super) fn has_doubtful(&self) -> bool {
-        self.damaged || self.records.iter().any(|record| !record.is_bound())
+        self.damaged || self.unbound || self.records.iter().any(|record| !record.is_bound())
+    }
+
+    /// Whether several inodes have the same handle.
+    pub(super) fn has_twins(&self) -> bool {
+        self.records.windows(2).any(|pair| pair[0].logical == pair[1].logical)
     }
 
     /// Adds a file that has got a handle of its own.

@@ -64,7 +64,10 @@ fn search(context: &Context<'_>, hash: &[u8; 32]) -> Option<Arc<Layout>> {
 }
 
 fn found_again(context: &Context<'_>, hash: &[u8; 32], damaged: &[u8]) -> Option<(Layout, String)> {
-    let right = |bytes: &[u8]| (blake3::hash(bytes) == *hash).then(|| Layout::from_bytes(bytes).ok()).flatten();
+    let right = |bytes: &[u8]| {
+        let servers = context.ground.pool.servers.len();
+        (blake3::hash(bytes) == *hash).then(|| Layout::from_bytes_within(bytes, servers).ok()).flatten()
+    };
     // A copy that was half-way to its name.
     let mut directories = vec![context.ground.pool.namespace.clone()];
     directories.extend(context.options.layouts_from.iter().cloned());

@@ -1,7 +1,7 @@
 //! Datafiles that files should not have: what moves that stopped left behind, and what was made and never listed.
 
 use super::context::{Context, Step, TELL_EVERY};
-use super::datafiles::look;
+use super::datafiles::{look, said};
 use super::finding::{Finding, Kind};
 use super::hold::{Found, Subject, hold};
 use super::known::Naming;
@@ -9,6 +9,7 @@ use super::lost_found;
 use super::servers::{Leftovers, is_empty, remove};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::identity::Said;
 use crate::placement::{Datafile, Datafiles};
 use crate::walk::{Entry, walk};
 use rustix::fs::AtFlags;
@@ -84,10 +85,16 @@ fn mend_one(
         .of(&subject.path)
         .on(&context.ground.server_name(datafile.server))
         .object(path.as_str());
+    // One that is not bound to this inode is never destroyed: who may write a file can name any.
+    let own = match subject.identity(&context.ground) {
+        Ok(None) => true,
+        Ok(Some(identity)) => said(server, path.as_c_str(), identity).is_ok_and(|said| said == Said::Same),
+        Err(_) => false,
+    };
     // Before a handle leaves a generation, its bytes were copied, synced and compared; and a generation to come is made
     // under a lock that ends with its maker.
-    let earlier = index.is_none() && datafile.generation < handle.version && whole;
-    let unfinished = index.is_none() && datafile.generation > handle.version && whole && stale;
+    let earlier = own && index.is_none() && datafile.generation < handle.version && whole;
+    let unfinished = own && index.is_none() && datafile.generation > handle.version && whole && stale;
     if is_empty(server, path.as_c_str(), &stat) || earlier || unfinished {
         let action = if earlier {
             "removed: a finished move left it"

@@ -14,6 +14,7 @@
 //! that might still be wanted: it goes to `lost+found`. Every step can be repeated, so a run that was killed is finished
 //! by the next.
 
+mod bindings;
 mod context;
 mod correct;
 mod datafiles;

@@ -121,6 +121,8 @@ impl Scan<'_> {
             match self.known.naming(logical, id, generation) {
                 Naming::Listed | Naming::Unknown => {}
                 Naming::Nobody => self.orphan(id, server, logical, generation)?,
+                // Told with the files; whose it is only its binding says.
+                _ if self.context.ground.shared && self.known.of(logical).len() > 1 => {}
                 naming @ (Naming::Unlisted | Naming::Leftover) => {
                     let datafile = Datafile { server: id, generation };
                     guard(&self.leftovers).entry(logical).or_default().push((datafile, naming));

@@ -26,7 +26,8 @@ def draw(facts: Facts) -> Markup:
         return section(NAME, TITLE, content)
     if facts.native is None:
         content = paragraph(
-            "Native commands need the servers by name: describe them in a cluster file, docs/advise.md has one to copy."
+            "Native commands need the servers by name: describe them in a cluster file; "
+            "`stripewise help advise` has one to copy."
         )
         return section(
             NAME, TITLE, content + _block("export", first + f"stripewise export {layout} --cluster C.toml\n")

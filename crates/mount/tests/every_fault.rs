@@ -1,0 +1,298 @@
+//! Every kind of fault on every server of a request: programs are told of it, and the bytes of the other servers stay right.
+//!
+//! The servers are file systems of this process, so that maps and what the kernel keeps are the business of a child: a
+//! process must not wait, in its memory, for a file system that it serves itself.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use common::faulty::Faulty;
+use common::{Mounted, TestPool};
+use fuser::Errno;
+use stripewise_store::{Pool, Store};
+
+const WIDTH: usize = 4096;
+const SERVERS: usize = 3;
+const KINDS: [Kind; 5] = [Kind::Full, Kind::OverQuota, Kind::Broken, Kind::ReadOnly, Kind::Gone];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Full,
+    OverQuota,
+    Broken,
+    ReadOnly,
+    Gone,
+}
+
+impl Kind {
+    /// What the server's file system says.
+    fn said(self) -> Errno {
+        match self {
+            Kind::Full => Errno::ENOSPC,
+            Kind::OverQuota => Errno::EDQUOT,
+            Kind::ReadOnly => Errno::EROFS,
+            Kind::Broken | Kind::Gone => Errno::EIO,
+        }
+    }
+
+    /// What programs are told.
+    fn told(self) -> i32 {
+        self.said().code()
+    }
+
+    /// What they are told by `close`: the kernel keeps no more of an error of its pages than that.
+    fn told_by_close(self) -> i32 {
+        if self == Kind::Full { libc::ENOSPC } else { libc::EIO }
+    }
+}
+
+/// A pool of servers that fail when they are told to, and its mount.
+struct Cluster {
+    // In the order in which they have to go.
+    mounted: Mounted,
+    servers: Vec<Option<Faulty>>,
+    pool: TestPool,
+}
+
+impl Cluster {
+    fn new(options: &str) -> Cluster {
+        let pool = TestPool::new();
+        let servers = (0..SERVERS).map(|server| {
+            fs::rename(pool.path(&format!("s{server}")), pool.path(&format!("below{server}"))).unwrap();
+            fs::create_dir(pool.path(&format!("s{server}"))).unwrap();
+            Some(Cluster::serve(&pool, server))
+        });
+        let servers = servers.collect();
+        let mounted = Mounted::new(&pool, "mnt", options);
+        Cluster { mounted, servers, pool }
+    }
+
+    fn serve(pool: &TestPool, server: usize) -> Faulty {
+        Faulty::mount(&pool.path(&format!("below{server}")), &pool.path(&format!("s{server}")))
+    }
+
+    fn strike(&mut self, server: usize, kind: Kind) {
+        if kind == Kind::Gone {
+            return self.servers[server].take().unwrap().die();
+        }
+        self.servers[server].as_ref().unwrap().set(|faults| {
+            (faults.write, faults.create) = (Some(kind.said()), Some(kind.said()));
+        });
+    }
+
+    /// As [`Cluster::strike`], for changes of sizes, modes and times and for opening for writing as well.
+    fn strike_changes(&mut self, server: usize, kind: Kind) {
+        self.strike(server, kind);
+        if let Some(faulty) = &self.servers[server] {
+            faulty.set(|faults| (faults.open, faults.change) = (Some(kind.said()), Some(kind.said())));
+        }
+    }
+
+    fn heal(&mut self, server: usize) {
+        match &self.servers[server] {
+            Some(faulty) => faulty.well(),
+            None => self.servers[server] = Some(Cluster::serve(&self.pool, server)),
+        }
+    }
+
+    /// What the servers have of a file.
+    fn below(&self, name: &str) -> Vec<u8> {
+        let store = Store::open(Pool::load(&self.pool.file()).unwrap()).unwrap();
+        let inode = store.lookup(name.as_ref()).unwrap().unwrap();
+        let mut bytes = vec![0; inode.size_bytes().unwrap() as usize];
+        assert_eq!(inode.read_at(&mut bytes, 0).unwrap(), bytes.len());
+        bytes
+    }
+}
+
+/// Carries out lines of Python as they come, and answers each with its value or the number of its error.
+const WORKER: &str = r#"
+import mmap, os, signal, subprocess, sys
+# Whatever hangs ends with the worker, and the test with it.
+signal.alarm(120)
+os.chdir(os.environ['M'])
+def shared(fd, length):
+    global pages
+    pages = mmap.mmap(fd, length)
+    sum(pages[::4096])
+def fill(byte):
+    pages[:] = bytes([byte]) * len(pages)
+def write(fd, byte, length):
+    done = 0
+    while done < length: done += os.write(fd, bytes([byte]) * (length - done))
+for line in sys.stdin:
+    try:
+        value = eval(line)
+    except OSError as error:
+        value = -error.errno
+    print(value, flush=True)
+"#;
+
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(cluster: &Cluster) -> Worker {
+        let mut command = Command::new("python3");
+        command.args(["-c", WORKER]).env("M", &cluster.mounted.dir);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Worker { child, input, output }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+
+    /// The errno that this call fails with; 0 if it does not.
+    fn errno(&mut self, line: &str) -> i32 {
+        match self.ask(line).as_str() {
+            "None" => 0,
+            number => -number.parse::<i32>().unwrap(),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Each stripe is `new` throughout where its server is well, and `old` where it is not.
+fn only_its_stripes_are_old(found: &[u8], (old, new): (u8, u8), server: usize, what: &str) {
+    for (number, stripe) in found.chunks(WIDTH).enumerate() {
+        let expected = if number % SERVERS == server { old } else { new };
+        let wrong = stripe.iter().filter(|&&byte| byte != expected).count();
+        assert_eq!(wrong, 0, "{what}: bytes of stripe {number} are not {expected}");
+    }
+}
+
+/// The file ends in a part of a stripe, on the server that fails.
+fn length(server: usize) -> usize {
+    (9 + server) * WIDTH + 100
+}
+
+#[test]
+fn pages_of_maps_that_cannot_be_written_are_told_by_msync() {
+    maps("noatime");
+}
+
+#[test]
+fn kept_pages_of_maps_that_cannot_be_written_are_told_by_msync() {
+    maps("writeback_cache");
+}
+
+fn maps(options: &str) {
+    let mut cluster = Cluster::new(options);
+    let mut worker = Worker::start(&cluster);
+    for (kind, server) in KINDS.iter().flat_map(|&kind| (0..SERVERS).map(move |server| (kind, server))) {
+        // A file that is full, and one whose bytes have no datafile yet.
+        for sparse in [false, true] {
+            let what = format!("{options} {kind:?} {server} {sparse}");
+            let (name, length, old) = (what.replace(' ', "-"), length(server), if sparse { 0 } else { b'o' });
+            match sparse {
+                true => File::create(cluster.mounted.path(&name)).unwrap().set_len(length as u64).unwrap(),
+                false => fs::write(cluster.mounted.path(&name), vec![old; length]).unwrap(),
+            }
+            let fd = worker.ask(&format!("os.open('{name}', os.O_RDWR)"));
+            assert_eq!(worker.errno(&format!("shared({fd}, {length})")), 0, "{what}");
+            cluster.strike(server, kind);
+            assert_eq!(worker.errno(&format!("fill({})", b'n')), 0, "{what}");
+            assert_eq!(worker.errno("pages.flush()"), kind.told(), "{what}");
+            // The server that has gone cannot sync what it has, either.
+            let again = if kind == Kind::Gone && !sparse { libc::EIO } else { 0 };
+            assert_eq!(worker.errno("pages.flush()"), again, "{what}: told once");
+            cluster.heal(server);
+            assert_eq!(worker.errno("pages.close()"), 0, "{what}");
+            worker.ask(&format!("os.close({fd})"));
+            let found = cluster.below(&name);
+            assert_eq!(found.len(), length, "{what}");
+            only_its_stripes_are_old(&found, (old, b'n'), server, &what);
+        }
+    }
+}
+
+#[test]
+fn what_was_kept_and_cannot_be_written_is_told_by_fsync_or_close() {
+    let mut cluster = Cluster::new("writeback_cache");
+    let mut worker = Worker::start(&cluster);
+    for (kind, server) in KINDS.iter().flat_map(|&kind| (0..SERVERS).map(move |server| (kind, server))) {
+        for (is_new, syncs) in [(false, false), (false, true), (true, false), (true, true)] {
+            let what = format!("{kind:?} {server} {is_new} {syncs}");
+            let (name, length, old) = (what.replace(' ', "-"), length(server), if is_new { 0 } else { b'o' });
+            if !is_new {
+                fs::write(cluster.mounted.path(&name), vec![old; length]).unwrap();
+            }
+            let fd = worker.ask(&format!("os.open('{name}', os.O_RDWR | os.O_CREAT)"));
+            cluster.strike(server, kind);
+            assert_eq!(worker.errno(&format!("write({fd}, {}, {length})", b'n')), 0, "{what}");
+            if syncs {
+                assert_eq!(worker.errno(&format!("os.fsync({fd})")), kind.told(), "{what}");
+                let again = if kind == Kind::Gone && !is_new { libc::EIO } else { 0 };
+                assert_eq!(worker.errno(&format!("os.fsync({fd})")), again, "{what}: told once");
+            }
+            let told = if syncs { 0 } else { kind.told_by_close() };
+            assert_eq!(worker.errno(&format!("os.close({fd})")), told, "{what}");
+            cluster.heal(server);
+            let found = cluster.below(&name);
+            // Where its last bytes could not be kept, a new file ends before them.
+            assert_eq!(found.len(), if is_new { length - 100 } else { length }, "{what}");
+            only_its_stripes_are_old(&found, (old, b'n'), server, &what);
+        }
+    }
+    cluster.strike(1, Kind::Full);
+    let copy = "subprocess.run(['cp', '-f', 'Full-0-false-true', 'copy'], stderr=subprocess.DEVNULL).returncode";
+    assert_eq!(worker.ask(copy), "1", "cp says that it failed");
+}
+
+/// What cuts a file off.
+const CUTS: [fn(&Path) -> io::Result<()>; 2] = [
+    |path| File::options().write(true).open(path)?.set_len((4 * WIDTH + 100) as u64),
+    |path| File::options().write(true).truncate(true).open(path).map(drop),
+];
+
+#[test]
+fn a_file_that_cannot_be_cut_on_one_server_stays_whole() {
+    let mut cluster = Cluster::new("noatime");
+    let kinds = [Kind::Broken, Kind::ReadOnly, Kind::Gone];
+    for (kind, server) in kinds.iter().flat_map(|&kind| (0..SERVERS).map(move |server| (kind, server))) {
+        // With its datafiles open for writing in the mount before the fault, and opened only after it.
+        for (is_open, (number, cut)) in
+            [false, true].into_iter().flat_map(|open| CUTS.iter().enumerate().map(move |cut| (open, cut)))
+        {
+            let name = format!("{kind:?}-{server}-{is_open}-{number}");
+            let (path, content) = (cluster.mounted.path(&name), vec![b'o'; length(server)]);
+            let mut file = Some(File::create(&path).unwrap());
+            file.as_ref().unwrap().write_all_at(&content, 0).unwrap();
+            if !is_open {
+                file = None;
+            }
+            cluster.strike_changes(server, kind);
+            let error = cut(&path).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(kind.told()), "{name}: {error}");
+            cluster.heal(server);
+            assert!(cluster.below(&name) == content, "{name}");
+            cut(&path).unwrap();
+            assert!(cluster.below(&name).len() < content.len(), "{name}");
+            drop(file);
+        }
+    }
+    // A full server can be cut.
+    fs::write(cluster.mounted.path("full"), vec![b'o'; length(1)]).unwrap();
+    cluster.strike(1, Kind::Full);
+    CUTS[0](&cluster.mounted.path("full")).unwrap();
+    assert!(cluster.below("full") == vec![b'o'; 4 * WIDTH + 100]);
+}

@@ -1,0 +1,81 @@
+"""What others have named reaches a terminal as text: it is no markup, and commands nothing."""
+
+import io
+
+import pytest
+
+from stripewise.cli import console, fsck
+
+NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
+SHOWN = r"[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
+
+
+def in_table():
+    grid = console.table(["file", NASTY], title=NASTY, right=["file"])
+    grid.add_row(NASTY, "1")
+    console.out.print(grid)
+
+
+def failing():
+    with pytest.raises(SystemExit):
+        console.fail(NASTY)
+
+
+def moving():
+    with console.moving() as progress:
+        progress(NASTY, 1, 2)
+
+
+def step():
+    with console.steps() as begin:
+        begin(NASTY)(1, 2)
+
+
+def counted(bar):
+    with bar(NASTY) as progress:
+        progress(1, 2)
+
+
+WAYS = {
+    "table": in_table,
+    "fail": failing,
+    "moving": moving,
+    "steps": step,
+    **{way.__name__: lambda way=way: way(NASTY) for way in (console.say, console.warn, console.hint, console.result)},
+    "script": lambda: console.script(NASTY),
+    **{
+        bar.__name__: lambda bar=bar: counted(bar)
+        for bar in (console.reading, console.writing, console.counting, console.working)
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_names_are_text_on_a_terminal(way, monkeypatch):
+    terminal = io.StringIO()
+    for stream in ("out", "err"):
+        there = type(getattr(console, stream))(file=terminal, force_terminal=True, width=1000)
+        monkeypatch.setattr(console, stream, there)
+    WAYS[way]()
+    shown = terminal.getvalue()
+    assert SHOWN in shown
+    for command in ("\x1b[35;5m", "\x1b]0", "\x07", "\x9b", "\u202e", "\udcff"):
+        assert command not in shown
+
+
+def test_a_script_that_is_read_by_a_program_is_kept(capsys):
+    console.script("lfs setstripe 'a\x1bb\rc'")
+    assert capsys.readouterr().out == "lfs setstripe 'a\x1bb\rc'\n"
+
+
+def test_a_name_stays_on_the_line_of_its_finding():
+    finding = {
+        "outcome": "note",
+        "kind": "kind",
+        "path": "a\nLEFT     forged",
+        "server": None,
+        "object": "b\tc",
+        "what": "it says 'x\ny'",
+        "action": "none",
+    }
+    assert fsck.line(finding) == rf"note     kind{' ' * 17}a\nLEFT     forged, b\tc: it says 'x\ny' -- none"
