@@ -18,7 +18,8 @@
 //! That a name does not exist is worth remembering for more than speed. A program that makes a file has the kernel look
 //! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it no
 //! longer holds, the kernel drops it, together with the file that has been put under it meanwhile: the first program's
-//! open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else.
+//! open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else. An instant remains,
+//! between the kernel's showing the absent name to others and its noting how long that holds, which no answer can close.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
