@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from stripewise import native_paths
+from stripewise import mounts, native_paths
 from stripewise._native import StripewiseError
 
 
@@ -100,17 +100,8 @@ def recording_dir(target: Path) -> Iterator[Path]:
 
 def is_mounted(mount: Path) -> bool:
     """Whether a FUSE file system is at `mount` in this process's mount namespace."""
-    wanted = os.path.realpath(mount)
-    with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as table:
-        for line in table:
-            fields, _, rest = line.partition(" - ")
-            # The kernel writes space, tab, newline and backslash of a path as octal escapes.
-            point = fields.split(" ")[4]
-            for escape, plain in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
-                point = point.replace(escape, plain)
-            if point == wanted and rest.startswith("fuse"):
-                return True
-    return False
+    wanted = Path(os.path.realpath(mount))
+    return any(known.point == wanted and known.fs_type.startswith("fuse") for known in mounts.table())
 
 
 def _check_program(program: str, mount: Path | None) -> None:

@@ -1,6 +1,5 @@
 """A pool: servers in tiers, a namespace, and the path where programs see the files."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,25 +83,6 @@ class Pool:
                 )
                 for tier in raw["tiers"]
             ),
-        )
-
-    @classmethod
-    def around(cls, path: Path) -> "Pool":
-        """The pool whose mount holds `path`, by the pool file that `pool init` puts beside the mount.
-
-        Raises `StripewiseError` where no directory above `path` has such a file.
-        """
-        absolute = Path(os.path.abspath(path))
-        for directory in absolute.parents:
-            for file in sorted(directory.glob("*.toml")):
-                try:
-                    pool = cls.load(file)
-                except _native.StripewiseError:
-                    continue  # Some other TOML file, or a pool file with a mistake: --pool says which.
-                if absolute.is_relative_to(pool.mount):
-                    return pool
-        raise _native.StripewiseError(
-            f"no pool file in a directory above {path} has a mount that holds it; name the pool's with --pool"
         )
 
     @property

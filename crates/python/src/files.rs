@@ -5,12 +5,16 @@ use crate::error::raise;
 use crate::layout_file;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use serde_json::{Value, json};
+use std::fmt::Display;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_layout::{FileLayout, Layout, Pattern};
-use stripewise_store::{Inode, Pool, Store};
+use stripewise_store::{Error, Inode, Pool, Store};
 
 /// How often a progress callback is called at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
@@ -20,20 +24,55 @@ pub(crate) fn open(file: &Path) -> PyResult<Arc<Store>> {
     Pool::load(file).and_then(Store::open).map_err(raise)
 }
 
-/// Where the bytes of the file `path` (relative to the mount) are.
+/// What is at `path` (relative to the mount) and, of a placed file, where its bytes are.
 #[pyfunction]
 pub(crate) fn file_stat<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
     let store = open(&pool_file)?;
-    let value = match store.lookup(&path).map_err(raise)? {
+    let place = store.open_place(&path).map_err(|error| raise(not_found(&store, &path, error)))?;
+    let mut value = match store.inode(place.as_fd()).map_err(raise)? {
         Some(inode) => describe(&store, &inode).map_err(raise)?,
-        None => {
-            let file = store.pool().namespace.join("tree").join(&path);
-            let metadata =
-                std::fs::symlink_metadata(&file).map_err(|error| raise(format!("{}: {error}", path.display())))?;
-            json!({ "placed": false, "size_bytes": metadata.len() })
-        }
+        None => json!({ "placed": false }),
     };
+    let failed = |error: &dyn Display| raise(format!("cannot read {}: {error}", path.display()));
+    let stat = rustix::fs::fstat(&place).map_err(|error| failed(&error))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    value["kind"] = json!(kind_name(kind));
+    if value["size_bytes"].is_null() {
+        value["size_bytes"] = json!(stat.st_size);
+    }
+    if kind == FileType::Symlink {
+        let target = rustix::fs::readlinkat(&place, "", Vec::new()).map_err(|error| failed(&error))?;
+        value["target"] = json!(target.to_string_lossy());
+    }
     to_python(py, &value)
+}
+
+/// Why a path of a pool cannot be opened, in words of names and not of system calls.
+fn not_found(store: &Store, path: &Path, error: Error) -> String {
+    let (path, pool) = (path.display(), &store.pool().name);
+    match error {
+        Error::Io { errno: Errno::NOENT | Errno::NOTDIR, .. } => {
+            format!("there is no '{path}' in pool '{pool}'; check the path")
+        }
+        Error::Io { errno: Errno::XDEV, .. } => {
+            format!("'{path}' leads out of pool '{pool}' by a link; name what the link points at")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// The kind of a file in words.
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Unknown => "file of an unknown kind",
+    }
 }
 
 fn describe(store: &Arc<Store>, inode: &Arc<Inode>) -> stripewise_store::Result<Value> {

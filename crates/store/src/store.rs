@@ -214,6 +214,12 @@ impl Store {
     /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;
     /// the mount has its own descriptors.
     pub fn lookup(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
+        self.inode(self.open_place(path)?.as_fd())
+    }
+
+    /// Opens what is at `path` (relative to the tree) as a place only, whatever kind of file it is; a link at the end is not
+    /// followed.
+    pub fn open_place(&self, path: &Path) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No user's link and no `..` leads a tool of root's out of the tree.
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -221,7 +227,7 @@ impl Store {
             Err(Errno::AGAIN) => Err(Errno::INTR),
             done => done,
         });
-        self.inode(opened.map_err(Error::io("open", path))?.as_fd())
+        opened.map_err(Error::io("open", path))
     }
 
     /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. `false`: it still

@@ -1,13 +1,11 @@
 """`stripewise stat`."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stripewise import _native
-from stripewise._native import StripewiseError
+from stripewise import _native, places
 from stripewise.cli import console
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes
@@ -15,30 +13,37 @@ from stripewise.units import about_bytes, exact_bytes
 
 def stat(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file of the pool: below its mount, or relative to it.")
+        Path,
+        typer.Argument(metavar="FILE", help="A file, directory or link of a pool; with --pool also its path in it."),
     ],
     pool_file: Annotated[
         Path | None,
-        typer.Option("--pool", "-p", metavar="POOL", help="Pool file; looked for beside the mount when left out."),
+        typer.Option("--pool", "-p", metavar="POOL", help="Pool file; found by the path when left out."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Show where the bytes of a file are: layout, datafiles, sizes.
 
-    The pool need not be mounted.
+    FILE is a path on any pool that is mounted, in a pool's namespace, or below the mount of a pool that is not mounted
+    and whose pool file is in a directory above it. A link on a pool is shown itself.
 
     \b
     Examples:
       stripewise stat p/mount/out.h5
+      stripewise stat /data/scratch/results
       stripewise stat --pool p/pool.toml out.h5 --json
     """
-    pool = Pool.around(file) if pool_file is None else Pool.load(pool_file)
-    name = path_in_pool(pool, file)
+    place = places.of(file) if pool_file is None else places.within(Pool.load(pool_file), file)
+    pool, name = place.pool, place.name
     found: Any = _native.file_stat(str(pool.file), name)
     if as_json:
         console.document(found)
         return
-    console.result(f"{name} on pool '{pool.name}' ({pool.label})")
+    console.result(f"{console.name(name)} on pool '{pool.name}' ({pool.label})")
+    if found["kind"] != "file":
+        target = f" to {console.name(found['target'])}" if "target" in found else ""
+        console.result(f"  kind      {found['kind']}{target}: it is in the namespace alone, no server has a part of it")
+        return
     console.result(f"  size      {found['size_bytes']} bytes ({about_bytes(found['size_bytes'])})")
     if not found["placed"]:
         console.result("  placed    no: a plain file of the namespace, its bytes are the inode's own")
@@ -66,16 +71,3 @@ def stat(
             datafile["path"],
         )
     console.out.print(datafiles)
-
-
-def path_in_pool(pool: Pool, file: Path) -> str:
-    """The path of `file` relative to the pool's mount; a relative `file` that is not below the mount is one already.
-
-    Raises `StripewiseError` for an absolute path elsewhere.
-    """
-    absolute = Path(os.path.abspath(file))
-    if absolute.is_relative_to(pool.mount):
-        return str(absolute.relative_to(pool.mount))
-    if file.is_absolute():
-        raise StripewiseError(f"{file} is not below {pool.mount}, the mount of pool '{pool.name}'")
-    return os.path.normpath(file)

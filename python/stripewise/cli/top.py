@@ -1,20 +1,55 @@
 """`stripewise top`."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from stripewise import _native
-from stripewise._native import StripewiseError
+from stripewise import _native, devices
 from stripewise.cli import console
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, mib_per_s, seconds
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What a server has done; differences are what it did meanwhile."""
+
+    requests: int
+    read_bytes: int
+    written_bytes: int
+    busy_s: float
+    waiting_s: float
+    """Of all requests together, from the queue to the end."""
+
+    def since(self, earlier: "_Done") -> "_Done":
+        """The difference; nothing where a counter began anew, as of a device that was taken out and put back."""
+        if self.requests < earlier.requests:
+            return _Done(0, 0, 0, 0.0, 0.0)
+        return _Done(
+            self.requests - earlier.requests,
+            self.read_bytes - earlier.read_bytes,
+            self.written_bytes - earlier.written_bytes,
+            self.busy_s - earlier.busy_s,
+            self.waiting_s - earlier.waiting_s,
+        )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the figures of a server are from."""
+
+    server: str
+    name: str
+    """`emulated`, or the device's; `-` where there is none."""
+    device: devices.Device | None
+    unknown: str | None
+    """Why nothing is known of the server."""
 
 
 def top(
@@ -22,11 +57,18 @@ def top(
     interval_s: Annotated[
         float, typer.Option("--interval", "-i", min=0.1, metavar="S", help="Seconds between updates.")
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the totals since each queue was made, and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the totals so far, and exit.")] = False,
 ) -> None:
-    """Watch what each emulated server of a pool does: requests, bytes, busy and waiting time.
+    """Watch what each server of a pool does: requests, bytes, busy share, queue, time of a request.
 
-    Real devices are watched with iostat; this is for servers that only Stripewise knows.
+    An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
+    programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
+    listed with the reason why nothing is known of it.
+
+    \b
+    busy          share of the time in which the server had a request
+    queue         requests in the server or waiting for it, on average
+    time/request  from the queue to the end, on average
 
     \b
     Examples:
@@ -34,57 +76,138 @@ def top(
       stripewise top --pool p/pool.toml --once
     """
     pool = Pool.load(pool_file)
-    if not pool.is_emulated:
-        raise StripewiseError(f"pool '{pool.name}' has no emulated server; watch its disks with iostat -x")
-    before = _native.emulation_snapshot(str(pool.file))
+    sources = _sources(pool)
+    before, began_s = _done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, before.total()))
+        console.out.print(_totals(pool, sources, before))
         return
-    with Live(console=console.out, auto_refresh=False, transient=True) as live:
-        while True:
-            began = time.monotonic()
-            time.sleep(interval_s)
-            now = _native.emulation_snapshot(str(pool.file))
-            passed_s = time.monotonic() - began
-            live.update(_rates(pool, now.since(before)["servers"], passed_s), refresh=True)
-            before = now
+    try:
+        with Live(console=console.out, auto_refresh=False, transient=True) as live:
+            while True:
+                time.sleep(interval_s)
+                now, now_s = _done(pool, sources), time.monotonic()
+                shown = _rates(pool, sources, before, now, now_s - began_s)
+                if console.out.is_terminal:
+                    live.update(shown, refresh=True)
+                else:
+                    console.out.print(shown)
+                    console.out.file.flush()
+                before, began_s = now, now_s
+    except KeyboardInterrupt:
+        return  # The way to end it.
 
 
-def _totals(pool: Pool, servers: list[Any]) -> Group:
-    columns = ["server", "requests", "read", "written", "busy", "waiting", "error"]
-    grid = console.table(columns, right=columns[1:])
-    for server in servers:
-        done = (server["read"], server["write"])
-        error = server["median_error"]
+def _sources(pool: Pool) -> list[_Source]:
+    sources = []
+    for tier in pool.tiers:
+        for server in tier.servers:
+            if tier.emulated:
+                sources.append(_Source(server.name, "emulated", None, None))
+                continue
+            found = devices.of(server.path)
+            if isinstance(found, str):
+                sources.append(_Source(server.name, "-", None, found))
+            elif found.counters() is None:
+                sources.append(_Source(server.name, found.name, None, f"is on {found.name}, which counts nothing"))
+            else:
+                sources.append(_Source(server.name, found.name, found, None))
+    return sources
+
+
+def _done(pool: Pool, sources: list[_Source]) -> dict[str, _Done]:
+    """What each server has done so far, by name; those of which nothing is known are not in it."""
+    done = {}
+    if pool.is_emulated:
+        emulated: list[Any] = _native.emulation_snapshot(str(pool.file)).total()
+        for server in emulated:
+            both = (server["read"], server["write"])
+            busy_s = sum(op["busy_s"] for op in both)
+            done[server["name"]] = _Done(
+                sum(op["requests"] for op in both),
+                server["read"]["bytes"],
+                server["write"]["bytes"],
+                busy_s,
+                # Emulated servers count the time in the queue alone.
+                busy_s + sum(op["waiting_s"] for op in both),
+            )
+    for source in sources:
+        counters = source.device.counters() if source.device is not None else None
+        if counters is not None:
+            done[source.server] = _Done(
+                counters.reads + counters.writes,
+                counters.read_bytes,
+                counters.written_bytes,
+                counters.busy_s,
+                counters.waiting_s,
+            )
+    return done
+
+
+def _totals(pool: Pool, sources: list[_Source], done: dict[str, _Done]) -> Group:
+    columns = ["server", "device", "requests", "read", "written", "busy", "time/request"]
+    grid = console.table(columns, right=columns[2:])
+    for source in sources:
+        so_far = done.get(source.server)
+        if so_far is None:
+            grid.add_row(source.server, source.name, *["-"] * 5)
+            continue
         grid.add_row(
-            server["name"],
-            str(sum(op["requests"] for op in done)),
-            about_bytes(server["read"]["bytes"]),
-            about_bytes(server["write"]["bytes"]),
-            seconds(sum(op["busy_s"] for op in done)),
-            seconds(sum(op["waiting_s"] for op in done)),
-            "-" if error is None else f"{error:.1%}",
+            source.server,
+            source.name,
+            f"{so_far.requests:,}",
+            about_bytes(so_far.read_bytes),
+            about_bytes(so_far.written_bytes),
+            seconds(so_far.busy_s),
+            seconds(so_far.waiting_s / so_far.requests) if so_far.requests else "-",
         )
-    return Group(_title(pool, "since the queues were made"), grid)
+    kinds = {tier.emulated for tier in pool.tiers}
+    since = ["emulated servers since their queues were made"] if True in kinds else []
+    since += ["devices since the machine started"] if False in kinds else []
+    return Group(_line(f"pool '{pool.name}', {', '.join(since)}"), grid, *_notes(sources))
 
 
-def _rates(pool: Pool, servers: list[Any], passed_s: float) -> Group:
-    columns = ["server", "requests/s", "read MiB/s", "write MiB/s", "busy", "waiting/request"]
-    grid: Table = console.table(columns, right=columns[1:])
-    for server in servers:
-        done = (server["read"], server["write"])
-        requests = sum(op["requests"] for op in done)
-        waiting_s = sum(op["waiting_s"] for op in done)
+def _rates(
+    pool: Pool, sources: list[_Source], before: dict[str, _Done], now: dict[str, _Done], passed_s: float
+) -> Group:
+    columns = ["server", "device", "requests/s", "read MiB/s", "write MiB/s", "busy", "queue", "time/request"]
+    grid = console.table(columns, right=columns[2:])
+    for source in sources:
+        if source.server not in now or source.server not in before:
+            grid.add_row(source.server, source.name, *["-"] * 6)
+            continue
+        did = now[source.server].since(before[source.server])
         grid.add_row(
-            server["name"],
-            f"{requests / passed_s:.0f}",
-            mib_per_s(server["read"]["bytes"] / passed_s),
-            mib_per_s(server["write"]["bytes"] / passed_s),
-            f"{sum(op['busy_s'] for op in done) / passed_s:.0%}",
-            seconds(waiting_s / requests) if requests else "-",
+            source.server,
+            source.name,
+            f"{did.requests / passed_s:.0f}",
+            mib_per_s(did.read_bytes / passed_s),
+            mib_per_s(did.written_bytes / passed_s),
+            # The kernel counts in steps of its own: a little more than all the time.
+            f"{min(did.busy_s / passed_s, 1.0):.0%}",
+            f"{did.waiting_s / passed_s:.1f}",
+            seconds(did.waiting_s / did.requests) if did.requests else "-",
         )
-    return Group(_title(pool, f"last {seconds(passed_s)}; Ctrl-C ends"), grid)
+    title = _line(f"pool '{pool.name}', {pool.label}, last {seconds(passed_s)}; Ctrl-C ends")
+    return Group(title, grid, *_notes(sources))
 
 
-def _title(pool: Pool, when: str) -> Text:
-    return Text(console.plain(f"pool '{pool.name}', emulated servers, {when}"))
+def _notes(sources: list[_Source]) -> list[Text]:
+    """What the table cannot show."""
+    on: dict[str, list[str]] = {}
+    for source in sources:
+        if source.device is not None:
+            on.setdefault(source.name, []).append(source.server)
+    notes = [f"{', '.join(servers)} are on one device, {name}: each line has the figures of all of it"
+             for name, servers in on.items() if len(servers) > 1]  # fmt: skip
+    if on:
+        notes.append("a device's figures are of all programs that use it, without what the page cache served")
+    why: dict[str, list[str]] = {}
+    for source in sources:
+        if source.unknown is not None:
+            why.setdefault(source.unknown, []).append(source.server)
+    notes += [f"{', '.join(servers)} {reason}: nothing counts what it does" for reason, servers in why.items()]
+    return [_line(note) for note in notes]
+
+
+def _line(text: str) -> Text:
+    return Text(console.plain(text))

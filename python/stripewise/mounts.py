@@ -1,0 +1,92 @@
+"""The mount table of this process, and which pool a mount of ours serves."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from stripewise._native import StripewiseError
+
+TABLE = Path("/proc/self/mountinfo")
+OURS = "fuse.stripewise"
+"""The type of our mounts in the table."""
+POOL_FILE = "system.stripewise.pool"
+"""The attribute by which every file of a mount names the pool file."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of the mount table."""
+
+    id: int
+    root: str
+    """The directory of the file system that is at `point`; not `/` for a bind mount."""
+    point: Path
+    fs_type: str
+    source: str
+    """What is mounted: a device; the pool's name or file for ours."""
+    user_id: int | None
+    """Who serves it, of a FUSE mount."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether root or this process's own user serves it: another user's mount may say anything of itself."""
+        return self.fs_type == OURS and self.user_id in (0, os.geteuid())
+
+    def pool_file(self) -> Path:
+        """The pool file that the mount serves, as it says itself.
+
+        Raises `StripewiseError` for a mount of another user's and for one that does not answer.
+        """
+        if not self.is_trusted:
+            raise StripewiseError(
+                f"the mount at {self.point} is of user {self.user_id}, who may make it say anything; "
+                "name its pool file with --pool"
+            )
+        try:
+            return Path(os.fsdecode(os.getxattr(self.point, POOL_FILE)))
+        except OSError as error:
+            raise StripewiseError(
+                f"the mount at {self.point} does not say which pool it serves ({error.strerror}); mount it again, or "
+                "name its pool file with --pool"
+            ) from error
+
+
+def table() -> list[Mount]:
+    """All mounts that this process sees, in the kernel's order: of two at one place the later one counts."""
+    with TABLE.open(encoding="utf-8", errors="surrogateescape") as lines:
+        return [_parsed(line.rstrip("\n")) for line in lines]
+
+
+def ours() -> list[Mount]:
+    """The mounts of pools."""
+    return [mount for mount in table() if mount.fs_type == OURS]
+
+
+def holding(descriptor: int) -> Mount | None:
+    """The mount on which an open file is; `None` where the table does not show it."""
+    with Path(f"/proc/self/fdinfo/{descriptor}").open(encoding="ascii") as lines:
+        number = next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
+    return next((mount for mount in table() if mount.id == number), None)
+
+
+def _parsed(line: str) -> Mount:
+    """A line is `id parent major:minor root mountpoint options [tags…] - type source super-options`."""
+    before, _, after = line.partition(" - ")
+    fields = before.split(" ")
+    fs_type, source, options = [*after.split(" "), "", ""][:3]
+    user = next((option.removeprefix("user_id=") for option in options.split(",") if option.startswith("user_id=")), "")
+    return Mount(
+        id=int(fields[0]),
+        root=_unescaped(fields[3]),
+        point=Path(_unescaped(fields[4])),
+        fs_type=fs_type,
+        source=_unescaped(source),
+        user_id=int(user) if user.isdecimal() else None,
+    )
+
+
+def _unescaped(field: str) -> str:
+    # The kernel writes space, tab, newline and backslash as octal escapes; the backslash comes last.
+    for escape, plain in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        field = field.replace(escape, plain)
+    return field

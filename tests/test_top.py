@@ -1,0 +1,84 @@
+"""`stripewise top`: figures of emulated servers and of devices, and what cannot be known."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stripewise import devices
+from stripewise.cli import top
+
+
+def rows(printed):
+    lines = [line.split() for line in printed.splitlines() if re.match(r"(hdd|ssd)\.\d ", line)]
+    return {row[0]: row for row in reversed(lines)}  # Notes come below the table.
+
+
+def test_servers_on_a_disk_have_its_figures(pool):
+    device = devices.of(pool.base)
+    if isinstance(device, str) or device.counters() is None:
+        pytest.skip(f"the tests' directory {device}")
+    printed = pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    assert "devices since the machine started" in printed
+    shown = rows(printed)
+    assert sorted(shown) == ["hdd.0", "hdd.1", "hdd.2", "ssd.0"]
+    assert all(row[1] == device.name for row in shown.values())
+    assert int(shown["hdd.0"][2].replace(",", "")) > 0
+    assert f"hdd.0, hdd.1, hdd.2, ssd.0 are on one device, {device.name}" in printed
+
+
+def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):
+    shm = Path("/dev/shm") / f"stripewise-top-{os.getpid()}"
+    shm.mkdir()
+    try:
+        stripewise("pool", "init", "-o", "memory.toml", "--ssd", shm)
+        printed = stripewise("top", "--pool", "memory.toml", "--once").stdout
+        assert rows(printed)["ssd.0"][1:] == ["-"] * 6
+        assert "ssd.0 is on tmpfs, which has no block device: nothing counts what it does" in printed
+        subprocess.run(["rm", "-r", shm], check=True)
+        printed = stripewise("top", "--pool", "memory.toml", "--once").stdout
+        assert "ssd.0 cannot be reached: No such file or directory" in printed
+    finally:
+        subprocess.run(["rm", "-rf", shm], check=True)
+
+
+def test_updates_go_to_a_pipe_until_it_is_interrupted(emulated):
+    """A table after each interval; Ctrl-C is the way to end it, not a failure."""
+    command = [sys.executable, "-m", "stripewise", "top", "--pool", str(emulated.file), "--interval", "0.1"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    titles = 0
+    for line in running.stdout:
+        titles += "Ctrl-C ends" in line
+        if titles == 2:
+            break
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (0, "")
+
+
+def sysfs(tmp_path, text):
+    directory = tmp_path / "8:1"
+    directory.mkdir()
+    (directory / "stat").write_text(text)
+    return devices.Device("sda1", directory)
+
+
+def test_counters_of_a_device(tmp_path):
+    device = sysfs(tmp_path, "  100 1 2000 300   40 5 600 70    2 800 900 0 0 0 0 0 0\n")
+    assert device.counters() == devices.Counters(100, 1_024_000, 40, 307_200, 0.8, 0.9)
+
+
+@pytest.mark.parametrize("text", ["", "1 2 3", "a b c d e f g h i j k"])
+def test_a_device_that_counts_nothing(tmp_path, text):
+    assert sysfs(tmp_path, text).counters() is None
+    assert devices.Device("gone", tmp_path / "gone").counters() is None
+
+
+def test_a_counter_that_began_anew_gives_no_negative_rate():
+    done = top._Done(10, 100, 100, 1.0, 2.0)
+    assert done.since(top._Done(4, 40, 100, 0.5, 1.0)) == top._Done(6, 60, 0, 0.5, 1.0)
+    assert done.since(top._Done(11, 0, 0, 0.0, 0.0)) == top._Done(0, 0, 0, 0.0, 0.0)
