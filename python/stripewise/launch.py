@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -91,10 +91,18 @@ def run(
 
 @contextmanager
 def recording_dir(target: Path) -> Iterator[Path]:
-    """A new directory beside `target` for a run's records; it stays when the body fails, for `stripewise show`."""
+    """A new directory beside `target` for a run's records.
+
+    When the body fails it stays with what was recorded, for `stripewise show`; without a record it goes.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".recording", dir=target.parent))
-    yield directory
+    try:
+        yield directory
+    except BaseException:
+        with suppress(OSError):
+            directory.rmdir()
+        raise
     shutil.rmtree(directory)
 
 

@@ -39,6 +39,9 @@ def trace(
             mount=pool.mount if pool else None,
             trace_dir=records,
         )
+        if ended.exit_code != 0 and not any(records.iterdir()):
+            # The program need not have begun, where there was no mount for it.
+            console.fail(f"nothing was recorded: {command[0]} ended with exit code {ended.exit_code}", ended.exit_code)
         trace_merge(str(records), str(output))
     console.say(f"recorded {output}")
     if before is not None and pool is not None and pool.is_emulated:
