@@ -135,3 +135,9 @@ def test_export_tree_without_a_server_lists_what_is_missing(filled, tmp_path):
     shutil.move(away, filled.base / "disks" / "d1")
     filled.stripewise("export-tree", filled.file, tmp_path / "out")
     filled.run("diff", "-r", filled.mount, tmp_path / "out")
+
+
+def test_a_pool_is_named_by_its_directory_too(emulated):
+    emulated.stripewise("fsck", emulated.base)
+    emulated.stripewise("fsck", emulated.file, "--layouts-from", emulated.base)
+    emulated.stripewise("export-tree", emulated.base, emulated.base.parent / "copy")

@@ -89,3 +89,11 @@ def test_a_system_error_names_the_file_and_the_reason(stripewise, tmp_path):
     done = stripewise("show", "plain/below", check=False)
     assert done.returncode == 1
     assert done.stderr == "error: cannot use plain/below: Not a directory\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(stripewise, command):
+    lines = stripewise(*command.split(), "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    # A sentence that is cut says nothing.
+    assert [line for line in lines if line.endswith("...") and not line.startswith("Usage:")] == []

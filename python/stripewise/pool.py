@@ -44,6 +44,11 @@ class Tier:
     """Where the profile is from: `pool file`, `emulation` or `none`."""
 
 
+def file_of(path: Path) -> Path:
+    """The pool file that `path` names: itself, or the `pool.toml` of a directory."""
+    return path / "pool.toml" if path.is_dir() else path
+
+
 @dataclass(frozen=True)
 class Pool:
     """A pool as its file describes it."""
@@ -61,8 +66,7 @@ class Pool:
 
         Raises `StripewiseError` that names the line of a mistake.
         """
-        if file.is_dir():
-            file = file / "pool.toml"
+        file = file_of(file)
         raw = _native.pool_load(str(file.absolute()))
         return cls(
             file=file.absolute(),

@@ -18,6 +18,12 @@ def about_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def mb_per_s(bytes_per_s: float) -> str:
+    """A bandwidth as makers of disks give it, in MB/s: `140`, `3.25`, `40,000`."""
+    value = bytes_per_s / 1e6
+    return f"{value:.4g}" if value < 9999.5 else f"{value:,.0f}"
+
+
 def mib_per_s(bytes_per_s: float) -> str:
     """A throughput in MiB/s: `61.3`, `420`."""
     value = bytes_per_s / (1 << 20)

@@ -48,10 +48,10 @@ def _root(
 
     \b
     Examples:
-      stripewise pool init ./p --hdd 6 --ssd 2 --emulate    a pool to try things on, on this machine
+      stripewise pool init ./p --hdd 6 --ssd 2 --emulate    a pool to try on
       stripewise pool init /disk1 /disk2 --ssd /nvme        a pool on real disks
-      stripewise optimize --pool p/pool.toml -- ./simulate  trace, plan, place, verify: all of it
-      stripewise run --pool p/pool.toml -- ./simulate       just run a program on the pool
+      stripewise optimize --pool p/pool.toml -- ./simulate  all of it
+      stripewise run --pool p/pool.toml -- ./simulate       run a program on it
 
     \b
     Exit codes:
@@ -60,8 +60,10 @@ def _root(
       2    the command line is wrong
       3    `optimize`: not faster beyond noise, the previous layout is back
       4    `optimize`: the emulated devices could not keep their times, no figure
-      126  the program cannot be executed; 127: it does not exist; else the program's own exit code
+      126  the program cannot be executed
+      127  the program does not exist
       130  interrupted
+    Else the program's own.
     """
 
 
@@ -94,6 +96,30 @@ _COMMANDS: dict[str, dict[str, Any]] = {
 that word for itself, or no such names."""
 
 
+_IN_SHORT = {
+    "pool init": "Make a pool of directories on some disks.",
+    "pool show": "Show a pool: tiers, servers, costs, room.",
+    "pool calibrate": "Measure what reads and writes cost on each server.",
+    "trace": "Record every request that a program makes.",
+    "import": "Import a log of another tool as a table on disk.",
+    "show": "Show what is in a trace, a log, a layout or a pool.",
+    "signature": "Tell how each file is used.",
+    "plan": "Plan which part of which file goes where.",
+    "report": "Draw how a program used its files, as a page.",
+    "simulate": "Simulate a trace on a pool or a cluster.",
+    "planners": "List the planners.",
+    "advise": "Say of any log where its files should be, and why.",
+    "export": "Translate layouts for a parallel file system.",
+    "apply": "Set layouts: move files, and rules for new ones.",
+    "fsck": "Check a pool and mend it.",
+    "optimize": "Trace, plan, place and verify a better layout.",
+    "bench": "Generate I/O: the workloads of the literature.",
+    "top": "Watch what each server of a pool does.",
+    "reproduce": "Do the papers' experiments again.",
+}
+"""In the list of commands; else the first sentence of the command's help, which has to fit there."""
+
+
 def _add_commands(first: str | None) -> None:
     """Adds the command, or the group of commands, that the command line begins with; all where that is none of them.
 
@@ -102,11 +128,12 @@ def _add_commands(first: str | None) -> None:
     everything = first != "pool" and first not in _COMMANDS
     if first == "pool" or everything:
         for name, module in _POOL.items():
-            pool.command(name, context_settings=CONTEXT)(_function(module))
+            short = _IN_SHORT.get(f"pool {name}")
+            pool.command(name, context_settings=CONTEXT, short_help=short)(_function(module))
         app.add_typer(pool)
     for name, context in _COMMANDS.items():
         if first == name or everything:
-            app.command(name, context_settings=context)(_function(_module(name)))
+            app.command(name, context_settings=context, short_help=_IN_SHORT.get(name))(_function(_module(name)))
 
 
 def _module(command: str) -> str:

@@ -80,9 +80,12 @@ def export(
     \b
     Examples:
       stripewise export new.layout --to cephfs
-      stripewise export new.layout --to lustre --pool p/pool.toml --targets hdd=0-5 --targets ssd=6,7 -o set.sh
-      stripewise export new.layout --to beegfs --pool p/pool.toml --trace run.trace --pool-map hdd=disk_pool
-      stripewise export new.layout --cluster orion.toml --root /lustre/project --existing
+      stripewise export new.layout --to lustre --pool p/pool.toml \\
+          --targets hdd=0-5 --targets ssd=6,7 -o set.sh
+      stripewise export new.layout --to beegfs --pool p/pool.toml \\
+          --trace run.trace --pool-map hdd=disk_pool
+      stripewise export new.layout --cluster orion.toml \\
+          --root /lustre/project --existing
     """
     if pool_file is not None and cluster_file is not None:
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")

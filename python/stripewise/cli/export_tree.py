@@ -10,6 +10,7 @@ import typer
 
 from stripewise import _native
 from stripewise.cli import console
+from stripewise.pool import file_of
 from stripewise.units import about_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def export_tree(
 
     with console.reading("comparing" if verify_only else "copying and comparing") as update:
         report = _native.pool_export_tree(
-            str(pool_file), str(destination), verify_only, failed, lambda _step, done, of: update(done, of)
+            str(file_of(pool_file)), str(destination), verify_only, failed, lambda _step, done, of: update(done, of)
         )
     if as_json:
         console.result(json.dumps({**report, "failures": failures}, indent=2))

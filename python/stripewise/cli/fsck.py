@@ -12,6 +12,7 @@ import typer
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.cli import console
+from stripewise.pool import file_of
 
 if TYPE_CHECKING:
     from stripewise._native import FsckFinding, FsckReport
@@ -58,13 +59,13 @@ def fsck(
     Examples:
       stripewise fsck p/pool.toml --dry-run    look, change nothing
       stripewise fsck p/pool.toml              mend
-      stripewise fsck p/pool.toml --rebind     after a copy or a restore of the pool
+      stripewise fsck p/pool.toml --rebind     after a copy or a restore
 
     \b
     Exit codes, as fsck(8):
       0  nothing was wrong
       1  all that was wrong is mended
-      4  something is left; with --dry-run: something is wrong (5: some mended, some left)
+      4  something is left; with --dry-run: is wrong (5: some mended, some left)
       8  the pool could not be checked; the message says why
     """
     with console.steps() as begin:
@@ -84,12 +85,12 @@ def fsck(
 
         try:
             report = _native.pool_fsck(
-                str(pool_file),
+                str(file_of(pool_file)),
                 dry_run=dry_run,
                 rebind=rebind,
                 forget_missing=forget_missing,
                 remove_orphans=remove_orphans,
-                layouts_from=[str(path) for path in layouts_from or []],
+                layouts_from=[str(file_of(path)) for path in layouts_from or []],
                 found=found,
                 progress=progress,
             )

@@ -25,7 +25,8 @@ def import_(
     \b
     Examples:
       stripewise import job.darshan -o job.trace
-      strace -f -ttt -T -y -s 0 -e trace=file,desc,process -o run.strace ./simulate
+      strace -f -ttt -T -y -s 0 -e trace=file,desc,process \\
+          -o run.strace ./simulate
       stripewise import run.strace -o run.trace
     """
     start_s = perf_counter()

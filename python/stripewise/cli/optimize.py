@@ -34,6 +34,7 @@ def optimize(
         Path, typer.Option("--directory", metavar="DIR", help="Where traces, layouts and the way back are kept.")
     ] = Path("stripewise-optimize"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every region, however many.")] = False,
 ) -> None:
     """Find, place and verify a better layout for a program's files: trace, plan, apply, run again, compare.
 
@@ -48,11 +49,13 @@ def optimize(
 
     \b
     Examples:
-      stripewise optimize --pool p/pool.toml -- mpiexec -n 16 ./simulate p/mount/out.h5
-      stripewise optimize --pool p/pool.toml --prepare 'rm -f p/mount/out.h5' --json -- ./simulate
+      stripewise optimize --pool p/pool.toml -- \\
+          mpiexec -n 16 ./simulate p/mount/out.h5
+      stripewise optimize --pool p/pool.toml --prepare 'rm -f p/mount/out.h5' \\
+          --json -- ./simulate
 
     \b
-    Exit codes: 0 kept, 3 taken back, 4 invalid (emulation error); a failing CMD's own.
+    Exit codes: 0 kept, 3 taken back, 4 invalid (emulation error), or CMD's own.
     """
     # numpy, which measuring needs, takes longer to load than all the rest: not for every other command.
     from stripewise.optimize import cycle, report
@@ -77,7 +80,7 @@ def optimize(
     if as_json:
         console.document(document)
     else:
-        _print(outcome)
+        _print(outcome, everything=everything)
     raise SystemExit(0 if outcome.kept else console.EXIT_TAKEN_BACK)
 
 
@@ -88,11 +91,16 @@ def _say_way_back(pool: Pool, kept_in: Path) -> None:
         console.hint(f"`stripewise apply {previous} --pool {pool.file}` brings the previous layout back")
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: Outcome, *, everything: bool) -> None:
     from stripewise.optimize import report
 
     if outcome.plan is not None and outcome.plan["changes"]:
-        console.out.print(report.table(outcome))
+        rows = report.rows(outcome)
+        regions = report.regions(rows)
+        listed = set(console.shown(regions, everything=everything))
+        console.out.print(report.table(outcome, [row for row in rows if (row.path, row.offset) in listed]))
+        kept_in = outcome.directory / "report.json"
+        console.say_more(regions, "regions", everything=everything, otherwise=f", {kept_in} has everything")
         console.out.print()
     console.say(outcome.cache)
     if not all(tier.emulated for tier in outcome.pool.tiers):

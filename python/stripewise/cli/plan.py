@@ -42,6 +42,7 @@ def plan(
         int | None, typer.Option("--max-regions", metavar="N", min=1, help="Most regions of a file; 128 if left out.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every file, however many.")] = False,
 ) -> None:
     """Plan which part of which file goes to which servers, in stripes how wide.
 
@@ -57,8 +58,10 @@ def plan(
     \b
     Examples:
       stripewise plan run.trace --pool p/pool.toml -o new.layout
-      stripewise plan job.darshan --pool p/pool.toml --root /lustre/project -o new.layout
-      stripewise plan run.trace --pool p/pool.toml --planner harl-paper -o harl.layout
+      stripewise plan job.darshan --pool p/pool.toml --root /lustre/project \\
+          -o new.layout
+      stripewise plan run.trace --pool p/pool.toml --planner harl-paper \\
+          -o harl.layout
     """
     pool = Pool.load(pool_file)
     pool.require_profiles()
@@ -68,11 +71,11 @@ def plan(
     if as_json:
         console.document({**made.document, "about": run.about})
     else:
-        _print(pool, made.document)
+        _print(pool, made.document, everything=everything)
     console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")
 
 
-def _print(pool: Pool, document: _native.PlanDocument) -> None:
+def _print(pool: Pool, document: _native.PlanDocument, *, everything: bool) -> None:
     in_flight = f"{document['processes']:.1f} requests in flight"
     console.result(f"plan by {document['planner']} for pool '{pool.name}' ({pool.label}), {in_flight}")
     if document["kept_default"]:
@@ -80,7 +83,8 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
     if document["sampled"] is not None:
         console.say(document["sampled"])
     columns = ["region", "size", "heat", "layout before", "layout after", "default", "HARL", "plan"]
-    for file in document["files"]:
+    files = document["files"]
+    for file in console.shown(files, everything=everything):
         grid = console.table(columns, title=file["path"], right=["size", "heat", "default", "HARL", "plan"])
         for region in file["regions"]:
             size = region["end"] - region["offset"]
@@ -96,6 +100,7 @@ def _print(pool: Pool, document: _native.PlanDocument) -> None:
                 seconds(region["cost_s"]["plan"]),
             )
         console.out.print(grid)
+    console.say_more(files, "files", everything=everything, otherwise=", the layout file has everything")
     totals = console.table(["layout", "predicted", "MiB/s"], right=["predicted", "MiB/s"])
     costs = document["cost_s"]
     for label, cost_s in {"default": costs["default"], "HARL": costs["harl"], "plan": costs["plan"]}.items():

@@ -9,7 +9,7 @@ from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.cli import console
 from stripewise.pool import Pool
-from stripewise.units import seconds
+from stripewise.units import mb_per_s, seconds
 
 
 def pool_calibrate(
@@ -62,7 +62,7 @@ def pool_calibrate(
                     op,
                     seconds(fit["startup_min_s"]),
                     seconds(fit["startup_max_s"]),
-                    f"{1e-6 / fit['transfer_s_per_byte']:.4g}",
+                    mb_per_s(1 / fit["transfer_s_per_byte"]),
                     f"{fit['residual']:.1%}",
                     str(fit["requests"]),
                     server["method"],

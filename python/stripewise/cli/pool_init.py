@@ -70,7 +70,8 @@ def pool_init(
     Examples:
       stripewise pool init ./p --hdd 6 --ssd 2 --emulate
       stripewise pool init ./p --hdd 6 --ssd 2 --emulate --capacity ssd=100MiB
-      stripewise pool init /disk1 /disk2 --ssd /nvme --name scratch --mount /data/scratch
+      stripewise pool init /disk1 /disk2 --ssd /nvme --name scratch \\
+          --mount /data/scratch
     """
     asked = {"hdd": hdd or [], "ssd": ssd or [], "nvme": nvme or []}
     if emulate:

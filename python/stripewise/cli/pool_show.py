@@ -8,7 +8,7 @@ import typer
 from stripewise import _native, usage
 from stripewise.cli import console
 from stripewise.pool import OpProfile, Pool, Tier
-from stripewise.units import about_bytes, exact_bytes, seconds
+from stripewise.units import about_bytes, exact_bytes, mb_per_s, seconds
 
 
 def pool_show(
@@ -68,7 +68,7 @@ def describe_op(op: OpProfile | None) -> str:
     """A profile in a few words: `4.00 ms..12.00 ms + 80 MB/s`."""
     if op is None:
         return "-"
-    return f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {op.bandwidth_bytes_per_s / 1e6:.4g} MB/s"
+    return f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {mb_per_s(op.bandwidth_bytes_per_s)} MB/s"
 
 
 def describe_source(tier: Tier) -> str:
@@ -76,5 +76,5 @@ def describe_source(tier: Tier) -> str:
     if tier.profile_source == "none":
         return "not calibrated"
     if tier.profile_source == "emulation":
-        return "emulated, the emulation's own numbers"
+        return "as emulated"
     return "emulated, as calibrated" if tier.emulated else "as calibrated"

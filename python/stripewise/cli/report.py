@@ -56,7 +56,8 @@ def report(
     Examples:
       stripewise report job.darshan -o job.html
       stripewise report job.darshan --cluster orion.toml -o job.html
-      stripewise report run.trace --pool p/pool.toml --layout new.layout -o run.html
+      stripewise report run.trace --pool p/pool.toml --layout new.layout \\
+          -o run.html
     """
     if pool_file is not None and cluster is not None:
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")

@@ -109,9 +109,12 @@ def simulate(
     \b
     Examples:
       stripewise simulate run.trace --pool p/pool.toml
-      stripewise simulate run.trace --pool p/pool.toml --layout new.layout --timeline
-      stripewise simulate run.trace --pool p/pool.toml --queue hdd=elevator --seek hdd=4TB
-      stripewise simulate run.trace --pool p/pool.toml --link 117MB/s --client-link 117MB/s --processes-per-node 8
+      stripewise simulate run.trace --pool p/pool.toml --layout new.layout \\
+          --timeline
+      stripewise simulate run.trace --pool p/pool.toml --queue hdd=elevator \\
+          --seek hdd=4TB
+      stripewise simulate run.trace --pool p/pool.toml --link 117MB/s \\
+          --client-link 117MB/s --processes-per-node 8
       stripewise simulate job.darshan --cluster orion.toml --layout new.layout
     """
     around: _native.SimulationAround = {

@@ -27,7 +27,8 @@ def trace(
     \b
     Examples:
       stripewise trace -o run.trace -- ./simulate
-      stripewise trace --pool p/pool.toml -o run.trace -- mpiexec -n 16 ./simulate p/mount/out.h5
+      stripewise trace --pool p/pool.toml -o run.trace -- \\
+          mpiexec -n 16 ./simulate p/mount/out.h5
       stripewise show run.trace
     """
     pool = Pool.load(pool_file) if pool_file else None

@@ -23,7 +23,7 @@ def umount(
     Examples:
       stripewise umount p/mount
       stripewise umount p/pool.toml
-      stripewise umount --lazy p/mount         programs that have files open go on with them
+      stripewise umount --lazy p/mount         programs go on with open files
     """
     directory = Pool.load(target).mount if target.is_file() else target
     options = ["--lazy"] if lazy else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
@@ -88,7 +88,12 @@ def _median_rate(splits: list[Split], op: str) -> float:
     return float(median(getattr(split, op).bytes_per_s for split in splits))
 
 
-def table(outcome: Outcome) -> Table:
+def regions(found: Sequence[Row]) -> list[tuple[str, int]]:
+    """The regions of some rows, by file and offset, in their order."""
+    return list(dict.fromkeys((row.path, row.offset) for row in found))
+
+
+def table(outcome: Outcome, shown: Sequence[Row]) -> Table:
     """Per region: layout before and after, throughput predicted and measured, ratio."""
     columns = ["region", "layout before", "layout after", "op", "requests"]
     figures = ["predicted before", "after", "measured before", "after", "ratio"]
@@ -96,7 +101,7 @@ def table(outcome: Outcome) -> Table:
     title = f"MiB/s while requests were in flight, {outcome.pool.label}, medians of {len(outcome.before)}"
     grid.title = f"{title} and {len(outcome.after)} runs" if outcome.after else f"{title} runs"
     last: tuple[str, int] | None = None
-    for row in rows(outcome):
+    for row in shown:
         first = (row.path, row.offset) != last
         last = (row.path, row.offset)
         end = exact_bytes(row.end) if row.end is not None else "end"

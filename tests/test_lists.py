@@ -1,0 +1,59 @@
+"""Of many files a command lists the first ones, says how many there are, and lists all when it is asked for that."""
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stripewise.cli import console, optimize
+from stripewise.optimize import report
+
+FILES = 25
+MAKE = f"for n in $(seq -w {FILES}); do head -c 300000 /dev/zero > MOUNT/f$n; cat MOUNT/f$n > /dev/null; done"
+
+
+def test_plan(emulated):
+    trace, layout = emulated.base / "t", emulated.base / "l"
+    script = MAKE.replace("MOUNT", str(emulated.mount))
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", "sh", "-c", script)
+    command = ("plan", trace, "--pool", emulated.file, "-o", layout, "--planner", "regions")
+    few = emulated.stripewise(*command)
+    names = [f"f{number:02}" for number in range(1, FILES + 1)]
+    assert [line.strip() for line in few.stdout.splitlines() if line.strip() in names] == names[:20]
+    assert "and 5 more files: --all lists them" in few.stderr
+    every = emulated.stripewise(*command, "--all")
+    assert [line.strip() for line in every.stdout.splitlines() if line.strip() in names] == names
+    assert "more files" not in every.stderr
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_optimize(monkeypatch, everything):
+    """Reads and writes of a region are lines of one entry."""
+    rows = [
+        report.Row(f"f{number:02}", 0, None, ["old"], ["new"], op, 1, 1, 1.0, 2.0, 1.0, None)
+        for number in range(FILES)
+        for op in report.OPS
+    ]
+    streams = {name: io.StringIO() for name in ("out", "err")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(console, name, type(console.out)(file=stream, width=1000))
+    monkeypatch.setattr(report, "rows", lambda _: rows)
+    outcome = SimpleNamespace(
+        plan={"changes": True},
+        predicted=None,
+        io_gain=None,
+        why="no reason",
+        cache="",
+        pool=SimpleNamespace(tiers=[SimpleNamespace(emulated=True)], label="emulated servers"),
+        before=[],
+        after=[],
+        directory=Path("kept"),
+        kept=False,
+        placement=None,
+    )
+    optimize._print(outcome, everything=everything)
+    listed = [line.split()[0] for line in streams["out"].getvalue().splitlines() if line.startswith("f")]
+    assert listed == [f"f{number:02}" for number in range(FILES if everything else 20)]
+    said = "and 5 more regions: --all lists them, kept/report.json has everything"
+    assert (said in streams["err"].getvalue()) != everything
