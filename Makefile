@@ -73,7 +73,7 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	status=0
 	cargo test --workspace --no-run
 	# Side by side, and Python's in as many processes as there are processors: most of both is waiting.
-	$(BIN)/python -m pytest --numprocesses auto --timeout 600 "$${some[@]}" > build/pytest.log 2>&1 & python=$$!
+	$(BIN)/python -m pytest --numprocesses auto --timeout 600 --durations 10 "$${some[@]}" > build/pytest.log 2>&1 & python=$$!
 	# Not through a pipe: a program that a test has left would keep its end open.
 	: > build/cargo-test.log
 	cargo test --workspace --no-fail-fast >> build/cargo-test.log 2>&1 & rust=$$!
@@ -83,6 +83,9 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	bad=$$status
 	wait $$python || status=1
 	cat build/pytest.log
+	echo
+	echo 'slowest test binaries, which belong into tests/long.txt where they take a minute:'
+	awk '/^ *Running / { name = $$NF } /^test result:.* finished in / { print $$NF, name }' build/cargo-test.log | sort -rn | head
 	echo
 	awk -v bad=$$bad '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed || bad ? "FAILED" : "ok", passed, failed, ignored }' \

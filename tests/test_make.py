@@ -1,8 +1,10 @@
 """What `make test` stands on: the list of system packages, the bound of each test binary, the list of long tests."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,54 @@ def test_a_wrong_kind_of_machine_is_a_usage_error():
     done = subprocess.run([ROOT / "requirements" / "system.sh", "all"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "run|test" in done.stderr
+
+
+FAKE_PYTHON = """
+[ "$1" = -m ] || exit 0
+[ "$2 $3" = "venv --clear" ] && rm -rf "$4"
+mkdir -p "${@: -1}/bin"
+touch "${@: -1}/of-NAME"
+printf '#!/bin/bash\\nexit STATUS\\n' > "${@: -1}/bin/pip"
+chmod +x "${@: -1}/bin/pip"
+"""
+
+
+def test_make_with_another_python_after_a_try_that_failed(tmp_path):
+    """What the first Python has left of .venv is no part of the second one's; a finished .venv stays."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "crates").mkdir()
+    program(tmp_path / "requirements" / "system.sh", "exit 0")
+    (tmp_path / "requirements" / "dev.txt").touch()
+    for name, status in (("broken", "1"), ("good", "0")):
+        program(tmp_path / name, FAKE_PYTHON.replace("NAME", name).replace("STATUS", status))
+
+    def make(name: str):
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+        command = ["make", f"PYTHON={tmp_path / name}", str(tmp_path / ".venv" / ".tools")]
+        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60)
+
+    venv = tmp_path / ".venv"
+    assert make("broken").returncode != 0
+    assert (venv / "of-broken").exists()
+    assert not (venv / ".tools").exists()
+    done = make("good")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in venv.iterdir()) == [".tools", "bin", "of-good"]
+    # New tools go into the .venv that there is.
+    newer = (venv / ".tools").stat().st_mtime + 10
+    os.utime(tmp_path / "requirements" / "dev.txt", (newer, newer))
+    (venv / "kept").touch()
+    assert make("good").returncode == 0
+    assert (venv / "kept").exists()
+
+
+def test_the_readme_names_the_versions_that_are_asked_for():
+    words = " ".join((ROOT / "README.md").read_text().split())
+    rust = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
+    python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    assert f"Rust {rust} or newer and Python {python} or newer" in words
+    assert "`pip install .` and a first `make` compile Rust for some minutes" in words
+
+
+def test_long_tests_stand_once_and_in_order():
+    assert sorted(set(LONG)) == LONG
