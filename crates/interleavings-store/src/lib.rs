@@ -105,6 +105,8 @@ mod shared_pages;
 mod space;
 #[path = "../../store/src/store.rs"]
 pub mod store;
+#[path = "../../store/src/surplus.rs"]
+pub mod surplus;
 #[path = "../../store/src/sys.rs"]
 mod sys;
 #[path = "../../store/src/whole.rs"]

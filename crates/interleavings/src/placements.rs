@@ -70,7 +70,7 @@ impl Past {
                     self.mount.ensure_datafiles(file.placement().version, &indexes).expect("datafiles");
                     self.renew(&file);
                 }
-                Outcome::Inode => panic!("a write came to the inode"),
+                other => panic!("a write came to {other:?}"),
             }
         }
     }

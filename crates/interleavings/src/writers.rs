@@ -9,6 +9,7 @@ use shuttle::thread;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
+use stripewise_interleavings_store::surplus::{Part, Surplus};
 use stripewise_interleavings_store::system_calls::switching;
 use stripewise_interleavings_store::{Files, Inode};
 
@@ -204,6 +205,46 @@ pub fn a_time_that_is_set_while_writers_leave(pool: &TestPool) {
     });
     assert_eq!(inode.attributes().expect("attributes").mtime, time);
     assert_eq!(file.end(), [1; RECORD]);
+}
+
+/// One thread has written six stripes, of which only the first counts, and cuts off what is behind. The others write behind
+/// that, or make the file longer by setting its size, meanwhile.
+///
+/// # Panics
+/// Bytes of the others are lost, or the file is longer than it has to be.
+pub fn a_write_that_failed_half_way(pool: &TestPool) {
+    let file = TestFile::make(pool, &layout(0, 2), thread_rng().gen_range(1..=PROCESSES));
+    file.fill(&[0xee; WIDTH as usize]);
+    let others: [bool; THREADS] = std::array::from_fn(|number| number > 0 && thread_rng().gen_bool(0.7));
+    together(&file, move |number, inode| {
+        let own = [number as u8 + 1; 6 * WIDTH as usize];
+        if number > 0 && !others[number] {
+            return;
+        }
+        inode.register_writer().expect("a writer");
+        if number == 0 {
+            let version = inode.placement().expect("a placement").version;
+            write(inode, &own, 0);
+            let part = |index, before_bytes| Part { index, before_bytes, from: 0, to: 3 * WIDTH };
+            let parts = [part(0, WIDTH), part(1, 0)].into_iter().collect();
+            inode.cut_back(&Surplus { version, kept_to: WIDTH, parts }).expect("cut back");
+        } else {
+            // What another has written begins behind the surplus, on each server.
+            write(inode, &own[..2 * WIDTH as usize], (6 + 2 * number as u64) * WIDTH);
+        }
+        inode.release_writer().expect("released");
+    });
+    let processes = file.inodes.len();
+    let found = file.end();
+    let stripes = |from: usize, count: usize| &found[from * WIDTH as usize..(from + count) * WIDTH as usize];
+    assert!(stripes(0, 1).iter().all(|byte| *byte == 1), "what was written: {found:?}");
+    for number in (1..THREADS).filter(|number| others[*number]) {
+        let own = stripes(6 + 2 * number, 2);
+        assert!(own.iter().all(|byte| *byte == number as u8 + 1), "another's bytes: {found:?}");
+    }
+    if !others.contains(&true) && processes == 1 {
+        assert_eq!(found.len(), WIDTH as usize, "what did not count is left");
+    }
 }
 
 /// Threads of one process open a file, make it if there is none, write, read and close it, and take its name away.

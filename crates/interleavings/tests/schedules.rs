@@ -89,6 +89,11 @@ fn changes_of_size_and_writes() {
 }
 
 #[test]
+fn a_write_that_failed_half_way() {
+    explore_pool(750, writers::a_write_that_failed_half_way);
+}
+
+#[test]
 fn readers_of_a_file_that_changes() {
     explore_pool(400, placements::readers_of_a_file_that_changes);
 }

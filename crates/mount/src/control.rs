@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
+use stripewise_store::ioctl::{
+    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE,
+};
 
 use crate::Failure;
 use crate::file::OpenFile;
@@ -13,7 +15,7 @@ use crate::fs::Core;
 ///
 /// # Errors
 /// `ENOTTY` for a plain file and for commands that are not ours, `EINVAL` for payloads that are too short, `EBADF` for
-/// making datafiles through a descriptor that may not write, and the store's.
+/// making datafiles or cutting through a descriptor that may not write, and the store's.
 pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, Failure> {
     let inode = file.shared.placed.as_ref().ok_or(Errno::NOTTY)?;
     match command {
@@ -32,6 +34,15 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             }
             file.let_past_the_mount(core, inode)?;
             inode.ensure_datafiles(wanted.version, wanted.wanted())?;
+            Ok(Vec::new())
+        }
+        CUT_BACK => {
+            let surplus = CutBack::surplus(payload).ok_or(Errno::INVAL)?;
+            if !file.writes {
+                return Err(Errno::BADF.into());
+            }
+            file.let_past_the_mount(core, inode)?;
+            inode.cut_back(&surplus)?;
             Ok(Vec::new())
         }
         SIZE => Ok(inode.certain_size_bytes()?.to_ne_bytes().to_vec()),

@@ -296,3 +296,61 @@ fn a_file_that_cannot_be_cut_on_one_server_stays_whole() {
     CUTS[0](&cluster.mounted.path("full")).unwrap();
     assert!(cluster.below("full") == vec![b'o'; 4 * WIDTH + 100]);
 }
+
+/// A write to several servers, one of which fails: the call tells how many bytes were written without a gap, and the file ends
+/// behind them, unless it was longer before.
+#[test]
+fn a_write_that_fails_half_way_leaves_no_longer_file() {
+    let mut cluster = Cluster::new("noatime");
+    for (kind, server) in KINDS.iter().flat_map(|&kind| (0..SERVERS).map(move |server| (kind, server))) {
+        // A new file; one that has datafiles and no bytes; one that ends within the request, and one behind it.
+        for before in [None, Some(0), Some(4 * WIDTH + 100), Some(20 * WIDTH)] {
+            let name = format!("{kind:?}-{server}-{before:?}");
+            let path = cluster.mounted.path(&name);
+            let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            let mut old = Vec::new();
+            if let Some(size) = before {
+                file.write_all_at(&vec![b'o'; 20 * WIDTH], 0).unwrap();
+                file.set_len(size as u64).unwrap();
+                old = vec![b'o'; size];
+            }
+            cluster.strike(server, kind);
+            let done = file.write_at(&vec![b'n'; length(server)], 0);
+            let kept = *done.as_ref().unwrap_or(&0);
+            match done {
+                Ok(_) => assert_eq!(kept, server * WIDTH, "{name}"),
+                Err(error) => assert_eq!((error.raw_os_error(), server), (Some(kind.told()), 0), "{name}: {error}"),
+            }
+            cluster.heal(server);
+            let size = old.len().max(kept);
+            assert_eq!(file.metadata().unwrap().len(), size as u64, "{name}");
+            drop(file);
+            let found = cluster.below(&name);
+            assert_eq!(found.len(), size, "{name}");
+            assert!(found[..kept].iter().all(|&byte| byte == b'n'), "{name}: what was written");
+            let (middle, end) = found[kept..].split_at(length(server).min(size) - kept);
+            assert!(middle.iter().all(|byte| b"on".contains(byte)), "{name}: old or new");
+            assert!(end.iter().all(|&byte| byte == b'o'), "{name}: what lies behind");
+        }
+    }
+}
+
+/// The same where the kernel has the bytes carried from file to file.
+#[test]
+fn a_copy_that_fails_half_way_leaves_no_longer_file() {
+    let mut cluster = Cluster::new("noatime");
+    fs::write(cluster.mounted.path("from"), vec![b'n'; 9 * WIDTH]).unwrap();
+    for kind in [Kind::Full, Kind::OverQuota, Kind::ReadOnly] {
+        let from = File::open(cluster.mounted.path("from")).unwrap();
+        let to = File::options().write(true).create_new(true).open(cluster.mounted.path(&format!("{kind:?}"))).unwrap();
+        to.write_all_at(&[b'o'; 3 * WIDTH], 0).unwrap();
+        to.set_len(0).unwrap();
+        cluster.strike(1, kind);
+        let copied = rustix::fs::copy_file_range(&from, Some(&mut 0), &to, Some(&mut 0), 9 * WIDTH).unwrap();
+        assert_eq!(copied, WIDTH, "{kind:?}");
+        let again = rustix::fs::copy_file_range(&from, Some(&mut 4096), &to, Some(&mut 4096), 8 * WIDTH).unwrap_err();
+        assert_eq!(again.raw_os_error(), kind.told());
+        cluster.heal(1);
+        assert!(cluster.below(&format!("{kind:?}")) == [b'n'; WIDTH], "{kind:?}");
+    }
+}

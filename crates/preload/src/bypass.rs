@@ -267,6 +267,11 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offse
         let again = match outcome {
             Ok(Outcome::Done(count)) => return Some(count),
             Ok(Outcome::Inode) | Err(_) => return None,
+            // The mount then says how much can be written, and why not all.
+            Ok(Outcome::Partly(_, surplus)) => {
+                placed::cut_back(borrow(fd), &surplus);
+                return None;
+            }
             Ok(Outcome::Stale) => pin.refresh(runtime::bypass()?, borrow(fd)),
             Ok(Outcome::Absent(indexes)) => {
                 pin.ensure(runtime::bypass()?, borrow(fd), file.placement().version, &indexes)

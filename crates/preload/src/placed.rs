@@ -6,7 +6,10 @@ use crate::slots::{self, Joined, Key, Slots};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
-use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
+use stripewise_store::ioctl::{
+    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE,
+};
+use stripewise_store::surplus::Surplus;
 use stripewise_store::{PlacedFile, Placement};
 
 /// Files open at once that are served past the mount; more go through it.
@@ -145,6 +148,15 @@ fn ask(fd: BorrowedFd<'_>) -> Result<Placement, Errno> {
 pub(crate) fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     // SAFETY: the opcode and the type are the mount's own definition.
     unsafe { ioctl(fd, Getter::<{ SIZE as Opcode }, u64>::new()) }
+}
+
+/// Has the mount cut off what a write that failed half-way has left behind the bytes that count.
+#[cold]
+pub(crate) fn cut_back(fd: BorrowedFd<'_>, surplus: &Surplus) {
+    let Some(cut) = CutBack::new(surplus) else { return };
+    // What cannot be cut off stays, as where others write.
+    // SAFETY: the opcode and the structure are the mount's own definition.
+    let _ = unsafe { ioctl(fd, Setter::<{ CUT_BACK as Opcode }, CutBack>::new(cut)) };
 }
 
 /// Tells the mount that this process maps (or appends to) the file behind `fd`: no process goes past the mount for it

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use common::{TestPool, library, mount_program, python, succeeded};
 use faulty::Faulty;
+use fuser::Errno;
 
 /// Carries out lines of Python as they come, and answers each with its value or the number of its error.
 const WORKER: &str = r#"
@@ -55,22 +56,59 @@ impl Drop for Worker {
     }
 }
 
-#[test]
-fn a_server_that_died_comes_back_under_a_running_program() {
+/// A mounted pool whose server s1 can fail.
+fn with_faulty() -> (TestPool, Faulty) {
     let pool = TestPool::new();
     std::fs::rename(pool.path("s1"), pool.path("below")).unwrap();
     std::fs::create_dir(pool.path("s1")).unwrap();
-    let mount = || Faulty::mount(&pool.path("below"), &pool.path("s1"));
-    let server = mount();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
     let mounted = Command::new(mount_program()).arg(pool.path("pool.toml")).stdin(Stdio::null()).output().unwrap();
     succeeded("mount", &mounted);
+    (pool, server)
+}
+
+/// Whether the program has a datafile open: it goes past the mount.
+const GOES_PAST: &str = "any('/s1/' in os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd') \
+                         if os.path.lexists('/proc/self/fd/' + fd))";
+
+#[test]
+fn a_write_that_fails_half_way_leaves_no_longer_file() {
+    let (pool, server) = with_faulty();
+    let mut worker = Worker::start(&pool);
+    for (number, fault) in [Errno::ENOSPC, Errno::EDQUOT, Errno::EROFS, Errno::EIO].into_iter().enumerate() {
+        let fd = worker.ask(&format!("os.open('file{number}', os.O_CREAT | os.O_RDWR)"));
+        assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'o' * 12288, 0)")), "12288");
+        assert_eq!(worker.ask(&format!("os.ftruncate({fd}, 5000)")), "None");
+        assert_eq!(worker.ask(GOES_PAST), "True");
+        server.set(|faults| (faults.write, faults.create) = (Some(fault), Some(fault)));
+        let told = format!("-{}", fault.code());
+        // At an offset, and where the descriptor is.
+        assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'n' * 36864, 0)")), "4096");
+        assert_eq!(worker.ask(&format!("os.fstat({fd}).st_size")), "5000");
+        assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'n' * 36864, 8192)")), "8192");
+        assert_eq!(worker.ask(&format!("os.fstat({fd}).st_size")), "16384");
+        assert_eq!(worker.ask(&format!("os.lseek({fd}, 16384, 0)")), "16384");
+        assert_eq!(worker.ask(&format!("os.write({fd}, b'n' * 36864)")), told);
+        assert_eq!(worker.ask(&format!("os.lseek({fd}, 0, 1)")), "16384");
+        assert_eq!(worker.ask(&format!("os.fstat({fd}).st_size")), "16384");
+        server.well();
+        assert_eq!(worker.ask(&format!("os.close({fd})")), "None");
+        let found = std::fs::read(pool.path(&format!("mnt/file{number}"))).unwrap();
+        let expected = [&[b'n'; 4096][..], &[b'o'; 904], &[0; 3192], &[b'n'; 8192]].concat();
+        assert!(found == expected, "{fault:?}");
+    }
+    drop(worker);
+}
+
+#[test]
+fn a_server_that_died_comes_back_under_a_running_program() {
+    let (pool, server) = with_faulty();
+    let mount = || Faulty::mount(&pool.path("below"), &pool.path("s1"));
 
     let mut worker = Worker::start(&pool);
     let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
-    let own = "any('/s1/' in os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd') \
-               if os.path.lexists('/proc/self/fd/' + fd))";
-    assert_eq!(worker.ask(own), "True", "the program goes past the mount");
+    assert_eq!(worker.ask(GOES_PAST), "True", "the program goes past the mount");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
 

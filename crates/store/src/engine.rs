@@ -109,6 +109,16 @@ impl Task {
         }
     }
 
+    /// Leaves all but the first `len` bytes out. Before any is done.
+    pub(crate) fn shorten(&mut self, len: u64, buffers: &mut [Buffer]) {
+        self.len = len;
+        let mut rest = len as usize;
+        for buffer in &mut buffers[self.first..self.end] {
+            buffer.iov_len = buffer.iov_len.min(rest);
+            rest -= buffer.iov_len;
+        }
+    }
+
     /// Goes on until all is done, the datafile ends, or an error comes.
     ///
     /// # Safety
@@ -133,13 +143,13 @@ impl Task {
     }
 }
 
-/// Carries out all tasks, so that the devices work at the same time: the kernel is told of all reads before the first is
-/// waited for; writes go to the page cache, from which the kernel writes to all devices at once.
+/// Carries out reads, so that the devices work at the same time: the kernel is told of all before the first is waited for.
+/// (Writes go to the page cache one after the other; from there the kernel writes to all devices at once.)
 ///
 /// # Safety
-/// The tasks' descriptors are open, and their buffers valid for the direction.
-pub(crate) unsafe fn run(direction: Direction, tasks: &mut [Task], buffers: &mut [Buffer]) {
-    if direction == Direction::Read && tasks.iter().filter(|task| task.fd >= 0 && task.waits).nth(1).is_some() {
+/// The tasks' descriptors are open, and their buffers can be written to.
+pub(crate) unsafe fn read(tasks: &mut [Task], buffers: &mut [Buffer]) {
+    if tasks.iter().filter(|task| task.fd >= 0 && task.waits).nth(1).is_some() {
         for task in tasks.iter().filter(|task| task.fd >= 0 && task.waits) {
             // SAFETY: open, as the caller says.
             let fd = unsafe { BorrowedFd::borrow_raw(task.fd) };
@@ -149,6 +159,6 @@ pub(crate) unsafe fn run(direction: Direction, tasks: &mut [Task], buffers: &mut
     }
     for task in tasks.iter_mut().filter(|task| task.fd >= 0) {
         // SAFETY: passed on.
-        unsafe { task.run(direction, buffers) };
+        unsafe { task.run(Direction::Read, buffers) };
     }
 }

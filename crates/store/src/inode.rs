@@ -11,7 +11,7 @@ use crate::placement::{Datafile, Placement};
 use crate::plane::ServerRoot;
 use crate::rights::create_datafile;
 use crate::store::{Created, Store, proc_path, read_handle};
-use crate::sync::atomic::AtomicI64;
+use crate::sync::atomic::{AtomicBool, AtomicI64};
 use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::sys::retry;
 use crate::writers::Writers;
@@ -42,6 +42,8 @@ pub struct Inode {
     pub(crate) appending: Mutex<()>,
     /// The same for changes of the handle.
     changing: Mutex<()>,
+    /// What a write that failed half-way has left is being cut off ([`crate::surplus`]).
+    pub(crate) cutting: AtomicBool,
     /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
@@ -106,6 +108,7 @@ impl Inode {
             writers: Mutex::default(),
             appending: Mutex::default(),
             changing: Mutex::default(),
+            cutting: AtomicBool::new(false),
             durable: Mutex::default(),
             was_read_ns: AtomicI64::new(NEVER),
         }
@@ -227,6 +230,8 @@ impl Inode {
     pub fn placement(&self) -> Result<Placement> {
         loop {
             let epoch = self.store.plane().epoch(self.handle);
+            // Who is told now may write without asking again. (Who reads only, and waits for nobody, is not told to write.)
+            let _ = self.wait_for_cut();
             let placement = self.file()?.current_placement();
             if placement.epoch == epoch {
                 return Ok(placement);
@@ -254,7 +259,7 @@ impl Inode {
                 Ok(Outcome::Done(_)) if self.changed_elsewhere(&file)? => drop(self.reload()?),
                 Ok(Outcome::Done(count)) => return Ok(count),
                 Ok(Outcome::Stale) => {}
-                Ok(Outcome::Absent(_) | Outcome::Inode) => {
+                Ok(Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..)) => {
                     return Err(self.failed("read the metadata tier of")(Errno::IO));
                 }
                 Err(error) => return Err(error),
@@ -269,13 +274,50 @@ impl Inode {
 
     /// [`Inode::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.write(bufs, offset, true)
+    }
+
+    /// Writes as much as can be written without a gap. What servers have taken behind that is cut off again if `cuts` says so.
+    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], offset: u64, cuts: bool) -> Result<usize> {
+        // So often a write is repeated because the file was cut back meanwhile, before it keeps others from doing that.
+        const TRIES: u32 = 4;
+        let epoch_now = || self.store.plane().epoch(self.handle);
+        let mut tries = 0;
+        let mut alone = None;
         loop {
+            let epoch = epoch_now();
+            if alone.is_none() {
+                self.wait_for_cut()?;
+            }
             let file = self.file()?;
-            match file.write_at(bufs, offset)? {
+            match file.write_as_of(epoch, bufs, offset)? {
                 Outcome::Done(count) => return Ok(count),
-                Outcome::Stale => {}
-                Outcome::Absent(indexes) => self.ensure_datafiles(file.placement().version, &indexes)?,
+                Outcome::Partly(count, surplus) => {
+                    let is_kept = alone.is_some() || epoch_now() == epoch;
+                    alone = None;
+                    if cuts {
+                        // The write has failed in any case. What cannot be cut off stays, as where others write.
+                        let _ = self.cut_back(&surplus);
+                    }
+                    if is_kept {
+                        return Ok(count);
+                    }
+                    tries = TRIES;
+                }
+                Outcome::Stale => tries += 1,
+                Outcome::Absent(indexes) => {
+                    alone = None;
+                    if let Err(error) = self.ensure_datafiles(file.placement().version, &indexes) {
+                        // What lies before the first that cannot be made is written all the same.
+                        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+                        let before = self.file()?.bytes_before_absent(offset, len);
+                        return if before == 0 { Err(error) } else { self.write(&first(bufs, before), offset, cuts) };
+                    }
+                }
                 Outcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
+            }
+            if tries >= TRIES && alone.is_none() {
+                alone = Some(self.change_handle()?);
             }
         }
     }
@@ -342,6 +384,17 @@ impl Inode {
     pub fn sync_inode(&self) -> Result<()> {
         retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
     }
+}
+
+/// The first `len` bytes of `bufs`.
+fn first<'a>(bufs: &'a [IoSlice<'_>], len: u64) -> Vec<IoSlice<'a>> {
+    let mut rest = len as usize;
+    let cut = bufs.iter().map(|buf| {
+        let here = rest.min(buf.len());
+        rest -= here;
+        IoSlice::new(&buf[..here])
+    });
+    cut.collect()
 }
 
 /// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.

@@ -3,6 +3,9 @@
 //! They are restricted ioctls of FUSE: the kernel copies a fixed structure in and out, its size (at most 16383 bytes)
 //! encoded in the command. All integers are in the machine's order; both sides run on one machine.
 
+use crate::surplus::{Part, Surplus};
+use stripewise_layout::MAX_OFFSET;
+
 /// Bytes of a placement that one [`PLACEMENT`] call returns.
 pub const PAGE_BYTES: usize = 8000;
 
@@ -47,6 +50,20 @@ pub struct EnsureDatafiles {
     pub indexes: [u16; MAX_ENSURE],
 }
 
+/// Most parts that one [`CUT_BACK`] call names; what a write over more servers has left is not cut off.
+pub const MAX_PARTS: usize = 128;
+
+/// Cuts off what a write past the mount that failed half-way has left (argument of [`CUT_BACK`]): a [`Surplus`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CutBack {
+    version: u32,
+    count: u32,
+    kept_to: u64,
+    /// Of each part its index, `before_bytes`, `from` and `to`.
+    parts: [[u64; 4]; MAX_PARTS],
+}
+
 /// Reads a page of the placement.
 pub const PLACEMENT: u32 = command(READ | WRITE, 1, size_of::<PlacementPage>());
 /// Creates datafiles before their first write.
@@ -55,6 +72,8 @@ pub const ENSURE_DATAFILES: u32 = command(WRITE, 2, size_of::<EnsureDatafiles>()
 pub const SIZE: u32 = command(READ, 3, size_of::<u64>());
 /// This process maps the file: no bypass of this file until its last close. No argument.
 pub const MAPPED: u32 = command(0, 4, 0);
+/// Cuts off what a write past the mount has left behind the bytes that count.
+pub const CUT_BACK: u32 = command(WRITE, 5, size_of::<CutBack>());
 
 impl PlacementPage {
     /// A request for the page at `offset_bytes`.
@@ -114,6 +133,37 @@ impl EnsureDatafiles {
     }
 }
 
+impl CutBack {
+    /// Asks for `surplus` to be cut off; `None` when it has too many parts.
+    pub fn new(surplus: &Surplus) -> Option<Self> {
+        let mut parts = [[0; 4]; MAX_PARTS];
+        if surplus.parts.len() > MAX_PARTS {
+            return None;
+        }
+        for (place, part) in parts.iter_mut().zip(&surplus.parts) {
+            *place = [part.index.into(), part.before_bytes, part.from, part.to];
+        }
+        Some(Self { version: surplus.version, count: surplus.parts.len() as u32, kept_to: surplus.kept_to, parts })
+    }
+
+    /// Reads the bytes of a request; `None` when they are too short, name too many parts or an impossible one.
+    pub fn surplus(bytes: &[u8]) -> Option<Surplus> {
+        let bytes: &[u8; size_of::<Self>()] = bytes.get(..size_of::<Self>())?.try_into().ok()?;
+        // SAFETY: any bytes are a valid value of this repr(C) structure of integers, and the length is right.
+        let this: Self = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+        let part = |[index, before_bytes, from, to]: &[u64; 4]| {
+            let largest = *before_bytes.max(from).max(to);
+            (from <= to && largest <= MAX_OFFSET)
+                .then(|| {
+                    Some(Part { index: (*index).try_into().ok()?, before_bytes: *before_bytes, from: *from, to: *to })
+                })
+                .flatten()
+        };
+        let parts = this.parts.get(..this.count as usize)?.iter().map(part).collect::<Option<_>>()?;
+        (this.kept_to <= MAX_OFFSET).then_some(Surplus { version: this.version, kept_to: this.kept_to, parts })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +171,8 @@ mod tests {
     #[test]
     fn commands_fit_and_differ() {
         assert!(size_of::<PlacementPage>() <= 16383);
-        let all = [PLACEMENT, ENSURE_DATAFILES, SIZE, MAPPED];
+        assert!(size_of::<CutBack>() <= 16383);
+        let all = [PLACEMENT, ENSURE_DATAFILES, SIZE, MAPPED, CUT_BACK];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));
         }
@@ -150,5 +201,27 @@ mod tests {
         let bytes = unsafe { std::slice::from_raw_parts((&raw const ensure).cast::<u8>(), size_of_val(&ensure)) };
         assert!(EnsureDatafiles::from_bytes(bytes).is_none());
         assert!(EnsureDatafiles::from_bytes(&bytes[..100]).is_none());
+
+        let part = Part { index: 3, before_bytes: 7, from: 5, to: 9 };
+        let surplus = Surplus { version: 2, kept_to: 11, parts: [part].into_iter().collect() };
+        let whole = CutBack::new(&surplus).unwrap();
+        let read = |cut: &CutBack| {
+            // SAFETY: as above.
+            let bytes = unsafe { std::slice::from_raw_parts((&raw const *cut).cast::<u8>(), size_of_val(cut)) };
+            assert!(CutBack::surplus(&bytes[..bytes.len() - 1]).is_none());
+            CutBack::surplus(bytes)
+        };
+        assert_eq!(read(&whole), Some(surplus));
+        let hostile: [fn(&mut CutBack); 4] = [
+            |cut| cut.count = MAX_PARTS as u32 + 1,
+            |cut| cut.parts[0][0] = 1 << 16,
+            |cut| cut.parts[0][2] = 10,
+            |cut| cut.kept_to = u64::MAX,
+        ];
+        for change in hostile {
+            let mut cut = whole;
+            change(&mut cut);
+            assert_eq!(read(&cut), None);
+        }
     }
 }

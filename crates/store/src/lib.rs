@@ -36,6 +36,7 @@ mod shared;
 mod shared_pages;
 mod space;
 pub mod store;
+pub mod surplus;
 mod sync;
 mod sys;
 mod walk;

@@ -289,7 +289,9 @@ impl<'a> Copy<'a> {
                 Outcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
                 Outcome::Done(count) => done += count,
                 Outcome::Stale => self.renew(file),
-                Outcome::Absent(_) | Outcome::Inode => return Err(self.inode.failed("read")(Errno::IO)),
+                Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..) => {
+                    return Err(self.inode.failed("read")(Errno::IO));
+                }
             }
         }
         Ok(())
@@ -326,7 +328,8 @@ impl<'a> Copy<'a> {
     fn write_all(&mut self, mut bytes: &[u8], mut at: u64) -> Result<()> {
         while !bytes.is_empty() {
             match self.file.write_at(&[IoSlice::new(bytes)], at)? {
-                Outcome::Done(count) => {
+                // What cannot be written is found out by the next; then the whole copy goes.
+                Outcome::Done(count) | Outcome::Partly(count, _) => {
                     bytes = &bytes[count..];
                     at += count as u64;
                 }

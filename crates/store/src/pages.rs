@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::inode::Inode;
+use std::io::IoSlice;
 use stripewise_layout::Layout;
 
 /// Where the stripe ends that holds byte `offset` of the file.
@@ -20,8 +21,9 @@ impl Inode {
     /// # Errors
     /// The first of those that kept a part of it from being written.
     pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        // What it fails with is found out below, stripe by stripe.
-        let mut done = self.write_at(buf, offset).unwrap_or(0);
+        // What it fails with is found out below, stripe by stripe. Nothing is cut off: where the file ends, who keeps pages
+        // says.
+        let mut done = self.write(&[IoSlice::new(buf)], offset, false).unwrap_or(0);
         let mut all = Ok(());
         while done < buf.len() {
             let at = offset + done as u64;

@@ -5,6 +5,7 @@ use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result, has_gone};
 use crate::placement::{Datafile, Datafiles, Placement};
 use crate::plane::{DataPlane, ServerRoot, close, replace};
+use crate::surplus::{Part, Parts, Surplus, length_before};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::fence;
 use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
 
 /// What a read or a write came to.
@@ -26,6 +28,9 @@ pub enum Outcome {
     Absent(SmallVec<[u16; 16]>),
     /// Some of the bytes live in the namespace inode, which this `PlacedFile` does not hold: use the mount.
     Inode,
+    /// Of a write: that many bytes, at least one, were written; servers may have taken some of what lies behind the first one
+    /// that was not. `Inode::cut_back`, or the mount's ioctl, cuts that off where it made the file longer.
+    Partly(usize, Surplus),
 }
 
 /// One datafile as far as this process knows it.
@@ -147,7 +152,7 @@ impl PlacedFile {
         len: u64,
         size: &mut dyn FnMut() -> Result<u64>,
     ) -> Result<Outcome> {
-        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First)? else {
+        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut Parts::new())? else {
             return Ok(Outcome::Inode);
         };
         if got == len {
@@ -165,7 +170,7 @@ impl PlacedFile {
         }
         // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
         // a second look is a hole.
-        match self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles)? {
+        match self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut Parts::new())? {
             Some(count) => Ok(Outcome::Done(count as usize)),
             None => Ok(Outcome::Inode),
         }
@@ -174,8 +179,15 @@ impl PlacedFile {
     /// Writes `bufs` at file offset `offset`. All of it, unless an error comes after the first bytes (then what was
     /// written contiguously from `offset` is returned, if it is not 0). Offsets beyond 2^63-1 give EFBIG.
     ///
-    /// Cost: as for [`PlacedFile::read_at`].
+    /// Cost: as for [`PlacedFile::read_at`], and a system call for each server that gets several stripes of a request to
+    /// several servers, for the length of its datafile.
     pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+        self.write_as_of(self.epoch.load(Ordering::Acquire), bufs, offset)
+    }
+
+    /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that nobody is
+    /// cutting the file back ([`crate::surplus`]).
+    pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;
         if len == 0 {
             return Ok(Outcome::Done(0));
@@ -187,7 +199,8 @@ impl PlacedFile {
                 errno: Errno::FBIG,
             });
         }
-        if self.is_stale() {
+        let has_changed = || self.plane.epoch(self.placement.handle) != epoch;
+        if has_changed() || self.epoch.load(Ordering::Acquire) != epoch {
             return Ok(Outcome::Stale);
         }
         let absent = self.absent(offset, len);
@@ -196,15 +209,24 @@ impl PlacedFile {
         }
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
-        match self.transfer(Direction::Write, bufs, offset, len, Pass::First) {
-            Ok(Some(count)) => {
-                // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
-                self.for_each_datafile(offset, len, |index| self.mark_written(index));
-                Ok(Outcome::Done(count as usize))
+        let mut parts = Parts::new();
+        let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut parts);
+        if let Ok(Some(count)) = written {
+            // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
+            self.for_each_datafile(offset, len, |index| self.mark_written(index));
+            if 0 < count && count < len && !parts.is_empty() {
+                let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts };
+                return Ok(Outcome::Partly(count as usize, surplus));
             }
+            // Who cuts the file back after it has changed the counter sees what was written here.
+            fence(Ordering::SeqCst);
+        }
+        match written {
+            // The layout cannot change, for a writer is registered; but a placement of before that may be old, and who cuts
+            // the file back may have taken along what was written.
+            Ok(Some(_)) | Err(_) if has_changed() => Ok(Outcome::Stale),
+            Ok(Some(count)) => Ok(Outcome::Done(count as usize)),
             Ok(None) => Ok(Outcome::Inode),
-            // A writer is registered, so the layout cannot change; but a placement of before that may be old.
-            Err(_) if self.is_stale() => Ok(Outcome::Stale),
             Err(error) => Err(error),
         }
     }
@@ -294,6 +316,17 @@ impl PlacedFile {
         absent
     }
 
+    /// How many bytes of `[offset, offset + len)` lie before the first whose datafile does not exist.
+    pub(crate) fn bytes_before_absent(&self, offset: u64, len: u64) -> u64 {
+        let subs = self.placement.layout.split(offset, len);
+        let exists = |sub: &SubRequest| {
+            let index = self.datafiles.index(sub.region, sub.slot);
+            index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
+        };
+        let missing = subs.iter().filter(|sub| !exists(sub)).map(|sub| self.first_byte(sub, 0) - offset);
+        missing.min().unwrap_or(len)
+    }
+
     /// The file's datafiles.
     pub(crate) fn datafiles(&self) -> &Datafiles {
         &self.datafiles
@@ -381,6 +414,23 @@ impl PlacedFile {
                 Ok(None) => {}
                 Err(error) => all = all.and(Err(error)),
             }
+        }
+        all
+    }
+
+    /// Calls `f` with index, descriptor and length in bytes of each datafile that exists and can be reached; the first error.
+    pub(crate) fn for_each_length(
+        &self,
+        mut f: impl FnMut(u16, BorrowedFd<'_>, u64) -> rustix::io::Result<()>,
+    ) -> Result<()> {
+        let mut all = Ok(());
+        for index in 0..self.slots.len() as u16 {
+            let asked = self.readable_datafile(index).and_then(|fd| {
+                let Some(fd) = fd else { return Ok(()) };
+                let length = rustix::fs::fstat(fd).map(|stat| stat.st_size as u64);
+                length.and_then(|length| f(index, fd, length)).map_err(self.server_of(index)?.error("ask a datafile"))
+            });
+            all = all.and(asked);
         }
         all
     }
@@ -494,7 +544,8 @@ impl PlacedFile {
     }
 
     /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
-    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0.
+    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0. To `parts` is added what
+    /// may be written behind the first byte that is not.
     fn transfer(
         &self,
         direction: Direction,
@@ -502,6 +553,7 @@ impl PlacedFile {
         offset: u64,
         len: u64,
         pass: Pass,
+        parts: &mut Parts,
     ) -> Result<Option<u64>> {
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
@@ -543,7 +595,6 @@ impl PlacedFile {
             } else {
                 match self.descriptor(index, direction) {
                     Ok(fd) => fd,
-                    Err(error) if direction == Direction::Write => return Err(error),
                     Err(error) => {
                         InFlight::fail(&mut request.failure, self.first_byte(sub, 0), error);
                         None
@@ -570,12 +621,12 @@ impl PlacedFile {
                 ..Task::default()
             });
         }
-        self.carry_out(direction, &subs, &mut request, pass);
+        self.carry_out(direction, &subs, &mut request, pass, parts);
         if request.tasks.iter().any(|task| task.error.is_some_and(has_gone)) && self.reconnect() {
-            return self.transfer(direction, bufs, offset, len, pass);
+            return self.transfer(direction, bufs, offset, len, pass, parts);
         }
-        let InFlight { tasks, buffers, mut failure } = request;
-        let mut upto = offset + len;
+        let InFlight { tasks, buffers, mut failure, upto } = request;
+        let mut upto = upto.min(offset + len);
         for (sub, task) in subs.iter().zip(&tasks) {
             if task.done == task.len {
                 continue;
@@ -593,7 +644,9 @@ impl PlacedFile {
         match failure {
             // Everything before the failure is good.
             Some((at, error)) if at == offset => Err(error),
-            Some((at, _)) if direction == Direction::Read => self.transfer(direction, bufs, offset, at - offset, pass),
+            Some((at, _)) if direction == Direction::Read => {
+                self.transfer(direction, bufs, offset, at - offset, pass, parts)
+            }
             _ => Ok(Some(upto - offset)),
         }
     }
@@ -666,7 +719,14 @@ impl PlacedFile {
     }
 
     /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
-    fn carry_out(&self, direction: Direction, subs: &[SubRequest], request: &mut InFlight, pass: Pass) {
+    fn carry_out(
+        &self,
+        direction: Direction,
+        subs: &[SubRequest],
+        request: &mut InFlight,
+        pass: Pass,
+        parts: &mut Parts,
+    ) {
         let op = if direction == Direction::Read { Op::Read } else { Op::Write };
         let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(|root| root.device());
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
@@ -677,8 +737,11 @@ impl PlacedFile {
                 device(sub).map(|device| (index, device.reserve_at(op, sub.len, arrival_ns)))
             }));
         }
-        // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, for this direction.
-        unsafe { engine::run(direction, &mut request.tasks, &mut request.buffers) };
+        match direction {
+            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
+            Direction::Read => unsafe { engine::read(&mut request.tasks, &mut request.buffers) },
+            Direction::Write => self.write_in_order(subs, request, parts),
+        }
         if !emulated {
             return;
         }
@@ -701,6 +764,51 @@ impl PlacedFile {
     }
 }
 
+impl PlacedFile {
+    /// Writes the sub-requests in the order of their first bytes, of each all that lies before the first byte that is known
+    /// not to be written: behind that byte nothing counts.
+    fn write_in_order(&self, subs: &[SubRequest], request: &mut InFlight, parts: &mut Parts) {
+        let first_bytes = subs.iter().enumerate().map(|(number, sub)| (self.first_byte(sub, 0), number));
+        let mut order: SmallVec<[(u64, usize); 16]> = first_bytes.collect();
+        order.sort_unstable();
+        if let Some((at, _)) = &request.failure {
+            request.upto = *at;
+        }
+        for (place, &(first, number)) in order.iter().enumerate() {
+            if first >= request.upto {
+                break;
+            }
+            let (sub, task) = (&subs[number], &mut request.tasks[number]);
+            let last = self.first_byte(sub, sub.len - 1);
+            if last >= request.upto {
+                let below = self
+                    .placement
+                    .layout
+                    .pieces(sub)
+                    .map_while(|(at, bytes)| (at < request.upto).then(|| bytes.min(request.upto - at)));
+                task.shorten(below.sum(), &mut request.buffers);
+            }
+            let index = self.datafiles.index(sub.region, sub.slot);
+            // Where the next server fails, this one has bytes behind.
+            let may_exceed = order.get(place + 1).is_some_and(|(next, _)| *next < last);
+            if may_exceed && parts.iter().all(|part| part.index != index) {
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let before = length_before(unsafe { BorrowedFd::borrow_raw(task.fd) });
+                let from = sub.datafile_offset;
+                parts.extend(before.map(|before_bytes| Part { index, before_bytes, from, to: from }));
+            }
+            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
+            unsafe { task.run(Direction::Write, &mut request.buffers) };
+            if let Some(part) = parts.iter_mut().find(|part| part.index == index) {
+                part.to = part.to.max(sub.datafile_offset + task.done);
+            }
+            if task.done < task.len {
+                request.upto = request.upto.min(self.first_byte(sub, task.done));
+            }
+        }
+    }
+}
+
 /// Fills buffers with zeros.
 fn zero(buffers: &[Buffer]) {
     for buffer in buffers {
@@ -710,12 +818,19 @@ fn zero(buffers: &[Buffer]) {
 }
 
 /// The sub-requests of one request on their way.
-#[derive(Default)]
 struct InFlight {
     tasks: Tasks,
     buffers: Buffers,
     /// First byte that failed, and why.
     failure: Option<(u64, Error)>,
+    /// Of a write: the first byte that is known not to be written.
+    upto: u64,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self { tasks: Tasks::new(), buffers: Buffers::new(), failure: None, upto: u64::MAX }
+    }
 }
 
 impl InFlight {

@@ -46,6 +46,22 @@ fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
     Ok(())
 }
 
+/// A datafile as it was before an allocation.
+struct Taken {
+    index: u16,
+    /// Its bytes.
+    length: u64,
+    /// Whether no space behind its end was its own: what is there afterwards the allocation has taken.
+    had_nothing_behind: bool,
+}
+
+impl Taken {
+    fn before(index: u16, stat: &rustix::fs::Stat) -> Self {
+        let (length, space) = (stat.st_size as u64, 512 * stat.st_blocks as u64);
+        Self { index, length, had_nothing_behind: space <= length.next_multiple_of(4096) }
+    }
+}
+
 impl Inode {
     fn too_large(&self) -> Error {
         self.failed("go beyond offset 2^63-1 of")(Errno::FBIG)
@@ -267,17 +283,43 @@ impl Inode {
         let grows = mode.is_empty();
         // Of the datafiles the size stays: it would count for the file's.
         let mode = mode | FallocateFlags::KEEP_SIZE;
+        let mut taken: Vec<Taken> = Vec::new();
         for sub in file.placement().layout.split(offset, len) {
             if sub.server == ServerId::META {
                 retry(|| rustix::fs::fallocate(self.descriptor(), mode, sub.from, sub.to - sub.from))
                     .map_err(self.failed("fallocate"))?;
             } else if let Some(fd) = file.writable_descriptor(&sub)? {
-                let root = self.store.plane().server(sub.server)?;
-                retry(|| rustix::fs::fallocate(fd, mode, sub.datafile_offset, sub.len))
-                    .map_err(root.error("allocate space"))?;
+                let error = self.store.plane().server(sub.server)?.error("allocate space");
+                let index = file.datafiles().index(sub.region, sub.slot);
+                if !punch && taken.iter().all(|taken| taken.index != index) {
+                    taken.push(Taken::before(index, &rustix::fs::fstat(fd).map_err(error)?));
+                }
+                if let Err(errno) = retry(|| rustix::fs::fallocate(fd, mode, sub.datafile_offset, sub.len)) {
+                    // It has failed in any case; what cannot be given back is the file's, and goes with it.
+                    let _ = self.give_back(&file, &taken);
+                    return Err(error(errno));
+                }
             }
         }
         if grows { self.grow(end) } else { Ok(()) }
+    }
+
+    /// Gives back the space behind the ends of datafiles that an allocation has taken before it failed.
+    fn give_back(&self, file: &PlacedFile, taken: &[Taken]) -> Result<()> {
+        // A kernel that serves the file itself may write it, and is not among the writers that are known here.
+        if self.is_whole()? {
+            return Ok(());
+        }
+        self.without_writers(|| {
+            for taken in taken.iter().filter(|taken| taken.had_nothing_behind) {
+                let Some(fd) = file.writable_datafile(taken.index)? else { continue };
+                let error = file.server_of(taken.index)?.error("give space back");
+                if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 == taken.length {
+                    retry(|| rustix::fs::ftruncate(fd, taken.length)).map_err(error)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Makes the file at least so large. Cuts nothing off, whoever writes behind that meanwhile.

@@ -2,12 +2,11 @@
 
 mod common;
 
-use common::{TestPool, content, create, layout, pattern, write, write_all};
+use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
 use rustix::fd::AsFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::path::Path;
-use std::process::Command;
 use stripewise_layout::Pattern;
 use stripewise_store::handle::ATTRIBUTE;
 use stripewise_store::{Error, Pool};
@@ -273,33 +272,9 @@ fn directories_of_other_pools_are_not_taken() {
     assert!(other.prepare().unwrap_err().to_string().contains("belongs to another pool"));
 }
 
-/// Runs test `name` of this binary again where it may mount file systems; `None` when this already is that place.
-fn in_own_mounts(name: &str) -> Option<()> {
-    const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some() {
-        return None;
-    }
-    let root = rustix::process::getuid().is_root();
-    let output = Command::new("unshare")
-        .args(if root { "-m" } else { "-rm" }.split(' '))
-        .arg(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("the command unshare of util-linux");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "in a mount namespace of its own: {text}");
-    Some(())
-}
-
-fn mount_tmpfs(target: &Path, options: &str) {
-    let options = std::ffi::CString::new(options).unwrap();
-    rustix::mount::mount("none", target, "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str()).unwrap();
-}
-
 #[test]
 fn a_full_server_says_so_and_breaks_nothing() {
-    if in_own_mounts("a_full_server_says_so_and_breaks_nothing").is_some() {
+    if in_own_mounts("a_full_server_says_so_and_breaks_nothing") {
         return;
     }
     let pool = TestPool::with_roots(|base| {
@@ -363,7 +338,7 @@ fn a_full_server_says_so_and_breaks_nothing() {
 
 #[test]
 fn a_read_only_server_can_be_read() {
-    if in_own_mounts("a_read_only_server_can_be_read").is_some() {
+    if in_own_mounts("a_read_only_server_can_be_read") {
         return;
     }
     let pool = TestPool::with_roots(|base| {

@@ -4,6 +4,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::pool::{PoolSpec, TierSpec};
@@ -112,4 +113,28 @@ pub fn layout(regions: &[(u64, &[(u16, u64)])]) -> Layout {
         (*offset, round.iter().map(stripe).collect())
     }))
     .unwrap()
+}
+
+/// Runs test `name` of this binary again where it may mount file systems; `false` when this already is that place.
+pub fn in_own_mounts(name: &str) -> bool {
+    const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return false;
+    }
+    let root = rustix::process::getuid().is_root();
+    let output = Command::new("unshare")
+        .args(if root { "-m" } else { "-rm" }.split(' '))
+        .arg(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("the command unshare of util-linux");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "in a mount namespace of its own: {text}");
+    true
+}
+
+pub fn mount_tmpfs(target: &Path, options: &str) {
+    let options = std::ffi::CString::new(options).unwrap();
+    rustix::mount::mount("none", target, "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str()).unwrap();
 }
