@@ -109,6 +109,8 @@ pub mod store;
 pub mod surplus;
 #[path = "../../store/src/sys.rs"]
 mod sys;
+#[path = "../../store/src/unsynced.rs"]
+mod unsynced;
 #[path = "../../store/src/whole.rs"]
 mod whole;
 #[path = "../../store/src/writers.rs"]
@@ -125,4 +127,5 @@ pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;
 pub use store::Store;
 pub use sys::AsUser;
+pub use unsynced::Told;
 pub use writers::{Attributes, COUNTED_BYTES};

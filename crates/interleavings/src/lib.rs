@@ -66,5 +66,5 @@ pub mod serving;
 mod stand_ins;
 pub mod writers;
 
-pub use stand_ins::{BackingId, Error, FopenFlags, Inode, Store};
+pub use stand_ins::{BackingId, Error, FopenFlags, Inode, Store, Told};
 use stand_ins::{Failure, fs, lock, log, placed, runtime};

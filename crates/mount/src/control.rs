@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use stripewise_store::ioctl::{
-    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE,
+    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SIZE,
 };
 
 use crate::Failure;
@@ -46,6 +46,13 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             Ok(Vec::new())
         }
         SIZE => Ok(inode.certain_size_bytes()?.to_ne_bytes().to_vec()),
+        LOST => {
+            if !file.writes {
+                return Err(Errno::BADF.into());
+            }
+            inode.note_lost(Errno::IO);
+            Ok(Vec::new())
+        }
         MAPPED => {
             file.shared.set_mapped();
             Ok(Vec::new())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fuser::{BackingId, FopenFlags};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
-use stripewise_store::Inode;
+use stripewise_store::{Inode, Told};
 
 use crate::fs::Core;
 use crate::inode::Node;
@@ -81,6 +81,8 @@ pub struct OpenFile {
     pub shared: Arc<Shared>,
     /// Own descriptor of a plain file.
     plain: Option<OwnedFd>,
+    /// Of a placed file: the failed syncs that this open has been told of.
+    told: Option<Told>,
     /// Opened for writing.
     pub writes: bool,
     /// The kernel may have what was written, and nobody else: it must not be gone past.
@@ -216,12 +218,14 @@ impl OpenFile {
     /// Makes what was written durable.
     ///
     /// # Errors
-    /// The store's, or those of `fsync`.
+    /// The store's, also of a sync of another open of the file, once; or those of `fsync`.
     pub fn sync(&self, data_only: bool) -> Result<(), Failure> {
-        match (&self.shared.placed, data_only) {
-            (Some(inode), _) => Ok(inode.sync(data_only)?),
-            (None, true) => Ok(rustix::fs::fdatasync(self.plain()?)?),
-            (None, false) => Ok(rustix::fs::fsync(self.plain()?)?),
+        if let (Some(inode), Some(told)) = (&self.shared.placed, &self.told) {
+            return Ok(inode.sync_for(told, data_only)?);
+        }
+        match data_only {
+            true => Ok(rustix::fs::fdatasync(self.plain()?)?),
+            false => Ok(rustix::fs::fsync(self.plain()?)?),
         }
     }
 
@@ -330,10 +334,12 @@ impl Core {
             shared.writable.fetch_add(1, Ordering::AcqRel);
         }
         let kept_by_kernel = self.writeback;
+        let told = shared.placed.as_ref().map(|inode| inode.told());
         let open = Arc::new(OpenFile {
             node,
             shared,
             plain,
+            told,
             writes,
             kept_by_kernel,
             // Who keeps pages reads to fill those of which a program writes a part.

@@ -200,6 +200,24 @@ fn a_sync_tells_of_a_server_that_died_and_came_back() {
     file.sync_all().unwrap();
 }
 
+/// Each that has the file open is told of a sync that failed, whoever asked for it, and told once; who comes later is not.
+#[test]
+fn a_sync_that_failed_is_told_to_all_that_have_the_file_open() {
+    let pool = Pool::new();
+    let content = bytes(3 * WIDTH);
+    let (one, two) = (pool.file("file", &content), pool.open("file"));
+    one.write_at(b"one", WIDTH as u64).unwrap();
+    two.write_at(b"two", WIDTH as u64 + 3).unwrap();
+    pool.set(|faults| faults.sync = Some(Errno::EIO));
+    gives(one.sync_data(), libc::EIO);
+    pool.well();
+    let later = pool.open("file");
+    later.sync_all().unwrap();
+    one.sync_all().unwrap();
+    gives(two.sync_all(), libc::EIO);
+    two.sync_all().unwrap();
+}
+
 #[test]
 fn a_full_server_is_told_to_the_writer_and_the_file_can_go() {
     no_room(Errno::ENOSPC, libc::ENOSPC);

@@ -175,8 +175,13 @@ fn known(
 /// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which of
 /// its own writes went to a server that has died and come back since.
 pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let pin = table::get(fd).slot().and_then(placed::pin);
+    let entry = table::get(fd);
+    // Who only reads cannot tell the others.
+    let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin);
     let lost = pin.as_ref().and_then(placed::Pin::file).is_some_and(PlacedFile::take_lost);
+    if lost {
+        placed::tell_lost(borrow(fd));
+    }
     let result = call();
     if result == 0 && lost {
         set_errno(libc::EIO);

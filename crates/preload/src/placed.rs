@@ -7,7 +7,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
 use stripewise_store::ioctl::{
-    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE,
+    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SIZE,
 };
 use stripewise_store::surplus::Surplus;
 use stripewise_store::{PlacedFile, Placement};
@@ -157,6 +157,15 @@ pub(crate) fn cut_back(fd: BorrowedFd<'_>, surplus: &Surplus) {
     // What cannot be cut off stays, as where others write.
     // SAFETY: the opcode and the structure are the mount's own definition.
     let _ = unsafe { ioctl(fd, Setter::<{ CUT_BACK as Opcode }, CutBack>::new(cut)) };
+}
+
+/// Tells the mount that bytes which this process has written past it may be lost, so that its `fsync` says so to all that have
+/// the file open.
+#[cold]
+pub(crate) fn tell_lost(fd: BorrowedFd<'_>) {
+    // Should it fail, this descriptor is told all the same.
+    // SAFETY: the opcode is the mount's own definition; it takes no argument.
+    let _ = unsafe { ioctl(fd, NoArg::<{ LOST as Opcode }>::new()) };
 }
 
 /// Tells the mount that this process maps (or appends to) the file behind `fd`: no process goes past the mount for it

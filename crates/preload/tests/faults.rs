@@ -107,6 +107,7 @@ fn a_server_that_died_comes_back_under_a_running_program() {
 
     let mut worker = Worker::start(&pool);
     let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+    let other = worker.ask("os.open('file', os.O_RDWR)");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
     assert_eq!(worker.ask(GOES_PAST), "True", "the program goes past the mount");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
@@ -124,6 +125,8 @@ fn a_server_that_died_comes_back_under_a_running_program() {
     assert_eq!(worker.ask(&format!("os.pread({fd}, 10, 4096)")), "b'unsyncedab'");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), eio, "what was not synced when the server died may be lost");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    assert_eq!(worker.ask(&format!("os.fsync({other})")), eio, "and to each that has it open");
+    assert_eq!(worker.ask(&format!("os.fsync({other})")), "None");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'again', 4096)")), "5");
     assert_eq!(worker.ask(&format!("os.pread({fd}, 5, 4096)")), "b'again'");
     drop(worker);

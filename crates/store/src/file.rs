@@ -6,6 +6,7 @@ use crate::inode::{Inode, guard};
 use crate::store::proc_path;
 use crate::sync::Mutex;
 use crate::sys::retry;
+use crate::unsynced::Told;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -22,6 +23,8 @@ pub struct File {
     fd: OwnedFd,
     /// `None`: a plain file, whose bytes are the inode's own.
     placed: Option<Arc<Inode>>,
+    /// Of a placed file: the failed syncs that it has been told of.
+    told: Option<Told>,
     flags: OFlags,
     offset: Mutex<u64>,
     path: PathBuf,
@@ -43,13 +46,15 @@ impl File {
         let own = access | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?;
         let placed = files.store().inode(fd.as_fd())?;
-        let mut file = Self { files, fd, placed: None, flags, offset: Mutex::new(0), path: path.to_owned() };
+        let mut file =
+            Self { files, fd, placed: None, told: None, flags, offset: Mutex::new(0), path: path.to_owned() };
         if let Some(inode) = placed {
             file.files.note_open(&inode)?;
             let registered = if file.writes() { inode.register_writer() } else { Ok(()) };
             if let Err(error) = registered {
                 return file.files.note_close(&inode).and(Err(error));
             }
+            file.told = Some(inode.told());
             file.placed = Some(inode);
         }
         if flags.contains(OFlags::TRUNC) {
@@ -240,9 +245,9 @@ impl File {
     /// # Errors
     /// Those of the servers.
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        match &self.placed {
-            Some(inode) => inode.sync(data_only),
-            None => retry(|| rustix::fs::fsync(&self.fd)).map_err(self.failed("sync")),
+        match (&self.placed, &self.told) {
+            (Some(inode), Some(told)) => inode.sync_for(told, data_only),
+            _ => retry(|| rustix::fs::fsync(&self.fd)).map_err(self.failed("sync")),
         }
     }
 

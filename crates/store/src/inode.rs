@@ -14,6 +14,7 @@ use crate::store::{Created, Store, proc_path, read_handle};
 use crate::sync::atomic::{AtomicBool, AtomicI64};
 use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::sys::retry;
+use crate::unsynced::Failures;
 use crate::writers::Writers;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, XattrFlags};
@@ -44,6 +45,8 @@ pub struct Inode {
     changing: Mutex<()>,
     /// What a write that failed half-way has left is being cut off ([`crate::surplus`]).
     pub(crate) cutting: AtomicBool,
+    /// Syncs that failed.
+    pub(crate) failures: Failures,
     /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
@@ -109,6 +112,7 @@ impl Inode {
             appending: Mutex::default(),
             changing: Mutex::default(),
             cutting: AtomicBool::new(false),
+            failures: Failures::default(),
             durable: Mutex::default(),
             was_read_ns: AtomicI64::new(NEVER),
         }
@@ -364,8 +368,13 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes everything written so far durable (`data_only`: as fdatasync).
+    /// Makes everything written so far durable (`data_only`: as fdatasync). An error is noted for all that have the file open
+    /// ([`Inode::sync_for`]).
     pub fn sync(&self, data_only: bool) -> Result<()> {
+        self.sync_once(data_only).inspect_err(|error| self.note_lost(error.errno()))
+    }
+
+    fn sync_once(&self, data_only: bool) -> Result<()> {
         let file = self.file()?;
         file.sync(data_only)?;
         let present = file.current_placement().present;

@@ -74,6 +74,8 @@ pub const SIZE: u32 = command(READ, 3, size_of::<u64>());
 pub const MAPPED: u32 = command(0, 4, 0);
 /// Cuts off what a write past the mount has left behind the bytes that count.
 pub const CUT_BACK: u32 = command(WRITE, 5, size_of::<CutBack>());
+/// Bytes that this process has written past the mount may be lost: all that have the file open are told by `fsync`. No argument.
+pub const LOST: u32 = command(0, 6, 0);
 
 impl PlacementPage {
     /// A request for the page at `offset_bytes`.
@@ -172,7 +174,7 @@ mod tests {
     fn commands_fit_and_differ() {
         assert!(size_of::<PlacementPage>() <= 16383);
         assert!(size_of::<CutBack>() <= 16383);
-        let all = [PLACEMENT, ENSURE_DATAFILES, SIZE, MAPPED, CUT_BACK];
+        let all = [PLACEMENT, ENSURE_DATAFILES, SIZE, MAPPED, CUT_BACK, LOST];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));
         }

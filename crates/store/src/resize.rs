@@ -124,7 +124,11 @@ impl Inode {
         }
         for (index, _, fd) in &cut {
             let Some(fd) = fd else { continue };
-            retry(|| rustix::fs::fdatasync(fd)).map_err(file.server_of(*index)?.error("sync a datafile"))?;
+            let synced = retry(|| rustix::fs::fdatasync(fd));
+            // What could not be written back here is told by no later sync of the same descriptor.
+            synced
+                .inspect_err(|errno| self.note_lost(*errno))
+                .map_err(file.server_of(*index)?.error("sync a datafile"))?;
         }
         Ok(())
     }
