@@ -200,6 +200,20 @@ fn a_sync_tells_of_a_server_that_died_and_came_back() {
     file.sync_all().unwrap();
 }
 
+/// As above, where nothing else has come to that server since.
+#[test]
+fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
+    let mut pool = Pool::new();
+    let file = pool.file("file", &bytes(3 * WIDTH));
+    assert_eq!(stripe(&file, 1).unwrap().len(), WIDTH);
+    file.sync_all().unwrap();
+    file.write_at(b"unsynced", WIDTH as u64).unwrap();
+    pool.die();
+    pool.return_to_life();
+    gives(file.sync_all(), libc::EIO);
+    file.sync_all().unwrap();
+}
+
 /// Each that has the file open is told of a sync that failed, whoever asked for it, and told once; who comes later is not.
 #[test]
 fn a_sync_that_failed_is_told_to_all_that_have_the_file_open() {
@@ -354,4 +368,116 @@ fn a_listing_has_every_name_when_descriptors_have_run_out() {
     // SAFETY: our own child, not yet waited for.
     unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
     assert!(server.wait().unwrap().success());
+}
+
+/// A file system on a file, which can be shut down as the kernel does it when its disk fails.
+struct Xfs {
+    device: String,
+    mounted: PathBuf,
+}
+
+impl Xfs {
+    /// `None` where this machine gives no loop devices, or has no XFS.
+    fn make(pool: &TestPool, server: &str) -> Option<Xfs> {
+        let (image, mounted) = (pool.path("image"), pool.path(server));
+        File::create(&image).unwrap().set_len(320 << 20).unwrap();
+        run("mkfs.xfs", &["-q", image.to_str().unwrap()])?;
+        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?.trim().to_owned();
+        let xfs = Xfs { device, mounted };
+        run("mount", &["-t", "xfs", &xfs.device, xfs.mounted.to_str().unwrap()])?;
+        Some(xfs)
+    }
+
+    fn shut_down(&self) {
+        run("xfs_io", &["-x", "-c", "shutdown", self.mounted.to_str().unwrap()]).unwrap();
+    }
+
+    fn mount_again(&self) {
+        let mounted = self.mounted.to_str().unwrap();
+        run("umount", &["-l", mounted]).unwrap();
+        run("mount", &["-t", "xfs", &self.device, mounted]).unwrap();
+    }
+}
+
+impl Drop for Xfs {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.mounted.to_str().unwrap()]);
+        let _ = run("losetup", &["--detach", &self.device]);
+    }
+}
+
+/// What a program prints; `None`, with its words in the test's output, if it fails or is not there.
+fn run(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = match std::process::Command::new(program).args(arguments).output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            return None;
+        }
+    };
+    if !output.status.success() {
+        eprintln!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// As long as anything of it is open, to mount the disk again gives the dead file system again.
+#[test]
+fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
+    let pool = TestPool::new();
+    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    fs::create_dir(pool.path("s1")).unwrap();
+    let Some(disk) = Xfs::make(&pool, "s1") else {
+        eprintln!("not tested: no XFS on a loop device here");
+        return;
+    };
+    run("cp", &["-a", &format!("{}/.", pool.path("below").display()), pool.path("s1").to_str().unwrap()]).unwrap();
+    run("sync", &["--file-system", pool.path("s1").to_str().unwrap()]).unwrap();
+    let mounted = Mounted::new(&pool, "mnt", "noatime");
+    let mut content = bytes(9 * WIDTH);
+    let open = |name: &str| {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap();
+        file.write_at(&content, 0).unwrap();
+        file.sync_all().unwrap();
+        file
+    };
+    // Nobody asks for anything of the second before the disk is back.
+    let (file, idle) = (open("file"), open("idle"));
+    fs::write(mounted.path("closed"), &content).unwrap();
+    File::open(mounted.path("closed")).unwrap().sync_all().unwrap();
+    file.write_at(b"unsynced", WIDTH as u64).unwrap();
+    idle.write_at(b"unsynced", WIDTH as u64).unwrap();
+    disk.shut_down();
+    only_its_bytes_are_lost(&file, &content);
+    gives(file.write_at(b"no", WIDTH as u64), libc::EIO);
+    file.write_at(b"kept", 0).unwrap();
+    content[..4].copy_from_slice(b"kept");
+
+    disk.mount_again();
+    for (file, first) in [(&file, &b"kept"[..]), (&idle, &b""[..])] {
+        let mut found = vec![0; content.len()];
+        assert_eq!(file.read_at(&mut found, 0).unwrap(), content.len());
+        assert!(found[..first.len()] == *first && found[4..WIDTH] == content[4..WIDTH]);
+        let stripe = &found[WIDTH..2 * WIDTH];
+        assert!(stripe[..8] == content[WIDTH..WIDTH + 8] || stripe[..8] == *b"unsynced");
+        assert!(stripe[8..] == content[WIDTH + 8..2 * WIDTH] && found[2 * WIDTH..] == content[2 * WIDTH..]);
+        gives(file.sync_all(), libc::EIO);
+        file.sync_all().unwrap();
+        file.write_at(b"again...", WIDTH as u64).unwrap();
+        file.sync_all().unwrap();
+        assert!(stripe_starts_with(file, b"again..."));
+    }
+    fs::write(mounted.path("new"), &content).unwrap();
+    assert!(fs::read(mounted.path("new")).unwrap() == content);
+    assert!(fs::read(mounted.path("closed")).unwrap()[4..] == content[4..]);
+    drop((file, idle));
+    assert_eq!(fs::read(mounted.path("file")).unwrap().len(), content.len());
+    drop(mounted);
+    drop(disk);
+}
+
+fn stripe_starts_with(file: &File, bytes: &[u8]) -> bool {
+    stripe(file, 1).unwrap().starts_with(bytes)
 }

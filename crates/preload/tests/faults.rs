@@ -133,3 +133,21 @@ fn a_server_that_died_comes_back_under_a_running_program() {
     assert_eq!(&std::fs::read(pool.path("mnt/file")).unwrap()[4096..4104], b"againced");
     drop(server);
 }
+
+/// What was written past the mount when the server died is told by the next sync, though nothing else came to it since.
+#[test]
+fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
+    let (pool, server) = with_faulty();
+    let mut worker = Worker::start(&pool);
+    let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
+    assert_eq!(worker.ask(GOES_PAST), "True");
+    server.die();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), format!("-{}", libc::EIO));
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    drop(worker);
+    drop(server);
+}

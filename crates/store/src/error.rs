@@ -242,9 +242,11 @@ fn remedy(errno: Errno) -> &'static str {
 }
 
 /// Whether an errno says that the file system below has gone (its file server died, its disk was pulled), so that a
-/// descriptor of it will never work again.
+/// descriptor of it will never work again. EBADF is that of a descriptor that was let go for it.
 pub(crate) fn has_gone(errno: Errno) -> bool {
-    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::STALE | Errno::SHUTDOWN | Errno::NODEV | Errno::NXIO)
+    let gone =
+        [Errno::NOTCONN, Errno::CONNABORTED, Errno::STALE, Errno::SHUTDOWN, Errno::NODEV, Errno::NXIO, Errno::BADF];
+    gone.contains(&errno)
 }
 
 impl Error {

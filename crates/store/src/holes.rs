@@ -7,7 +7,7 @@
 //! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data begins
 //! and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
 
-use crate::error::{Result, has_gone};
+use crate::error::Result;
 use crate::inode::{Inode, guard};
 use crate::placed_file::PlacedFile;
 use crate::placement::Datafiles;
@@ -152,7 +152,7 @@ impl PlacedFile {
         };
         let found = match self.reading(index) {
             Ok(Some(fd)) => match seek(fd) {
-                Err(errno) if has_gone(errno) && self.reconnect() => seek(fd),
+                Err(errno) if self.comes_back(index, errno) => seek(fd),
                 found => found,
             },
             Ok(None) => Ok(no_data),

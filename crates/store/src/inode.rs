@@ -216,6 +216,12 @@ impl Inode {
         Ok(length.ok().and_then(|length| crate::handle::checksum(&bytes[..length])) != file.handle_sum())
     }
 
+    /// Lets go of the datafiles on file systems that have died.
+    pub(crate) fn let_go_of_dead(&self) {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        file.let_go_of_dead();
+    }
+
     /// Reads the placement again after it changed.
     #[cold]
     fn reload(&self) -> Result<Arc<PlacedFile>> {
@@ -255,6 +261,10 @@ impl Inode {
 
     /// [`Inode::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        self.read(bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
+    }
+
+    fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         loop {
             let file = self.file()?;
             let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes());
@@ -278,7 +288,7 @@ impl Inode {
 
     /// [`Inode::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
-        self.write(bufs, offset, true)
+        self.write(bufs, offset, true).inspect_err(|_| self.store.let_go_of_dead())
     }
 
     /// Writes as much as can be written without a gap. What servers have taken behind that is cut off again if `cuts` says so.
@@ -371,7 +381,10 @@ impl Inode {
     /// Makes everything written so far durable (`data_only`: as fdatasync). An error is noted for all that have the file open
     /// ([`Inode::sync_for`]).
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        self.sync_once(data_only).inspect_err(|error| self.note_lost(error.errno()))
+        self.sync_once(data_only).inspect_err(|error| {
+            self.note_lost(error.errno());
+            self.store.let_go_of_dead();
+        })
     }
 
     fn sync_once(&self, data_only: bool) -> Result<()> {

@@ -4,11 +4,12 @@ use crate::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result, has_gone};
 use crate::placement::{Datafile, Datafiles, Placement};
-use crate::plane::{DataPlane, ServerRoot, close, replace};
+use crate::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
 use crate::surplus::{Part, Parts, Surplus, length_before};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
@@ -38,7 +39,8 @@ pub enum Outcome {
 struct Slot {
     /// Whether the datafile exists.
     present: AtomicBool,
-    /// -1: not open. Else the descriptor times two, plus one if it can write.
+    /// -1: not open. Else the descriptor times two, plus one if it can write; -2 minus that if it was let go of, so that only
+    /// its number is kept.
     descriptor: AtomicI32,
     /// Whether it was written here since the last sync.
     written: AtomicBool,
@@ -356,7 +358,7 @@ impl PlacedFile {
                 // SAFETY: a slot's descriptor stays open as long as `self` lives.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                 let done = match f(index, fd) {
-                    Err(errno) if has_gone(errno) && self.reconnect() => f(index, fd),
+                    Err(errno) if self.comes_back(index, errno) => f(index, fd),
                     done => done,
                 };
                 done.map_err(self.plane.server(server)?.error("change a datafile"))?;
@@ -368,26 +370,56 @@ impl PlacedFile {
     /// Makes the bytes of all datafiles durable (`data_only`: as fdatasync). All devices write at once: each is told to
     /// begin before the first is waited for.
     pub(crate) fn sync(&self, data_only: bool) -> Result<()> {
-        self.for_each_present(|_, fd| {
-            // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
-            unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-            Ok(())
-        })?;
-        self.for_each_present(|index, fd| {
-            let slot = &self.slots[usize::from(index)];
-            slot.written.store(false, Ordering::Release);
-            retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })?;
-            if slot.lost.swap(false, Ordering::AcqRel) { Err(Errno::IO) } else { Ok(()) }
-        })
+        let indexes = 0..self.slots.len() as u16;
+        for index in indexes.clone() {
+            if let Ok(Some(fd)) = self.readable_datafile(index) {
+                // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
+                unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+            }
+        }
+        indexes.fold(Ok(()), |all, index| all.and(self.sync_datafile(index, data_only)))
+    }
+
+    /// Makes the bytes of datafile `index` durable. By an error the caller is told of all that may be lost until now.
+    fn sync_datafile(&self, index: u16, data_only: bool) -> Result<()> {
+        let slot = &self.slots[usize::from(index)];
+        let written = slot.written.swap(false, Ordering::AcqRel);
+        let mut lost = slot.lost.swap(false, Ordering::AcqRel);
+        let Some(fd) = self.readable_datafile(index)? else { return Ok(()) };
+        let sync = || retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) });
+        let done = match sync() {
+            Err(errno) if self.comes_back(index, errno) => {
+                // What it has not synced has gone with the old file system.
+                lost |= written;
+                sync()
+            }
+            done => done,
+        };
+        let kept = if lost { Err(Errno::IO) } else { Ok(()) };
+        done.and(kept).map_err(self.server_of(index)?.error("sync a datafile"))
     }
 
     /// For who has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
     /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
     pub fn take_lost(&self) -> bool {
-        self.slots.iter().fold(false, |lost, slot| {
-            slot.written.store(false, Ordering::Release);
-            slot.lost.swap(false, Ordering::AcqRel) | lost
-        })
+        let mut any = false;
+        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
+            let state = slot.descriptor.load(Ordering::Acquire);
+            let written = slot.written.swap(false, Ordering::AcqRel);
+            // It may have died and come back since it was used last.
+            any |= slot.lost.swap(false, Ordering::AcqRel);
+            any |= written && state >= 0 && !self.is_of_its_server(state >> 1, *datafile);
+        }
+        any
+    }
+
+    /// Whether an open datafile is on the file system that stands at its server's path now. Three system calls.
+    fn is_of_its_server(&self, fd: RawFd, datafile: Datafile) -> bool {
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        let known = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
+        let directory = self.plane.server(datafile.server).and_then(|root| self.plane.current_directory(root));
+        let (Ok(known), Ok(directory)) = (known, directory) else { return false };
+        rustix::fs::fstat(directory).is_ok_and(|there| there.st_dev == known.st_dev)
     }
 
     /// Calls `f` with the attributes of each datafile that exists and can be reached, and the least size of the file
@@ -400,8 +432,8 @@ impl PlacedFile {
                 let server = self.datafiles.table[usize::from(index)].server;
                 // SAFETY: a slot's descriptor stays open as long as `self` lives.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                let stat = match rustix::fs::fstat(fd) {
-                    Err(errno) if has_gone(errno) && self.reconnect() => rustix::fs::fstat(fd),
+                let stat = match stat_datafile(fd) {
+                    Err(errno) if self.comes_back(index, errno) => stat_datafile(fd),
                     stat => stat,
                 };
                 Ok(Some(stat.map_err(self.plane.server(server)?.error("read the attributes of a datafile"))?))
@@ -427,7 +459,7 @@ impl PlacedFile {
         for index in 0..self.slots.len() as u16 {
             let asked = self.readable_datafile(index).and_then(|fd| {
                 let Some(fd) = fd else { return Ok(()) };
-                let length = rustix::fs::fstat(fd).map(|stat| stat.st_size as u64);
+                let length = stat_datafile(fd).map(|stat| stat.st_size as u64);
                 length.and_then(|length| f(index, fd, length)).map_err(self.server_of(index)?.error("ask a datafile"))
             });
             all = all.and(asked);
@@ -491,23 +523,61 @@ impl PlacedFile {
         self.open_slot(index, direction, state).map(Some)
     }
 
+    /// After an error of datafile `index`: whether its file system has gone and has come back as another, so that it pays to
+    /// try again. EIO says that it has gone where not even the attributes can be had, as of a file system that has shut
+    /// itself down.
+    #[cold]
+    pub(crate) fn comes_back(&self, index: u16, errno: Errno) -> bool {
+        let Some(datafile) = self.datafiles.table.get(usize::from(index)) else { return false };
+        if !has_gone(errno) && (errno != Errno::IO || !self.has_died(index)) {
+            return false;
+        }
+        if let Ok(root) = self.plane.server(datafile.server) {
+            // It finds out whether the directory is dead, too.
+            let _ = self.plane.current_directory(root);
+            self.let_go_of_dead();
+        }
+        self.reconnect()
+    }
+
+    fn has_died(&self, index: u16) -> bool {
+        let state = self.slots[usize::from(index)].descriptor.load(Ordering::Acquire);
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        state >= 0 && rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).is_err()
+    }
+
+    /// Lets go of the datafiles on file systems that have died.
+    pub(crate) fn let_go_of_dead(&self) {
+        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
+            let has_died = self.plane.server(datafile.server).is_ok_and(ServerRoot::has_died);
+            let state = slot.descriptor.load(Ordering::Acquire);
+            if has_died && self.has_died(index as u16) && replace_by_nothing(state >> 1) {
+                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
+                // Should it have been opened for writing just now, that descriptor says EBADF, and is opened again.
+                let _ = slot.descriptor.compare_exchange(state, -2 - state, Ordering::AcqRel, Ordering::Acquire);
+            }
+        }
+    }
+
     /// After an error that says that a file system has gone: opens the datafiles of servers that have come back as another
     /// one, in the places of the descriptors of the old. Whether there is any, so that it pays to try again.
     #[cold]
-    pub(crate) fn reconnect(&self) -> bool {
+    fn reconnect(&self) -> bool {
         let mut any = false;
-        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
+        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
             let state = slot.descriptor.load(Ordering::Acquire);
             if state < 0 {
+                any |= state != -1 && self.open_slot(index as u16, Direction::Read, state).is_ok();
                 continue;
             }
             // SAFETY: a slot's descriptor stays open as long as `self` lives.
-            let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(|stat| stat.st_dev);
+            let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(identity);
             let writes = state & 1 == 1;
             let Ok((fd, _)) = self.open_datafile(*datafile, writes) else { continue };
             // SAFETY: opened just now, and owned by nobody else.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            if old.is_err() || old != rustix::fs::fstat(&fd).map(|stat| stat.st_dev) {
+            if old.is_err() || old != rustix::fs::fstat(&fd).map(identity) {
                 slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
                 any |= replace(state >> 1, fd).is_ok();
             }
@@ -526,13 +596,15 @@ impl PlacedFile {
         let write = direction == Direction::Write;
         let (fd, writable) = self.open_datafile(datafile, write)?;
         let slot = &self.slots[usize::from(index)];
-        if state >= 0 {
-            // Open for reading only so far: put the new descriptor in the old one's place, other threads go on with it.
+        if state != -1 {
+            let old = if state < 0 { -2 - state } else { state } & !1;
+            // Open for reading only so far, or let go of: put the new descriptor in the old one's place, other threads go on
+            // with it.
             // SAFETY: opened just now, and owned by nobody else.
-            replace(state >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
+            replace(old >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
                 .map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
-            slot.descriptor.store(state | 1, Ordering::Release);
-            return Ok(state >> 1);
+            slot.descriptor.store(old | i32::from(writable), Ordering::Release);
+            return Ok(old >> 1);
         }
         match slot.descriptor.compare_exchange(-1, fd << 1 | i32::from(writable), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(fd),
@@ -622,7 +694,10 @@ impl PlacedFile {
             });
         }
         self.carry_out(direction, &subs, &mut request, pass, parts);
-        if request.tasks.iter().any(|task| task.error.is_some_and(has_gone)) && self.reconnect() {
+        let has_come_back = |(sub, task): (&SubRequest, &Task)| {
+            task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
+        };
+        if subs.iter().zip(&request.tasks).any(has_come_back) {
             return self.transfer(direction, bufs, offset, len, pass, parts);
         }
         let InFlight { tasks, buffers, mut failure, upto } = request;
@@ -689,7 +764,7 @@ impl PlacedFile {
             }
         }
         match task.error {
-            Some(errno) if has_gone(errno) && self.reconnect() => {
+            Some(errno) if self.comes_back(datafile, errno) => {
                 self.transfer_one(direction, buf, datafile, datafile_offset, len, pass)
             }
             Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
@@ -809,6 +884,12 @@ impl PlacedFile {
     }
 }
 
+/// Attributes of a datafile; EBADF of one that another thread has just let go of.
+pub(crate) fn stat_datafile(fd: BorrowedFd<'_>) -> rustix::io::Result<rustix::fs::Stat> {
+    let stat = rustix::fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile { Ok(stat) } else { Err(Errno::BADF) }
+}
+
 /// Fills buffers with zeros.
 fn zero(buffers: &[Buffer]) {
     for buffer in buffers {
@@ -845,9 +926,9 @@ impl InFlight {
 impl Drop for PlacedFile {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            let state = *slot.descriptor.get_mut();
-            if state >= 0 {
-                close(state >> 1);
+            match *slot.descriptor.get_mut() {
+                -1 => {}
+                state => close(if state < 0 { -2 - state } else { state } >> 1),
             }
         }
     }

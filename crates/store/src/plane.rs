@@ -13,7 +13,7 @@ use crate::placement::Datafile;
 use crate::pool::{Pool, Server};
 use crate::rights::{check_datafile, open_error};
 use crate::room::Room;
-use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
@@ -41,6 +41,8 @@ pub struct DataPlane {
     options: PlaneOptions,
     pool_uuid: Arc<str>,
     shared: bool,
+    /// How often a server's file system was found dead.
+    deaths: AtomicU32,
 }
 
 /// One server's directory; opened when it is there, looked for again at each use as long as it is not.
@@ -49,6 +51,8 @@ pub(crate) struct ServerRoot {
     server: Server,
     directory: AtomicI32,
     device: OnceLock<Device>,
+    /// Its file system was found dead, and not found again yet.
+    died: AtomicBool,
     /// Whether its file system is in memory, so that nothing waits for a device.
     in_memory: AtomicBool,
 }
@@ -76,6 +80,13 @@ pub(crate) fn replace(old: RawFd, fd: OwnedFd) -> rustix::io::Result<()> {
     replaced
 }
 
+/// Puts what can be neither read, written nor looked into in the place of the open descriptor `old`: EBADF and ENOTDIR from
+/// now on. Whether that was done.
+pub(crate) fn replace_by_nothing(old: RawFd) -> bool {
+    let nothing = rustix::fs::open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    nothing.and_then(|nothing| replace(old, nothing)).is_ok()
+}
+
 /// Closes a descriptor by the system call itself (an `OwnedFd` would go through `close` of libc).
 pub(crate) fn close(fd: RawFd) {
     // SAFETY: callers own `fd` and do not use it again.
@@ -90,6 +101,7 @@ impl DataPlane {
             server: server.clone(),
             directory: AtomicI32::new(-1),
             device: OnceLock::new(),
+            died: AtomicBool::new(false),
             in_memory: AtomicBool::new(false),
         });
         let pool_uuid = namespace_uuid(pool)?.into();
@@ -103,6 +115,7 @@ impl DataPlane {
             options,
             pool_uuid,
             shared,
+            deaths: AtomicU32::new(0),
         };
         for root in &plane.servers {
             // One that is missing is reported when it is used.
@@ -200,10 +213,29 @@ impl DataPlane {
         if known.is_ok() && known == there {
             return Ok(directory);
         }
+        if known.is_err() {
+            self.let_go(root);
+        }
         let found = self.open_marked(root)?;
         // In the old one's place: other threads go on with its number.
         replace(directory.as_raw_fd(), found).map_err(root.error("open"))?;
+        root.died.store(false, Ordering::Release);
         Ok(directory)
+    }
+
+    /// Lets go of the directory of a server whose file system has died. As long as anything of it is open, to mount the same
+    /// disk again gives the dead file system again.
+    pub(crate) fn let_go(&self, root: &ServerRoot) {
+        let directory = root.directory.load(Ordering::Acquire);
+        if directory >= 0 && !root.died.swap(true, Ordering::AcqRel) {
+            replace_by_nothing(directory);
+            self.deaths.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often a server's file system was found dead: what else is open on it is to be let go of.
+    pub(crate) fn deaths(&self) -> u32 {
+        self.deaths.load(Ordering::Acquire)
     }
 
     /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for reading and writing or, where that is not
@@ -271,6 +303,11 @@ impl ServerRoot {
     /// Its name, as in `hdd.0`.
     pub(crate) fn name(&self) -> &str {
         &self.server.name
+    }
+
+    /// Whether its file system was found dead, and not found again yet.
+    pub(crate) fn has_died(&self) -> bool {
+        self.died.load(Ordering::Acquire)
     }
 
     /// Its id.

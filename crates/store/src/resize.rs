@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::extent::{datafile_bytes, gaps};
 use crate::handle::Handle;
 use crate::inode::{Inode, server};
-use crate::placed_file::PlacedFile;
+use crate::placed_file::{PlacedFile, stat_datafile};
 use crate::placement::{Datafile, Datafiles};
 use crate::rights::remove_datafile;
 use crate::sys::retry;
@@ -18,7 +18,7 @@ fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
     let mut longer = Vec::new();
     file.for_each_present(|index, fd| {
         let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
-        if rustix::fs::fstat(fd)?.st_size as u64 > wanted {
+        if stat_datafile(fd)?.st_size as u64 > wanted {
             longer.push((index, wanted));
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
 use crate::rules::Rules;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sys::{open_directory, retry};
 use crate::writers::{Attributes, COUNTED_BYTES};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -33,6 +34,8 @@ pub struct Store {
     pub(crate) rules: Rules,
     /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
     inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
+    /// The deaths of servers after which all open files have let go of what is dead.
+    deaths: AtomicU32,
 }
 
 /// The name under which an open descriptor can be opened again.
@@ -52,7 +55,31 @@ impl Store {
         let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
         let rules = Rules::open(&pool.namespace)?;
         let default_layout = Arc::new(pool.default_layout());
-        Ok(Arc::new(Self { pool, default_layout, plane, tree, locks, layouts, rules, inodes: Mutex::default() }))
+        Ok(Arc::new(Self {
+            pool,
+            default_layout,
+            plane,
+            tree,
+            locks,
+            layouts,
+            rules,
+            inodes: Mutex::default(),
+            deaths: AtomicU32::new(0),
+        }))
+    }
+
+    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted again.
+    /// One atomic load when none was. Not for those who hold a lock of the store.
+    #[cold]
+    pub(crate) fn let_go_of_dead(&self) {
+        let deaths = self.plane.deaths();
+        if self.deaths.swap(deaths, Ordering::AcqRel) == deaths {
+            return;
+        }
+        let known = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        open.iter().for_each(|inode| inode.let_go_of_dead());
     }
 
     /// The pool.
