@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a
 # second look.
 STEPS = """
 set -eu
-mount -t tmpfs -o size=400k tmpfs "$SMALL"
+mount -t tmpfs -o size=200k tmpfs "$SMALL"
 cp -a "$SERVER/." "$SMALL"
 mount --bind "$SMALL" "$SERVER"
 "$MOUNT_PROGRAM" "$POOL" "$M" -o "$OPTIONS"
@@ -32,7 +32,7 @@ env $PRELOAD "$PYTHON" -c "$WRITES" || echo "writer $?"
 
 @pytest.fixture
 def small(pool, tmp_path):
-    """Runs two programs on a pool with a server of 400 KiB; what they print."""
+    """Runs two programs on a pool with a server of 200 KiB; what they print."""
 
     def run(writes, looks, options="noatime", preload=False, **environment):
         directory = tmp_path / "small"
