@@ -31,7 +31,7 @@ pub enum Outcome {
     Inode,
     /// Of a write: that many bytes, at least one, were written; servers may have taken some of what lies behind the first one
     /// that was not. `Inode::cut_back`, or the mount's ioctl, cuts that off where it made the file longer.
-    Partly(usize, Surplus),
+    Partly(usize, Box<Surplus>),
 }
 
 /// One datafile as far as this process knows it.
@@ -218,7 +218,7 @@ impl PlacedFile {
             self.for_each_datafile(offset, len, |index| self.mark_written(index));
             if 0 < count && count < len && !parts.is_empty() {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts };
-                return Ok(Outcome::Partly(count as usize, surplus));
+                return Ok(Outcome::Partly(count as usize, Box::new(surplus)));
             }
             // Who cuts the file back after it has changed the counter sees what was written here.
             fence(Ordering::SeqCst);
@@ -377,7 +377,12 @@ impl PlacedFile {
                 unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
             }
         }
-        indexes.fold(Ok(()), |all, index| all.and(self.sync_datafile(index, data_only)))
+        let mut all = Ok(());
+        for index in indexes {
+            // Of all, whatever the first says: each is told of what it may have lost.
+            all = all.and(self.sync_datafile(index, data_only));
+        }
+        all
     }
 
     /// Makes the bytes of datafile `index` durable. By an error the caller is told of all that may be lost until now.
