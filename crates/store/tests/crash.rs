@@ -3,11 +3,14 @@
 mod common;
 
 use common::{TestPool, content, create, layout, pattern, write, write_all};
+use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
+use stripewise_store::handle::{ATTRIBUTE, Handle};
 use stripewise_store::{Inode, Pool, Store};
 
 const POOL: &str = "STRIPEWISE_TEST_POOL";
@@ -168,6 +171,49 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
         assert_eq!(inode.size_bytes().unwrap() as usize, bytes.len());
     }
     assert!(seen.len() > 1, "the moves were killed before the first one ended: the test tested nothing");
+}
+
+/// A mover is killed when it has switched the handle and has told nobody: who has the file open knows the old layout, by
+/// which nothing must be freed.
+#[test]
+fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
+    let pool = TestPool::new(2);
+    let (here, elsewhere) = (pool.open(), pool.open());
+    let (fd, inode) = create(&here, "file");
+    inode.move_to(&layout(&[(0, &[(0, 4096), (1, 4096)])]), "file", &mut |_, _| true).unwrap();
+    let bytes = pattern(100_000, 3);
+    write(&inode, &bytes, 0);
+    assert!(content(&inode) == bytes);
+    let epochs = std::fs::read(pool.pool.namespace.join("epoch")).unwrap();
+    let inner = format!("{:02x}", inode.handle() & 0xff);
+    let directories = (0..2).map(|server| pool.root(server).join(&inner));
+    let old = directories.flat_map(|directory| std::fs::read_dir(directory).unwrap()).map(|entry| {
+        let path = entry.unwrap().path();
+        (path.clone(), std::fs::read(path).unwrap())
+    });
+    let old: Vec<_> = old.collect();
+    let other = elsewhere.lookup(Path::new("file")).unwrap().unwrap();
+    other.move_to(&layout(&[(0, &[(u16::MAX, 4096)])]), "file", &mut |_, _| true).unwrap();
+
+    // As it was just after the switch.
+    let mut attribute = [0; 4096];
+    let length = rustix::fs::fgetxattr(&fd, ATTRIBUTE, &mut attribute[..]).unwrap();
+    let mut handle = Handle::decode(&attribute[..length]).unwrap();
+    handle.truncating_to = Some(bytes.len() as u64);
+    rustix::fs::fsetxattr(&fd, ATTRIBUTE, &handle.encode().unwrap(), XattrFlags::REPLACE).unwrap();
+    for (path, content) in &old {
+        std::fs::write(path, content).unwrap();
+    }
+    std::fs::write(pool.pool.namespace.join(format!("locks/{:016x}", inode.handle())), b"").unwrap();
+    // In place, for it is mapped.
+    let page = std::fs::File::options().write(true).open(pool.pool.namespace.join("epoch")).unwrap();
+    page.write_all_at(&epochs, 0).unwrap();
+
+    inode.register_writer().unwrap();
+    inode.release_writer().unwrap();
+    assert!(content(&inode) == bytes);
+    assert!(content(&other) == bytes);
+    assert_eq!(datafiles(&pool, &inode), 0, "the old generation is gone");
 }
 
 #[test]
