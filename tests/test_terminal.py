@@ -79,3 +79,18 @@ def test_a_name_stays_on_the_line_of_its_finding():
         "action": "none",
     }
     assert fsck.line(finding) == rf"note     kind{' ' * 17}a\nLEFT     forged, b\tc: it says 'x\ny' -- none"
+
+
+def test_a_narrow_terminal_folds_and_cuts_nothing(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "out", type(console.out)(file=terminal, width=40))
+    path, layout = "/data/scratch/" + "long" * 12, "hdd.0-5:64KiB ssd.0-1:192KiB"
+    grid = console.table(["datafile", "round", "size"], right=["size"])
+    grid.add_row(path, layout, "640 KiB")
+    console.out.print(grid)
+    lines = terminal.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 40
+    assert "…" not in terminal.getvalue()
+    columns = [lines[0].index(name) for name in ("datafile", "round")]
+    assert "".join(line[columns[0] : columns[1]].strip() for line in lines[1:]) == path
+    assert "640 KiB" in lines[1]

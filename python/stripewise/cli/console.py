@@ -156,12 +156,15 @@ def say_more(rows: Sequence[object], what: str, *, everything: bool, otherwise: 
 
 
 def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:
-    """An empty table in the house style; columns named in `right` are right-aligned."""
+    """An empty table in the house style; columns named in `right` are right-aligned.
+
+    On a narrow terminal a cell goes on in the next line: a path or a layout that is cut is none.
+    """
     grid = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
     right_aligned = set(right)
     for column in columns:
         is_right = column in right_aligned
-        grid.add_column(column, justify="right" if is_right else "left", no_wrap=is_right)
+        grid.add_column(column, justify="right" if is_right else "left", no_wrap=is_right, overflow="fold")
     return grid
 
 
