@@ -1,6 +1,9 @@
 """A pool mounted for everybody, and the ways to take the mount away."""
 
+import errno
 import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,79 @@ def test_a_directory_that_is_named_is_there_already(pool, tmp_path, kind):
     assert refused.returncode == 1
     assert refused.stderr == f"error: cannot mount at {where}: it is no directory; make it first with mkdir -p\n"
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def serving(pool):
+    """The processes that serve mounts of the pool."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (directory / "cmdline").read_bytes().split(b"\0")
+            state = (directory / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # It has ended meanwhile.
+        if words[0].endswith(b"stripewise-mount") and os.fsencode(pool.file) in words and state != "Z":
+            found.append(int(directory.name))
+    return found
+
+
+def die(pool, where):
+    """Kills the processes that serve the pool, and waits until the kernel knows it."""
+    for number in serving(pool):
+        os.kill(number, signal.SIGKILL)
+    while True:
+        try:
+            os.statvfs(where)
+        except OSError as error:
+            if error.errno == errno.ENOTCONN:
+                return
+            assert error.errno == errno.ECONNABORTED, error
+
+
+def test_umount_returns_when_the_process_of_the_mount_has_ended(mounted):
+    for target in (mounted.mount, mounted.file):
+        assert len(serving(mounted)) == 1
+        (mounted.mount / "f").write_bytes(b"x" * 10_000)
+        done = mounted.stripewise("umount", target)
+        assert (done.stderr, serving(mounted)) == ("", [])
+        mounted.stripewise("mount", mounted.file)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_mount_whose_process_was_killed_is_cleared_by_the_next(mounted, tmp_path, named):
+    where = mounted.mount
+    if named:
+        where = tmp_path / "named"
+        where.mkdir()
+        mounted.stripewise("umount", mounted.mount)
+        mounted.stripewise("mount", mounted.file, where)
+    (where / "f").write_bytes(b"x" * 10_000)
+    with (where / "f").open("rb", buffering=0) as file:
+        die(mounted, where)
+        again = mounted.stripewise("mount", mounted.file, *([where] if named else []))
+        assert "cleared the mount of pool `test`" in again.stderr
+        assert f"at {where}" in again.stderr
+        assert (where / "f").read_bytes() == b"x" * 10_000
+        with pytest.raises(OSError, match="not connected"):
+            file.read()
+    mounted.stripewise("umount", where)
+    assert not os.path.ismount(where)
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_umount_clears_a_mount_whose_process_was_killed(mounted, by_file):
+    (mounted.mount / "f").write_bytes(b"x" * 10_000)
+    with (mounted.mount / "f").open("rb"):
+        die(mounted, mounted.mount)
+        cleared = mounted.stripewise("umount", mounted.file if by_file else mounted.mount)
+    assert "its process had died" in cleared.stderr
+    assert mounted.mount.is_dir()
+    assert not os.path.ismount(mounted.mount)
+
+
+def test_run_goes_on_where_a_mount_has_died(mounted):
+    (mounted.mount / "f").write_bytes(b"x" * 10_000)
+    die(mounted, mounted.mount)
+    ran = mounted.run("wc", "-c", mounted.mount / "f")
+    assert ran.stdout.split()[0] == "10000"
+    assert "stripewise umount" in ran.stderr

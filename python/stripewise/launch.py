@@ -1,5 +1,6 @@
 """Running a program on a pool: the mount under it, the preload library in it, its exit code out of it."""
 
+import errno
 import os
 import resource
 import shutil
@@ -71,7 +72,7 @@ def run(
 
     # The settings stand in front of the program alone, so the private mount itself runs without the preload library.
     full = ["env", *_enter_directory(mount), *(f"{key}={value}" for key, value in settings.items()), *command]
-    if pool_file is not None and mount is not None and not is_mounted(mount):
+    if pool_file is not None and mount is not None and (not is_mounted(mount) or _is_dead(mount)):
         full = [str(native_paths.mount_program()), "--private", str(pool_file.absolute()), "--", *full]
 
     read_before = _children_read_bytes()
@@ -107,9 +108,18 @@ def recording_dir(target: Path) -> Iterator[Path]:
 
 
 def is_mounted(mount: Path) -> bool:
-    """Whether a FUSE file system is at `mount` in this process's mount namespace."""
+    """Whether a FUSE file system is at `mount` in this process's mount namespace, be its process alive or dead."""
     wanted = Path(os.path.realpath(mount))
     return any(known.point == wanted and known.fs_type.startswith("fuse") for known in mounts.table())
+
+
+def _is_dead(mount: Path) -> bool:
+    """Whether the process that served the file system at `mount` has died."""
+    try:
+        os.statvfs(mount)
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
 
 
 def _check_program(program: str, mount: Path | None) -> None:

@@ -1,10 +1,11 @@
-//! The ioctls by which the preload learns where a file's bytes are ([`stripewise_store::ioctl`]).
+//! The ioctls by which the preload learns where a file's bytes are, and `umount` who serves ([`stripewise_store::ioctl`]).
 
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use stripewise_store::ioctl::{
-    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SIZE,
+    CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SERVING_PROCESS,
+    SIZE, ServingProcess,
 };
 
 use crate::Failure;
@@ -58,5 +59,16 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             Ok(Vec::new())
         }
         _ => Err(Errno::NOTTY.into()),
+    }
+}
+
+/// Answers one ioctl on an open directory; the bytes that go back.
+///
+/// # Errors
+/// `ENOTTY` for commands that are not ours.
+pub fn answer_of_directory(command: u32) -> Result<Vec<u8>, Errno> {
+    match command {
+        SERVING_PROCESS => Ok(ServingProcess::this().as_bytes().to_vec()),
+        _ => Err(Errno::NOTTY),
     }
 }

@@ -54,11 +54,39 @@ pub enum MountError {
         /// Name of the pool mounted there.
         pool: String,
     },
-    /// The server of the mount has died and the mount was left.
-    #[error("{dir} is a mount whose server has died (`stripewise-mount --unmount {dir}` clears it)")]
+    /// The process of the mount has died, and it is not for this pool or this user to clear it.
+    #[error(
+        "{dir} is a mount of pool `{pool}` whose process has died{reason} (`stripewise umount {dir}`, by who mounted it or root, clears it)"
+    )]
     Dead {
         /// The mount point.
         dir: PathBuf,
+        /// Name of the pool that was mounted there.
+        pool: String,
+        /// Why it was not cleared.
+        reason: String,
+    },
+    /// The process of a mount does not say who it is.
+    #[error(
+        "{dir}: the process that serves it has not answered in {waited_s} s; it may be stopped, or wait for a server (`--lazy` detaches the mount without asking it)"
+    )]
+    Silent {
+        /// The mount point.
+        dir: PathBuf,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
+    },
+    /// What was unmounted goes on being served.
+    #[error(
+        "{dir} is unmounted, but process {pid}, which served it, has not ended in {waited_s} s: it puts what is left on the servers, or the pool is still mounted in another mount namespace (`grep -l stripewise /proc/*/mounts`); wait for its end before you take servers away"
+    )]
+    StillServed {
+        /// The mount point that was.
+        dir: PathBuf,
+        /// The process.
+        pid: u64,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
     },
     /// Nothing is mounted where something should be unmounted.
     #[error("nothing is mounted on {dir} (see `grep stripewise /proc/mounts`)")]

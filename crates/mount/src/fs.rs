@@ -719,7 +719,10 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("ioctl", || {
             if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
-                return reply.error(fuser::Errno::ENOTTY);
+                return match control::answer_of_directory(command) {
+                    Ok(answer) => reply.ioctl(0, &answer),
+                    Err(errno) => reply.error(fuse_errno(errno)),
+                };
             }
             let file = file(handle);
             match control::answer(&self.core, file, command, payload) {

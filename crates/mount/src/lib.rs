@@ -7,7 +7,10 @@
 //! ```text
 //! main.rs       command line: mount, unmount, private run
 //! helper.rs     the command line of mount(8)
-//! session.rs    mount(2) or fusermount3, threads, unmount
+//! session.rs    mount(2) or fusermount3, threads
+//! unmount.rs    umount(2) or fusermount3, also of what has died
+//! mounts.rs     what is mounted where, also where the process behind it has died
+//! server.rs     which process serves a mount, and its end
 //! private.rs    a program with a mount of its own (namespaces)
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
 //! caller.rs     who asks
@@ -42,8 +45,10 @@ mod options;
 mod private;
 mod prune;
 mod removals;
+mod server;
 mod session;
 mod sync;
+mod unmount;
 mod workers;
 mod xattr;
 
@@ -58,7 +63,8 @@ pub use helper::{HelperCall, is_helper};
 pub use mounts::{FS_TYPE, MountEntry, mounted_at};
 pub use options::MountOptions;
 pub use private::run_private;
-pub use session::{Serving, remount, unmount};
+pub use session::{Serving, remount};
+pub use unmount::unmount;
 
 /// Locks though another thread has panicked with the lock held: every change under our locks is a single step, and a
 /// mount that goes on is worth more than one that stops.

@@ -42,6 +42,9 @@ struct Args {
     /// With --unmount: detach it now, end it when no program uses it any more
     #[arg(long, requires = "unmount")]
     lazy: bool,
+    /// With --unmount: how long to wait for the end of the process that serves the mount, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "unmount", conflicts_with = "lazy")]
+    wait: u64,
     /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough,
     /// max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount; what /etc/fstab says to others is overlooked
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<i32, MountError> {
     if let Some(dir) = &args.unmount {
-        unmount(dir, args.lazy)?;
+        unmount(dir, args.lazy, Duration::from_secs(args.wait))?;
         return Ok(0);
     }
     let mut options = MountOptions::defaults(rustix::process::geteuid().is_root());

@@ -17,6 +17,9 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// A directory that is not empty may be mounted over.
     pub nonempty: bool,
+    /// The mount is made in a namespace of mounts of this process's own, where it may mount whoever it is. What has died
+    /// may be mounted over there: a user namespace may not take away what came from outside.
+    pub own_namespace: bool,
     /// The kernel may serve itself the files it can: plain ones, and those that lie in one datafile.
     pub passthrough: bool,
     /// The kernel keeps what programs write and hands it on later; the mount has the pool to itself.
@@ -41,6 +44,7 @@ impl MountOptions {
             refused: MountFlags::empty(),
             allow_other: is_root,
             nonempty: false,
+            own_namespace: false,
             passthrough: true,
             writeback_cache: false,
             clone_fd: false,

@@ -25,7 +25,7 @@ use stripewise_store::Pool;
 
 use crate::error::MountError;
 use crate::log;
-use crate::mounts::{FS_TYPE, mounted_at};
+use crate::mounts::{MountEntry, Place};
 use crate::options::MountOptions;
 use crate::session::Serving;
 
@@ -73,13 +73,15 @@ pub fn run_private(
         let error = program(command, None).exec();
         return Ok(cannot_run(&command[0], &error));
     }
-    std::fs::create_dir_all(&dir).map_err(|source| MountError::MountPoint { dir: dir.clone(), source })?;
+    if Place::open(&dir).is_err() {
+        std::fs::create_dir_all(&dir).map_err(|source| MountError::MountPoint { dir: dir.clone(), source })?;
+    }
     enter_namespaces()?;
     let signals = block_signals()?;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
-    let options = MountOptions { nonempty: true, ..options.clone() };
+    let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
     let serving = Serving::start(pool, &dir, &options)?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));
@@ -108,19 +110,20 @@ pub fn run_private(
 }
 
 fn already_mounted(pool: &Pool) -> Result<bool, MountError> {
-    let Ok(dir) = pool.mount.canonicalize() else { return Ok(false) };
-    let entry = mounted_at(&dir).map_err(MountError::system("reading the mount table"))?;
-    match entry.filter(|entry| entry.fs_type == FS_TYPE) {
-        Some(entry) if is_pool(&entry.source, pool) => Ok(true),
-        Some(entry) => Err(MountError::Mounted { dir, pool: entry.source.to_string_lossy().into_owned() }),
-        None => Ok(false),
+    let Ok(place) = Place::open(&pool.mount) else { return Ok(false) };
+    let entry = place.mount().map_err(MountError::system("reading the mount table"))?;
+    let Some(entry) = entry.filter(MountEntry::is_ours) else { return Ok(false) };
+    if entry.is_of(pool) && place.is_dead() {
+        let dir = place.path.display();
+        log::error(&format!(
+            "the process of the mount on {dir} has died (`stripewise umount {dir}` clears it): the program gets a mount of its own"
+        ));
+        return Ok(false);
     }
-}
-
-/// Whether a mount's source is this pool: its name, or (mounted by mount(8)) its file.
-fn is_pool(source: &OsStr, pool: &Pool) -> bool {
-    let same_file = |other: &Path| other.canonicalize().is_ok_and(|other| pool.file.canonicalize().ok() == Some(other));
-    source == OsStr::new(&pool.name) || same_file(Path::new(source))
+    if entry.is_of(pool) {
+        return Ok(true);
+    }
+    Err(MountError::Mounted { dir: place.path, pool: entry.source.to_string_lossy().into_owned() })
 }
 
 fn program(command: &[OsString], dir: Option<&Path>) -> Command {

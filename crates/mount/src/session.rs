@@ -1,4 +1,4 @@
-//! Mounting, serving and unmounting.
+//! Mounting and serving.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -19,8 +19,10 @@ use stripewise_store::{Pool, Store};
 
 use crate::error::MountError;
 use crate::fs::{Core, PoolFs};
-use crate::mounts::{FS_TYPE, mounted_at};
+use crate::log;
+use crate::mounts::{FS_TYPE, MountEntry, Place, mount_around, mounted_at};
 use crate::options::MountOptions;
+use crate::unmount::detach_dead;
 
 /// How often a remount that is refused as busy is tried again.
 const REMOUNT_TRIES: usize = 100;
@@ -40,7 +42,7 @@ impl Serving {
     /// # Errors
     /// Those of [`MountError`] that concern the pool, FUSE and the mount point.
     pub fn start(pool: Pool, dir: &Path, options: &MountOptions) -> Result<Serving, MountError> {
-        let dir = check_mount_point(dir, options.nonempty)?;
+        let dir = check_mount_point(&pool, dir, options)?;
         if options.writeback_cache && !is_root_of_the_machine() {
             let reason = "the kernel writes back as root, whom only root's mount serves: mount it as root".to_owned();
             return Err(MountError::WritebackCache { reason });
@@ -71,7 +73,7 @@ impl Serving {
         config.n_threads = Some(threads);
         config.clone_fd = options.clone_fd;
         let fs = PoolFs::new(core.clone());
-        let started = if rustix::process::geteuid().is_root() {
+        let started = if rustix::process::geteuid().is_root() || options.own_namespace {
             let device = open_fuse()?;
             mount_direct(&device, &dir, &source, options)?;
             Session::from_fd(fs, device, SessionACL::All, config).map_err(MountError::system("starting FUSE"))
@@ -151,28 +153,47 @@ fn default_threads(pool: &Pool) -> usize {
     processors.max(4 * pool.servers.len()).clamp(8, 64)
 }
 
-/// Checks that `dir` is a directory on which this pool can be mounted; its path without links.
-fn check_mount_point(dir: &Path, nonempty: bool) -> Result<PathBuf, MountError> {
+/// Checks that `dir` is a directory on which this pool can be mounted; its path without links. A mount of this pool whose
+/// process has died is taken away first.
+fn check_mount_point(pool: &Pool, dir: &Path, options: &MountOptions) -> Result<PathBuf, MountError> {
     let wrong = |source| MountError::MountPoint { dir: dir.to_owned(), source };
-    let real = match dir.canonicalize() {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            return Err(MountError::Dead { dir: dir.to_owned() });
+    loop {
+        let place = match Place::open(dir) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+                return Err(mount_around(dir).map_or_else(|| wrong(error), |entry| dead(&entry, "")));
+            }
+            place => place.map_err(wrong)?,
+        };
+        if let Some(entry) = place.mount().map_err(wrong)?.filter(MountEntry::is_ours) {
+            if !place.is_dead() {
+                let pool = entry.source.to_string_lossy().into_owned();
+                return Err(MountError::Mounted { dir: place.path, pool });
+            }
+            if !entry.is_of(pool) {
+                return Err(dead(&entry, ", and which is another pool"));
+            }
+            match detach_dead(place) {
+                Ok(()) if options.own_namespace => {}
+                Ok(()) => {
+                    let (pool, dir) = (entry.source.to_string_lossy(), entry.mount_point.display());
+                    log::error(&format!("cleared the mount of pool `{pool}` on {dir}: its process had died"));
+                }
+                Err(_) if options.own_namespace => return Ok(entry.mount_point),
+                Err(error) => return Err(dead(&entry, &format!(": {error}"))),
+            }
+            continue;
         }
-        real => real.map_err(wrong)?,
-    };
-    if let Some(entry) = mounted_at(&real).map_err(wrong)?
-        && entry.fs_type == FS_TYPE
-    {
-        if std::fs::metadata(&real).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
-            return Err(MountError::Dead { dir: real });
+        let mut entries = std::fs::read_dir(&place.path).map_err(wrong)?;
+        if !options.nonempty && entries.next().is_some() {
+            return Err(MountError::NotEmpty { dir: place.path });
         }
-        return Err(MountError::Mounted { dir: real, pool: entry.source.to_string_lossy().into_owned() });
+        return Ok(place.path);
     }
-    let mut entries = std::fs::read_dir(&real).map_err(wrong)?;
-    if !nonempty && entries.next().is_some() {
-        return Err(MountError::NotEmpty { dir: real });
-    }
-    Ok(real)
+}
+
+fn dead(entry: &MountEntry, reason: &str) -> MountError {
+    let pool = entry.source.to_string_lossy().into_owned();
+    MountError::Dead { dir: entry.mount_point.clone(), pool, reason: reason.to_owned() }
 }
 
 fn open_fuse() -> Result<OwnedFd, MountError> {
@@ -247,11 +268,10 @@ fn detach(dir: &Path) {
 /// # Errors
 /// Nothing of ours is mounted there, or the kernel refuses: files are open for writing, or the caller is not root.
 pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
-    let real = resolve_parent(dir);
+    let nothing = || MountError::NotMounted { dir: dir.to_owned() };
+    let real = Place::open(dir).map_err(|_| nothing())?.path;
     let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
-    if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
-        return Err(MountError::NotMounted { dir: dir.to_owned() });
-    }
+    entry.filter(MountEntry::is_ours).ok_or_else(nothing)?;
     if options.flags.contains(MountFlags::STRICTATIME) {
         let opened = File::open(&real).map_err(MountError::system("opening the mount"))?;
         if !moves_access_times(&opened)? {
@@ -270,47 +290,6 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
         }
         std::thread::sleep(REMOUNT_PAUSE);
     }
-}
-
-/// Unmounts the pool mounted on `dir`; `lazy` detaches it though programs use it.
-///
-/// # Errors
-/// Nothing of ours is mounted there, or programs use it.
-pub fn unmount(dir: &Path, lazy: bool) -> Result<(), MountError> {
-    // A dead mount cannot be resolved any more, so only its parent is.
-    let real = resolve_parent(dir);
-    let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
-    if entry.is_none_or(|entry| entry.fs_type != FS_TYPE) {
-        return Err(MountError::NotMounted { dir: dir.to_owned() });
-    }
-    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(&real, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::PERM) => unmount_by_helper(&real, lazy),
-        Err(errno) => Err(MountError::Unmount { dir: real, source: errno.into() }),
-    }
-}
-
-fn resolve_parent(dir: &Path) -> PathBuf {
-    if let Ok(real) = dir.canonicalize() {
-        return real;
-    }
-    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
-        (Some(Ok(parent)), Some(name)) => parent.join(name),
-        _ => absolute,
-    }
-}
-
-fn unmount_by_helper(dir: &Path, lazy: bool) -> Result<(), MountError> {
-    let failed = |source| MountError::Unmount { dir: dir.to_owned(), source };
-    let mut helper = Command::new("fusermount3");
-    helper.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
-    let output = helper.output().map_err(failed)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(failed(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())))
 }
 
 /// Root may write past a quota, and we write what others ask for: so we give that right up. Threads made from now on do

@@ -15,7 +15,7 @@ fn with_helper(pool: &TestPool, fstab: &str, script: &str) -> String {
     std::fs::write(pool.path("fstab"), fstab).unwrap();
     // The machine's own programs, and ours beside them.
     let install = "sbin=$(realpath /sbin); mkdir \"$OUT/own\" \"$OUT/sbin\"; mount --bind \"$sbin\" \"$OUT/own\"
-        cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -s \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
+        cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -sf \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
         mount --bind \"$OUT/sbin\" \"$sbin\"";
     let script = format!("{install}\n{script}");
     let mut command = Command::new("unshare");
@@ -143,4 +143,22 @@ fn mount_fuse3_runs_the_program_that_is_named() {
     let script = "mount -t fuse \"$BIN#$POOL\" \"$M\" -o noatime,nofail
          findmnt -n -o FSTYPE \"$M\"; echo word > \"$M/f\"; cat \"$M/f\"; umount \"$M\"";
     assert_eq!(with_helper(&pool, "", script), "fuse.stripewise\nword\n");
+}
+
+#[test]
+fn a_mount_by_fstab_whose_process_died_is_mounted_again() {
+    need("pgrep");
+    let pool = TestPool::new();
+    let line = format!("{} {} fuse.stripewise noauto 0 0\n", pool.file().display(), pool.mnt().display());
+    let seen = with_helper(
+        &pool,
+        &line,
+        "die() { kill -KILL $(pgrep -f \"fuse.stripewise $POOL\"); while cat \"$M/f\" > /dev/null 2>&1; do :; done; }
+         mount -T \"$FSTAB\" \"$M\"; echo word > \"$M/f\"; die
+         mount -T \"$FSTAB\" \"$M\" 2>&1 | grep -o 'its process had died'; cat \"$M/f\"; grep -c \" $M \" /proc/self/mountinfo
+         \"$BIN\" --unmount \"$M\"; pgrep -f \"fuse.stripewise $POOL\" || echo ended
+         mount -T \"$FSTAB\" \"$M\"; die; \"$BIN\" --unmount \"$M\" 2> \"$OUT/text\"; grep -o 'had died' \"$OUT/text\"
+         grep -c \" $M \" /proc/self/mountinfo || true",
+    );
+    assert_eq!(seen, "its process had died\nword\n1\nended\nhad died\n0\n");
 }

@@ -92,20 +92,6 @@ fn a_foreground_mount_ends_by_a_signal_and_puts_sizes() {
 }
 
 #[test]
-fn a_server_that_was_killed_leaves_what_can_be_cleared() {
-    let pool = TestPool::new();
-    let mut server = Command::new(BIN).arg("--foreground").arg(pool.file()).spawn().unwrap();
-    eventually("the mount", || is_mounted(&pool.mnt()));
-    fs::write(pool.mnt().join("f"), vec![1; 12_345]).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    let text = error_of(&run(&[&pool.file()]));
-    assert!(text.contains("server has died") && text.contains("--unmount"), "{text}");
-    succeeded("unmount", &run(&[&"--unmount", &pool.mnt()]));
-    assert_eq!(pool.sh("stat -c %s f; wc -c < f"), "12345\n12345\n");
-}
-
-#[test]
 fn what_cannot_be_mounted_is_said() {
     let pool = TestPool::new();
     let text = error_of(&run(&[&pool.path("none.toml")]));

@@ -822,6 +822,12 @@ fn tools_without_a_mount_do_what_their_user_may() {
 /// A script of a user on a mount that he makes himself with `fusermount3`, in a namespace of mounts where there are `/dev/fuse`
 /// as a host has it and a name of the user, which that program asks for.
 fn by_fusermount(users: &Users, user: u32, script: &str) -> Output {
+    let script = format!("$P $POOL $MINE\ntrap 'cd /; fusermount3 -u $MINE' EXIT\ncd $MINE\n{script}");
+    beside_fusermount(users, user, &script, "")
+}
+
+/// The same for a script that mounts by `$P $POOL $MINE`, and one that root runs then, who becomes the user by `$U`.
+fn beside_fusermount(users: &Users, user: u32, script: &str, as_root: &str) -> Output {
     for program in ["setpriv", "unshare", "fusermount3"] {
         need(program);
     }
@@ -835,17 +841,15 @@ fn by_fusermount(users: &Users, user: u32, script: &str) -> Output {
     let groups = groups(user);
     let inner = users.pool.path(&format!("out/script-{user}"));
     let (mine, program, pool) = (mine.display(), program.display(), users.pool.file());
-    let text = format!(
-        "set -eu\nMINE={mine}\n{program} {pool} $MINE\ntrap 'cd /; fusermount3 -u $MINE' EXIT\ncd $MINE\n{script}\n",
-        pool = pool.display()
-    );
-    fs::write(&inner, text).unwrap();
+    let names_of = format!("set -eu\nMINE={mine}\nP={program}\nPOOL={}\n", pool.display());
+    fs::write(&inner, format!("{names_of}{script}\n")).unwrap();
     let names = users.pool.path("out/passwd");
     let known = fs::read_to_string("/etc/passwd").unwrap();
     fs::write(&names, format!("{known}user{user}:x:{user}:{user}::/:/bin/sh\n")).unwrap();
     let outer = format!(
-        "set -e; umask 0; test -e {fuse} || mknod -m 666 {fuse} c 10 229; mount --bind {fuse} /dev/fuse\n\
-         mount --bind {names} /etc/passwd\nexec timeout 120 setpriv --reuid {user} --regid {user} --groups {groups} -- sh {inner}",
+        "{names_of}U='setpriv --reuid {user} --regid {user} --groups {groups} --'\n\
+         umask 0; test -e {fuse} || mknod -m 666 {fuse} c 10 229; mount --bind {fuse} /dev/fuse\n\
+         mount --bind {names} /etc/passwd\ntimeout 120 $U sh {inner}\n{as_root}",
         fuse = fuse.display(),
         names = names.display(),
         inner = inner.display(),
@@ -888,4 +892,45 @@ fn a_user_mounts_with_fusermount3_and_does_what_he_may() {
     succeeded(forged, &by_fusermount(&users, BOB, forged));
     secret_is_whole(&users);
     is_in_order(&users, &[Kind::OrphanDatafile]);
+}
+
+#[test]
+fn dead_and_living_mounts_of_a_user_are_cleared_and_ended_by_him_and_by_root() {
+    let users = Users::new();
+    users.ok(BOB, "open(M + '/his', 'wb').write(b'b' * 30000)");
+    let die = "$P --foreground $POOL $MINE & S=$!; until grep -q \" $MINE \" /proc/self/mountinfo; do sleep 0.02; done
+        kill -KILL $S; wait $S || true; if cat $MINE/his; then exit 3; fi";
+    let script = format!(
+        "{die}\n$P $POOL $MINE 2> $MINE.cleared; cat $MINE.cleared; wc -c < $MINE/his; $P --unmount $MINE; echo ended\n\
+         {die}\n$P --unmount $MINE 2> $MINE.dead; cat $MINE.dead\n$P $POOL $MINE"
+    );
+    // The user's mount lets nobody else in, root not either.
+    let as_root = "if ls $MINE; then exit 4; fi; $P --unmount $MINE 2> $MINE.root; cat $MINE.root
+        $U sh -c \"$P --foreground $POOL $MINE\" & until grep -q \" $MINE \" /proc/self/mountinfo; do sleep 0.02; done
+        kill -KILL $(pgrep -f \"^$P --foreground\"); wait $! || true
+        $P --unmount $MINE 2> $MINE.root; cat $MINE.root; if grep \" $MINE \" /proc/self/mountinfo; then exit 5; fi
+        M=${POOL%/*}/mnt; umount -l $M; $P --foreground $POOL $M & until grep -q \" $M \" /proc/self/mountinfo; do sleep 0.02; done
+        kill -KILL $!; wait $! || true
+        $U $P --private $POOL -- sh -c \"wc -c < $M/his\" 2> $MINE.root; cat $MINE.root
+        if $U $P $POOL $M 2> $MINE.root; then exit 6; fi; cat $MINE.root";
+    let made = beside_fusermount(&users, BOB, &script, as_root);
+    if cannot_be_had(&String::from_utf8_lossy(&made.stderr)) {
+        return;
+    }
+    let seen = succeeded(&script, &made);
+    let expected = [
+        "cleared the mount of pool",
+        "30000",
+        "ended",
+        "its process had died before",
+        "its process had died before",
+        "30000",
+        "gets a mount of its own",
+        "whose process has died: fusermount3",
+    ];
+    let mut lines = seen.lines();
+    for words in expected {
+        assert!(lines.next().is_some_and(|line| line.contains(words)), "{words}: {seen}");
+    }
+    assert_eq!(lines.next(), None, "{seen}");
 }

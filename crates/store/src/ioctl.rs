@@ -1,4 +1,5 @@
-//! The mount's ioctls, by which the preload learns what it needs: numbers and payloads, one definition for both sides.
+//! The mount's ioctls, by which the preload and `umount` learn what they need: numbers and payloads, one definition for
+//! both sides.
 //!
 //! They are restricted ioctls of FUSE: the kernel copies a fixed structure in and out, its size (at most 16383 bytes)
 //! encoded in the command. All integers are in the machine's order; both sides run on one machine.
@@ -76,6 +77,39 @@ pub const MAPPED: u32 = command(0, 4, 0);
 pub const CUT_BACK: u32 = command(WRITE, 5, size_of::<CutBack>());
 /// Bytes that this process has written past the mount may be lost: all that have the file open are told by `fsync`. No argument.
 pub const LOST: u32 = command(0, 6, 0);
+/// The process that serves the mount, as a [`ServingProcess`]. Of directories, by whoever has one open.
+pub const SERVING_PROCESS: u32 = command(READ, 7, size_of::<ServingProcess>());
+
+/// The process that serves a mount.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServingProcess {
+    /// Inode number of the pid namespace in which `pid` counts; 0 if that is not known.
+    pub pid_namespace: u64,
+    /// Its number.
+    pub pid: u64,
+}
+
+impl ServingProcess {
+    /// This process.
+    pub fn this() -> Self {
+        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs().into();
+        Self { pid_namespace: Self::own_pid_namespace(), pid }
+    }
+
+    /// Inode number of this process's pid namespace; 0 if that is not known.
+    pub fn own_pid_namespace() -> u64 {
+        rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)
+    }
+
+    /// The bytes of the payload.
+    pub fn as_bytes(&self) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[..8].copy_from_slice(&self.pid_namespace.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.pid.to_ne_bytes());
+        bytes
+    }
+}
 
 impl PlacementPage {
     /// A request for the page at `offset_bytes`.

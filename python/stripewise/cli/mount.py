@@ -23,7 +23,7 @@ def mount(
     """Mount a pool so that every program sees its files.
 
     The mount runs in the background until `stripewise umount`. A single program needs none: `stripewise run` makes a
-    private one.
+    private one. A mount of the pool whose process has died is cleared from its place first.
 
     \b
     Examples:
@@ -32,10 +32,11 @@ def mount(
     """
     pool = Pool.load(pool_file)
     where = directory or pool.mount
-    if directory is None:
-        where.mkdir(parents=True, exist_ok=True)
-    elif not _may_be_directory(where):
-        raise StripewiseError(f"cannot mount at {where}: it is no directory; make it first with mkdir -p")
+    if not _may_be_directory(where):
+        if directory is None:
+            where.mkdir(parents=True, exist_ok=True)
+        else:
+            raise StripewiseError(f"cannot mount at {where}: it is no directory; make it first with mkdir -p")
     status = subprocess.call([str(native_paths.mount_program()), str(pool.file), str(where)])
     if status == 0:
         emulated = " (emulated servers)" if pool.is_emulated else ""

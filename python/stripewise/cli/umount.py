@@ -19,12 +19,23 @@ def umount(
 ) -> None:
     """Take a pool's mount away; its files stay on the servers.
 
+    It returns when the process of the mount has ended, so that all is on the servers; with --lazy at once. A mount
+    whose process has died is cleared.
+
     \b
     Examples:
       stripewise umount p/mount
       stripewise umount p/pool.toml
       stripewise umount --lazy p/mount         programs go on with open files
     """
-    directory = Pool.load(target).mount if target.is_file() else target
+    directory = Pool.load(target).mount if _is_file(target) else target
     options = ["--lazy"] if lazy else []
     raise SystemExit(subprocess.call([str(native_paths.mount_program()), *options, "--unmount", str(directory)]))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is one; the place of a mount whose process has died is none, though it cannot be asked."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
