@@ -89,6 +89,8 @@ pub mod placement;
 pub mod plane;
 #[path = "../../store/src/pool.rs"]
 pub mod pool;
+#[path = "../../store/src/removals/mod.rs"]
+mod removals;
 #[path = "../../store/src/resize.rs"]
 mod resize;
 #[path = "../../store/src/rights.rs"]
@@ -125,7 +127,8 @@ pub use placed_file::{Outcome, PlacedFile};
 pub use placement::Placement;
 pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;
-pub use store::Store;
+pub use removals::{Journal, Round, Slot};
+pub use store::{Collected, Store};
 pub use sys::AsUser;
 pub use unsynced::Told;
 pub use writers::{Attributes, COUNTED_BYTES};

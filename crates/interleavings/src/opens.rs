@@ -6,7 +6,7 @@ use crate::inode::{Node, ROOT_INO, Table};
 use crate::prune::Room;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
-use crate::{BackingId, Failure, Inode, Store, lock};
+use crate::{BackingId, Failure, Inode, Journal, Store, lock};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
@@ -48,6 +48,9 @@ impl Mount {
         };
         let root = core.table.get(ROOT_INO).expect("the root");
         let node = core.table.lookup(&root, OsStr::new(NAME)).expect("the file").0;
+        if thread_rng().gen_bool(0.7) {
+            core.removals.begin(&core.store, Journal::default());
+        }
         Arc::new(Self { core, node, inode, given: Arc::default(), opens: Mutex::default() })
     }
 

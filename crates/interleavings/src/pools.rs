@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_interleavings_store::pool::{PoolSpec, TierSpec};
-use stripewise_interleavings_store::{Inode, Pool, Store};
+use stripewise_interleavings_store::{Collected, Inode, Pool, Store};
 use stripewise_layout::{Layout, ServerId, Stripe};
 
 /// Bytes of a stripe.
@@ -136,7 +136,8 @@ impl<'a> TestFile<'a> {
         assert_eq!(read(&inode, &mut again), longer, "bytes in the file that was made longer");
         assert!(again.starts_with(&bytes) && again[size..].iter().all(|byte| *byte == 0), "bytes came back: {again:?}");
         rustix::fs::unlinkat(store.tree(), NAME, rustix::fs::AtFlags::empty()).expect("the name");
-        assert!(store.collect(&inode).expect("collected"), "a file that nobody has is not collected");
+        let collected = store.collect(&inode).expect("collected");
+        assert_eq!(collected, Collected::Gone, "a file that nobody has is not collected");
         self.pool.assert_empty();
         bytes
     }

@@ -20,7 +20,8 @@ pub fn files_are_collected_once_and_before_the_end() {
             thread::spawn(move || {
                 let own = thread * EACH..(thread + 1) * EACH;
                 for number in own.clone() {
-                    removals.add(&store, Arc::new(Inode { number, ..Inode::default() }), None);
+                    let stat = rustix::fs::stat("/").expect("attributes of anything");
+                    removals.add(&store, Arc::new(Inode { number, ..Inode::default() }), &stat, None);
                 }
                 removals.finish();
                 let collected = lock(&store.collected).clone();

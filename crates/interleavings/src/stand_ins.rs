@@ -1,7 +1,7 @@
 //! What the modules under test refer to, as far as the scenarios need it.
 
 use crate::sync::{Mutex, MutexGuard};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Stat};
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -276,12 +276,82 @@ impl Store {
         Ok(self.file.clone())
     }
 
-    pub fn collect(&self, inode: &Inode) -> Result<bool, Error> {
+    pub fn collect(&self, inode: &Inode) -> Result<Collected, Error> {
         shuttle::thread::yield_now();
         assert_eq!(inode.programs.load(Relaxed), 0, "the datafiles of an open file are removed");
         assert_eq!(inode.count_writers(), 0, "the datafiles of a file that has writers are removed");
         inode.collected.store(true, Relaxed);
         lock(&self.collected).push(inode.number);
-        Ok(true)
+        Ok(Collected::Gone)
+    }
+}
+
+/// Of the store.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Collected {
+    InUse,
+    Gone,
+    Missing,
+}
+
+/// Of the store: a place in the journal.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot(usize);
+
+/// Of the store: what a round of attempts has come to.
+#[derive(Debug)]
+pub struct Round {
+    pub done: usize,
+}
+
+/// Of the store: the journal of removals. Each record is written, is certain and is cleared in this order, once.
+#[derive(Debug, Default)]
+pub struct Journal(Mutex<Vec<&'static str>>);
+
+impl Journal {
+    pub fn note(&self, inode: &Inode, _: &Stat, _: bool) -> Option<Slot> {
+        inode.assert_there();
+        let mut records = lock(&self.0);
+        records.push("noted");
+        Some(Slot(records.len() - 1))
+    }
+
+    fn step(&self, slot: Slot, from: &str, to: &'static str) {
+        let record = &mut lock(&self.0)[slot.0];
+        assert_eq!(*record, from, "a record is to be {to}");
+        *record = to;
+    }
+
+    pub fn certain(&self, slot: Slot) {
+        self.step(slot, "noted", "certain");
+    }
+
+    pub fn clear(&self, slot: Slot) {
+        self.step(slot, "certain", "cleared");
+    }
+
+    pub fn doubt(&self) {}
+
+    pub fn leave(&self, _: Slot, _: &Inode, _: bool) {
+        panic!("a removal is refused");
+    }
+
+    pub fn has_left(&self) -> bool {
+        false
+    }
+
+    pub fn round(&self) -> Round {
+        Round { done: 0 }
+    }
+
+    pub fn look(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// # Panics
+    /// A record is not cleared.
+    pub fn end(&self) {
+        let records = lock(&self.0);
+        assert!(records.iter().all(|record| *record == "cleared"), "a file was noted and not removed: {records:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fuser::{BackingId, FopenFlags};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
-use stripewise_store::{Inode, Told};
+use stripewise_store::{Inode, Slot, Told};
 
 use crate::fs::Core;
 use crate::inode::Node;
@@ -49,13 +49,22 @@ pub struct Shared {
     pub writers: AtomicUsize,
     /// A program that may write the file has been told where its bytes are.
     pub grows_past_the_mount: AtomicBool,
-    /// The directory from which it has lost a name last, through this mount, while it was open.
-    lost_name: Mutex<Option<Arc<Node>>>,
+    /// How it lost its last name, through this mount, while it was open.
+    lost_name: Mutex<Option<LostName>>,
     /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
     /// mount until the last close.
     pub mapped: AtomicBool,
     /// The file may have capabilities (`security.capability`), which the first write has to take.
     pub may_have_capabilities: AtomicBool,
+}
+
+/// How a file lost its last name.
+#[derive(Debug)]
+struct LostName {
+    /// The directory that had it.
+    directory: Arc<Node>,
+    /// Where the journal of removals says so.
+    noted: Option<Slot>,
 }
 
 impl Shared {
@@ -531,7 +540,8 @@ impl Core {
         let placed = match &*slot {
             Some(shared) => {
                 if is_last {
-                    *lock(&shared.lost_name) = Some(directory.clone());
+                    let noted = shared.placed.as_ref().and_then(|placed| self.removals.note(placed, &stat));
+                    *lock(&shared.lost_name) = Some(LostName { directory: directory.clone(), noted });
                     return;
                 }
                 Ok(shared.placed.clone())
@@ -541,7 +551,7 @@ impl Core {
             None => self.store.inode(node.fd.as_fd()),
         };
         match placed {
-            Ok(Some(placed)) if is_last => self.removals.add(&self.store, placed, Some(directory.clone())),
+            Ok(Some(placed)) if is_last => self.removals.add(&self.store, placed, &stat, Some(directory.clone())),
             Ok(Some(_)) => self.removals.forget_name(&self.store, directory.clone()),
             Ok(None) => {}
             Err(error) => self.note::<()>(node, "removing", Err(error)),
@@ -549,11 +559,15 @@ impl Core {
     }
 
     /// The caller holds the node's lock, so nobody opens the file meanwhile; nobody can afterwards.
-    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, directory: Option<Arc<Node>>) {
-        if let Some(inode) = placed
-            && node.stat().is_ok_and(|stat| stat.st_nlink == 0)
-        {
-            self.removals.add(&self.store, inode.clone(), directory);
+    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, lost: Option<LostName>) {
+        let Some(inode) = placed else { return };
+        let Ok(stat) = node.stat() else { return };
+        match lost {
+            _ if stat.st_nlink > 0 => {}
+            Some(LostName { directory, noted: Some(slot) }) => {
+                self.removals.add_noted(&self.store, inode.clone(), slot, directory);
+            }
+            lost => self.removals.add(&self.store, inode.clone(), &stat, lost.map(|lost| lost.directory)),
         }
     }
 }

@@ -15,7 +15,7 @@ use fuser::{
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use stripewise_store::{Neighbours, Store};
+use stripewise_store::{Journal, Neighbours, Store};
 
 use crate::attr::{Change, LONG};
 use crate::caller::Caller;
@@ -37,7 +37,7 @@ pub struct Core {
     /// The pool.
     pub store: Arc<Store>,
     /// Other mounts of it.
-    pub neighbours: Neighbours,
+    pub neighbours: Arc<Neighbours>,
     /// Datafiles that are to go.
     pub removals: Arc<Removals>,
     /// The inodes the kernel knows.
@@ -72,7 +72,7 @@ impl Core {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let table =
             Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
-        let neighbours = Neighbours::join(&store)?;
+        let neighbours = Arc::new(Neighbours::join(&store)?);
         if options.writeback_cache {
             neighbours.keep_out().map_err(|error| MountError::WritebackCache { reason: error.to_string() })?;
         }
@@ -126,6 +126,16 @@ impl Core {
             _ if self.writeback => FopenFlags::FOPEN_KEEP_CACHE,
             Some(_) => PLACED,
             None => FopenFlags::empty(),
+        }
+    }
+
+    /// Removes from now on, in the background, what removals that were interrupted or refused have left.
+    pub fn collect_interrupted(&self) {
+        match Journal::begin(&self.store, self.neighbours.clone()) {
+            Ok(journal) => self.removals.begin(&self.store, journal),
+            Err(error) => log::error(&format!(
+                "no journal of removals ({error}): datafiles that cannot be removed at once are left to `stripewise fsck`"
+            )),
         }
     }
 

@@ -3,12 +3,16 @@
 //! A power cut may bring back a name whose removal had not reached the disk, and its bytes must be there then: above all
 //! when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of its
 //! own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
+//!
+//! What waits stands in the store's journal of removals before the program goes on. So it is finished by the next mount if
+//! this one is killed; and what a server refuses is tried again while this one runs, in growing intervals.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
-use stripewise_store::{Inode, Store};
+use stripewise_store::{Collected, Inode, Journal, Slot, Store};
 
 use crate::inode::{Node, ProcName};
 use crate::sync::{Condvar, Mutex, thread};
@@ -16,12 +20,20 @@ use crate::{lock, log};
 
 /// Most files that wait at once: each holds a descriptor. Who removes one more waits for the disk.
 const MOST_WAITING: usize = 1024;
+/// How often is looked for journals of mounts that were killed.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// When a removal that was refused is tried again: after the first pause, then twice as long each time in vain, up to the
+/// longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A file without a name that nobody has open here; or `None`: one that has lost a name and has others, in directories that
 /// may be synced without this one. When it loses the last of them, all must be certain to be gone.
 #[derive(Debug)]
 struct Removal {
     inode: Option<Arc<Inode>>,
+    /// Where the journal says so; `None`: it has no room.
+    noted: Option<Slot>,
     /// The directory that had its name. `None`: another took the name away, or this mount just now and has not come to say so;
     /// then the file itself is synced, and journals take the name with it.
     directory: Option<Arc<Node>>,
@@ -30,7 +42,7 @@ struct Removal {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Vec<Removal>,
-    /// The thread has taken some that are not done.
+    /// The thread is at work.
     busy: bool,
     /// Whether there is a thread; unknown before the first removal.
     thread: Option<bool>,
@@ -41,18 +53,69 @@ struct Queue {
 pub struct Removals {
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Set once, when the mount begins.
+    journal: OnceLock<Journal>,
+}
+
+/// When the thread does what nobody asks it for.
+#[derive(Debug)]
+struct Schedule {
+    look_at: Instant,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+impl Schedule {
+    fn begin(now: Instant) -> Schedule {
+        Schedule { look_at: now, retry_at: now, pause: FIRST_PAUSE }
+    }
+
+    /// How long there is nothing to do.
+    fn rest(&self, has_left: bool, now: Instant) -> Duration {
+        let next = if has_left { self.look_at.min(self.retry_at) } else { self.look_at };
+        next.saturating_duration_since(now)
+    }
+
+    fn retry_soon(&mut self, now: Instant) {
+        self.pause = FIRST_PAUSE;
+        self.retry_at = now + self.pause;
+    }
+
+    fn retry_later(&mut self, now: Instant) {
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.retry_at = now + self.pause;
+    }
 }
 
 impl Removals {
-    /// Removes the datafiles of `inode` as soon as it is certain that its name, which was in `directory`, does not come
-    /// back. Waits only when very many wait already.
-    pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, directory: Option<Arc<Node>>) {
-        self.push(store, Removal { inode: Some(inode), directory });
+    /// Keeps this journal, and takes over those of mounts that were killed: now, and every so often.
+    pub fn begin(self: &Arc<Self>, store: &Arc<Store>, journal: Journal) {
+        if self.journal.set(journal).is_ok() {
+            let mut queue = lock(&self.queue);
+            queue.thread.get_or_insert_with(|| self.start(store));
+        }
+    }
+
+    /// Notes that `inode`, whose attributes are `stat`, has lost its last name while it is open here; see [`Journal::note`].
+    pub fn note(&self, inode: &Inode, stat: &Stat) -> Option<Slot> {
+        self.journal.get()?.note(inode, stat, true)
+    }
+
+    /// Removes the datafiles of `inode`, whose attributes are `stat`, as soon as it is certain that its name, which was in
+    /// `directory`, does not come back. Waits only when very many wait already.
+    pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, stat: &Stat, directory: Option<Arc<Node>>) {
+        let noted = self.journal.get().and_then(|journal| journal.note(&inode, stat, false));
+        self.push(store, Removal { inode: Some(inode), noted, directory });
+    }
+
+    /// [`Removals::add`] of a file that has been noted.
+    pub fn add_noted(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, noted: Slot, directory: Arc<Node>) {
+        self.push(store, Removal { inode: Some(inode), noted: Some(noted), directory: Some(directory) });
     }
 
     /// Makes certain that a name which was in `directory` does not come back, before any datafiles go that are added later.
     pub fn forget_name(self: &Arc<Self>, store: &Arc<Store>, directory: Arc<Node>) {
-        self.push(store, Removal { inode: None, directory: Some(directory) });
+        self.push(store, Removal { inode: None, noted: None, directory: Some(directory) });
     }
 
     fn push(self: &Arc<Self>, store: &Arc<Store>, removal: Removal) {
@@ -76,50 +139,114 @@ impl Removals {
         started.map_err(error).is_ok()
     }
 
-    /// Waits until nothing is left to remove.
+    /// Waits until nothing waits for its removal. What servers refuse is tried once more, and is then the next mount's to
+    /// remove.
     pub fn finish(&self) {
         let under_way = |queue: &mut Queue| queue.busy || !queue.waiting.is_empty();
         drop(self.changed.wait_while(lock(&self.queue), under_way));
+        if let Some(journal) = self.journal.get() {
+            if journal.has_left() {
+                journal.round();
+            }
+            journal.end();
+        }
     }
 
     fn run(&self, store: &Store) {
+        let mut schedule = Schedule::begin(Instant::now());
         loop {
+            let rest = schedule.rest(self.journal.get().is_some_and(Journal::has_left), Instant::now());
             let queue = lock(&self.queue);
-            let mut queue = self
-                .changed
-                .wait_while(queue, |queue| queue.waiting.is_empty())
-                .unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout_while(queue, rest, |queue| queue.waiting.is_empty());
+            let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             let taken = std::mem::take(&mut queue.waiting);
             queue.busy = true;
             self.changed.notify_all();
             drop(queue);
-            remove(store, &taken);
+            let all = self.remove(store, &taken);
             drop(taken);
+            if !all {
+                schedule.retry_soon(Instant::now());
+            }
+            self.tend(&mut schedule);
             lock(&self.queue).busy = false;
             self.changed.notify_all();
         }
     }
-}
 
-fn remove(store: &Store, taken: &[Removal]) {
-    let mut synced: Vec<(u64, bool)> = Vec::new();
-    for Removal { inode, directory } in taken {
-        let certain = match directory {
-            None => inode.as_ref().is_none_or(|inode| inode.sync_inode().is_ok()),
-            Some(directory) => match synced.iter().find(|(ino, _)| *ino == directory.ino) {
-                Some((_, certain)) => *certain,
-                None => {
-                    let certain = sync(directory).is_ok();
-                    synced.push((directory.ino, certain));
-                    certain
-                }
-            },
+    /// Takes over journals of mounts that were killed, and tries again what was refused, each when its time has come.
+    fn tend(&self, schedule: &mut Schedule) {
+        let now = Instant::now();
+        let Some(journal) = self.journal.get() else {
+            schedule.look_at = now + LOOK_EVERY;
+            return;
         };
-        let removed = inode.as_ref().filter(|_| certain).map(|inode| store.collect(inode));
-        if let Some(Err(error)) = removed {
-            log::error(&format!("removing datafiles: {error}; `stripewise fsck` removes them"));
+        if schedule.look_at <= now {
+            journal.look().iter().for_each(|message| log::error(message));
+            schedule.look_at = Instant::now() + LOOK_EVERY;
+        }
+        if schedule.retry_at <= now && journal.has_left() {
+            let round = journal.round();
+            if round.done > 0 {
+                schedule.retry_soon(Instant::now());
+            } else {
+                schedule.retry_later(Instant::now());
+            }
         }
     }
+
+    /// Removes what can be removed; whether that was all.
+    fn remove(&self, store: &Store, taken: &[Removal]) -> bool {
+        let mut synced: Vec<(u64, bool)> = Vec::new();
+        let mut all = true;
+        for Removal { inode, noted, directory } in taken {
+            let certain = match directory {
+                None => inode.as_ref().is_none_or(|inode| inode.sync_inode().is_ok()),
+                Some(directory) => match synced.iter().find(|(ino, _)| *ino == directory.ino) {
+                    Some((_, certain)) => *certain,
+                    None => {
+                        let certain = sync(directory).is_ok();
+                        synced.push((directory.ino, certain));
+                        certain
+                    }
+                },
+            };
+            let noted = self.journal.get().zip(*noted);
+            if !certain && let Some(journal) = self.journal.get() {
+                journal.doubt();
+            }
+            if let Some(inode) = inode {
+                all &= remove_one(store, inode, noted, certain);
+            }
+        }
+        all
+    }
+}
+
+/// Removes the datafiles of one file, if its name is `certain` to be gone; whether none is left.
+fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, certain: bool) -> bool {
+    if certain && let Some((journal, slot)) = noted {
+        journal.certain(slot);
+    }
+    let (left, in_use) = match certain.then(|| store.collect(inode)) {
+        Some(Ok(Collected::Gone)) => (None, false),
+        // Who writes it removes them when he closes it; should he be killed, the journal has it.
+        Some(Ok(Collected::InUse)) => (None, true),
+        Some(Ok(Collected::Missing)) => (Some("a server is missing".to_owned()), false),
+        Some(Err(error)) => (Some(error.to_string()), false),
+        None => (Some("the directory that had their file cannot be synced".to_owned()), true),
+    };
+    if let Some(why) = &left {
+        let then = if noted.is_some() { "they are tried again" } else { "`stripewise fsck` removes them" };
+        log::error(&format!("removing datafiles: {why}; {then}"));
+    }
+    let gone = left.is_none() && !in_use;
+    match noted {
+        Some((journal, slot)) if gone => journal.clear(slot),
+        Some((journal, slot)) => journal.leave(slot, inode, in_use),
+        None => {}
+    }
+    gone
 }
 
 /// Makes the names in a directory durable. One that is gone itself has none.
@@ -128,4 +255,26 @@ fn sync(directory: &Node) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(ProcName::new(directory.fd.as_fd()).path(), flags, Mode::empty())?;
     rustix::fs::fsync(&directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_tried_again_in_growing_intervals() {
+        let now = Instant::now();
+        let mut schedule = Schedule::begin(now);
+        schedule.look_at = now + LOOK_EVERY;
+        assert_eq!(schedule.rest(true, now), Duration::ZERO);
+        assert_eq!(schedule.rest(false, now), LOOK_EVERY);
+        schedule.retry_soon(now);
+        let mut pauses = vec![schedule.rest(true, now)];
+        for _ in 0..10 {
+            schedule.retry_later(now);
+            pauses.push(schedule.retry_at - now);
+        }
+        assert!(pauses.is_sorted());
+        assert_eq!((pauses[0], pauses[1], pauses[10]), (FIRST_PAUSE, 2 * FIRST_PAUSE, LONGEST_PAUSE));
+    }
 }

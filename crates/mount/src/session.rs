@@ -90,6 +90,10 @@ impl Serving {
         let session = started.inspect_err(|_| detach(&dir))?;
         core.set_notifier(session.notifier());
         core.linger.watch(session.as_fd());
+        // A read-only mount removes nothing.
+        if !options.flags.contains(MountFlags::RDONLY) {
+            core.collect_interrupted();
+        }
         crate::prune::start(&core, &session).map_err(MountError::system("starting a thread"))?;
         let threads = std::thread::Builder::new()
             .name("serve".to_owned())

@@ -204,6 +204,12 @@ impl Inode {
         if file.is_stale() || self.changed_elsewhere(&file)? { self.reload() } else { Ok(file) }
     }
 
+    /// [`Inode::file`] without a system call, if no process whose changes this one sees has changed it since.
+    pub(crate) fn known_file(&self) -> Result<Arc<PlacedFile>> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if file.is_stale() { self.reload() } else { Ok(file) }
+    }
+
     /// Whether the handle of another user's file in a shared pool is another than `file` was made from: his changes are not in
     /// the epoch counters that this process believes. One load for all other files.
     pub(crate) fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {

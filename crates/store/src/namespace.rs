@@ -5,6 +5,7 @@
 //!             tree/         the names: directories, inodes with handles, symlinks
 //!             layouts/      each layout once, under its hash
 //!             locks/        a lock file per handle that is being written
+//!             removals/     a journal per mount: files without a name that may have datafiles
 //!             rules.toml    layouts of files to come
 //!             epoch         the epoch page
 //!             mounts        how many mounts there have been; locked by those there are
@@ -141,6 +142,7 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     };
     make(&pool.namespace.join(LAYOUTS), 0o700, 0o1777)?;
     make(&pool.namespace.join(LOCKS), 0o700, 0o1733)?;
+    crate::removals::prepare(&pool.namespace, shared)?;
     probe_attributes(&tree)?;
     let mount = crate::sys::make_directories(&pool.mount, Mode::from_raw_mode(0o755));
     mount.map_err(Error::io("make directory", &pool.mount))?;

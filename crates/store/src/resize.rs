@@ -7,6 +7,7 @@ use crate::inode::{Inode, server};
 use crate::placed_file::{PlacedFile, stat_datafile};
 use crate::placement::{Datafile, Datafiles};
 use crate::rights::remove_datafile;
+use crate::store::Collected;
 use crate::sys::retry;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
@@ -242,21 +243,24 @@ impl Inode {
     }
 
     /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of those that
-    /// do not. What is on a missing server stays there for fsck.
-    pub(crate) fn remove_datafiles(&self) -> Result<()> {
+    /// do not. What is on a missing server stays there.
+    pub(crate) fn remove_datafiles(&self) -> Result<Collected> {
         let owner = self.stat()?.st_uid;
         let file = self.file()?;
         let placement = file.current_placement();
-        let mut all = Ok(());
+        let (mut all, mut collected) = (Ok(()), Collected::Gone);
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
-                let Ok((root, directory)) = server(&self.store, *datafile) else { continue };
+                let Ok((root, directory)) = server(&self.store, *datafile) else {
+                    collected = Collected::Missing;
+                    continue;
+                };
                 let path = datafile.path(self.handle());
                 let removed = remove_datafile(&self.store, directory, path.as_c_str(), owner, self.identity());
                 all = all.and(removed.map_err(root.error("remove a datafile")));
             }
         }
-        all
+        all.map(|()| collected)
     }
 
     /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; other

@@ -52,6 +52,11 @@ impl Rights {
         Self::by(stat, || rustix::fs::getxattr(place, ACL, &mut [0_u8; 0][..]))
     }
 
+    /// Those of an inode that may have an access control list, which is not looked for: they may say more than it allows.
+    pub(crate) fn without_list(stat: &Stat) -> Self {
+        Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | stat.st_mode & SHARED_BITS }
+    }
+
     fn by(stat: &Stat, list: impl FnOnce() -> rustix::io::Result<usize>) -> Self {
         let mut shared = stat.st_mode & SHARED_BITS;
         // A list, or nobody knows.

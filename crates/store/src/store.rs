@@ -257,12 +257,31 @@ impl Store {
         opened.map_err(Error::io("open", path))
     }
 
-    /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. `false`: it still
-    /// has a name or a writer. Call it after unlink or rename-over, and after the last close, once nobody holds the
-    /// file open any more.
-    pub fn collect(&self, inode: &Inode) -> Result<bool> {
+    /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. Call it after unlink or
+    /// rename-over, and after the last close, once nobody holds the file open any more.
+    ///
+    /// # Errors
+    /// A server that is there cannot remove its datafile; those of the others are gone.
+    pub fn collect(&self, inode: &Inode) -> Result<Collected> {
         inode.collect()
     }
+
+    /// Whether this process uses the placed file of this logical handle and inode.
+    pub(crate) fn has_open(&self, handle: u64, real: u64) -> bool {
+        let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        inodes.get(&(handle, real)).is_some_and(|inode| inode.strong_count() > 0)
+    }
+}
+
+/// What has become of the datafiles of a file that has lost a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collected {
+    /// It still has a name or a writer, and its datafiles.
+    InUse,
+    /// None is left that this user may remove.
+    Gone,
+    /// Those on servers that are missing are left.
+    Missing,
 }
 
 /// What [`Store::create`] has given a file.

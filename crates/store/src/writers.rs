@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
+use crate::store::Collected;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
@@ -384,22 +385,22 @@ impl Inode {
         done.map(|count| (end, count))
     }
 
-    /// Removes the datafiles and the lock file of a file without a name and without writers; `false` if it has either.
-    pub(crate) fn collect(&self) -> Result<bool> {
+    /// Removes the datafiles and the lock file of a file without a name and without writers.
+    pub(crate) fn collect(&self) -> Result<Collected> {
         let writers = guard(&self.writers);
         if self.stat()?.st_nlink > 0 {
-            return Ok(false);
+            return Ok(Collected::InUse);
         }
-        let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(false) };
+        let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(Collected::InUse) };
         let removed = self.remove_datafiles();
         lock.remove(self.store.locks())?;
         match removed {
             // Who removes another user's file from a directory of his own cannot remove its datafiles; `stripewise fsck`
             // by root does.
             Err(error) if self.store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) => {
-                Ok(true)
+                Ok(Collected::Gone)
             }
-            removed => removed.map(|()| true),
+            removed => removed,
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Faults {
     pub interrupts: bool,
     /// Requests for contents wait until this is taken back.
     pub holds: bool,
+    /// Removals of files do.
+    pub holds_removals: bool,
     /// Requests that wait now.
     pub held: usize,
     calls: u64,
@@ -80,7 +82,7 @@ impl Faulty {
         self.set(|faults| *faults = Faults { held: faults.held, ..Faults::default() });
     }
 
-    /// Requests for contents that wait now.
+    /// Requests that wait now.
     pub fn held(&self) -> usize {
         self.switch.faults.lock().unwrap().held
     }
@@ -293,7 +295,14 @@ impl Filesystem for Fs {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let refused = self.switch.faults.lock().unwrap().remove;
+        let mut faults = self.switch.faults.lock().unwrap();
+        faults.held += 1;
+        while faults.holds_removals {
+            faults = self.switch.changed.wait(faults).unwrap();
+        }
+        faults.held -= 1;
+        let refused = faults.remove;
+        drop(faults);
         let removed = match refused {
             Some(errno) => Err(errno),
             None => std::fs::remove_file(self.path(parent).join(name)).map_err(errno),

@@ -162,10 +162,15 @@ fn open_to_all(path: &Path, mode: u32) {
 }
 
 /// Waits for what another process does in its own time.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub fn eventually(what: &str, done: impl FnMut() -> bool) {
+    eventually_within(Duration::from_secs(10), what, done);
+}
+
+/// The same of what takes its time.
+pub fn eventually_within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{what} did not come about");
+        assert!(begin.elapsed() < limit, "{what} did not come about");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
