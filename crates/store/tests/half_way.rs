@@ -137,7 +137,7 @@ fn a_write_that_fails_keeps_a_prefix() {
         let found = content(&inode);
         prop_assert!(found == model, "after the close");
         rustix::fs::unlinkat(store.tree(), "file", rustix::fs::AtFlags::empty()).unwrap();
-        prop_assert!(store.collect(&inode).unwrap());
+        prop_assert_eq!(store.collect(&inode).unwrap(), stripewise_store::Collected::Gone);
         Ok(())
     });
     all.unwrap();

@@ -181,10 +181,20 @@ impl Pages {
                 Err(Errno::EXIST) => continue,
                 file => file?,
             };
-            let locked = lock_byte(file.as_fd(), 0, libc::F_WRLCK, false).is_ok();
-            let stat = rustix::fs::fstat(&file)?;
-            if !locked || stat.st_nlink == 0 {
-                // Who looked for journals of dead processes just now had it, and removes it.
+            let discard = |errno| {
+                // A file that is empty says nothing, should it stay.
+                let _ = rustix::fs::unlinkat(directory, name.as_str(), AtFlags::empty());
+                errno
+            };
+            match lock_byte(file.as_fd(), 0, libc::F_WRLCK, false) {
+                Ok(()) => {}
+                // Who looks for journals of dead processes just now has it, and removes it.
+                Err(Errno::AGAIN | Errno::ACCESS) => continue,
+                Err(errno) => return Err(discard(errno)),
+            }
+            let stat = rustix::fs::fstat(&file).map_err(discard)?;
+            if stat.st_nlink == 0 {
+                // The same, a moment earlier.
                 continue;
             }
             let mut pages = Self { file: Arc::new(file), name, chunks: Vec::new(), free: Vec::new(), ended: false };
