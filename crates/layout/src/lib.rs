@@ -9,6 +9,7 @@
 
 mod binary;
 mod layout;
+pub mod mistake;
 mod names;
 mod pattern;
 mod rst;

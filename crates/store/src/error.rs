@@ -235,6 +235,7 @@ fn remedy(errno: Errno) -> &'static str {
         Errno::ROFS => "; remount it writable",
         errno if has_gone(errno) => "; what is mounted there has died: mount it again",
         Errno::ACCESS | Errno::PERM => "; check owner and mode",
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => "; check the path",
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
         Errno::OPNOTSUPP => "; this file system lacks what is needed (user attributes, locks), choose another",
         _ => "",
