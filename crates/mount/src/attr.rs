@@ -75,6 +75,13 @@ pub struct Change {
     pub caller: Caller,
 }
 
+impl Change {
+    fn is_none(&self) -> bool {
+        let Change { mode, uid, gid, size_bytes, by_handle: _, atime, mtime, caller: _ } = self;
+        mode.is_none() && uid.is_none() && gid.is_none() && size_bytes.is_none() && atime.is_none() && mtime.is_none()
+    }
+}
+
 impl Core {
     /// How long what another mount may change at any time holds; nothing holds beside one. One atomic load.
     pub fn short(&self) -> Duration {
@@ -166,37 +173,29 @@ impl Core {
         self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
-    /// Changes attributes as the caller, in the order in which a failure leaves the least behind.
+    /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group are
+    /// changed all or not at all, with those of the datafiles.
     ///
     /// # Errors
-    /// Those of the calls; what was changed before stays changed.
+    /// Those of the calls; a size that was changed before times could not be stays changed.
     pub fn change(&self, node: &Node, change: &Change) -> Result<(), Failure> {
-        let placed = self.placed(node)?;
-        if let Some(mode) = change.mode {
-            if node.kind == rustix::fs::FileType::Symlink {
-                return Err(Errno::OPNOTSUPP.into());
-            }
-            let chmod = || {
-                self.as_caller_setting(change.caller, mode, || {
-                    self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777))
-                })
-            };
-            match &placed {
-                Some(inode) => inode.change_mode(Some(mode), chmod)?,
-                None => chmod()?,
-            }
+        if change.is_none() {
+            return self.no_change(node, change.caller);
         }
-        if change.uid.is_some() || change.gid.is_some() {
-            let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
-            // Without the file's group the kernel would take the set-group-id bit, too.
-            let chown = || {
-                self.with_all_groups(change.caller, || {
-                    rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
-                })
-            };
-            match &placed {
-                Some(inode) => inode.change_owner(chown)?,
-                None => chown()?,
+        let placed = self.placed(node)?;
+        let placed = placed.as_deref();
+        let changes_owner = change.uid.is_some() || change.gid.is_some();
+        if change.mode.is_some() || changes_owner {
+            let before = node.stat()?;
+            if let Some(mode) = change.mode {
+                self.change_mode(node, placed, mode, change.caller, &before)?;
+            }
+            if changes_owner && let Err(failure) = self.change_owner(node, placed, change, &before) {
+                if change.mode.is_some() {
+                    // One change for the caller, so that it is all undone.
+                    let _ = self.change_mode(node, placed, before.st_mode, change.caller, &before);
+                }
+                return Err(failure);
             }
         }
         if let Some(size) = change.size_bytes {
@@ -227,6 +226,66 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// A request to change nothing. The kernel takes set-id bits itself on most file systems, and leaves it to FUSE servers:
+    /// so comes what it would have changed before `caller` writes a file that the kernel serves itself, or whose pages it
+    /// keeps, and a `chown` that names neither user nor group, which the kernel lets any user make.
+    fn no_change(&self, node: &Node, caller: Caller) -> Result<(), Failure> {
+        if caller.uid == 0 || !node.is_file() {
+            return Ok(());
+        }
+        let may_be_written = lock(&node.shared).as_ref().is_some_and(|shared| shared.is_open_for_writing());
+        if may_be_written || node.stat()?.st_uid == caller.uid {
+            self.drop_set_id(node, caller)?;
+        }
+        Ok(())
+    }
+
+    /// `chmod` as the caller, of a node that is as `before` says.
+    fn change_mode(
+        &self,
+        node: &Node,
+        placed: Option<&Inode>,
+        mode: u32,
+        caller: Caller,
+        before: &Stat,
+    ) -> Result<(), Failure> {
+        if node.kind == rustix::fs::FileType::Symlink {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        let chmod =
+            || self.as_caller_setting(caller, mode, || self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777)));
+        match placed {
+            Some(inode) => Ok(inode.change_mode(Some(mode), chmod, || self.restore_mode(node, before))?),
+            None => Ok(chmod()?),
+        }
+    }
+
+    /// `chown` as the caller, of a node that is as `before` says.
+    fn change_owner(&self, node: &Node, placed: Option<&Inode>, change: &Change, before: &Stat) -> Result<(), Failure> {
+        let give = |uid: Option<u32>, gid: Option<u32>| {
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
+        };
+        // Without the file's group the kernel would take the set-group-id bit, too.
+        let chown = || self.with_all_groups(change.caller, || give(change.uid, change.gid));
+        let Some(inode) = placed else { return Ok(chown()?) };
+        let undo = || {
+            let old = |changed: Option<u32>, old| changed.is_some().then_some(old);
+            give(old(change.uid, before.st_uid), old(change.gid, before.st_gid))?;
+            // A change of owner takes set-id bits. (File capabilities are gone before: the kernel removes them first.)
+            self.restore_mode(node, before)
+        };
+        Ok(inode.change_owner(chown, undo)?)
+    }
+
+    /// Gives a node the mode that it had, if its owner is the one it had.
+    ///
+    /// # Errors
+    /// Those of `chmod`.
+    pub fn restore_mode(&self, node: &Node, before: &Stat) -> Result<(), Errno> {
+        self.as_owner(before, || self.table.chmod(node, Mode::from_raw_mode(before.st_mode & 0o7777)))
     }
 
     /// Takes what a change of bytes by `caller` takes, in calls with which the kernel does not say whether it does: file

@@ -16,6 +16,8 @@ use crate::inode::Node;
 
 /// `__FMODE_EXEC`: the kernel opens a program to run it.
 const OPENED_TO_RUN: i32 = 0x20;
+/// Bit of that capability (linux/capability.h) in `CapEff`.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// The program that makes a request.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +43,23 @@ impl Caller {
 
     /// The supplementary groups, as far as they can be known: none when the process has ended.
     fn groups(self) -> Vec<u32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let groups = self.status("Groups:").unwrap_or_default();
+        groups.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect()
+    }
+
+    /// Whether the caller administers the machine (`CAP_SYS_ADMIN`); root, where that cannot be known.
+    pub fn administers(self) -> bool {
+        let capabilities = self.status("CapEff:").and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+        capabilities.map_or(self.uid == 0, |capabilities| capabilities & CAP_SYS_ADMIN != 0)
+    }
+
+    /// What the kernel says of the calling process under `key`; `None` when the process has ended.
+    fn status(self, key: &str) -> Option<String> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         let line = |key| status.lines().find_map(|line| line.strip_prefix(key));
         // A process that has taken the number since has another user.
-        let same = line("Uid:").is_some_and(|ids| ids.split_ascii_whitespace().any(|id| id.parse() == Ok(self.uid)));
-        let groups = line("Groups:").filter(|_| same).unwrap_or_default();
-        groups.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect()
+        let same = line("Uid:")?.split_ascii_whitespace().any(|id| id.parse() == Ok(self.uid));
+        line(key).filter(|_| same).map(str::to_owned)
     }
 }
 

@@ -68,6 +68,11 @@ struct LostName {
 }
 
 impl Shared {
+    /// Whether a program has it open for writing.
+    pub fn is_open_for_writing(&self) -> bool {
+        self.writable.load(Ordering::Acquire) > 0
+    }
+
     /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
     /// the datafile's own, the same for everybody.
     pub fn set_mapped(&self) {

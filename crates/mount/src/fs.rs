@@ -690,23 +690,26 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.serve("getxattr", || {
-            let value = self.core.table.get(ino.0).and_then(|node| self.core.get_xattr(&node, name));
+            let caller = Caller::of(request);
+            let value = self.core.table.get(ino.0).and_then(|node| self.core.get_xattr(&node, name, caller));
             reply_xattr(value, size, reply);
         });
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.serve("listxattr", || {
-            let names = self.core.table.get(ino.0).and_then(|node| self.core.list_xattr(&node));
+            let caller = Caller::of(request);
+            let names = self.core.table.get(ino.0).and_then(|node| self.core.list_xattr(&node, caller));
             reply_xattr(names, size, reply);
         });
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.serve("removexattr", || {
-            let removed = self.core.table.get(ino.0).and_then(|node| self.core.remove_xattr(&node, name));
+            let caller = Caller::of(request);
+            let removed = self.core.table.get(ino.0).and_then(|node| self.core.remove_xattr(&node, name, caller));
             reply_empty(removed, reply);
         });
     }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{Mode, XattrFlags};
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::caller::Caller;
@@ -59,11 +59,11 @@ impl Core {
         }
     }
 
-    /// The value of an attribute.
+    /// The value of an attribute; of a user's attribute if the caller may read the file now.
     ///
     /// # Errors
-    /// `ENODATA` for ours, `EOPNOTSUPP` for lists where nobody would check them, or those of `getxattr`.
-    pub fn get_xattr(&self, node: &Node, name: &OsStr) -> Result<Vec<u8>, Errno> {
+    /// `ENODATA` for ours, `EOPNOTSUPP` for lists that nothing would check, or those of `getxattr`.
+    pub fn get_xattr(&self, node: &Node, name: &OsStr, caller: Caller) -> Result<Vec<u8>, Errno> {
         if is_ours(name.as_bytes()) {
             return Err(Errno::NODATA);
         }
@@ -71,6 +71,14 @@ impl Core {
             return Ok(self.store.pool().file.as_os_str().as_bytes().to_vec());
         }
         self.knows_lists(name)?;
+        // Of other kinds the kernel lets all read, or knows by the caller alone who may.
+        if name.as_bytes().starts_with(b"user.") {
+            return self.as_caller(caller, || self.value_of(node, name));
+        }
+        self.value_of(node, name)
+    }
+
+    fn value_of(&self, node: &Node, name: &OsStr) -> Result<Vec<u8>, Errno> {
         let path = self.table.proc_name(node);
         // The greatest value the kernel allows.
         let mut value = Vec::with_capacity(64 << 10);
@@ -78,21 +86,26 @@ impl Core {
         Ok(value)
     }
 
-    /// The names of all attributes but ours, each ended by a zero.
+    /// The names of all attributes but ours, each ended by a zero; trusted ones for who administers the machine.
     ///
     /// # Errors
     /// Those of `listxattr`.
-    pub fn list_xattr(&self, node: &Node) -> Result<Vec<u8>, Errno> {
+    pub fn list_xattr(&self, node: &Node, caller: Caller) -> Result<Vec<u8>, Errno> {
         let path = self.table.proc_name(node);
         let mut names = Vec::with_capacity(64 << 10);
         rustix::fs::listxattr(path.path(), rustix::buffer::spare_capacity(&mut names))?;
-        Ok(visible(&names))
+        let names = visible(&names);
+        let is_trusted = |name: &&[u8]| name.starts_with(b"trusted.");
+        if !names.split(|byte| *byte == 0).any(|name| is_trusted(&name)) || caller.administers() {
+            return Ok(names);
+        }
+        Ok(names.split_inclusive(|byte| *byte == 0).filter(|name| !is_trusted(name)).flatten().copied().collect())
     }
 
-    /// Sets an attribute.
+    /// Sets an attribute, as the caller.
     ///
     /// # Errors
-    /// `EPERM` for ours, `EOPNOTSUPP` for lists where nobody would check them, or those of `setxattr`.
+    /// `EPERM` for ours, `EOPNOTSUPP` for lists that nothing would check, or those of `setxattr`.
     pub fn set_xattr(&self, node: &Node, name: &OsStr, value: &[u8], flags: i32, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
         let flags = XattrFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
@@ -102,7 +115,7 @@ impl Core {
             // The last close puts the size into the inode, after the program has gone on, and would take them again.
             inode.store_size().map_err(|error| error.errno())?;
         }
-        self.keeping_datafiles_shut(node, name, || {
+        self.change_xattr(node, name, caller, || {
             rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)
         })?;
         if name.as_bytes() == CAPABILITIES.to_bytes()
@@ -110,24 +123,16 @@ impl Core {
         {
             shared.may_have_capabilities.store(true, Ordering::Release);
         }
-        if name.as_bytes() == ACCESS_LIST {
-            // A list is a change of mode: the kernel takes the bit from who is not in the group, but sees us.
-            let stat = node.stat()?;
-            if stat.st_mode & libc::S_ISGID != 0 && !caller.is_in(stat.st_gid) {
-                let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !libc::S_ISGID);
-                self.as_owner(&stat, || self.table.chmod(node, mode))?;
-            }
-        }
         Ok(())
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute, as the caller.
     ///
     /// # Errors
     /// As [`Core::set_xattr`].
-    pub fn remove_xattr(&self, node: &Node, name: &OsStr) -> Result<(), Errno> {
+    pub fn remove_xattr(&self, node: &Node, name: &OsStr, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
-        self.keeping_datafiles_shut(node, name, || rustix::fs::removexattr(self.table.proc_name(node).path(), name))
+        self.change_xattr(node, name, caller, || rustix::fs::removexattr(self.table.proc_name(node).path(), name))
     }
 
     /// Takes the capabilities of a program that is about to be written, as every file system does. One load, and at the
@@ -159,17 +164,23 @@ impl Core {
         }
     }
 
-    /// Runs `change` of an attribute. While it is an access control list, a placed file's datafiles are their owner's alone;
-    /// then they get what the file's mode and list allow.
-    fn keeping_datafiles_shut(
+    /// Runs `change` of an attribute as the caller. Whether the system call is one for administrators the kernel has asked
+    /// already, by the caller's capabilities; what hangs on the file, it asks now.
+    fn change_xattr(
         &self,
         node: &Node,
         name: &OsStr,
-        change: impl FnOnce() -> Result<(), Errno>,
+        caller: Caller,
+        change: impl Fn() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        if !is_acl(name.as_bytes()) {
+            return self.as_caller(caller, change);
+        }
+        // A list is a change of mode: the kernel takes the set-group-id bit from who is not in the group.
+        let change = || self.with_all_groups(caller, change);
         let placed = if name.as_bytes() == ACCESS_LIST { self.placed(node) } else { Ok(None) };
         let changed = match placed {
-            Ok(Some(inode)) => inode.change_mode(Some(0), change).map_err(Failure::from),
+            Ok(Some(inode)) => self.change_list_of_placed(node, &inode, name, change),
             Ok(None) => change().map_err(Failure::from),
             Err(failure) => Err(failure),
         };
@@ -180,6 +191,30 @@ impl Core {
                 Failure::Store(error) => error.errno(),
             }
         })
+    }
+
+    /// Runs `change` of the access control list `name` of a placed file, whose datafiles are their owner's alone meanwhile; then
+    /// they get what the file's mode and list allow.
+    fn change_list_of_placed(
+        &self,
+        node: &Node,
+        inode: &stripewise_store::Inode,
+        name: &OsStr,
+        change: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Failure> {
+        let (before, list) = (node.stat()?, self.value_of(node, name).ok());
+        let undo = || {
+            self.as_owner(&before, || {
+                let path = self.table.proc_name(node);
+                match &list {
+                    Some(list) => rustix::fs::setxattr(path.path(), name, list, XattrFlags::empty()),
+                    None => rustix::fs::removexattr(path.path(), name),
+                }
+            })?;
+            // Without a list, the mode stays what the list made it.
+            self.restore_mode(node, &before)
+        };
+        Ok(inode.change_mode(None, change, undo)?)
     }
 
     fn may_set(&self, name: &OsStr) -> Result<(), Errno> {

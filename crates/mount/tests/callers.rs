@@ -10,7 +10,7 @@ use common::{Mounted, TestPool, need, succeeded};
 
 /// What each script begins with. `by` runs a call as a user and returns its errno; `exchange` is of the namespace.
 const COMMON: &str = r#"
-import ctypes, errno, itertools, os, stat, sys, time
+import ctypes, errno, itertools, os, stat, struct, sys, time
 M, OTHER, TREE = sys.argv[1:4]
 ALICE, CAROL, PROJECT = 62101, 62103, 62200
 GROUPS = {ALICE: [PROJECT], CAROL: [], 0: []}
@@ -32,6 +32,19 @@ def by(user, call, group=None):
         finally:
             os._exit(answer)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def acting_as(user, group, call):
+    # Without a process of its own: for thousands of calls.
+    os.setgroups(GROUPS[user]); os.setegid(user if group is None else group); os.seteuid(user)
+    try: return 0, call()
+    except OSError as error: return error.errno, None
+    finally:
+        os.seteuid(0); os.setegid(0); os.setgroups([])
+ACCESS, DEFAULT = 'system.posix_acl_access', 'system.posix_acl_default'
+def acl(*entries):
+    # Version 2, then tag, permissions and id of each entry.
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *entry) for entry in entries)
+def list_for(user, group=4):
+    return acl((1, 6, 2**32 - 1), (2, 6, user), (4, group, 2**32 - 1), (16, 6, 2**32 - 1), (32, 4, 2**32 - 1))
 def make_dir(path, mode, owner=0, group=0):
     os.mkdir(path); os.chown(path, owner, group); os.chmod(path, mode)
     return path
@@ -140,6 +153,10 @@ attacks = {
     'chown': lambda path, fd: os.fchown(fd, -1, PROJECT),
     'utime': lambda path, fd: os.utime(fd, (1, 1)),
     'truncate': lambda path, fd: os.truncate(path, 1),
+    'attribute': lambda path, fd: os.setxattr(fd, 'user.new', b'x'),
+    'no attribute': lambda path, fd: os.removexattr(fd, 'user.kept'),
+    'list': lambda path, fd: os.setxattr(fd, ACCESS, list_for(ALICE)),
+    'no list': lambda path, fd: os.removexattr(fd, ACCESS),
 }
 for (attack, call), kind in itertools.product(attacks.items(), ('placed', 'plain', 'dir')):
     if (attack, kind) == ('truncate', 'dir'): continue
@@ -148,6 +165,9 @@ for (attack, call), kind in itertools.product(attacks.items(), ('placed', 'plain
     if kind == 'dir': make_dir(M + name, 0o755)
     else:
         with open(where + name, 'wb') as file: file.write(b'x' * 20000)
+    os.setxattr(where + name, 'user.kept', b'x')
+    if attack == 'no list': os.setxattr(where + name, ACCESS, list_for(CAROL))
+    mode = stat.S_IMODE(os.stat(where + name).st_mode)
     os.chown(where + name, ALICE, ALICE)
     def attacked():
         fd = os.open(M + name, os.O_RDONLY)
@@ -169,7 +189,9 @@ for (attack, call), kind in itertools.product(attacks.items(), ('placed', 'plain
     found = os.stat(OTHER + name)
     assert answer in (errno.EPERM, errno.EACCES), (name, answer, found)
     assert (found.st_uid, found.st_gid) == (0, 0), (name, found)
-    assert stat.S_IMODE(found.st_mode) == (0o755 if kind == 'dir' else 0o644), (name, found)
+    assert stat.S_IMODE(found.st_mode) == mode, (name, found)
+    expected = {'user.kept'} | ({ACCESS} if attack == 'no list' else set())
+    assert set(os.listxattr(OTHER + name)) == expected, (name, os.listxattr(OTHER + name))
     assert found.st_mtime > 1 and (kind == 'dir' or found.st_size == 20000), (name, found)
 "#,
     );
@@ -201,6 +223,70 @@ def cases(dir):
 bare, ours = cases(TREE + '/bare'), cases(M + '/d')
 wrong = [pair for pair in zip(bare, ours) if pair[0] != pair[1]]
 assert not wrong, wrong[:20]
+"#,
+    );
+}
+
+/// Each name, kind of file and user: the errno, the mode and the names of attributes afterwards are those of the namespace's own
+/// file system.
+#[test]
+fn attributes_are_set_and_removed_as_by_the_caller() {
+    in_both_kinds_of_pool(
+        r#"
+CAPABILITIES = struct.pack('<IIIII', 0x02000001, 1 << 10, 0, 0, 0)
+values = {
+    'user.x': b'x', 'trusted.x': b'x', 'security.x': b'x', 'security.capability': CAPABILITIES,
+    ACCESS: list_for(CAROL), DEFAULT: list_for(CAROL),
+}
+def make_file(path, mode, user):
+    with open(path, 'wb') as file: file.write(b'x' * 20000)
+    os.chown(path, user, PROJECT); os.chmod(path, mode)
+made = {
+    'own': lambda path: make_file(path, 0o644, ALICE),
+    'own-read-only': lambda path: make_file(path, 0o444, ALICE),
+    'own-set-gid': lambda path: make_file(path, 0o2775, ALICE),
+    'writable': lambda path: make_file(path, 0o666, 0),
+    'of-the-group': lambda path: make_file(path, 0o660, 0),
+    'foreign': lambda path: make_file(path, 0o644, 0),
+    'shut': lambda path: make_file(path, 0o600, 0),
+    'own-dir': lambda path: make_dir(path, 0o755, ALICE, PROJECT),
+    'set-gid-dir': lambda path: make_dir(path, 0o2775, ALICE, PROJECT),
+    'sticky-dir': lambda path: make_dir(path, 0o1777, 0, 0),
+    'foreign-dir': lambda path: make_dir(path, 0o755, 0, 0),
+    'fifo': lambda path: (os.mkfifo(path), os.chmod(path, 0o666)),
+    'link': lambda path: os.symlink('nowhere', path),
+}
+calls = {
+    'set': lambda path, name: os.setxattr(path, name, values[name], 0, follow_symlinks=False),
+    'create': lambda path, name: os.setxattr(path, name, values[name], os.XATTR_CREATE, follow_symlinks=False),
+    'replace': lambda path, name: os.setxattr(path, name, values[name], os.XATTR_REPLACE, follow_symlinks=False),
+    'get': lambda path, name: os.getxattr(path, name, follow_symlinks=False),
+    'remove': lambda path, name: os.removexattr(path, name, follow_symlinks=False),
+}
+def has(path, name):
+    try: return os.getxattr(path, name, follow_symlinks=False) == values[name]
+    except OSError as error: return error.errno
+def cases(top):
+    found = []
+    for kind, (user, group) in itertools.product(made, ((ALICE, None), (ALICE, PROJECT), (CAROL, None), (0, None), (0, PROJECT))):
+        path = f'{top}/{kind}-{user}-{group}'
+        made[kind](path)
+        for name, there, call in itertools.product(values, (False, True), calls):
+            for other in values:
+                try: os.removexattr(path, other, follow_symlinks=False)
+                except OSError: pass
+            if there:
+                try: calls['set'](path, name)
+                except OSError: pass
+            answer = acting_as(user, group, lambda: calls[call](path, name))
+            mode = oct(os.lstat(path).st_mode)
+            seen = acting_as(user, group, lambda: sorted(os.listxattr(path, follow_symlinks=False)))
+            found.append((path[len(top):], name, there, call, answer, mode, seen, {name: has(path, name) for name in values}))
+    return found
+bare, ours = cases(make_dir(TREE + '/bare', 0o755)), cases(make_dir(M + '/ours', 0o755))
+wrong = [pair for pair in zip(bare, ours, strict=True) if pair[0] != pair[1]]
+assert not wrong, (len(wrong), wrong[:8])
+assert len({case[4] for case in bare}) > 5
 "#,
     );
 }

@@ -88,12 +88,12 @@ impl Rights {
                 rustix::fs::fchmod(fd, Mode::from_raw_mode(OWNER_BITS))?;
             }
             let changed = rustix::fs::fchown(fd, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
-            if changed.is_err() {
-                // The owner is what a datafile is known by.
-                if stat.st_uid != self.uid {
-                    return changed;
-                }
-                mode = OWNER_BITS;
+            match changed {
+                Ok(()) => {}
+                // The owner is what a datafile is known by; a group may be one that this process is not in, or that its user
+                // namespace does not know.
+                Err(Errno::PERM | Errno::INVAL | Errno::OVERFLOW) if stat.st_uid == self.uid => mode = OWNER_BITS,
+                Err(errno) => return Err(errno),
             }
         }
         if rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode {
@@ -276,70 +276,166 @@ impl Inode {
         Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
     }
 
-    /// Gives `rights` to all datafiles that exist and are `owner`'s. A server that is missing keeps its datafiles as
-    /// they are: nobody can open them there, and `stripewise fsck` sees to them when it is back.
-    fn give_rights(&self, owner: u32, rights: Rights) -> Result<()> {
+    /// Changes who may do what with the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change of its
+    /// access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes back what
+    /// `change` did.
+    ///
+    /// At no time, also after a crash, do the datafiles allow more than the inode does: what the new mode takes away is
+    /// taken from the datafiles first, what it adds is added last.
+    ///
+    /// # Errors
+    /// Those of the datafiles, and of `change` as they are. A datafile that cannot be opened, of a missing server say, is one
+    /// unless the mode concerns no datafile. Inode and datafiles are then as they were; where that fails as well the
+    /// datafiles allow less.
+    pub fn change_mode(
+        &self,
+        mode: Option<u32>,
+        change: impl FnOnce() -> Result<(), Errno>,
+        undo: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<()> {
+        let before = self.rights()?;
+        let asked = mode.unwrap_or(0) & SHARED_BITS | OWNER_BITS;
+        let datafiles = self.hold_datafiles(before.uid, mode.is_some() && asked == before.mode)?;
+        let narrow = Rights { mode: before.mode & asked, ..before };
+        // What is only to be widened shows first that it can be changed at all.
+        let widens = mode.is_none() || asked != before.mode;
+        let ready = if narrow == before && widens { datafiles.probe() } else { datafiles.give(narrow) };
+        let done = ready.and_then(|()| change().map_err(self.failed("change the mode of")));
+        if let Err(error) = done {
+            datafiles.restore();
+            return Err(error);
+        }
+        let followed = self.rights().and_then(|after| datafiles.give(after));
+        let Err(error) = followed else { return Ok(()) };
+        // They allow less than either mode before the inode has its old one again.
+        let narrowed = datafiles.give(narrow);
+        if undo().is_ok() && narrowed.is_ok() && self.rights().is_ok_and(|now| now == before) {
+            datafiles.restore();
+        }
+        Err(error)
+    }
+
+    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow: all of them or,
+    /// after an error, none. Meanwhile they are their owner's alone. `undo` takes back what `change` did.
+    ///
+    /// # Errors
+    /// As [`Inode::change_mode`]; a missing server always is one. Where undoing fails as well, the file is refused (EIO) until
+    /// `stripewise fsck` by root.
+    pub fn change_owner(
+        &self,
+        change: impl FnOnce() -> Result<(), Errno>,
+        undo: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<()> {
+        let before = self.rights()?;
+        let datafiles = self.hold_datafiles(before.uid, false)?;
+        let gives_away = self.store.plane().is_shared() && crate::shared::is_root();
+        if gives_away {
+            // The old owner could remove his copy of the layout.
+            self.store.layouts.put(self.layout()?.as_ref())?;
+        }
+        if let Err(error) = datafiles.shut() {
+            datafiles.restore();
+            return Err(error);
+        }
+        if self.store.plane().is_shared() {
+            self.note_former_owner(before.uid);
+        }
+        if let Err(errno) = change() {
+            datafiles.restore();
+            return Err(self.failed("change the owner of")(errno));
+        }
+        let followed = self.rights().and_then(|after| Ok((after, datafiles.give(after)?)));
+        if followed.is_err() {
+            // The datafiles first: as long as they are not the inode's owner's, they are refused.
+            let restored = datafiles.give(before.private());
+            if restored.is_err()
+                && gives_away
+                && let Ok(after) = self.rights()
+            {
+                self.note_former_owner(after.uid);
+            }
+            if undo().is_ok() && restored.is_ok() && self.rights().is_ok_and(|now| now == before) {
+                datafiles.restore();
+            }
+        }
+        self.bump_epoch();
+        followed.map(drop)
+    }
+
+    /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the datafiles for
+    /// root to give away by hand.
+    fn note_former_owner(&self, uid: u32) {
+        let former = former_owner(self.handle(), uid);
+        let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
+    }
+
+    /// Opens all datafiles that exist, which have to be `owner`'s. One that is lost is left out: there is nothing to protect.
+    /// `if_possible`: so are those that cannot be opened.
+    fn hold_datafiles(&self, owner: u32, if_possible: bool) -> Result<HeldDatafiles<'_>> {
         let file = self.file()?;
         let placement = file.current_placement();
+        let plane = self.store.plane();
+        let mut held = Vec::new();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if !placement.present.contains(index) {
                 continue;
             }
-            match self.store.plane().open_datafile(self.handle(), owner, placement.identity, *datafile, false) {
-                Ok((fd, _)) => {
-                    let root = self.store.plane().server(datafile.server)?;
-                    // SAFETY: opened just now, and owned by nobody else.
-                    let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
-                    rights.give(fd.as_fd()).map_err(root.error("change the owner or mode of a datafile"))?;
-                }
-                Err(Error::MissingServer { .. } | Error::MissingDatafile { .. }) => {}
+            let fd = match plane.open_datafile(self.handle(), owner, placement.identity, *datafile, false) {
+                Ok((fd, _)) => fd,
+                Err(Error::MissingDatafile { .. }) => continue,
+                Err(_) if if_possible => continue,
                 Err(error) => return Err(error),
-            }
+            };
+            // SAFETY: opened just now, and owned by nothing else.
+            let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+            let root = plane.server(datafile.server)?;
+            let stat = rustix::fs::fstat(&fd).map_err(root.error(CHANGE))?;
+            let before = Rights { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 };
+            held.push(HeldDatafile { root, fd, before });
         }
-        Ok(())
+        Ok(HeldDatafiles(held))
+    }
+}
+
+/// What changes of rights are called in errors.
+const CHANGE: &str = "change the owner or mode of a datafile";
+
+/// The datafiles of a file, open, while their rights change.
+struct HeldDatafiles<'a>(Vec<HeldDatafile<'a>>);
+
+struct HeldDatafile<'a> {
+    root: &'a ServerRoot,
+    fd: OwnedFd,
+    /// Its rights when it was opened.
+    before: Rights,
+}
+
+impl HeldDatafile<'_> {
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(self.root.error(CHANGE))
+    }
+}
+
+impl HeldDatafiles<'_> {
+    /// Gives `rights` to all, up to the first that fails.
+    fn give(&self, rights: Rights) -> Result<()> {
+        self.0.iter().try_for_each(|held| rights.give(held.fd.as_fd()).map_err(held.root.error(CHANGE)))
     }
 
-    /// Changes who may do what with the file, by `change` (a `chmod` or the setting of an access control list of its
-    /// inode), and has the datafiles follow. A crash at any time leaves datafiles that allow no more than the inode does:
-    /// what the new mode takes away is taken from the datafiles first, what it adds is added last.
-    ///
-    /// # Errors
-    /// Those of `change`, as they are; of the datafiles, after which the inode may have changed.
-    pub fn change_mode(&self, mode: Option<u32>, change: impl FnOnce() -> Result<(), Errno>) -> Result<()> {
-        let before = self.rights()?;
-        let kept = before.mode & mode.unwrap_or(0) | OWNER_BITS;
-        if kept != before.mode {
-            self.give_rights(before.uid, Rights { mode: kept, ..before })?;
-        }
-        let changed = change().map_err(self.failed("change the mode of"));
-        // After a failure as well: the mode is what it was.
-        let after = self.rights()?;
-        changed.and(self.give_rights(after.uid, after))
+    /// Shows that the rights of all can be changed, by giving them the mode that they have.
+    fn probe(&self) -> Result<()> {
+        self.0.iter().try_for_each(|held| held.set_mode(held.before.mode))
     }
 
-    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow. Meanwhile
-    /// they are their owner's alone.
-    ///
-    /// # Errors
-    /// As [`Inode::change_mode`].
-    pub fn change_owner(&self, change: impl FnOnce() -> Result<(), Errno>) -> Result<()> {
-        let before = self.rights()?;
-        if before.mode != OWNER_BITS {
-            self.give_rights(before.uid, before.private())?;
+    /// Leaves all to their owner alone, and shows that they can be changed where they are that already.
+    fn shut(&self) -> Result<()> {
+        self.0.iter().try_for_each(|held| held.set_mode(OWNER_BITS))
+    }
+
+    /// Gives all the rights that they had. Best effort, after a failure: `stripewise fsck` does what is left to do.
+    fn restore(&self) {
+        for held in &self.0 {
+            let _ = held.before.give(held.fd.as_fd());
         }
-        if self.store.plane().is_shared() {
-            // Best effort: without it, a crash leaves the datafiles for root to give away by hand.
-            let former = former_owner(self.handle(), before.uid);
-            let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
-        }
-        let changed = change().map_err(self.failed("change the owner of"));
-        let after = self.rights()?;
-        if self.store.plane().is_shared() && after.uid != before.uid {
-            // The old owner could remove his copy of the layout.
-            self.store.layouts.put(self.layout()?.as_ref())?;
-        }
-        let followed = self.give_rights(before.uid, after);
-        self.bump_epoch();
-        changed.and(followed)
     }
 }

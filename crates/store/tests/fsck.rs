@@ -501,10 +501,11 @@ fn datafiles_follow_their_owner() {
 fn interrupted_chown(pool: &TestPool, name: &str, uid: u32) {
     let inode = open(pool, name);
     let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        inode.change_owner(|| {
+        let change = || -> Result<(), rustix::io::Errno> {
             std::os::unix::fs::chown(tree(pool, name), Some(uid), Some(uid)).unwrap();
             panic!("killed here")
-        })
+        };
+        inode.change_owner(change, || unreachable!())
     }));
     assert!(died.is_err());
 }
@@ -523,7 +524,8 @@ fn in_a_shared_pool_only_what_root_was_giving_away_is_given() {
         let (fd, inode) = create(&store, name);
         write(&inode, &bytes_of(name), 0);
         let owner = if name == "bobs" { BOB } else { ALICE };
-        inode.change_owner(|| rustix::fs::fchown(&fd, Some(rustix::fs::Uid::from_raw(owner)), None)).unwrap();
+        let change = || rustix::fs::fchown(&fd, Some(rustix::fs::Uid::from_raw(owner)), None);
+        inode.change_owner(change, || unreachable!()).unwrap();
     }
     drop(store);
     clean(&pool);
@@ -558,7 +560,8 @@ fn datafiles_get_the_mode_and_the_group_of_their_file() {
         let store = pool.open();
         let (fd, inode) = create(&store, "f");
         write(&inode, &bytes_of("f"), 0);
-        inode.change_mode(Some(0o640), || rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o640))).unwrap();
+        let change = || rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o640));
+        inode.change_mode(Some(0o640), change, || unreachable!()).unwrap();
         let path = datafile(&pool, 1, handle(&pool, "f").logical, 1);
         let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(), 0o640);

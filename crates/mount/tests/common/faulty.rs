@@ -32,6 +32,8 @@ pub struct Faults {
     pub remove: Option<Errno>,
     /// Changing attributes, and the size among them, gives this.
     pub change: Option<Errno>,
+    /// One change of attributes, counted from the next one (0), gives this.
+    pub one_change: Option<(usize, Errno)>,
     /// A read or write moves at most that many bytes.
     pub at_most_bytes: Option<usize>,
     /// Every second read or write is interrupted before it did anything.
@@ -43,6 +45,20 @@ pub struct Faults {
     /// Requests that wait now.
     pub held: usize,
     calls: u64,
+}
+
+impl Faults {
+    /// What the change of attributes that comes now gives.
+    fn of_change(&mut self) -> Option<Errno> {
+        let one = match self.one_change.take() {
+            Some((0, errno)) => Some(errno),
+            later => {
+                self.one_change = later.map(|(before, errno)| (before - 1, errno));
+                None
+            }
+        };
+        self.change.or(one)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -251,8 +267,7 @@ impl Filesystem for Fs {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let refused = self.switch.faults.lock().unwrap().change;
-        if let Some(errno) = refused {
+        if let Some(errno) = self.switch.faults.lock().unwrap().of_change() {
             return reply.error(errno);
         }
         let path = self.path(node);
