@@ -1,9 +1,12 @@
 """What others have named reaches a terminal as text: it is no markup, and commands nothing."""
 
+import functools
 import io
 
 import pytest
+import rich.console
 
+from stripewise.api.progress import told
 from stripewise.cli import console, fsck
 from stripewise.emulation import Statistics
 
@@ -60,6 +63,18 @@ def test_names_are_text_on_a_terminal(way, monkeypatch):
     WAYS[way]()
     shown = terminal.getvalue()
     assert SHOWN in shown
+    for command in ("\x1b[35;5m", "\x1b]0", "\x07", "\x9b", "\u202e", "\udcff"):
+        assert command not in shown
+
+
+def test_names_are_text_in_the_bar_of_a_notebook(monkeypatch):
+    terminal = io.StringIO()
+    made = functools.partial(rich.console.Console, file=terminal, force_terminal=True, width=1000)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: made())
+    with told(progress=True, what=f"reading {NASTY}") as progress:
+        progress(1, 2)
+    shown = terminal.getvalue()
+    assert f"reading {SHOWN}" in shown
     for command in ("\x1b[35;5m", "\x1b]0", "\x07", "\x9b", "\u202e", "\udcff"):
         assert command not in shown
 

@@ -5,7 +5,6 @@ nothing in it commands the terminal.
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from stripewise.terminal import name, plain
+
 T = TypeVar("T")
 
 EXIT_FAILED = 1
@@ -50,22 +51,6 @@ EXIT_INTERRUPTED = 130
 def _width(stream_is_terminal: bool) -> int | None:
     """Columns of a table: the terminal's, or as many as it takes: in a file or a pipe nothing is cut or folded."""
     return None if stream_is_terminal else 1000
-
-
-_COMMANDING = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
-)
-"""What a terminal obeys, or what turns the order of letters, and bytes that are no text; not tab and line feed."""
-
-
-def plain(text: str) -> str:
-    """The text with what a terminal would obey written out, as `\\x1b` for an escape."""
-    return _COMMANDING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def name(text: str) -> str:
-    """A name within a line: as `plain`, on that one line."""
-    return plain(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 class _Plain(Console):

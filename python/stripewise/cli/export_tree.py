@@ -11,6 +11,7 @@ import typer
 from stripewise import _native
 from stripewise.cli import console
 from stripewise.pool import file_of
+from stripewise.terminal import name
 from stripewise.units import about_bytes
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def export_tree(
     if report["owners_not_kept"]:
         console.warn(f"{report['owners_not_kept']} owners could not be kept: run as root to keep them")
     for failure in failures:
-        console.say(f"{console.name(failure['path'])}: {console.name(failure['reason'])}")
+        console.say(f"{name(failure['path'])}: {name(failure['reason'])}")
     if report["failed"]:
         more = f" (the first {SHOWN_AT_END} are listed)" if report["failed"] > SHOWN_AT_END else ""
         console.fail(f"{report['failed']} names failed{more}; all others are there")

@@ -13,6 +13,7 @@ from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.cli import console
 from stripewise.pool import file_of
+from stripewise.terminal import name
 
 if TYPE_CHECKING:
     from stripewise._native import FsckFinding, FsckReport
@@ -105,9 +106,9 @@ def fsck(
 
 def line(finding: FsckFinding) -> str:
     """A finding as a person reads it."""
-    place = [console.name(part) for part in (finding["path"], finding["server"], finding["object"]) if part]
+    place = [name(part) for part in (finding["path"], finding["server"], finding["object"]) if part]
     where = ", ".join(place) or "pool"
-    what = console.name(f"{finding['what']} -- {finding['action']}")
+    what = name(f"{finding['what']} -- {finding['action']}")
     return f"{WORDS[finding['outcome']]:<8} {finding['kind']:<20} {where}: {what}"
 
 

@@ -15,6 +15,7 @@ from stripewise._native import StripewiseError
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.signing import Wanted, fits, joined, sign
+from stripewise.terminal import plain
 from stripewise.units import about_bytes, seconds
 
 SHOWN_PARTS = 4
@@ -136,7 +137,7 @@ def _print_files(
     console.out.print()
     for row in console.shown(files, everything=everything):
         console.result(f"{row['path']}: {row['words']}")
-        console.out.print(Text(console.plain(f"  {row['pattern']}"), "dim"))
+        console.out.print(Text(plain(f"  {row['pattern']}"), "dim"))
     console.say_more(files, "files", everything=everything, otherwise=", --json has everything")
     console.out.print()
     by_program = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
@@ -189,7 +190,7 @@ def _print_closer(file: _native.FileSignature, processes: list[tuple[_native.Pro
 
 
 def _told(words: str, pattern: str) -> Text:
-    return Text.assemble(console.plain(words), "\n", (console.plain(pattern), "dim"))
+    return Text.assemble(plain(words), "\n", (plain(pattern), "dim"))
 
 
 def _ratio(ratio: float) -> str:

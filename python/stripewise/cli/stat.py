@@ -39,9 +39,9 @@ def stat(
     if as_json:
         console.document(found)
         return
-    console.result(f"{console.name(name)} on pool '{pool.name}' ({pool.label})")
+    console.result(f"{terminal.name(name)} on pool '{pool.name}' ({pool.label})")
     if found["kind"] != "file":
-        target = f" to {console.name(found['target'])}" if "target" in found else ""
+        target = f" to {terminal.name(found['target'])}" if "target" in found else ""
         console.result(f"  kind      {found['kind']}{target}: it is in the namespace alone, no server has a part of it")
         return
     console.result(f"  size      {found['size_bytes']} bytes ({about_bytes(found['size_bytes'])})")

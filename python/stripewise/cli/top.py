@@ -13,6 +13,7 @@ from rich.text import Text
 from stripewise import _native, devices
 from stripewise.cli import console
 from stripewise.pool import Pool
+from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
 
 
@@ -210,4 +211,4 @@ def _notes(sources: list[_Source]) -> list[Text]:
 
 
 def _line(text: str) -> Text:
-    return Text(console.plain(text))
+    return Text(plain(text))
