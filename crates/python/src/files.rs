@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,10 +150,8 @@ pub(crate) fn layout_apply<'py>(
     let mut moves = Vec::new();
     for entry in &entries {
         store.check_layout(&entry.layout).map_err(raise)?;
-        for name in existing(&store, entry) {
-            if let Some(inode) = store.lookup(Path::new(&name)).map_err(raise)? {
-                moves.push((name, inode, entry.layout.clone()));
-            }
+        for (name, inode) in existing(py, &store, entry)? {
+            moves.push((name, inode, entry.layout.clone()));
         }
     }
     let wanted = moves.iter().map(|(name, inode, layout)| (name.as_str(), &**inode, layout));
@@ -230,30 +229,15 @@ impl Watch<'_> {
     }
 }
 
-/// Paths of the existing regular files that `entry` is for.
-fn existing(store: &Store, entry: &FileLayout) -> Vec<String> {
-    if let Some(path) = entry.path.exact_path() {
-        return if exists(store, Path::new(&path)) { vec![path] } else { Vec::new() };
-    }
-    let tree = store.pool().namespace.join("tree");
-    let mut found = Vec::new();
-    let mut directories = vec![tree.clone()];
-    while let Some(directory) = directories.pop() {
-        for item in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let Ok(kind) = item.file_type() else { continue };
-            if kind.is_dir() {
-                directories.push(item.path());
-            } else if kind.is_file()
-                && let Ok(relative) = item.path().strip_prefix(&tree)
-                && let Some(name) = relative.to_str()
-                && entry.path.matches(name.as_bytes())
-            {
-                found.push(name.to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
+/// The placed files that `entry` is for, with their paths.
+fn existing(py: Python<'_>, store: &Arc<Store>, entry: &FileLayout) -> PyResult<Vec<(String, Arc<Inode>)>> {
+    let found = match entry.path.exact_path() {
+        Some(path) => existing_inode(store, Path::new(&path))
+            .map(|inode| inode.map(|inode| (path.into(), inode)).into_iter().collect()),
+        None => py.detach(|| store.find(&|path| entry.path.matches(path.as_os_str().as_bytes()))),
+    };
+    let found: Vec<(PathBuf, Arc<Inode>)> = found.map_err(raise)?;
+    Ok(found.into_iter().map(|(path, inode)| (path.to_string_lossy().into_owned(), inode)).collect())
 }
 
 /// The rules of some paths as they were at one moment.

@@ -3,6 +3,7 @@
 mod access;
 mod byte_lock;
 pub mod calibrate;
+mod directories;
 pub mod emulate;
 mod engine;
 pub mod epoch;

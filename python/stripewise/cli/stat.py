@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stripewise import _native, places
+from stripewise import _native, places, terminal
 from stripewise.cli import console
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes

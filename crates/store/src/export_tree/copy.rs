@@ -4,15 +4,15 @@ use super::attributes;
 use super::journal::key;
 use super::traverse::Pair;
 use super::{Export, count};
+use crate::directories::open_inside;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::store::proc_path;
 use crate::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, AtFlags, Mode, OFlags, Stat, Timespec};
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Stat, Timespec};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,13 +38,14 @@ enum Bytes {
 }
 
 impl Source {
-    /// Opens file `name` of `directory`.
-    pub(super) fn open(export: &Export<'_>, directory: &OwnedFd, name: &OsStr) -> Result<Self> {
-        let failed = |action| Error::io(action, Path::new(name).to_owned());
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let place = retry(|| rustix::fs::openat(directory, name, flags, Mode::empty())).map_err(failed("open"))?;
-        let stat = rustix::fs::fstat(&place).map_err(failed("read the attributes of"))?;
-        let (bytes, size_bytes, mtime) = match export.store.inode(place.as_fd())? {
+    /// Opens file `name` of the directory of the pool.
+    pub(super) fn open(pair: &Pair<'_>, name: &OsStr) -> Result<Self> {
+        let place = open_inside(&*pair.from()?, name, OFlags::PATH).map_err(pair.failed("open", name))?;
+        let stat = rustix::fs::fstat(&place).map_err(pair.failed("read the attributes of", name))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Error::Invalid("it was exchanged for what is no file: export again".into()));
+        }
+        let (bytes, size_bytes, mtime) = match pair.export.store.inode(place.as_fd())? {
             Some(inode) => {
                 let attributes = inode.attributes()?;
                 (Bytes::Placed(inode), attributes.size_bytes, attributes.mtime)
@@ -53,7 +54,7 @@ impl Source {
                 let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let fd = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty()));
                 let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-                (Bytes::Plain(fd.map_err(failed("open"))?), stat.st_size as u64, mtime)
+                (Bytes::Plain(fd.map_err(pair.failed("open", name))?), stat.st_size as u64, mtime)
             }
         };
         Ok(Self { place, stat, size_bytes, mtime, bytes })
@@ -128,14 +129,12 @@ pub(super) fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> rustix:
     Ok(done)
 }
 
-/// Exports file `name` of `pair` as `to_name` of the directory `to`.
-pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, to: impl AsFd, to_name: &OsStr) -> Result<()> {
-    let path = pair.path.join(name);
-    let failed = || Error::io("write", path.clone());
+/// Exports `source`, which is file `name` of `pair`, as `to_name` of the directory `to`.
+pub(super) fn file(pair: &Pair<'_>, mut source: Source, name: &OsStr, to: impl AsFd, to_name: &OsStr) -> Result<()> {
+    let export = pair.export;
     let mut tries = 0;
     loop {
-        let source = Source::open(export, &pair.from, name)?;
-        let record = key(to_name, &pair.path, &source);
+        let record = key(to_name, &pair.way, &source);
         let there = rustix::fs::statat(&to, to_name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_of(&stat, &source));
         if there && guard(&export.destination.journal).has(&record) {
             count(&export.counts.files);
@@ -152,15 +151,18 @@ pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, to: impl 
                 return Err(Error::Invalid(what.into()));
             }
             export.done_bytes.fetch_sub(source.size_bytes * 2, Ordering::Relaxed);
+            source = Source::open(pair, name)?;
             continue;
         }
-        attributes::copy(export, source.place(), &source.stat, source.mtime, made.as_fd()).map_err(failed())?;
+        attributes::copy(export, source.place(), &source.stat, source.mtime, made.as_fd())
+            .map_err(pair.failed("write", name))?;
         let state = export.destination.state();
-        rustix::fs::renameat(state, part.as_str(), &to, to_name).map_err(failed())?;
+        rustix::fs::renameat(state, part.as_str(), &to, to_name).map_err(pair.failed("write", name))?;
         count(&export.counts.files);
         export.counts.bytes.fetch_add(source.size_bytes, Ordering::Relaxed);
         let root = export.destination.root.as_fd();
-        return guard(&export.destination.journal).add(record, source.size_bytes, root).map_err(failed());
+        let mut journal = guard(&export.destination.journal);
+        return journal.add(record, source.size_bytes, root).map_err(pair.failed("write", name));
     }
 }
 

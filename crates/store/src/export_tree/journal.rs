@@ -1,6 +1,6 @@
 //! What an export has done and made durable: 16 bytes a file.
 //!
-//! A record is the beginning of the blake3 of the file's inode, size, time of last change and name. It is written only
+//! A record is the beginning of the blake3 of the file's inode, size, time of last change and path. It is written only
 //! after the file system that holds the file was synced, so that whatever ended the export, what stands here is there.
 
 use super::copy::Source;
@@ -9,7 +9,6 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 /// Files or bytes after which what was done is made durable.
 const BATCH_FILES: usize = 10_000;
@@ -28,8 +27,9 @@ pub(super) struct Journal {
     waiting_bytes: u64,
 }
 
-/// The key of a file that becomes `name`, of the directory `path`: another one when it has changed since.
-pub(super) fn key(name: &OsStr, path: &Path, source: &Source) -> Key {
+/// The key of a file that becomes `name`, of the directory whose names have the hash `way`: another one when it has changed
+/// since.
+pub(super) fn key(name: &OsStr, way: &[u8; 32], source: &Source) -> Key {
     let (stat, mtime) = (&source.stat, source.mtime);
     let numbers = [stat.st_ino, source.size_bytes, mtime.tv_sec as u64, mtime.tv_nsec as u64, u64::from(stat.st_mode)];
     let mut hasher = blake3::Hasher::new();
@@ -37,7 +37,7 @@ pub(super) fn key(name: &OsStr, path: &Path, source: &Source) -> Key {
         hasher.update(&number.to_le_bytes());
     }
     if stat.st_nlink == 1 {
-        hasher.update(path.join(name).as_os_str().as_bytes());
+        hasher.update(way).update(name.as_bytes());
     }
     let mut key = [0; 16];
     key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

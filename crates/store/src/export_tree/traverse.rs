@@ -1,16 +1,18 @@
 //! Goes through the tree: makes directories, links and special files, and hands files with bytes to workers.
 
+use super::copy::{self, Source};
 use super::destination::{STATE, make_directory, open_directory};
-use super::{Export, attributes, copy, count, verify};
+use super::{Export, attributes, count, verify};
+use crate::directories::{Directory, open_inside, why};
 use crate::error::{Error, Result};
 use crate::inode::guard;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,25 +22,69 @@ const MAX_WAITING: usize = 256;
 
 /// A directory of the pool and the one that it becomes.
 pub(super) struct Pair<'a> {
-    export: &'a Export<'a>,
-    pub(super) from: OwnedFd,
-    pub(super) to: OwnedFd,
-    /// Relative to the tree.
-    pub(super) path: PathBuf,
+    pub(super) export: &'a Export<'a>,
+    /// It gets its attributes after all that is in it: they may let this export in no more.
+    above: Option<Arc<Pair<'a>>>,
+    from: Arc<Directory>,
+    to: Arc<Directory>,
+    /// blake3 of all names from the top to here.
+    pub(super) way: [u8; 32],
     stat: Stat,
 }
 
-impl Drop for Pair<'_> {
-    /// The last who needed the directory is done with it: nothing changes its times any more.
-    fn drop(&mut self) {
+impl Pair<'_> {
+    /// The directory of the pool.
+    pub(super) fn from(&self) -> Result<Arc<OwnedFd>> {
+        self.from.fd().map_err(|errno| failure("open", &self.path(), errno))
+    }
+
+    /// The directory that it becomes.
+    pub(super) fn to(&self) -> Result<Arc<OwnedFd>> {
+        self.to.fd().map_err(|errno| failure("open the copy of", &self.path(), errno))
+    }
+
+    /// Relative to the tree, as [`Directory::path`] tells it.
+    pub(super) fn path(&self) -> PathBuf {
+        self.from.path()
+    }
+
+    /// The error of `action` on its entry `name`.
+    pub(super) fn failed(&self, action: &'static str, name: &OsStr) -> impl FnOnce(Errno) -> Error {
+        move |errno| failure(action, &self.path().join(name), errno)
+    }
+
+    /// All that is in it is done: nothing changes its times any more.
+    fn finish(&self) {
         if self.export.options.verify_only || self.export.go_on().is_err() {
             return;
         }
         let mtime = attributes::times(&self.stat).last_modification;
-        let done = attributes::copy(self.export, self.from.as_fd(), &self.stat, mtime, self.to.as_fd());
+        let both = self.from.fd().and_then(|from| Ok((from, self.to.fd()?)));
+        let done =
+            both.and_then(|(from, to)| attributes::copy(self.export, from.as_fd(), &self.stat, mtime, to.as_fd()));
         if let Err(errno) = done {
-            self.export.fail(&self.path, &format!("its attributes: {errno}"));
+            self.export.fail(&self.path(), &format!("its attributes: {}", why(errno)));
         }
+    }
+}
+
+impl Drop for Pair<'_> {
+    /// The last who needed the directory is done with it, and perhaps with those above it. One after the other: a stack
+    /// would not hold a call for each level.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        self.finish();
+        while let Some(mut last) = above.and_then(Arc::into_inner) {
+            // Without any above it, it is finished where it is dropped: at the end of this turn.
+            above = last.above.take();
+        }
+    }
+}
+
+fn failure(action: &'static str, path: &Path, errno: Errno) -> Error {
+    match errno {
+        Errno::XDEV | Errno::STALE => Error::Invalid(why(errno)),
+        errno => Error::io(action, path)(errno),
     }
 }
 
@@ -104,42 +150,92 @@ pub(super) fn finish_root(export: &Export<'_>) -> Result<()> {
     attributes::copy(export, from.as_fd(), &stat, mtime, export.destination.root.as_fd()).map_err(failed())
 }
 
-/// Goes through the tree, depth first, with a directory's names read as they come: descriptors by depth.
+/// Directories that are entered, with those of their names that are directories and still to be entered.
+type Way<'a> = Vec<(Arc<Pair<'a>>, std::vec::IntoIter<OsString>)>;
+
+/// Goes through the tree, depth first. Descriptors: those of two [`Directory::top`], and of the workers.
 fn walk<'a>(export: &'a Export<'a>, sender: &SyncSender<Job<'a>>, links: &Links) -> Result<()> {
     let from = open_directory(export.store.tree(), ".".as_ref()).map_err(Error::io("open", "tree"))?;
     let stat = rustix::fs::fstat(&from).map_err(Error::io("read", "tree"))?;
-    let to = rustix::io::fcntl_dupfd_cloexec(&export.destination.root, 0).map_err(Error::io("open", "DEST"))?;
-    let top = Arc::new(Pair { export, from, to, path: PathBuf::new(), stat });
-    let mut stack = vec![(Dir::read_from(&top.from).map_err(Error::io("read", "tree"))?, top)];
-    while let Some((entries, pair)) = stack.last_mut() {
+    let from = Directory::top(from).map_err(Error::io("open", "tree"))?;
+    let to = rustix::io::fcntl_dupfd_cloexec(&export.destination.root, 0).and_then(Directory::top);
+    let to = to.map_err(Error::io("open", "DEST"))?;
+    let top = Arc::new(Pair { export, above: None, from, to, way: [0; 32], stat });
+    let directories = read(&top, sender, links)?;
+    let mut way: Way<'_> = vec![(top, directories)];
+    while let Some((pair, directories)) = way.last_mut() {
         export.go_on()?;
-        let Some(entry) = entries.next() else {
-            stack.pop();
+        let Some(name) = directories.next() else {
+            way.pop();
             continue;
         };
+        let pair = pair.clone();
+        match enter(&pair, &name) {
+            Ok(below) => {
+                let directories = read(&below, sender, links)?;
+                way.push((below, directories));
+            }
+            Err(error) => {
+                ends_all(&error)?;
+                export.fail(&pair.path().join(name), &error.to_string());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a directory: makes what has no bytes, hands files to the workers, and returns the directories in it.
+fn read<'a>(pair: &Arc<Pair<'a>>, sender: &SyncSender<Job<'a>>, links: &Links) -> Result<std::vec::IntoIter<OsString>> {
+    let export = pair.export;
+    let mut directories = Vec::new();
+    let opened = pair.from.fd().and_then(|from| Dir::read_from(&*from).map(|entries| (from, entries)));
+    let (from, entries) = match opened {
+        Ok(both) => both,
+        Err(errno) => {
+            let error = failure("read", &pair.path(), errno);
+            ends_all(&error)?;
+            export.fail(&pair.path(), &error.to_string());
+            return Ok(directories.into_iter());
+        }
+    };
+    for entry in entries {
+        export.go_on()?;
         let entry = match entry {
             Ok(entry) => entry,
             Err(errno) => {
-                export.fail(&pair.path, &errno.to_string());
-                stack.pop();
-                continue;
+                export.fail(&pair.path(), &errno.to_string());
+                break;
             }
         };
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
             continue;
         }
-        let pair = pair.clone();
-        match one(export, &pair, name, sender, links) {
-            Ok(Some(below)) => stack.push(below),
-            Ok(None) => {}
-            Err(error) => {
-                ends_all(&error)?;
-                export.fail(&pair.path.join(name), &error.to_string());
+        let done = match entry.file_type() {
+            _ if pair.from.is_top() && name == STATE => {
+                Err(Error::Invalid("the export itself needs this name: rename it".into()))
             }
+            FileType::RegularFile => {
+                // Workers go on until this end is dropped, or they all have failed and say why themselves.
+                let _ = sender.send((pair.clone(), name.to_owned()));
+                Ok(())
+            }
+            FileType::Directory => {
+                directories.push(name.to_owned());
+                Ok(())
+            }
+            _ => other(pair, &from, name, links).map(|kind| match kind {
+                FileType::RegularFile => drop(sender.send((pair.clone(), name.to_owned()))),
+                FileType::Directory => directories.push(name.to_owned()),
+                _ => {}
+            }),
+        };
+        if let Err(error) = done {
+            ends_all(&error)?;
+            export.fail(&pair.path().join(name), &error.to_string());
         }
     }
-    Ok(())
+    Ok(directories.into_iter())
 }
 
 /// Whether an error is not that of one file: it is returned then.
@@ -154,39 +250,36 @@ fn ends_all(error: &Error) -> Result<()> {
     }
 }
 
-/// One name: made, given to a worker, or entered.
-fn one<'a>(
-    export: &'a Export<'a>,
-    pair: &Arc<Pair<'a>>,
-    name: &OsStr,
-    sender: &SyncSender<Job<'a>>,
-    links: &Links,
-) -> Result<Option<(Dir, Arc<Pair<'a>>)>> {
-    let path = || pair.path.join(name);
-    if pair.path.as_os_str().is_empty() && name == STATE {
-        return Err(Error::Invalid("the export itself needs this name: rename it".into()));
-    }
-    let stat = rustix::fs::statat(&pair.from, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Error::io("read", path()))?;
+/// Enters a directory, and makes its copy or compares what that has.
+fn enter<'a>(pair: &Arc<Pair<'a>>, name: &OsStr) -> Result<Arc<Pair<'a>>> {
+    let export = pair.export;
+    let from = pair.from.enter(name).map_err(pair.failed("open", name))?;
+    let opened = from.fd().map_err(pair.failed("open", name))?;
+    let stat = rustix::fs::fstat(&opened).map_err(pair.failed("read", name))?;
     let verify = export.options.verify_only;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            // Workers go on until this end is dropped, or they all have failed and say why themselves.
-            let _ = sender.send((pair.clone(), name.to_owned()));
-            return Ok(None);
-        }
-        FileType::Directory => {
-            let from = open_directory(&pair.from, name).map_err(Error::io("open", path()))?;
-            let to = if verify { open_directory(&pair.to, name) } else { make_directory(&pair.to, name) };
-            let to = to.map_err(Error::io(if verify { "find the copy of" } else { "make directory" }, path()))?;
-            if verify {
-                verify::attributes(export, from.as_fd(), &stat, to.as_fd())?;
-            }
-            let entries = Dir::read_from(&from).map_err(Error::io("read", path()))?;
-            count(&export.counts.directories);
-            return Ok(Some((entries, Arc::new(Pair { export, from, to, path: path(), stat }))));
-        }
+    let to = pair.to()?;
+    let to = if verify { open_directory(&to, name) } else { make_directory(&to, name) };
+    let to = to.map_err(pair.failed(if verify { "find the copy of" } else { "make directory" }, name))?;
+    if verify {
+        verify::attributes(export, opened.as_fd(), &stat, to.as_fd())?;
+    }
+    let to = pair.to.adopt(name, to).map_err(pair.failed("make directory", name))?;
+    count(&export.counts.directories);
+    let way = *blake3::Hasher::new().update(&pair.way).update(name.as_bytes()).finalize().as_bytes();
+    Ok(Arc::new(Pair { export, above: Some(pair.clone()), from, to, way, stat }))
+}
+
+/// Makes what is neither a file nor a directory, or compares its copy; says what it is.
+fn other(pair: &Arc<Pair<'_>>, from: &OwnedFd, name: &OsStr, links: &Links) -> Result<FileType> {
+    let export = pair.export;
+    let place = open_inside(from, name, OFlags::PATH).map_err(pair.failed("open", name))?;
+    let stat = rustix::fs::fstat(&place).map_err(pair.failed("read", name))?;
+    let verify = export.options.verify_only;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    match kind {
+        FileType::RegularFile | FileType::Directory => {}
         FileType::Symlink => {
-            let target = rustix::fs::readlinkat(&pair.from, name, Vec::new()).map_err(Error::io("read", path()))?;
+            let target = rustix::fs::readlinkat(&place, "", Vec::new()).map_err(pair.failed("read", name))?;
             if verify {
                 verify::symlink(pair, name, &target, &stat)?;
                 count(&export.counts.symlinks);
@@ -206,7 +299,7 @@ fn one<'a>(
             }
         }
     }
-    Ok(None)
+    Ok(kind)
 }
 
 /// Makes a symbolic link or a special file, or a further name of one that is made.
@@ -219,18 +312,17 @@ fn without_bytes(
     counter: &AtomicU64,
     make: impl Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
 ) -> Result<()> {
-    let failed = || Error::io("make", pair.path.join(name));
     let first = |to: BorrowedFd<'_>, name: &OsStr| {
         remake(to, name, || make(to, name)).and_then(|()| attributes::copy_by_name(export, stat, to, name))
     };
     if stat.st_nlink == 1 {
-        first(pair.to.as_fd(), name).map_err(failed())?;
+        first(pair.to()?.as_fd(), name).map_err(pair.failed("make", name))?;
         count(counter);
         return Ok(());
     }
     let (state, kept) = (export.destination.state(), kept_name(stat.st_ino));
     if links.begin(stat.st_ino)? {
-        let done = first(state, &kept).map_err(failed());
+        let done = first(state, &kept).map_err(pair.failed("make", name));
         links.end(stat.st_ino, done.as_ref().map(drop).map_err(Error::to_string));
         done?;
         count(counter);
@@ -247,8 +339,9 @@ fn kept_name(inode: u64) -> OsString {
 
 /// Gives what is kept a name of the copy.
 fn link_kept(state: BorrowedFd<'_>, kept: &OsStr, pair: &Pair<'_>, name: &OsStr) -> Result<()> {
-    remake(&pair.to, name, || rustix::fs::linkat(state, kept, &pair.to, name, AtFlags::empty()))
-        .map_err(Error::io("make", pair.path.join(name)))
+    let to = pair.to()?;
+    remake(&to, name, || rustix::fs::linkat(state, kept, &to, name, AtFlags::empty()))
+        .map_err(pair.failed("make", name))
 }
 
 /// Makes a name anew: what a stopped export made there may be of a file that has changed since.
@@ -268,7 +361,6 @@ fn work<'a>(export: &Export<'a>, receiver: &Mutex<Receiver<Job<'a>>>, links: &Li
         if ended.is_err() || export.go_on().is_err() {
             continue;
         }
-        let path = pair.path.join(&name);
         if let Err(error) = regular(export, &pair, &name, links) {
             if export.go_on().is_err() {
                 ended = Err(error);
@@ -276,7 +368,7 @@ fn work<'a>(export: &Export<'a>, receiver: &Mutex<Receiver<Job<'a>>>, links: &Li
                 export.stopped.store(true, Ordering::Relaxed);
                 ended = Err(fatal);
             } else {
-                export.fail(&path, &error.to_string());
+                export.fail(&pair.path().join(&name), &error.to_string());
             }
         }
     }
@@ -286,16 +378,16 @@ fn regular(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, links: &Links) ->
     if export.options.verify_only {
         return verify::file(export, pair, name);
     }
-    let stat = rustix::fs::statat(&pair.from, name, AtFlags::SYMLINK_NOFOLLOW);
-    let stat = stat.map_err(Error::io("read", pair.path.join(name)))?;
-    if stat.st_nlink == 1 {
-        return copy::file(export, pair, name, &pair.to, name);
+    let source = Source::open(pair, name)?;
+    if source.stat.st_nlink == 1 {
+        return copy::file(pair, source, name, &*pair.to()?, name);
     }
-    let kept = kept_name(stat.st_ino);
+    let inode = source.stat.st_ino;
+    let kept = kept_name(inode);
     let state = export.destination.state();
-    if links.begin(stat.st_ino)? {
-        let done = copy::file(export, pair, name, state, &kept);
-        links.end(stat.st_ino, done.as_ref().map(drop).map_err(Error::to_string));
+    if links.begin(inode)? {
+        let done = copy::file(pair, source, name, state, &kept);
+        links.end(inode, done.as_ref().map(drop).map_err(Error::to_string));
         done?;
     } else {
         count(&export.counts.hard_links);

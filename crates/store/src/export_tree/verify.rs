@@ -4,11 +4,11 @@ use super::attributes::{times, xattrs};
 use super::copy::{Source, is_of, read_full};
 use super::traverse::Pair;
 use super::{Export, count};
+use crate::directories::open_inside;
 use crate::error::{Error, Result};
 use crate::store::proc_path;
-use crate::sys::retry;
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, OFlags, Stat};
 use std::ffi::{CString, OsStr};
 use std::sync::atomic::Ordering;
 
@@ -40,12 +40,10 @@ pub(super) fn attributes(export: &Export<'_>, from: BorrowedFd<'_>, stat: &Stat,
 
 /// Compares a file, all of its bytes.
 pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr) -> Result<()> {
-    let source = Source::open(export, &pair.from, name)?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let path = || pair.path.join(name);
-    let to = retry(|| rustix::fs::openat(&pair.to, name, flags, Mode::empty()));
-    let to = to.map_err(Error::io("find the copy of", path()))?;
-    let there = rustix::fs::fstat(&to).map_err(Error::io("read", path()))?;
+    let source = Source::open(pair, name)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let to = open_inside(&*pair.to()?, name, flags).map_err(pair.failed("find the copy of", name))?;
+    let there = rustix::fs::fstat(&to).map_err(pair.failed("read", name))?;
     if !is_of(&there, &source) {
         return Err(differs(format!("size or time ({} bytes instead of {})", there.st_size, source.size_bytes)));
     }
@@ -54,7 +52,7 @@ pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr) -> Result
     let mut at = 0;
     while at < source.size_bytes {
         let [a, b] = &mut buffers;
-        let (read, copied) = (source.read_at(a, at)?, read_full(&to, b, at).map_err(Error::io("read", path()))?);
+        let (read, copied) = (source.read_at(a, at)?, read_full(&to, b, at).map_err(pair.failed("read", name))?);
         let [a, b] = [&a[..read], &b[..copied]].map(blake3::hash);
         if a != b || read == 0 {
             return Err(differs(format!("bytes from {at} on (blake3 {b} instead of {a})")));
@@ -67,18 +65,20 @@ pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr) -> Result
     Ok(())
 }
 
-fn by_name(pair: &Pair<'_>, name: &OsStr) -> Result<Stat> {
-    rustix::fs::statat(&pair.to, name, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(Error::io("find the copy of", pair.path.join(name)))
+/// The copy as a place only, and what it is.
+fn by_name(pair: &Pair<'_>, name: &OsStr) -> Result<(OwnedFd, Stat)> {
+    let place = open_inside(&*pair.to()?, name, OFlags::PATH).map_err(pair.failed("find the copy of", name))?;
+    let stat = rustix::fs::fstat(&place).map_err(pair.failed("find the copy of", name))?;
+    Ok((place, stat))
 }
 
 /// Compares a symbolic link.
 pub(super) fn symlink(pair: &Pair<'_>, name: &OsStr, target: &CString, stat: &Stat) -> Result<()> {
-    let there = by_name(pair, name)?;
+    let (place, there) = by_name(pair, name)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
         return Err(differs("it is no symbolic link"));
     }
-    let found = rustix::fs::readlinkat(&pair.to, name, Vec::new()).map_err(Error::io("read", pair.path.join(name)))?;
+    let found = rustix::fs::readlinkat(&place, "", Vec::new()).map_err(pair.failed("read", name))?;
     if found != *target {
         return Err(differs(format!("it leads to {}", found.to_string_lossy())));
     }
@@ -87,7 +87,7 @@ pub(super) fn symlink(pair: &Pair<'_>, name: &OsStr, target: &CString, stat: &St
 
 /// Compares a FIFO, socket or device.
 pub(super) fn special(pair: &Pair<'_>, name: &OsStr, stat: &Stat) -> Result<()> {
-    let there = by_name(pair, name)?;
+    let (_, there) = by_name(pair, name)?;
     if (there.st_mode, there.st_rdev) != (stat.st_mode, stat.st_rdev) {
         return Err(differs(format!("type, mode or device ({:o} instead of {:o})", there.st_mode, stat.st_mode)));
     }

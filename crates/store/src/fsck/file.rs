@@ -9,6 +9,7 @@ use super::known::{Gathering, Known};
 use super::layouts::Lost;
 use super::lost_found;
 use super::misplaced::{Misplaced, put_right};
+use crate::directories::why;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::identity::Said;
@@ -40,7 +41,7 @@ pub(super) fn check_all(context: &Context<'_>) -> Result<Known> {
     let (gathering, lost, misplaced) = (Gathering::default(), Lost::default(), Misplaced::default());
     let files = Files { context, gathering, lost, misplaced, seen: Mutex::default() };
     walk(&context.ground.tree, context.threads(), &|entry| files.visit(entry).map(|()| true), &|path, errno| {
-        unreadable(context, path, &errno.to_string())
+        unreadable(context, path, &why(errno))
     })?;
     super::layouts::check_rest(context, &files.lost)?;
     context.progress(Step::Files, context.files.load(Ordering::Relaxed), None)?;
@@ -64,7 +65,7 @@ impl Files<'_> {
             // Removed since its name was read.
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => {
-                unreadable(context, &entry.path(), &errno.to_string());
+                unreadable(context, &entry.path(), &why(errno));
                 return Ok(());
             }
         };
