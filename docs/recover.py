@@ -12,6 +12,7 @@ import struct
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -155,37 +156,59 @@ def main() -> None:
     pool = tomllib.loads(pool_file.read_text())
     namespace = pool_file.parent / pool["namespace"]
     servers = [pool_file.parent / root for tier in pool["tier"] for root in tier["servers"]]
+    tree, failed = namespace / "tree", False
     known: dict[int, Path] = {}
-    failed = 0
-    for directory, directories, names in os.walk(namespace / "tree"):
-        target = destination / Path(directory).relative_to(namespace / "tree")
-        target.mkdir(parents=True, exist_ok=True)
-        for name in names + directories:
-            inode = Path(directory) / name
-            if inode.is_symlink():
-                (target / name).symlink_to(inode.readlink())
-            if inode.is_symlink() or not inode.is_file():
+    waiting = [Path()]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            (destination / directory).mkdir(parents=True, exist_ok=True)
+            entries = list(os.scandir(tree / directory))
+        except OSError as error:  # of a path that is too long, too
+            failed = tell(tree / directory, error)
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(directory / entry.name)
                 continue
-            status = inode.stat()
-            if status.st_ino in known:
-                (target / name).hardlink_to(known[status.st_ino])
-                continue
+            inode, target = tree / directory / entry.name, destination / directory / entry.name
             try:
-                with (target / name).open("wb") as out:
-                    if "user.stripewise" in os.listxattr(inode):
-                        recover(inode, servers, namespace / "layouts", out)
-                    else:
-                        copy(inode, 0, status.st_size, (0, PIECE, PIECE), out)
-                        out.truncate(status.st_size)
+                recover_name(inode, target, known, servers, namespace / "layouts")
             except (OSError, ValueError, LookupError, struct.error) as error:
-                (target / name).unlink(missing_ok=True)
-                print(f"{inode}: {error}", file=sys.stderr)
-                failed += 1
-                continue
-            (target / name).chmod(stat.S_IMODE(status.st_mode))
-            os.utime(target / name, ns=(status.st_atime_ns, status.st_mtime_ns))
-            known[status.st_ino] = target / name
-    sys.exit(failed > 0)
+                failed = tell(inode, error)
+    sys.exit(failed)
+
+
+def tell(path: Path, error: Exception) -> bool:
+    """Names what is left out; nothing in a name commands the terminal."""
+    print(f"{str(path)!a}: {str(error)!a}", file=sys.stderr)
+    return True
+
+
+def recover_name(inode: Path, target: Path, known: dict[int, Path], servers: list[Path], layouts: Path) -> None:
+    """Makes `target` what `inode` is: a file or a symbolic link. FIFOs, sockets and devices are left out."""
+    status = inode.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return target.symlink_to(inode.readlink())
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    if status.st_ino in known:
+        return target.hardlink_to(known[status.st_ino])
+    try:
+        with target.open("wb") as out:
+            if "user.stripewise" in os.listxattr(inode):
+                recover(inode, servers, layouts, out)
+            else:
+                copy(inode, 0, status.st_size, (0, PIECE, PIECE), out)
+                out.truncate(status.st_size)
+    except (OSError, ValueError, LookupError, struct.error):
+        with suppress(OSError):  # its name may be too long
+            target.unlink()
+        raise
+    target.chmod(stat.S_IMODE(status.st_mode))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+    known[status.st_ino] = target
+    return None
 
 
 if __name__ == "__main__":

@@ -117,6 +117,28 @@ def test_the_bytes_come_back_from_a_pool_that_nobody_put_in_order(pool, tmp_path
     assert (out / "leftover").read_bytes() == bytes_of["leftover"]
 
 
+def test_what_no_path_leads_to_is_named_and_the_rest_comes_back(pool, tmp_path):
+    """docs/recover.py goes on over a tree of 4,000 levels."""
+    pool.run("sh", "-c", f"echo whole > {pool.mount}/file")
+    namespace = (pool.file.parent / tomllib.loads(pool.file.read_text())["namespace"]).resolve()
+    at = os.open(namespace / "tree", os.O_RDONLY)
+    for _ in range(4000):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    out = tmp_path / "out"
+    command = [BIN / "python", ROOT / "docs" / "recover.py", pool.file, out]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    levels = sum(1 for line in done.stderr.splitlines() if "File name too long" in line)
+    assert (done.returncode, levels) == (1, done.stderr.count("\n"))
+    assert (out / "file").read_text() == "whole\n"
+    assert (out / ("d/" * 1000) / "file").exists()
+    subprocess.run(["rm", "-rf", namespace / "tree" / "d", out], check=True)
+
+
 def test_every_promise_names_a_test_that_exists():
     page = (ROOT / "docs" / "semantics.md").read_text()
     named = re.findall(r"`((?:crates|tests)/[\w/.]+)(?:: (\w+))?`", page)
