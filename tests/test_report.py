@@ -61,6 +61,10 @@ PROBLEMS = """
       for (const text of svg.querySelectorAll("text")) {
         const own = text.getBoundingClientRect();
         if (own.width && (own.left < 0 || own.right > innerWidth)) problems.push(`cut: ${text.textContent} in ${name}`);
+        const edge = svg.getBoundingClientRect();
+        if (own.height && (own.top < edge.top - 1 || own.bottom > edge.bottom + 1)) {
+          problems.push(`over the edge: ${text.textContent} in ${name}`);
+        }
         if (own.width && own.height < 9) problems.push(`small: ${text.textContent} in ${name}`);
       }
     }

@@ -12,6 +12,9 @@ from stripewise.units import about_bytes, seconds
 
 NAME, TITLE = "heat", "What was moved when"
 HEIGHT = 240
+LOWEST = 48
+HEIGHT_OF_WORDS = 168
+"""Pixels of the picture beside which the axis can say in words how processes are ordered."""
 TABLE_ROWS, TABLE_COLUMNS = 8, 8
 
 
@@ -74,13 +77,12 @@ def _processes(facts: Facts) -> Markup:
     count = len(facts.access["processes"])
 
     def draw_at(width: int) -> chart.Chart:
-        title = "rank" if facts.unit == "rank" else "process, by program and rank"
+        height = max(LOWEST, min(HEIGHT, 24 * count))
+        title = facts.unit if facts.unit == "rank" or height < HEIGHT_OF_WORDS else "process, by program and rank"
         # Ranks are whole: a tick between two of them would say nothing.
         axis = altair.Axis(title=title, tickMinStep=1, format="d", tickCount=min(count, 6))
         y = altair.Y("bottom:Q", scale=altair.Scale(domain=[0, count], nice=False), axis=axis)
-        return _image(plane, 0, down["cell"] * down["cells"], y, width).properties(
-            height=max(40, min(HEIGHT, 24 * count))
-        )
+        return _image(plane, 0, down["cell"] * down["cells"], y, width).properties(height=height)
 
     rows = pixels.coarse(plane["reads"], TABLE_ROWS, TABLE_COLUMNS).shape[0]
     step = -(-down["cells"] // rows) * down["cell"]
