@@ -81,6 +81,8 @@ pub mod mover;
 mod namespace;
 #[path = "../../store/src/neighbours.rs"]
 pub mod neighbours;
+#[path = "../../store/src/open_memory.rs"]
+mod open_memory;
 #[path = "../../store/src/placed_file.rs"]
 mod placed_file;
 #[path = "../../store/src/placement.rs"]

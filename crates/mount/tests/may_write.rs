@@ -3,25 +3,22 @@
 
 mod common;
 
-use common::{Mounted, TestPool, need, succeeded};
+use common::users::{ALICE, BOB, Users, cannot_be_had, private};
+use common::{TestPool, succeeded};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::fsck::{self, Finding, Kind, Outcome};
 use stripewise_store::generations::GenerationMap;
-use stripewise_store::handle::{ATTRIBUTE, Handle};
+use stripewise_store::handle::Handle;
 use stripewise_store::{Inode, Pool, Store, export_tree};
-
-const ALICE: u32 = 62101;
-const BOB: u32 = 62102;
 
 /// Alice's `p`, which is hers alone, and her `log`, which all may write.
 struct Shared {
-    pool: TestPool,
-    _mount: Mounted,
+    users: Users,
     victim: Handle,
     /// Owner, group, mode and size of each datafile of `p`.
     before: Vec<(PathBuf, u32, u32, u32, u64)>,
@@ -29,16 +26,13 @@ struct Shared {
 
 impl Shared {
     fn new() -> Shared {
-        need("python3");
-        let pool = TestPool::shared();
-        let mount = Mounted::new(&pool, "mnt", "allow_other");
-        let mut shared = Shared { pool, _mount: mount, victim: Handle::new(0, [0; 32]), before: Vec::new() };
+        let mut shared = Shared { users: Users::new(), victim: Handle::new(0, [0; 32]), before: Vec::new() };
         shared.ok(
             ALICE,
             "fd = os.open(M + '/p', os.O_CREAT | os.O_RDWR, 0o644); os.write(fd, b'alice' * 8000); os.close(fd)",
         );
         // Bob has seen the handle while he could read the file.
-        shared.victim = shared.handle("p");
+        shared.victim = shared.users.handle("p");
         shared.ok(ALICE, "os.chmod(M + '/p', 0o600)");
         shared.before = shared.datafiles();
         assert_eq!(shared.before.len(), 3);
@@ -51,37 +45,21 @@ impl Shared {
         self.ok(ALICE, script);
     }
 
-    /// A Python script as a user; whether it was refused is for its caller to see.
     fn run(&self, user: u32, script: &str) -> std::process::Output {
-        let path = |name: &str| self.pool.path(name).to_string_lossy().into_owned();
-        let script = format!(
-            "import os\nos.setgroups([]); os.setresgid({user}, {user}, {user}); os.setresuid({user}, {user}, {user})\n\
-             os.umask(0)\nM, TREE = {:?}, {:?}\n{script}",
-            path("mnt"),
-            path("ns/tree"),
-        );
-        Command::new("timeout").args(["30", "python3", "-c", &script]).stdin(Stdio::null()).output().unwrap()
+        self.users.run(user, script)
     }
 
     fn ok(&self, user: u32, script: &str) -> String {
-        succeeded(script, &self.run(user, script))
+        self.users.ok(user, script)
     }
 
     fn tree(&self, name: &str) -> PathBuf {
-        self.pool.path("ns/tree").join(name)
-    }
-
-    fn handle(&self, name: &str) -> Handle {
-        let mut bytes = [0; 4096];
-        let length = rustix::fs::getxattr(self.tree(name), ATTRIBUTE, &mut bytes[..]).unwrap();
-        Handle::decode(&bytes[..length]).unwrap()
+        self.users.tree(name)
     }
 
     /// Bob writes a handle into Alice's `log`, as he may.
     fn plant(&self, handle: &Handle) {
-        let real = fs::metadata(self.tree("log")).unwrap().ino();
-        let bytes = Handle { real, ..handle.clone() }.encode().unwrap();
-        self.ok(BOB, &format!("os.setxattr(TREE + '/log', '{ATTRIBUTE}', bytes({bytes:?}))"));
+        self.users.forge(BOB, "log", handle);
     }
 
     /// The victim's handle as it is, as if it had no datafiles yet, in the middle of a change, and as a later one.
@@ -94,16 +72,7 @@ impl Shared {
     }
 
     fn datafiles(&self) -> Vec<(PathBuf, u32, u32, u32, u64)> {
-        let prefix = format!("{:016x}.{:08x}", self.victim.logical, 1);
-        let mut all = self.pool.datafiles();
-        all.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(&prefix));
-        let found = all.into_iter().map(|path| {
-            let stat = fs::symlink_metadata(&path).unwrap();
-            (path, stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777, stat.len())
-        });
-        let mut found: Vec<_> = found.collect();
-        found.sort();
-        found
+        datafiles_of(&self.users.pool, &self.victim)
     }
 
     fn victim_is_whole(&self, after: &str) {
@@ -115,11 +84,28 @@ impl Shared {
     }
 
     fn check(&self) -> Vec<Finding> {
-        let told: Mutex<Vec<Finding>> = Mutex::default();
-        let pool = Pool::load(&self.pool.file()).unwrap();
-        fsck::check(&pool, &fsck::Options::default(), &told).unwrap();
-        told.into_inner().unwrap()
+        check(&self.users.pool.file(), &fsck::Options::default())
     }
+}
+
+fn check(pool: &Path, options: &fsck::Options) -> Vec<Finding> {
+    let told: Mutex<Vec<Finding>> = Mutex::default();
+    fsck::check(&Pool::load(pool).unwrap(), options, &told).unwrap();
+    told.into_inner().unwrap()
+}
+
+/// Owner, group, mode and size of each datafile of `handle`'s first generation.
+fn datafiles_of(pool: &TestPool, handle: &Handle) -> Vec<(PathBuf, u32, u32, u32, u64)> {
+    let prefix = format!("{:016x}.{:08x}", handle.logical, 1);
+    let mut all = pool.datafiles();
+    all.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(&prefix));
+    let found = all.into_iter().map(|path| {
+        let stat = fs::symlink_metadata(&path).unwrap();
+        (path, stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777, stat.len())
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    found
 }
 
 #[test]
@@ -174,7 +160,7 @@ fn write(inode: &Inode) -> stripewise_store::Result<usize> {
 #[test]
 fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
     let shared = Shared::new();
-    let pool = Pool::load(&shared.pool.file()).unwrap();
+    let pool = Pool::load(&shared.users.pool.file()).unwrap();
     for (number, forged) in shared.forgeries().iter().enumerate() {
         shared.plant(forged);
         // As root, who could do anything.
@@ -191,7 +177,7 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
             shared.victim_is_whole("move");
         }
         shared.plant(forged);
-        let to = shared.pool.path(&format!("out/copy{number}"));
+        let to = shared.users.pool.path(&format!("out/copy{number}"));
         let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
         export_tree::export(&pool, &to, &export_tree::Options { verify_only: false, threads: 2 }, &failures).unwrap();
         assert_eq!(fs::read(to.join("p")).unwrap(), b"alice".repeat(8000));
@@ -213,4 +199,87 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
         shared.victim_is_whole("a check without the log");
         shared.new_log();
     }
+}
+
+/// Alice's own mount obeys the handle that Bob planted no more than root's.
+#[test]
+fn a_planted_handle_opens_nothing_through_a_mount_of_her_own() {
+    let shared = Shared::new();
+    let attacks = [
+        "if cat log | grep -a -q alice; then exit 9; fi",
+        "echo x >> log || true",
+        "head -c 30000 /dev/zero > log || true",
+        "truncate -s 10 log || true",
+        "chmod 600 log || true; chmod 666 log || true",
+        "cp p log || true",
+        "rm -f log || true",
+    ];
+    for forged in shared.forgeries() {
+        for attack in attacks {
+            shared.plant(&forged);
+            let done = private(&shared.users, ALICE, attack);
+            if cannot_be_had(&String::from_utf8_lossy(&done.stderr)) {
+                return;
+            }
+            succeeded(attack, &done);
+            shared.victim_is_whole(attack);
+            // Through root's mount, which takes what is left.
+            shared.ok(ALICE, "try: os.unlink(M + '/log')\nexcept FileNotFoundError: pass");
+            shared.victim_is_whole("its removal");
+            shared.new_log();
+        }
+    }
+}
+
+/// A directory on which a file system without user attributes is mounted.
+struct WithoutAttributes<'a>(&'a Path);
+
+impl WithoutAttributes<'_> {
+    fn mount(on: &Path) -> WithoutAttributes<'_> {
+        fs::create_dir(on).unwrap();
+        let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(on).status().unwrap();
+        assert!(mounted.success(), "this test mounts a ramfs: run it as root");
+        WithoutAttributes(on)
+    }
+}
+
+impl Drop for WithoutAttributes<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// What a file is bound by, its file system must have: said when the pool is made, and by which directory.
+#[test]
+fn a_file_system_without_attributes_is_refused_when_the_pool_is_made() {
+    use stripewise_store::pool::{PoolSpec, TierSpec};
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let plain = path("plain");
+    let _plain = WithoutAttributes::mount(&plain);
+    let spec = |namespace: PathBuf, servers: Vec<PathBuf>| PoolSpec {
+        name: "scratch".into(),
+        mount: path("mnt"),
+        namespace,
+        default_width_bytes: Some(4096),
+        tiers: vec![TierSpec { name: "hdd".into(), servers, ..TierSpec::default() }],
+    };
+    let refused = |spec: &PoolSpec, shared: bool| {
+        let made = if shared { Pool::init_shared(&path("no.toml"), spec) } else { Pool::init(&path("no.toml"), spec) };
+        assert!(!path("no.toml").exists());
+        made.unwrap_err().to_string()
+    };
+    let spread = spec(path("ns"), vec![path("s0"), plain.join("s1"), path("s2")]);
+    let said = refused(&spread, true);
+    for part in ["hdd.1", &*plain.join("s1").to_string_lossy(), "user attributes", "without --shared"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!path("s0/.stripewise").exists(), "no server is taken");
+    for shared in [true, false] {
+        let said = refused(&spec(plain.join("ns"), vec![path("s0"), path("s2")]), shared);
+        assert!(said.contains(&*plain.join("ns").to_string_lossy()) && said.contains("attributes"), "{said}");
+    }
+    // With other servers it is made after all; and one user's needs none on its servers.
+    Pool::init_shared(&path("yes.toml"), &spec(path("ns"), vec![path("s0"), path("s2")])).unwrap();
+    Pool::init(&path("one.toml"), &spec(path("one"), vec![path("s3"), plain.join("s4")])).unwrap();
 }

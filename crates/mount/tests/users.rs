@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::users::{ALICE, BOB, CAROL, PROJECT, Users, cannot_be_had, groups, private};
 use common::{Mounted, TestPool, need, succeeded};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,99 +14,6 @@ use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::fsck::{self, Finding, Kind};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 use stripewise_store::{Pool, Store, export_tree};
-
-const ALICE: u32 = 62101;
-const BOB: u32 = 62102;
-const CAROL: u32 = 62103;
-/// Alice's and Bob's.
-const PROJECT: u32 = 62200;
-
-fn groups(user: u32) -> String {
-    if user == CAROL { user.to_string() } else { format!("{user},{PROJECT}") }
-}
-
-/// A shared pool with root's mount, which all may use.
-struct Users {
-    pool: TestPool,
-    mount: Mounted,
-}
-
-impl Users {
-    fn new() -> Users {
-        Users::of(TestPool::shared())
-    }
-
-    fn of(pool: TestPool) -> Users {
-        need("python3");
-        let mount = Mounted::new(&pool, "mnt", "allow_other");
-        Users { pool, mount }
-    }
-
-    /// A Python script as a user, with the pool's paths at hand.
-    fn run(&self, user: u32, script: &str) -> Output {
-        let groups = groups(user);
-        let path = |name: &str| self.pool.path(name).to_string_lossy().into_owned();
-        let script = format!(
-            "import os, sys, errno, fcntl, struct, time, stat, ctypes\nos.setgroups([{groups}]); os.setresgid({user}, {user}, {user}); \
-             os.setresuid({user}, {user}, {user})\nM, TREE, NS, OUT = {:?}, {:?}, {:?}, {:?}\nSERVERS = \
-             {:?}\nos.umask(0o022)\ndef refused(call, *codes):\n    try: call()\n    except OSError as error:\n        \
-             assert error.errno in codes, error\n        return\n    raise AssertionError('it was allowed')\n{script}",
-            path("mnt"),
-            path("ns/tree"),
-            path("ns"),
-            path("out"),
-            [path("s0"), path("s1"), path("s2")],
-        );
-        // As root until it has begun: its files may be root's alone.
-        Command::new("timeout").args(["120", "python3", "-c", &script]).stdin(Stdio::null()).output().unwrap()
-    }
-
-    fn ok(&self, user: u32, script: &str) -> String {
-        succeeded(script, &self.run(user, script))
-    }
-
-    fn tree(&self, name: &str) -> PathBuf {
-        self.pool.path("ns/tree").join(name)
-    }
-
-    fn handle(&self, name: &str) -> Handle {
-        let mut bytes = [0; 4096];
-        let length = rustix::fs::getxattr(self.tree(name), ATTRIBUTE, &mut bytes[..]).unwrap();
-        Handle::decode(&bytes[..length]).unwrap()
-    }
-
-    /// Has a user write a handle into the namespace inode of a file of his own.
-    fn forge(&self, user: u32, name: &str, handle: &Handle) {
-        let real = fs::metadata(self.tree(name)).unwrap().ino();
-        let bytes = Handle { real, ..handle.clone() }.encode().unwrap();
-        self.set(user, name, &bytes);
-    }
-
-    fn set(&self, user: u32, name: &str, bytes: &[u8]) {
-        self.ok(user, &format!("os.setxattr(TREE + '/{name}', '{ATTRIBUTE}', bytes({bytes:?}))"));
-    }
-
-    /// The datafiles of a file, on whichever servers it has some.
-    fn datafiles(&self, handle: &Handle) -> Vec<PathBuf> {
-        let prefix = format!("{:016x}.", handle.logical);
-        let mut all = self.pool.datafiles();
-        all.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(&prefix));
-        all
-    }
-
-    fn modes(&self, handle: &Handle) -> Vec<(u32, u32, u32)> {
-        let of =
-            |path: &PathBuf| fs::symlink_metadata(path).map(|m| (m.uid(), m.gid(), m.permissions().mode() & 0o7777));
-        // Those of a removed file go in their own time.
-        let there = |found: std::io::Result<_>| match found {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            found => Some(found.unwrap()),
-        };
-        let mut all: Vec<_> = self.datafiles(handle).iter().filter_map(|path| there(of(path))).collect();
-        all.dedup();
-        all
-    }
-}
 
 /// 40 KB that only Alice may read, on all servers.
 const SECRET: &str = "fd = os.open(M + '/secret', os.O_CREAT | os.O_RDWR, 0o600)\nos.write(fd, b'alice' * 8000)\n";
@@ -441,6 +349,67 @@ fn a_layout_that_another_user_put_and_takes_away_is_kept_by_who_needs_it() {
     secret_is_whole(&users);
 }
 
+/// A file that is only read needs its layout as well.
+#[test]
+fn a_layout_of_another_user_is_kept_by_reading_a_file_that_needs_it() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    let layout: String = users.handle("secret").layout.iter().map(|byte| format!("{byte:02x}")).collect();
+    // As if Carol had been the first to have it, on a mount of her own.
+    std::os::unix::fs::chown(users.pool.path("ns/layouts").join(&layout), Some(CAROL), Some(CAROL)).unwrap();
+    let mounted_anew = |users: Users| {
+        drop(users.mount);
+        let mount = Mounted::new(&users.pool, "mnt", "allow_other");
+        Users { pool: users.pool, mount }
+    };
+    let users = mounted_anew(users);
+    secret_is_whole(&users);
+    users.ok(CAROL, &format!("refused(lambda: os.unlink(NS + '/layouts/{layout}'), errno.EPERM)"));
+    secret_is_whole(&mounted_anew(users));
+}
+
+/// Carol has many files of large layouts open: she is told, and the others are served.
+#[test]
+fn layouts_of_one_users_open_files_take_so_much_memory_and_no_more() {
+    let users = Users::new();
+    users.ok(ALICE, SECRET);
+    for number in 0..6_u64 {
+        let round = |width_bytes| {
+            let stripe = |server| Stripe { server: ServerId(server), width_bytes };
+            vec![stripe(0), stripe(1), stripe(2)]
+        };
+        let large = Layout::new((0..300_000).map(|region| (region << 20, round(region % 2 + 2 * number + 1)))).unwrap();
+        let bytes = large.to_bytes();
+        let hash = large.hash();
+        let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = users.pool.path("ns/layouts").join(name);
+        fs::write(&path, bytes).unwrap();
+        std::os::unix::fs::chown(&path, Some(CAROL), Some(CAROL)).unwrap();
+        users.ok(CAROL, &format!("open(M + '/large{number}', 'wb')"));
+        let handle = users.handle(&format!("large{number}"));
+        users.forge(CAROL, &format!("large{number}"), &Handle { layout: hash, ..handle });
+    }
+    let hold = "held, told = [], []\nfor number in range(6):\n    try: held.append(os.open(f'{M}/large{number}', os.O_RDONLY))\n    \
+         except OSError as error: told.append(error.errno)\nassert len(held) > 1 and set(told) == {errno.ENOMEM}, (held, told)\n\
+                open(OUT + '/held', 'wb')\nwhile not os.path.exists(OUT + '/go'): time.sleep(0.01)";
+    std::thread::scope(|scope| {
+        let carol = scope.spawn(|| users.ok(CAROL, hold));
+        while !users.pool.path("out/held").exists() {
+            assert!(!carol.is_finished() || users.pool.path("out/held").exists(), "she could not hold them");
+            std::thread::yield_now();
+        }
+        secret_is_whole(&users);
+        users.ok(ALICE, "open(M + '/new', 'wb').write(b'a' * 40000)");
+        fs::write(users.pool.path("out/go"), b"").unwrap();
+        carol.join().unwrap();
+    });
+    // What she has closed counts no more.
+    let one = "fd = os.open(f'{M}/large{number}', os.O_RDONLY); os.close(fd)";
+    common::eventually("her files are closed", || {
+        users.run(CAROL, &format!("for number in range(6): {one}")).status.success()
+    });
+}
+
 #[test]
 fn squatted_lock_files_and_locks_held_for_ever_hinder_nobody_else() {
     let users = Users::new();
@@ -624,38 +593,6 @@ fn dot_dot_and_odd_names_stay_inside() {
          refused(lambda: os.setxattr(M + '/d', 'user.stripewise', b'x'), errno.EPERM)",
     );
     secret_is_whole(&users);
-}
-
-/// A command of a user on a mount of his own, with `/dev/fuse` as a host has it.
-fn private(users: &Users, user: u32, script: &str) -> Output {
-    need("setpriv");
-    need("unshare");
-    let fuse = users.pool.path("out/fuse");
-    let groups = groups(user);
-    // Where the user can reach it.
-    let program = users.pool.path("out/stripewise-mount");
-    if !program.exists() {
-        fs::copy(common::BIN, &program).unwrap();
-    }
-    let outer = format!(
-        "set -e; umask 0; test -e {fuse} || mknod -m 666 {fuse} c 10 229; mount --bind {fuse} /dev/fuse; umount -l {mnt} \
-         2>/dev/null || true; exec timeout 120 setpriv --reuid {user} --regid {user} --groups {groups} -- {bin} --private \
-         {pool} -- sh -euc 'cd {mnt}; {script}'",
-        fuse = fuse.display(),
-        mnt = users.pool.mnt().display(),
-        bin = program.display(),
-        pool = users.pool.file().display(),
-    );
-    Command::new("unshare").args(["-m", "--", "sh", "-c", &outer]).stdin(Stdio::null()).output().unwrap()
-}
-
-/// Whether this machine does not let an unprivileged user mount; says so.
-fn cannot_be_had(said: &str) -> bool {
-    let cannot = ["mount namespace", "/dev/fuse", "mknod", "unshare"].iter().any(|what| said.contains(what));
-    if cannot {
-        eprintln!("skipped: private mounts of unprivileged users: {said}");
-    }
-    cannot
 }
 
 #[test]

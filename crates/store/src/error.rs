@@ -208,6 +208,18 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// The layouts of one user's open files take too much memory of this process.
+    #[error(
+        "the files of user {owner} that are open have layouts that take {} of memory, which is the limit for one user: close \
+         some of them, or give them layouts of fewer regions",
+        about(*limit_bytes)
+    )]
+    LayoutMemory {
+        /// Owner of the files.
+        owner: u32,
+        /// What they may take.
+        limit_bytes: u64,
+    },
     /// A value that is out of its bounds.
     #[error("{0}")]
     Invalid(String),
@@ -264,6 +276,7 @@ impl Error {
             Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
+            Self::LayoutMemory { .. } => Errno::NOMEM,
             Self::Busy { .. } | Self::HeldLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::Move { source, .. } => source.errno(),

@@ -466,6 +466,7 @@ fn place(
     let sum = crate::handle::checksum(&handle.encode()?);
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
+    let share = store.open_memory.share(owner, handle.layout, &layout)?;
     let placement = Placement {
         pool: store.plane().pool_uuid().clone(),
         handle: handle.logical,
@@ -478,7 +479,8 @@ fn place(
         present: handle.present,
         layout,
     };
-    let file = PlacedFile::new(store.plane().clone(), placement, inode)?;
+    let mut file = PlacedFile::new(store.plane().clone(), placement, inode)?;
+    file.keep_share(share);
     file.set_handle_sum(sum);
     Ok(file)
 }

@@ -49,7 +49,7 @@ struct Known {
 const MAX_KNOWN_BYTES: usize = 16 << 20;
 
 /// Memory that a layout takes, about.
-fn memory_bytes(layout: &Layout) -> usize {
+pub(crate) fn memory_bytes(layout: &Layout) -> usize {
     let stripes: usize = layout.regions().iter().map(|region| region.stripes().len()).sum();
     size_of_val(layout.regions()) + stripes * (size_of::<Stripe>() + size_of::<u64>())
 }
@@ -165,9 +165,9 @@ impl Layouts {
         if self.shared && !self.known().layouts.contains_key(hash) {
             owners.extend(self.keepers(&hex(hash)));
         }
-        let mut found = self.get_for(hash, 0);
+        let mut found = self.find(hash, 0);
         for owner in owners {
-            found = found.or_else(|error| self.get_for(hash, owner).map_err(|_| error));
+            found = found.or_else(|error| self.find(hash, owner).map_err(|_| error));
         }
         found
     }
@@ -181,8 +181,33 @@ impl Layouts {
         entries.flatten().filter_map(suffix).collect()
     }
 
-    /// The layout of that hash, for a file of user `owner`.
+    /// The layout of that hash, for a file of user `owner`. Root makes sure that it stays: another user, who has put it, could
+    /// take it away from the file.
     pub(crate) fn get_for(&self, hash: &[u8; 32], owner: u32) -> Result<Arc<Layout>> {
+        if let Some(known) = self.known().layouts.get(hash) {
+            return Ok(known.layout.clone());
+        }
+        let layout = self.find(hash, owner)?;
+        if self.is_foreign_to(owner, &hex(hash)) {
+            // Best effort: the file can be served all the same, from a full disk say.
+            if let Ok(kept) = self.keep(&layout) {
+                self.known().insert(*hash, kept.clone(), true);
+                return Ok(kept);
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Whether the layout `name` is another user's than `owner`, and this process root, which can put its own over it.
+    fn is_foreign_to(&self, owner: u32, name: &str) -> bool {
+        self.shared
+            && crate::shared::is_root()
+            && rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| stat.st_uid != 0 && stat.st_uid != owner)
+    }
+
+    /// The layout of that hash as root, or user `owner`, or who was first keeps it.
+    fn find(&self, hash: &[u8; 32], owner: u32) -> Result<Arc<Layout>> {
         if let Some(known) = self.known().layouts.get(hash) {
             return Ok(known.layout.clone());
         }

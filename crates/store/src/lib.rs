@@ -24,6 +24,7 @@ mod lockfile;
 pub mod mover;
 mod namespace;
 pub mod neighbours;
+mod open_memory;
 mod pages;
 mod placed_file;
 pub mod placement;

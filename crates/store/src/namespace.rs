@@ -151,6 +151,13 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
         drop(crate::epoch::EpochPage::open(&pool.namespace, true)?);
     }
     let has_files = !is_empty(&tree)?;
+    if shared && !has_files {
+        // Before any is marked as this pool's.
+        for server in &pool.servers {
+            make(&server.root, 0o700, 0o711)?;
+            probe_attributes_of(server)?;
+        }
+    }
     for server in &pool.servers {
         let marker = server.root.join(MARKER_FILE);
         let missing = |reason| Error::MissingServer { server: server.name.clone(), root: server.root.clone(), reason };
@@ -190,12 +197,29 @@ fn write_marker(directory: &Path, text: &str) -> Result<()> {
         .map_err(Error::io("write", path))
 }
 
+/// Sets a user attribute on a directory and removes it.
+fn set_attribute(directory: &Path) -> rustix::io::Result<()> {
+    const PROBE: &str = "user.stripewise.probe";
+    rustix::fs::setxattr(directory, PROBE, b"1", XattrFlags::empty())?;
+    rustix::fs::removexattr(directory, PROBE)
+}
+
 /// Handles are user attributes: says so now if the file system of the namespace has none.
 fn probe_attributes(tree: &Path) -> Result<()> {
-    const PROBE: &str = "user.stripewise.probe";
-    let error = || Error::io("set user attributes in", tree);
-    rustix::fs::setxattr(tree, PROBE, b"1", XattrFlags::empty()).map_err(error())?;
-    rustix::fs::removexattr(tree, PROBE).map_err(error())
+    set_attribute(tree).map_err(Error::io("set user attributes in", tree))
+}
+
+/// In a shared pool a user attribute says of which file a datafile is.
+fn probe_attributes_of(server: &crate::pool::Server) -> Result<()> {
+    match set_attribute(&server.root) {
+        Err(Errno::OPNOTSUPP) => Err(Error::Invalid(format!(
+            "server {} ({}) is on a file system without user attributes, by which a shared pool knows of which file a \
+             datafile is: choose a directory on another file system for it (ext4, XFS, Btrfs), or make the pool without --shared",
+            server.name,
+            server.root.display()
+        ))),
+        set => set.map_err(Error::io("set user attributes in", &server.root)),
+    }
 }
 
 fn is_empty(directory: &Path) -> Result<bool> {

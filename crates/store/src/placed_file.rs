@@ -3,6 +3,7 @@
 use crate::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::error::{Error, Result, has_gone};
+use crate::open_memory::Share;
 use crate::placement::{Datafile, Datafiles, Placement};
 use crate::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
 use crate::surplus::{Part, Parts, Surplus, length_before};
@@ -61,6 +62,8 @@ pub struct PlacedFile {
     /// Checksum of the handle that `placement` and `slots` are of, if that is known.
     handle_sum: AtomicU32,
     inode: Option<OwnedFd>,
+    /// What the file counts for in a store of files of several users.
+    share: Option<Share>,
 }
 
 impl PlacedFile {
@@ -76,7 +79,7 @@ impl PlacedFile {
             slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
         }
         let epoch = AtomicU32::new(placement.epoch);
-        Ok(Self { plane, placement, datafiles, slots, epoch, handle_sum: AtomicU32::new(0), inode })
+        Ok(Self { plane, placement, datafiles, slots, epoch, handle_sum: AtomicU32::new(0), inode, share: None })
     }
 
     /// The placement as it was when this was built ([`PlacedFile::refresh`] does not change it).
@@ -104,6 +107,11 @@ impl PlacedFile {
     /// Checksum of the handle behind the placement.
     pub(crate) fn handle_sum(&self) -> Option<u32> {
         Some(self.handle_sum.load(Ordering::Acquire))
+    }
+
+    /// Keeps the file's share of its owner's memory as long as the file.
+    pub(crate) fn keep_share(&mut self, share: Share) {
+        self.share = Some(share);
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {

@@ -6,6 +6,7 @@ use crate::inode::Inode;
 use crate::layouts::Layouts;
 use crate::lockfile::LockFile;
 use crate::namespace::{LOCKS, TREE};
+use crate::open_memory::OpenMemory;
 use crate::placement::Datafiles;
 use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
@@ -31,6 +32,7 @@ pub struct Store {
     tree: OwnedFd,
     locks: OwnedFd,
     pub(crate) layouts: Layouts,
+    pub(crate) open_memory: Arc<OpenMemory>,
     pub(crate) rules: Rules,
     /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
     inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
@@ -62,6 +64,7 @@ impl Store {
             tree,
             locks,
             layouts,
+            open_memory: Arc::default(),
             rules,
             inodes: Mutex::default(),
             deaths: AtomicU32::new(0),

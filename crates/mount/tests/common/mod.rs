@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod faulty;
+pub mod users;
 
 use std::fs;
 use std::path::{Path, PathBuf};
