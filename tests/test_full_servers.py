@@ -141,3 +141,34 @@ def test_programs_that_sync_are_told_of_a_full_server(small, tmp_path, options):
     for name in ("small", "cp", "dd", "fsync"):
         assert said[name] == "failed" or found[name] == "whole", (name, told)
     assert "failed" in (said["cp"], said["dd"], said["fsync"]), "the server was never full"
+
+
+REMOVES = """
+import os
+os.chdir(os.environ["M"])
+def write(length):
+    fd = os.open("file", os.O_CREAT | os.O_WRONLY)
+    written = 0
+    try:
+        while written < length:
+            written += os.write(fd, bytes(min(length - written, 65536)))
+    finally:
+        os.close(fd)
+        print(written, flush=True)
+try:
+    write(64 << 20)
+except OSError as error:
+    print("full", error.errno)
+room = os.stat("file").st_size
+os.unlink("file")
+for _ in range(30):
+    write(room * 3 // 4)
+    os.unlink("file")
+print("all")
+"""
+
+
+def test_who_removes_a_file_has_its_room_at_once(small):
+    told = small(REMOVES, "print('looked')").split()
+    assert "full" in told, "the server was never full"
+    assert "all" in told and "writer" not in told, told

@@ -154,6 +154,18 @@ impl Core {
         self.removals.finish();
     }
 
+    /// Does `call`, which has changed nothing when it fails. If a disk is full it waits until the datafiles of files that were
+    /// removed are gone, and does it once more: who removes a file and writes another has the room of the first.
+    ///
+    /// # Errors
+    /// Those of `call`.
+    pub fn with_room<T>(&self, call: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
+        match call() {
+            Err(failure) if failure.is_full() && self.removals.make_room() => call(),
+            done => done,
+        }
+    }
+
     /// Says what went wrong when a program gets an error that says nothing (EIO).
     pub fn report(&self, node: &Node, what: &str, failure: &Failure) {
         if let Failure::Store(error) = failure
@@ -572,8 +584,8 @@ impl Filesystem for PoolFs {
             let (durable, data_only) = (flags.0 & libc::O_DSYNC != 0, flags.0 & libc::O_SYNC != libc::O_SYNC);
             let written = allowed
                 .and_then(|()| match from_pages {
-                    true => file.write_pages(data, offset).map(|()| data.len()),
-                    false => file.write(data, offset, append),
+                    true => self.core.with_room(|| file.write_pages(data, offset)).map(|()| data.len()),
+                    false => self.write_what_fits(file, data, offset, append),
                 })
                 .and_then(|count| if durable { file.sync(data_only).map(|()| count) } else { Ok(count) });
             match written {
@@ -758,7 +770,7 @@ impl Filesystem for PoolFs {
         self.serve("fallocate", || {
             let file = file(handle);
             let allowed = self.core.drop_before_change(file, Caller::of(request));
-            let allocated = allowed.and_then(|()| file.allocate(mode, offset, length));
+            let allocated = allowed.and_then(|()| self.core.with_room(|| file.allocate(mode, offset, length)));
             let settled = allocated.and_then(|()| match &file.shared.placed {
                 Some(inode) => Ok(inode.settle_whole()?),
                 None => Ok(()),
@@ -818,6 +830,17 @@ impl Filesystem for PoolFs {
 
 impl PoolFs {
     /// Creates a file and opens it; or opens it, when somebody else has made it meanwhile and that is all right.
+    /// Writes; where a disk is full, again with the room of files that were removed, as [`Core::with_room`].
+    fn write_what_fits(&self, file: &OpenFile, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
+        let written = self.core.with_room(|| file.write(data, offset, append))?;
+        // What an append has left over would not be one piece with it.
+        if written < data.len() && !append && self.core.removals.make_room() {
+            let rest = file.write(&data[written..], offset + written as u64, false);
+            return Ok(written + rest.unwrap_or(0));
+        }
+        Ok(written)
+    }
+
     fn create_and_open(
         &self,
         parent: u64,
@@ -828,7 +851,7 @@ impl PoolFs {
     ) -> Result<(Arc<OpenFile>, crate::attr::Attributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;
-        match core.make_file(&dir, name, maker) {
+        match core.with_room(|| core.make_file(&dir, name, maker)) {
             Ok(made) => {
                 let opened = core.open(made.node.clone(), flags, Some(made.placed.clone()), open_backing);
                 let open = opened.inspect_err(|_| core.table.forget(made.node.ino, 1))?;

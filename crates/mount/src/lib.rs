@@ -81,6 +81,17 @@ enum Failure {
     Store(stripewise_store::Error),
 }
 
+impl Failure {
+    /// Whether a disk, or what a user may take of it, was full.
+    fn is_full(&self) -> bool {
+        let errno = match self {
+            Failure::Errno(errno) => *errno,
+            Failure::Store(error) => error.errno(),
+        };
+        matches!(errno, Errno::NOSPC | Errno::DQUOT)
+    }
+}
+
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Failure {
         Failure::Errno(errno)

@@ -44,8 +44,16 @@ struct Queue {
     waiting: Vec<Removal>,
     /// The thread is at work.
     busy: bool,
+    /// How often it has come to an end of what it had taken.
+    rounds: u64,
     /// Whether there is a thread; unknown before the first removal.
     thread: Option<bool>,
+}
+
+impl Queue {
+    fn under_way(&mut self) -> bool {
+        self.busy || !self.waiting.is_empty()
+    }
 }
 
 /// Files whose datafiles are to be removed.
@@ -142,14 +150,27 @@ impl Removals {
     /// Waits until nothing waits for its removal. What servers refuse is tried once more, and is then the next mount's to
     /// remove.
     pub fn finish(&self) {
-        let under_way = |queue: &mut Queue| queue.busy || !queue.waiting.is_empty();
-        drop(self.changed.wait_while(lock(&self.queue), under_way));
+        drop(self.changed.wait_while(lock(&self.queue), Queue::under_way));
         if let Some(journal) = self.journal.get() {
             if journal.has_left() {
                 journal.round();
             }
             journal.end();
         }
+    }
+
+    /// Waits until all that waits now for its removal has been tried; whether anything did.
+    pub fn make_room(&self) -> bool {
+        let queue = lock(&self.queue);
+        // What came after the thread began waits for its next round.
+        let last = queue.rounds + 1 + u64::from(queue.busy);
+        let mut waited = false;
+        drop(self.changed.wait_while(queue, |queue| {
+            let waits = queue.under_way() && queue.rounds < last;
+            waited |= waits;
+            waits
+        }));
+        waited
     }
 
     fn run(&self, store: &Store) {
@@ -169,7 +190,10 @@ impl Removals {
                 schedule.retry_soon(Instant::now());
             }
             self.tend(&mut schedule);
-            lock(&self.queue).busy = false;
+            let mut queue = lock(&self.queue);
+            queue.busy = false;
+            queue.rounds += 1;
+            drop(queue);
             self.changed.notify_all();
         }
     }
