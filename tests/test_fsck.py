@@ -2,6 +2,7 @@
 crates/store/tests/fsck.rs."""
 
 import json
+import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -49,11 +50,12 @@ def test_json_has_the_documented_fields(filled):
     done = filled.stripewise("fsck", filled.file, "--json", check=False)
     *findings, last = map(json.loads, done.stdout.splitlines())
     (finding,) = findings
-    assert set(finding) == {"kind", "outcome", "path", "server", "object", "what", "action"}
+    assert set(finding) == {"kind", "outcome", "path", "server", "object", "lost", "what", "action"}
     assert (finding["kind"], finding["outcome"], finding["server"]) == ("orphan-datafile", "mended", "hdd.0")
     report = last["report"]
     assert report["exit_code"] == done.returncode == 1
-    assert set(report) == {"exit_code", "files", "placed_files", "files_in_use", "datafiles", "total", "kinds"}
+    numbers = {"files", "placed_files", "files_in_use", "datafiles", "read_bytes"}
+    assert set(report) == numbers | {"exit_code", "total", "kinds"}
     assert set(report["total"]) == OUTCOMES
     assert report["kinds"] == {"orphan-datafile": report["total"]}
 
@@ -141,3 +143,25 @@ def test_a_pool_is_named_by_its_directory_too(emulated):
     emulated.stripewise("fsck", emulated.base)
     emulated.stripewise("fsck", emulated.file, "--layouts-from", emulated.base)
     emulated.stripewise("export-tree", emulated.base, emulated.base.parent / "copy")
+
+
+def test_a_scrub_reads_everything_and_a_cut_datafile_is_told_by_its_bytes(filled):
+    done = filled.stripewise("fsck", filled.file, "--scrub", "--json", check=False)
+    report = json.loads(done.stdout.splitlines()[-1])["report"]
+    assert done.returncode == 1 and report["read_bytes"] >= 300_000
+    again = filled.stripewise("fsck", filled.file, "--scrub")
+    assert again.stdout.startswith("2 files, 2 of them placed, 5 datafiles; ") and " bytes read; clean" in again.stdout
+    cut = max(
+        (path for root in filled.servers() for path in (root / ".test").glob("??/*.00000001")),
+        key=lambda path: path.stat().st_size,
+    )
+    os.truncate(cut, 1000)
+    *findings, last = map(json.loads, filled.stripewise("fsck", filled.file, "--json", check=False).stdout.splitlines())
+    (finding,) = findings
+    assert (finding["kind"], finding["outcome"], finding["path"]) == ("short-datafile", "left", "a")
+    assert finding["object"] == f"{cut.parent.name}/{cut.name}"
+    assert sum(end - start for start, end in finding["lost"]) > 60_000
+    assert last["report"]["exit_code"] == 4
+    start = finding["lost"][0][0]
+    read = filled.run("sh", "-c", f"dd if={filled.mount}/a bs=1 skip={start} count=1 of=/dev/null", check=False)
+    assert read.returncode != 0 and "Input/output error" in read.stderr

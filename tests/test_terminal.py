@@ -8,7 +8,6 @@ import rich.console
 
 from stripewise.api.progress import told
 from stripewise.cli import console, fsck
-from stripewise.emulation import Statistics
 
 NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
 SHOWN = r"[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
@@ -110,12 +109,3 @@ def test_a_narrow_terminal_folds_and_cuts_nothing(monkeypatch):
     columns = [lines[0].index(name) for name in ("datafile", "round")]
     assert "".join(line[columns[0] : columns[1]].strip() for line in lines[1:]) == path
     assert "640 KiB" in lines[1]
-
-
-def test_the_report_of_emulated_servers_fits_80_columns():
-    op = {"requests": 500_000, "bytes": 99 << 20, "busy_s": 0.02965, "waiting_s": 99.5}
-    server = {"name": "nvme.99", "read": op, "write": op, "median_error": None}
-    verdict = {"text": "emulated servers: as they are"}
-    report = Statistics([server], verdict).report()
-    assert "1000000 requests" in report
-    assert max(len(line) for line in report.splitlines()) <= 80

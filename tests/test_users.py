@@ -71,7 +71,7 @@ for name, mode in [("open", 0o644), ("secret", 0o600)]:
     )
     # A mode that is changed in the tree itself reaches the datafiles when root checks.
     told: list[object] = []
-    options = {"dry_run": False, "rebind": False, "forget_missing": False, "remove_orphans": False}
+    options = {"dry_run": False, "rebind": False, "forget_missing": False, "remove_orphans": False, "scrub": False}
     report = _native.pool_fsck(str(shared), **options, layouts_from=[], found=told.append, progress=lambda *_: None)
     assert report["exit_code"] in (0, 1), told
     as_user(

@@ -88,6 +88,7 @@ class FsckFinding(TypedDict):
     path: str | None
     server: str | None
     object: str | None
+    lost: list[list[int]]
     what: str
     action: str
 
@@ -104,6 +105,7 @@ class FsckReport(TypedDict):
     placed_files: int
     files_in_use: int
     datafiles: int
+    read_bytes: int
     total: FsckOutcomes
     kinds: dict[str, FsckOutcomes]
 
@@ -114,6 +116,7 @@ def pool_fsck(
     rebind: bool,
     forget_missing: bool,
     remove_orphans: bool,
+    scrub: bool,
     layouts_from: list[str],
     found: Callable[[FsckFinding], None],
     progress: Callable[[str, int, int | None], None],

@@ -33,8 +33,8 @@ class Statistics:
             requests = sum(op["requests"] for op in done)
             if requests:
                 lines.append(
-                    f"  {server['name']:<8} emulated {requests:>7} requests "
-                    f"{about_bytes(sum(op['bytes'] for op in done)):>8}  "
+                    f"  {server['name']:<8} emulated  {requests:>7} requests  "
+                    f"{about_bytes(sum(op['bytes'] for op in done)):>9}  "
                     f"busy {seconds(sum(op['busy_s'] for op in done)):>8}  "
                     f"waiting {seconds(sum(op['waiting_s'] for op in done)):>8}"
                 )

@@ -119,7 +119,7 @@ pub struct ClusterFile {
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// It cannot be read.
-    #[error("cannot read {}: {source}; check the path", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -145,17 +145,13 @@ impl ClusterFile {
     /// [`ClusterError`] with the line, the key, its value and the remedy.
     pub fn load(path: &Path) -> Result<Self, ClusterError> {
         let io = |source| ClusterError::Io { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
+        let mut text = String::new();
         let file = std::fs::File::open(path).map_err(io)?;
-        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-        let wrong =
-            |message: &str| Err(ClusterError::Wrong { path: path.to_owned(), line: 1, message: message.to_owned() });
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return wrong("longer than 1 MiB: is it a cluster file?");
+        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(io)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let message = "longer than 1 MiB: is it a cluster file?".to_owned();
+            return Err(ClusterError::Wrong { path: path.to_owned(), line: 1, message });
         }
-        let Ok(text) = String::from_utf8(bytes) else {
-            return wrong("not UTF-8 text: is it a cluster file?");
-        };
         Self::parse(&text, path)
     }
 

@@ -4,7 +4,6 @@ use crate::cluster_file::{ClusterFile, ClusterTier, DefaultLayout, FileSystem, M
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt::Display;
-use stripewise_layout::mistake::mistake;
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_model::presets::{self, DEVICES};
 use stripewise_model::{MAX_TIERS, OpProfile, Profile};
@@ -218,6 +217,9 @@ impl RawCluster {
 
 /// Reads a cluster file.
 pub(crate) fn checked(text: &str) -> Result<ClusterFile, Wrong> {
-    let raw: RawCluster = toml::from_str(text).map_err(|error| mistake(text, &error))?;
+    let raw: RawCluster = toml::from_str(text).map_err(|error| {
+        let hint = if error.message().contains("unknown field") { ": correct the key or remove it" } else { "" };
+        (error.span().unwrap_or(0..0), format!("{}{hint}", error.message()))
+    })?;
     raw.check()
 }

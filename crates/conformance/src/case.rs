@@ -161,6 +161,7 @@ pub fn try_case(world: &mut World, case: &Case) -> Result<(), String> {
             trial.step(step.who, &step.operation).map_err(|wrong| format!("step {number}: {wrong}"))?;
         }
         trial.compare_all().map_err(|wrong| format!("at the end: {wrong}"))?;
+        trial.world.raises_no_alarm()?;
         trial.remove_all().map_err(|wrong| format!("removing all: {wrong}"))
     };
     let tried = tried();

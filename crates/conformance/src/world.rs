@@ -10,10 +10,10 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+use stripewise_store::fsck::{Finding, Kind, Options, check};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Error, Pool, Store};
 
@@ -364,6 +364,21 @@ impl World {
         match entered {
             Ok(Answer::Done(0)) => Ok(()),
             other => Err(format!("{}: to go to {name}: {other:?}", self.name_of(who))),
+        }
+    }
+
+    /// That a check takes no file for one that has lost bytes. Files that are still being closed are left alone by it.
+    ///
+    /// # Errors
+    /// Such a file, or the check could not be made.
+    pub fn raises_no_alarm(&self) -> Result<(), String> {
+        let told: Mutex<Vec<Finding>> = Mutex::default();
+        let options = Options { dry_run: true, threads: 1, ..Options::default() };
+        check(self.store.pool(), &options, &told).map_err(|error| format!("checking the pool: {error}"))?;
+        let told = told.into_inner().unwrap_or_default();
+        match told.into_iter().find(|finding| matches!(finding.kind, Kind::ShortDatafile | Kind::MissingDatafile)) {
+            Some(finding) => Err(format!("a pool that is well is taken for a damaged one: {finding:?}")),
+            None => Ok(()),
         }
     }
 

@@ -73,6 +73,8 @@ pub mod identity;
 pub mod inode;
 #[path = "../../store/src/layouts.rs"]
 mod layouts;
+#[path = "../../store/src/lengths.rs"]
+mod lengths;
 #[path = "../../store/src/lockfile.rs"]
 mod lockfile;
 #[path = "../../store/src/mover.rs"]
@@ -125,7 +127,7 @@ pub use file::File;
 pub use files::Files;
 pub use inode::Inode;
 pub use neighbours::Neighbours;
-pub use placed_file::{Outcome, PlacedFile};
+pub use placed_file::{Missing, Outcome, PlacedFile};
 pub use placement::Placement;
 pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;

@@ -9,7 +9,7 @@ use shuttle::thread;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_interleavings_store::system_calls::switching;
-use stripewise_interleavings_store::{Error, Inode, Outcome, PlacedFile, Store};
+use stripewise_interleavings_store::{Error, Inode, Missing, Outcome, PlacedFile, Store};
 use stripewise_layout::Layout;
 
 /// Bytes of the file: three stripes and a part.
@@ -51,7 +51,8 @@ impl Past {
         loop {
             let file = self.held();
             let mut size = || self.mount.certain_size_bytes();
-            match file.read_at(&mut [IoSliceMut::new(into)], 0, &mut size).expect("read") {
+            match file.read_at(&mut [IoSliceMut::new(into)], 0, &mut size, &mut |_, _| Ok(Missing::Hole)).expect("read")
+            {
                 Outcome::Done(count) => return count,
                 Outcome::Stale => self.renew(&file),
                 other => panic!("a read came to {other:?}"),

@@ -9,7 +9,6 @@
 
 mod binary;
 mod layout;
-pub mod mistake;
 mod names;
 mod pattern;
 mod rst;

@@ -14,7 +14,6 @@
 
 use crate::binary::MAX_STRIPES;
 use crate::layout::{Layout, LayoutError, MAX_OFFSET, ServerId, Stripe};
-use crate::mistake::mistake;
 use crate::names::{META_NAME, ServerNames, decimal};
 use crate::pattern::{Pattern, PatternError};
 use crate::units::{UnitError, format_bytes, parse_bytes};
@@ -182,9 +181,9 @@ impl Text<'_> {
             let line = self.0.lines().position(|line| line.trim_start().starts_with("version")).unwrap_or(0) + 1;
             return Err(RstError { line, problem: RstProblem::Version(version) });
         }
-        let raw: RawFile = toml::from_str(self.0).map_err(|error| {
-            let (span, message) = mistake(self.0, &error);
-            RstError { line: self.line(span.start), problem: RstProblem::Toml(message) }
+        let raw: RawFile = toml::from_str(self.0).map_err(|error| RstError {
+            line: error.span().map_or(1, |span| self.line(span.start)),
+            problem: RstProblem::Toml(error.message().trim().replace('\n', "; ")),
         })?;
         if *raw.version.get_ref() != LAYOUT_FILE_VERSION {
             return Err(self.error(&raw.version, RstProblem::Version(*raw.version.get_ref())));

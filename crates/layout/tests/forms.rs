@@ -246,7 +246,7 @@ fn errors_name_the_line_and_the_thing() {
     refuses("hdd.0-5:64KiB", "hdd.0:9223372036854775807", 9, "more than 2^63-1");
     refuses("hdd.0-5:64KiB", "hdd.0:64KiBs", 9, "'64KiBs' is not a number of bytes");
     refuses("[\"nvme.7:4096\"]", "[]", 19, "the round is empty");
-    refuses("[\"nvme.7:4096\"]", "[4096]", 19, "write text in quotes");
+    refuses("[\"nvme.7:4096\"]", "[4096]", 19, "expected a string");
     refuses("[\"nvme.7:4096\"]", "[\"nvme.7:4096\"", 19, "");
 }
 

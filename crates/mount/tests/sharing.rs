@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Mounted, TestPool, eventually, succeeded};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{DataPlane, Outcome, PlacedFile, Placement, PlaneOptions, Pool};
+use stripewise_store::{DataPlane, Missing, Outcome, PlacedFile, Placement, PlaneOptions, Pool};
 
 #[test]
 fn two_mounts_of_one_pool_see_each_other() {
@@ -124,7 +124,8 @@ fn past_the_mount_and_through_it_are_one_file() {
     assert!(data[..4096] == [1; 4096] && data[4096..13_096] == [2; 9000]);
     file.write_at(&[3; 100], 5000).unwrap();
     let mut there = [0; 100];
-    let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096)).unwrap();
+    let mut hole = |_, _| Ok(Missing::Hole);
+    let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole).unwrap();
     assert_eq!((read, there), (Outcome::Done(100), [3; 100]));
 
     // Who may only read may not make datafiles; plain files and other commands are refused.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use stripewise_store::{Error, Outcome, PlacedFile};
+use stripewise_store::{Error, Missing, Outcome, PlacedFile};
 
 use stripewise_trace::{Operation, flags, now_ns};
 
@@ -260,7 +260,8 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offse
                     let there = if all.are_writable() { Ok(()) } else { Err(Errno::FAULT) };
                     there.and_then(|()| placed::size(borrow(fd))).map_err(Error::io("size", "a placed file"))
                 };
-                file.read_at(slices, offset, &mut size)
+                // What no datafile has is a hole or lost: the mount knows what was recorded.
+                file.read_at(slices, offset, &mut size, &mut |_, _| Ok(Missing::Unknown))
             }
             Direction::Write => {
                 // SAFETY: IoSlice is an iovec, and the program passed buffers to be read.

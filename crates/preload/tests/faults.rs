@@ -151,3 +151,37 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     drop(worker);
     drop(server);
 }
+
+#[test]
+fn bytes_of_a_datafile_that_was_cut_short_are_errors_under_a_program_that_goes_past_the_mount() {
+    let pool = TestPool::new();
+    let mounted = Command::new(mount_program()).arg(pool.path("pool.toml")).stdin(Stdio::null()).output().unwrap();
+    succeeded("mount", &mounted);
+    {
+        let mut writer = Worker::start(&pool);
+        let fd = writer.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+        assert_eq!(writer.ask(&format!("os.pwrite({fd}, b'ab' * 18432, 0)")), "36864");
+        assert_eq!(writer.ask(&format!("os.ftruncate({fd}, 60000)")), "None");
+        assert_eq!(writer.ask(&format!("os.close({fd})")), "None");
+        // The close has been told to the mount when another open and close are.
+        assert_eq!(writer.ask("os.close(os.open('file', os.O_RDWR))"), "None");
+    }
+    let datafile = |server: &str| {
+        let inner = std::fs::read_dir(pool.path(server)).unwrap().flatten().map(|entry| entry.path());
+        let inner = inner.filter(|path| path.file_name().is_some_and(|name| name.len() == 2));
+        inner.flat_map(|path| std::fs::read_dir(path).unwrap().flatten()).next().unwrap().path()
+    };
+    let record = || rustix::fs::getxattr(pool.path("ns/tree/file"), "user.stripewise.lengths", &mut [0; 1024][..]);
+    common::eventually("the last close is recorded", || record().is_ok());
+    std::fs::OpenOptions::new().write(true).open(datafile("s1")).unwrap().set_len(4096).unwrap();
+    let mut worker = Worker::start(&pool);
+    let fd = worker.ask("os.open('file', os.O_RDONLY)");
+    let eio = format!("-{}", libc::EIO);
+    for stripe in 0..9 {
+        let answer = worker.ask(&format!("os.pread({fd}, 2, {})", stripe * 4096));
+        let is_lost = stripe % 3 == 1 && stripe >= 3;
+        assert_eq!(answer, if is_lost { &*eio } else { "b'ab'" }, "stripe {stripe}");
+    }
+    assert_eq!(worker.ask(&format!("os.pread({fd}, 20, 40000) == bytes(20)")), "True", "a hole is a hole");
+    drop(worker);
+}

@@ -29,10 +29,6 @@ pub(crate) struct Servers {
 /// Reads a cluster file or a pool file: only the latter says where a `namespace` is.
 pub(crate) fn load(path: &Path) -> Result<Servers, String> {
     let file = if path.is_dir() { path.join("pool.toml") } else { path.to_owned() };
-    if file.exists() && !file.is_file() {
-        // Opening a FIFO waits for its writer.
-        return Err(format!("cannot read {}: not a regular file; name a cluster file or a pool file", file.display()));
-    }
     let is_pool = std::fs::read_to_string(&file).ok().and_then(|text| text.parse::<toml::Table>().ok());
     if !is_pool.is_some_and(|table| table.contains_key("namespace") || table.contains_key("mount")) {
         return ClusterFile::load(&file)

@@ -82,6 +82,7 @@ impl fsck::Watch for Teller {
             "path": finding.path.as_deref().map(Path::to_string_lossy),
             "server": finding.server,
             "object": finding.object,
+            "lost": finding.lost,
             "what": finding.what,
             "action": finding.action,
         }));
@@ -92,6 +93,7 @@ impl fsck::Watch for Teller {
             Step::Files => "files",
             Step::Again => "files again",
             Step::Datafiles => "datafiles",
+            Step::Reading => "bytes",
         };
         self.advance(name, done, of)
     }
@@ -120,7 +122,7 @@ fn outcomes(outcomes: &Outcomes) -> Value {
 /// Checks the pool and mends it as the options say. `found(finding)` is called for each finding as it comes,
 /// `progress(step, done, of)` now and then; what they raise stops the check.
 #[pyfunction]
-#[pyo3(signature = (pool_file, *, dry_run, rebind, forget_missing, remove_orphans, layouts_from, found, progress))]
+#[pyo3(signature = (pool_file, *, dry_run, rebind, forget_missing, remove_orphans, scrub, layouts_from, found, progress))]
 #[allow(clippy::too_many_arguments, reason = "the options of a command, by keyword")]
 pub(crate) fn pool_fsck<'py>(
     py: Python<'py>,
@@ -129,6 +131,7 @@ pub(crate) fn pool_fsck<'py>(
     rebind: bool,
     forget_missing: bool,
     remove_orphans: bool,
+    scrub: bool,
     layouts_from: Vec<PathBuf>,
     found: Py<PyAny>,
     progress: Py<PyAny>,
@@ -136,7 +139,7 @@ pub(crate) fn pool_fsck<'py>(
     let pool = Pool::load(&pool_file).map_err(raise)?;
     let others = layouts_from.iter().map(|file| Pool::load(file).map(|pool| pool.namespace));
     let layouts_from = others.collect::<Result<_>>().map_err(raise)?;
-    let options = fsck::Options { dry_run, rebind, forget_missing, remove_orphans, layouts_from, threads: 0 };
+    let options = fsck::Options { dry_run, rebind, forget_missing, remove_orphans, scrub, layouts_from, threads: 0 };
     let teller = Teller::new(found, progress);
     let report = teller.run(py, |teller| fsck::check(&pool, &options, teller))?;
     let kinds: serde_json::Map<_, _> =
@@ -147,6 +150,7 @@ pub(crate) fn pool_fsck<'py>(
         "placed_files": report.placed_files,
         "files_in_use": report.files_in_use,
         "datafiles": report.datafiles,
+        "read_bytes": report.read_bytes,
         "total": outcomes(&report.total()),
         "kinds": kinds,
     });

@@ -5,7 +5,6 @@ use crate::error::raise;
 use crate::files;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use stripewise_layout::{FileLayout, LayoutFile, Pattern, RstError, ServerNames, Stripe, round_entries};
 use stripewise_store::Pool;
@@ -40,12 +39,7 @@ pub(crate) fn load_for(path: &Path, kind: &str, name: &str, names: &ServerNames)
 }
 
 fn text(path: &Path) -> PyResult<String> {
-    let failed = |why: &dyn Display| raise(format!("cannot read {}: {why}", path.display()));
-    if path.exists() && !path.is_file() {
-        return Err(failed(&"not a regular file; name a layout file"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| failed(&format!("{error}; check the path")))?;
-    String::from_utf8(bytes).map_err(|_| failed(&"not UTF-8 text: is it a layout file?"))
+    std::fs::read_to_string(path).map_err(|error| raise(format!("cannot read {}: {error}", path.display())))
 }
 
 fn at_line(path: &Path, error: &RstError) -> PyErr {

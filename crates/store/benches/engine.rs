@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{Outcome, PlacedFile, Pool, Store};
+use stripewise_store::{Missing, Outcome, PlacedFile, Pool, Store};
 
 const FILE_BYTES: u64 = 64 << 20;
 
@@ -82,7 +82,9 @@ fn request_cost() {
             },
             |at| {
                 let mut buf = buf.borrow_mut();
-                let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], at % places * bytes as u64, &mut || Ok(0));
+                let place = at % places * bytes as u64;
+                let mut hole = |_, _| Ok(Missing::Hole);
+                let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], place, &mut || Ok(0), &mut hole);
                 assert_eq!(done.expect("a read"), Outcome::Done(bytes));
             },
         );

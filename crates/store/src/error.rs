@@ -86,6 +86,21 @@ pub enum Error {
         /// Path below the server's directory.
         datafile: String,
     },
+    /// A datafile ends before the length that its last writer had recorded.
+    #[error(
+        "datafile {datafile} of server {server} ends at byte {found_bytes}, {recorded_bytes} had been recorded: bytes of \
+         this file are lost; `stripewise fsck` says which, restore them from a backup"
+    )]
+    ShortDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Its length in bytes.
+        found_bytes: u64,
+        /// Its least length in bytes, by the record.
+        recorded_bytes: u64,
+    },
     /// A datafile belongs to somebody else than the file.
     #[error(
         "datafile {datafile} of server {server} belongs to user {found}, the file to user {expected}; run \
@@ -247,7 +262,6 @@ fn remedy(errno: Errno) -> &'static str {
         Errno::ROFS => "; remount it writable",
         errno if has_gone(errno) => "; what is mounted there has died: mount it again",
         Errno::ACCESS | Errno::PERM => "; check owner and mode",
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => "; check the path",
         Errno::MFILE => "; raise the limit of open files (ulimit -n)",
         Errno::OPNOTSUPP => "; this file system lacks what is needed (user attributes, locks), choose another",
         _ => "",
@@ -282,6 +296,7 @@ impl Error {
             Self::Move { source, .. } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
+            | Self::ShortDatafile { .. }
             | Self::ForeignDatafile { .. }
             | Self::UnboundDatafile { .. }
             | Self::NotADatafile { .. }

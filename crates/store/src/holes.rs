@@ -9,6 +9,7 @@
 
 use crate::error::Result;
 use crate::inode::{Inode, guard};
+use crate::lengths::Lengths;
 use crate::placed_file::PlacedFile;
 use crate::placement::Datafiles;
 use rustix::fd::BorrowedFd;
@@ -61,12 +62,13 @@ impl Inode {
             if offset >= size_bytes {
                 return Ok(None);
             }
+            let lengths = self.recorded_lengths()?;
             let found = {
                 // The datafiles' descriptors have one offset each, which an append of this process may be using.
                 let _alone = guard(&self.appending);
                 match wanted {
-                    Wanted::Data => file.data_block(offset, size_bytes),
-                    Wanted::Hole => file.hole_block(offset, size_bytes),
+                    Wanted::Data => file.data_block(offset, size_bytes, lengths.as_ref()),
+                    Wanted::Hole => file.hole_block(offset, size_bytes, lengths.as_ref()),
                 }
             };
             // What was found while the placement changed may be true of places that are no longer the file's.
@@ -79,22 +81,22 @@ impl Inode {
 
 impl PlacedFile {
     /// First offset in `[from, to)` in a block with data, where the file ends at `to`.
-    fn data_block(&self, from: u64, to: u64) -> Option<u64> {
-        let data = self.first(block_of(from), to, Wanted::Data)?;
+    fn data_block(&self, from: u64, to: u64, lengths: Option<&Lengths>) -> Option<u64> {
+        let data = self.first(block_of(from), to, Wanted::Data, lengths)?;
         Some(block_of(data).max(from))
     }
 
     /// First offset in `[from, to)` in a block without data, where the file ends at `to`.
-    fn hole_block(&self, from: u64, to: u64) -> Option<u64> {
+    fn hole_block(&self, from: u64, to: u64, lengths: Option<&Lengths>) -> Option<u64> {
         let mut block = block_of(from);
         for _ in 0..MOST_PARTIAL_HOLES {
             // There is data before it, in its own block if it does not begin one.
-            block = self.first(block, to, Wanted::Hole)?.next_multiple_of(BLOCK_BYTES);
+            block = self.first(block, to, Wanted::Hole, lengths)?.next_multiple_of(BLOCK_BYTES);
             if block >= to {
                 return None;
             }
             let end = (block + BLOCK_BYTES).min(to);
-            if self.first(block, end, Wanted::Data).is_none() {
+            if self.first(block, end, Wanted::Data, lengths).is_none() {
                 return Some(block.max(from));
             }
             block = end;
@@ -106,7 +108,7 @@ impl PlacedFile {
     }
 
     /// First offset in `[from, to)` that is what is wanted.
-    fn first(&self, from: u64, to: u64, wanted: Wanted) -> Option<u64> {
+    fn first(&self, from: u64, to: u64, wanted: Wanted, lengths: Option<&Lengths>) -> Option<u64> {
         let layout = &self.placement().layout;
         // Of each datafile, then of the inode: there is nothing wanted from the first of the two positions to the second. Of
         // none at first.
@@ -125,7 +127,8 @@ impl PlacedFile {
                 let index = self.datafiles().index(region, slot);
                 let (asked, at) = &mut known[usize::from(index).min(datafiles)];
                 if begin < *asked || begin > *at {
-                    (*asked, *at) = (begin, self.seek_in(index, begin, wanted));
+                    let found = self.seek_in(index, begin, wanted);
+                    (*asked, *at) = (begin, self.with_lost(index, begin, wanted, lengths, found));
                 }
                 if *at < end {
                     // Within the bytes that the region has there, so that it has an offset in the file.
@@ -160,6 +163,30 @@ impl PlacedFile {
         };
         // A server that fails, or a file system that does not know.
         found.unwrap_or(any_data)
+    }
+
+    /// What [`PlacedFile::seek_in`] has `found` from position `from` on, with what is recorded of the datafile and not there
+    /// any more taken for data: who copies the file must come to the error that its reading gives.
+    fn with_lost(&self, index: u16, from: u64, wanted: Wanted, lengths: Option<&Lengths>, found: u64) -> u64 {
+        let datafile = self.datafiles().table.get(usize::from(index));
+        let recorded_bytes = datafile.and_then(|datafile| Some(lengths?.of(*datafile))).unwrap_or(0);
+        let looked_bytes = match wanted {
+            Wanted::Data if found == NOWHERE => from,
+            Wanted::Data => return found,
+            Wanted::Hole => found,
+        };
+        if looked_bytes >= recorded_bytes {
+            return found;
+        }
+        let stat = |fd| rustix::fs::fstat(fd).map(|stat| stat.st_size as u64);
+        match self.reading(index).ok().flatten().map(stat) {
+            Some(Ok(length_bytes)) if length_bytes < recorded_bytes => match wanted {
+                Wanted::Data => from.max(length_bytes),
+                Wanted::Hole if found >= length_bytes => recorded_bytes,
+                Wanted::Hole => found,
+            },
+            _ => found,
+        }
     }
 
     /// The descriptor of a datafile, or of the inode, for reading; `None` when it does not exist.

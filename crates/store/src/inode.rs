@@ -49,6 +49,9 @@ pub struct Inode {
     pub(crate) failures: Failures,
     /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
+    /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
+    /// read.
+    pub(crate) unrecorded: AtomicBool,
     /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
     pub(crate) was_read_ns: AtomicI64,
 }
@@ -99,6 +102,7 @@ impl Inode {
     }
 
     fn of(store: Arc<Store>, handle: u64, real: u64, file: PlacedFile, fd: OwnedFd, fd_writes: bool) -> Self {
+        let unrecorded = file.placement().present.is_empty();
         Self {
             store,
             handle,
@@ -114,6 +118,7 @@ impl Inode {
             cutting: AtomicBool::new(false),
             failures: Failures::default(),
             durable: Mutex::default(),
+            unrecorded: AtomicBool::new(unrecorded),
             was_read_ns: AtomicI64::new(NEVER),
         }
     }
@@ -178,17 +183,7 @@ impl Inode {
     pub(crate) fn write_handle(&self, handle: &Handle) -> Result<()> {
         let bytes = handle.encode()?;
         let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::REPLACE);
-        let done = match set() {
-            // Its owner has made it read-only, and may not set a user attribute then.
-            Err(Errno::ACCESS) => {
-                let mode = Mode::from_raw_mode(self.stat()?.st_mode & 0o7777);
-                rustix::fs::fchmod(self.descriptor(), mode | Mode::WUSR)
-                    .and_then(|()| set())
-                    .and_then(|()| rustix::fs::fchmod(self.descriptor(), mode))
-            }
-            done => done,
-        };
-        done.map_err(self.failed("change the handle of"))?;
+        self.as_writable(set).map_err(self.failed("change the handle of"))?;
         self.bump_epoch();
         Ok(())
     }
@@ -273,10 +268,13 @@ impl Inode {
     fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         loop {
             let file = self.file()?;
-            let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes());
+            let mut hole = |index, position| self.check_hole(&file, index, position);
+            let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes(), &mut hole);
             match outcome {
                 // What was read while the handle changed may come from places that are no longer the file's.
-                Ok(Outcome::Done(_)) if self.changed_elsewhere(&file)? => drop(self.reload()?),
+                Ok(Outcome::Done(_)) | Err(Error::ShortDatafile { .. }) if self.changed_elsewhere(&file)? => {
+                    drop(self.reload()?)
+                }
                 Ok(Outcome::Done(count)) => return Ok(count),
                 Ok(Outcome::Stale) => {}
                 Ok(Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..)) => {

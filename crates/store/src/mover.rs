@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::generations::GenerationMap;
 use crate::handle::Handle;
 use crate::inode::{Inode, guard, sync_names};
-use crate::placed_file::{Outcome, PlacedFile};
+use crate::placed_file::{Missing, Outcome, PlacedFile};
 use crate::placement::{Datafile, Datafiles, Placement};
 use crate::rights::{create_datafile, remove_datafile};
 use crate::sys::retry;
@@ -171,6 +171,7 @@ impl Inode {
             handle.generations = plan.generations.clone();
             handle.present = copy.file.current_placement().present;
             handle.truncating_to = Some(size_bytes);
+            self.record_move(&old, &copy.file, size_bytes)?;
             self.switch(&handle).map(|()| moved)
         });
         if let Err(error) = switched {
@@ -285,7 +286,15 @@ impl<'a> Copy<'a> {
         let mut done = 0;
         while done < chunk.len() {
             let rest = &mut chunk[done..];
-            match file.read_at(&mut [IoSliceMut::new(rest)], at + done as u64, &mut || Ok(size))? {
+            // What the copy does not have are its holes; of the original it would be lost for good.
+            let mut hole = |index, position| {
+                if std::ptr::eq(file, self.old) {
+                    self.inode.check_hole(file, index, position)
+                } else {
+                    Ok(Missing::Hole)
+                }
+            };
+            match file.read_at(&mut [IoSliceMut::new(rest)], at + done as u64, &mut || Ok(size), &mut hole)? {
                 Outcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
                 Outcome::Done(count) => done += count,
                 Outcome::Stale => self.renew(file),

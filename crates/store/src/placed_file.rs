@@ -35,6 +35,31 @@ pub enum Outcome {
     Partly(usize, Box<Surplus>),
 }
 
+/// What bytes are that a datafile does not have, though the file reaches beyond them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// A hole: they are zeros.
+    Hole,
+    /// Not known here: use the mount.
+    Unknown,
+}
+
+/// Tells of a datafile, by its index in the table, and a position in it that it does not reach, what is missing there; an
+/// error where bytes were lost.
+pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<Missing> + 'a;
+
+/// Places that were filled with zeros: datafile, position in it, offset in the file.
+type Zeroed = SmallVec<[(u16, u64, u64); 4]>;
+
+/// What a request leaves behind besides its bytes.
+#[derive(Default)]
+struct Notes {
+    /// Of a write: what it did in each datafile.
+    parts: Parts,
+    /// Of a read's second look: what was filled with zeros.
+    zeroed: Zeroed,
+}
+
 /// One datafile as far as this process knows it.
 #[derive(Debug, Default)]
 struct Slot {
@@ -126,8 +151,9 @@ impl PlacedFile {
     }
 
     /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
-    /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole. Bytes of `bufs`
-    /// behind the count that is returned may hold anything.
+    /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole; `hole` is then called
+    /// for each datafile that ends before bytes of the file, and says whether it may. Bytes of `bufs` behind the count that
+    /// is returned may hold anything.
     ///
     /// Cost besides the reads themselves: two atomic loads, and per sub-request one of O(log regions + log stripes)
     /// divisions; no lock, no allocation up to 16 sub-requests in 64 pieces.
@@ -136,6 +162,7 @@ impl PlacedFile {
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
         size: &mut dyn FnMut() -> Result<u64>,
+        hole: &mut Hole<'_>,
     ) -> Result<Outcome> {
         let wanted = total(bufs.iter().map(|buf| buf.len()));
         if offset > MAX_OFFSET {
@@ -150,7 +177,7 @@ impl PlacedFile {
         if self.is_stale() {
             return Ok(Outcome::Stale);
         }
-        let result = self.read_checked(bufs, offset, len, size);
+        let result = self.read_checked(bufs, offset, len, size, hole);
         // What was read while the placement changed may come from places that are no longer the file's.
         if self.is_stale() { Ok(Outcome::Stale) } else { result }
     }
@@ -161,8 +188,10 @@ impl PlacedFile {
         offset: u64,
         len: u64,
         size: &mut dyn FnMut() -> Result<u64>,
+        hole: &mut Hole<'_>,
     ) -> Result<Outcome> {
-        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut Parts::new())? else {
+        let mut notes = Notes::default();
+        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)? else {
             return Ok(Outcome::Inode);
         };
         if got == len {
@@ -180,9 +209,26 @@ impl PlacedFile {
         }
         // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
         // a second look is a hole.
-        match self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut Parts::new())? {
-            Some(count) => Ok(Outcome::Done(count as usize)),
-            None => Ok(Outcome::Inode),
+        let Some(count) = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)? else {
+            return Ok(Outcome::Inode);
+        };
+        let mut upto = offset + count;
+        let mut lost = None;
+        for (index, position, at) in notes.zeroed {
+            match hole(index, position) {
+                Ok(Missing::Hole) => {}
+                Ok(Missing::Unknown) => return Ok(Outcome::Inode),
+                Err(error) if at < upto || lost.is_none() => {
+                    upto = upto.min(at);
+                    lost = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        match lost {
+            // What comes before is good.
+            Some(error) if upto == offset => Err(error),
+            _ => Ok(Outcome::Done((upto - offset) as usize)),
         }
     }
 
@@ -219,13 +265,13 @@ impl PlacedFile {
         }
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
-        let mut parts = Parts::new();
-        let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut parts);
+        let mut notes = Notes::default();
+        let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut notes);
         if let Ok(Some(count)) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
             self.for_each_datafile(offset, len, |index| self.mark_written(index));
-            if 0 < count && count < len && !parts.is_empty() {
-                let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts };
+            if 0 < count && count < len && !notes.parts.is_empty() {
+                let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
                 return Ok(Outcome::Partly(count as usize, Box::new(surplus)));
             }
             // Who cuts the file back after it has changed the counter sees what was written here.
@@ -435,9 +481,9 @@ impl PlacedFile {
         rustix::fs::fstat(directory).is_ok_and(|there| there.st_dev == known.st_dev)
     }
 
-    /// Calls `f` with the attributes of each datafile that exists and can be reached, and the least size of the file
+    /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
     /// that has it; the first error of those that cannot be reached.
-    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(&rustix::fs::Stat, u64)) -> Result<()> {
+    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(u16, &rustix::fs::Stat, u64)) -> Result<()> {
         let mut all = Ok(());
         for index in 0..self.slots.len() as u16 {
             let stat = self.descriptor(index, Direction::Read).and_then(|fd| {
@@ -454,7 +500,7 @@ impl PlacedFile {
             match stat {
                 Ok(Some(stat)) => {
                     let layout = &self.placement.layout;
-                    f(&stat, crate::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64));
+                    f(index, &stat, crate::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64));
                 }
                 Ok(None) => {}
                 Err(error) => all = all.and(Err(error)),
@@ -629,7 +675,7 @@ impl PlacedFile {
     }
 
     /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
-    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0. To `parts` is added what
+    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0. To `notes` is added what
     /// may be written behind the first byte that is not.
     fn transfer(
         &self,
@@ -638,7 +684,7 @@ impl PlacedFile {
         offset: u64,
         len: u64,
         pass: Pass,
-        parts: &mut Parts,
+        notes: &mut Notes,
     ) -> Result<Option<u64>> {
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
@@ -654,7 +700,8 @@ impl PlacedFile {
         };
         if let (Some(slot), [buf]) = (one, bufs) {
             let datafile = self.datafiles.index(region, slot);
-            return self.transfer_one(direction, *buf, datafile, row.datafile_offset(slot, offset), len, pass);
+            let place = (datafile, row.datafile_offset(slot, offset), offset);
+            return self.transfer_one(direction, *buf, place, len, pass, notes);
         }
         let mut subs = SubRequests::new();
         match one {
@@ -706,12 +753,12 @@ impl PlacedFile {
                 ..Task::default()
             });
         }
-        self.carry_out(direction, &subs, &mut request, pass, parts);
+        self.carry_out(direction, &subs, &mut request, pass, &mut notes.parts);
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
             task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
         };
         if subs.iter().zip(&request.tasks).any(has_come_back) {
-            return self.transfer(direction, bufs, offset, len, pass, parts);
+            return self.transfer(direction, bufs, offset, len, pass, notes);
         }
         let InFlight { tasks, buffers, mut failure, upto } = request;
         let mut upto = upto.min(offset + len);
@@ -725,6 +772,10 @@ impl PlacedFile {
                 InFlight::fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
                 zero(&buffers[task.first..task.end]);
+                let index = self.datafiles.index(sub.region, sub.slot);
+                if index != Datafiles::INODE && task.fd >= 0 {
+                    notes.zeroed.push((index, sub.datafile_offset + task.done, missing));
+                }
                 continue;
             }
             upto = upto.min(missing);
@@ -733,22 +784,24 @@ impl PlacedFile {
             // Everything before the failure is good.
             Some((at, error)) if at == offset => Err(error),
             Some((at, _)) if direction == Direction::Read => {
-                self.transfer(direction, bufs, offset, at - offset, pass, parts)
+                self.transfer(direction, bufs, offset, at - offset, pass, notes)
             }
             _ => Ok(Some(upto - offset)),
         }
     }
 
-    /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer.
+    /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer; `place` is its datafile, the
+    /// position in that, and the offset in the file.
     fn transfer_one(
         &self,
         direction: Direction,
         buf: Buffer,
-        datafile: u16,
-        datafile_offset: u64,
+        place: (u16, u64, u64),
         len: u64,
         pass: Pass,
+        notes: &mut Notes,
     ) -> Result<Option<u64>> {
+        let (datafile, datafile_offset, offset) = place;
         let (fd, root) = if datafile == Datafiles::INODE {
             match &self.inode {
                 Some(inode) => (Some(inode.as_raw_fd()), None),
@@ -778,10 +831,13 @@ impl PlacedFile {
         }
         match task.error {
             Some(errno) if self.comes_back(datafile, errno) => {
-                self.transfer_one(direction, buf, datafile, datafile_offset, len, pass)
+                self.transfer_one(direction, buf, place, len, pass, notes)
             }
             Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
             None if pass == Pass::ZeroHoles => {
+                if task.done < len && datafile != Datafiles::INODE && fd.is_some() {
+                    notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
+                }
                 zero(&buffers);
                 Ok(Some(len))
             }

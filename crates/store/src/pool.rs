@@ -3,11 +3,9 @@
 use crate::emulate::{EmulateConfig, PRESETS, preset};
 use crate::error::{Error, Result};
 use rustix::fs::Mode;
-use rustix::io::Errno;
 use serde::Deserialize;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
-use stripewise_layout::mistake::{in_words, mistake};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_layout::{Layout, ServerId, ServerNames};
@@ -168,21 +166,8 @@ type Span = std::ops::Range<usize>;
 /// What is wrong, and where in the text.
 type Wrong = (Span, String);
 
-fn spanned<T, E: std::fmt::Display>(
-    key: &str,
-    text: &Spanned<String>,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<T, Wrong> {
-    parse(text.get_ref()).map_err(|error| (text.span(), format!("{key}: {error}")))
-}
-
-/// The path that `key` names, relative to `base`.
-fn path_of(key: &str, text: &Spanned<String>, base: &Path) -> Result<PathBuf, Wrong> {
-    let path = text.get_ref();
-    if path.is_empty() || path.contains('\0') {
-        return Err((text.span(), format!("{key} = {path:?}: write the path of a directory")));
-    }
-    Ok(absolute(base, path))
+fn spanned<T, E: std::fmt::Display>(text: &Spanned<String>, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, Wrong> {
+    parse(text.get_ref()).map_err(|error| (text.span(), error.to_string()))
 }
 
 fn op_profile(startup: (&str, &str), bandwidth: &str) -> Result<OpProfile, String> {
@@ -199,10 +184,7 @@ impl RawOp {
     fn profile(raw: &Spanned<Self>) -> Result<OpProfile, Wrong> {
         let op = raw.get_ref();
         let (min, max) = op.startup.get_ref();
-        op_profile((min, max), op.bandwidth.get_ref()).map_err(|message| {
-            let wrong_bandwidth = message.starts_with("bandwidth");
-            (if wrong_bandwidth { op.bandwidth.span() } else { op.startup.span() }, message)
-        })
+        op_profile((min, max), op.bandwidth.get_ref()).map_err(|message| (op.startup.span(), message))
     }
 }
 
@@ -221,7 +203,7 @@ fn emulate_config(raw: &Spanned<toml::Value>) -> Result<EmulateConfig, Wrong> {
         .get_ref()
         .clone()
         .try_into()
-        .map_err(|error: toml::de::Error| wrong(in_words(error.message(), || "emulate".to_owned())))?;
+        .map_err(|error: toml::de::Error| wrong(format!("emulate: {}", error.message())))?;
     let op = |op: &RawEmulateOp, name: &str| {
         op_profile((&op.startup.0, &op.startup.1), &op.bandwidth)
             .map_err(|message| wrong(format!("emulate.{name}: {message}")))
@@ -266,16 +248,6 @@ fn absolute(base: &Path, path: &str) -> PathBuf {
     out
 }
 
-/// The bytes of the file that a person has named as a pool file.
-fn read_named(path: &Path) -> Result<Vec<u8>> {
-    let message = match crate::sys::read_file(path, MAX_FILE_BYTES) {
-        Err(Error::Io { errno: Errno::INVAL, .. }) => "not a regular file: name a pool file",
-        Err(Error::Io { errno: Errno::FBIG, .. }) => "longer than 1 MiB: is it a pool file?",
-        read => return read,
-    };
-    Err(Error::Pool { path: path.to_owned(), line: 1, message: message.to_owned() })
-}
-
 fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
 }
@@ -284,11 +256,11 @@ impl Pool {
     /// Reads and checks the pool file at `path`. Touches no server. Makes direct system calls only, so the preload can
     /// use it.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = read_named(path)?;
+        let bytes = crate::sys::read_file(path, MAX_FILE_BYTES)?;
         let text = String::from_utf8(bytes).map_err(|error| Error::Pool {
             path: path.to_owned(),
             line: line_of(&String::from_utf8_lossy(error.as_bytes()), error.utf8_error().valid_up_to()),
-            message: "not UTF-8 text: is it a pool file?".into(),
+            message: "not UTF-8 text".into(),
         })?;
         let base = if path.is_absolute() {
             path.to_owned()
@@ -304,7 +276,10 @@ impl Pool {
     pub fn parse(text: &str, file: &Path) -> Result<Self> {
         let fail =
             |(span, message): Wrong| Error::Pool { path: file.to_owned(), line: line_of(text, span.start), message };
-        let raw: RawPool = toml::from_str(text).map_err(|error| fail(mistake(text, &error)))?;
+        let raw: RawPool = toml::from_str(text).map_err(|error| {
+            let hint = if error.message().contains("unknown field") { "; correct the key or remove it" } else { "" };
+            fail((error.span().unwrap_or(0..0), format!("{}{hint}", error.message())))
+        })?;
         Self::check(raw, file).map_err(fail)
     }
 
@@ -313,14 +288,14 @@ impl Pool {
         if !is_name(raw.name.get_ref()) {
             return Err((raw.name.span(), format!("name '{}': use letters, digits, - and _", raw.name.get_ref())));
         }
-        let mount = path_of("mount", &raw.mount, base)?;
-        let namespace = path_of("namespace", &raw.namespace, base)?;
+        let mount = absolute(base, raw.mount.get_ref());
+        let namespace = absolute(base, raw.namespace.get_ref());
         if namespace.starts_with(&mount) {
             return Err((raw.namespace.span(), format!("namespace must not be below the mount {}", mount.display())));
         }
         let default_width_bytes = match &raw.default.width {
             None => DEFAULT_WIDTH_BYTES,
-            Some(width) => spanned("width", width, parse_bytes)?,
+            Some(width) => spanned(width, parse_bytes)?,
         };
         if !(1..=1 << 40).contains(&default_width_bytes) {
             let span = raw.default.width.map_or(0..0, |width| width.span());
@@ -354,9 +329,9 @@ impl Pool {
         if self.tiers.iter().any(|tier| tier.name == *name) {
             return Err((raw.name.span(), format!("tier '{name}' stands twice; join its servers into one [[tier]]")));
         }
-        let capacity_bytes = raw.capacity.as_ref().map(|text| spanned("capacity", text, parse_bytes)).transpose()?;
+        let capacity_bytes = raw.capacity.as_ref().map(|text| spanned(text, parse_bytes)).transpose()?;
         let emulate = raw.emulate.as_ref().map(emulate_config).transpose()?;
-        let network = raw.network.as_ref().map(|text| spanned("network", text, parse_bandwidth)).transpose()?;
+        let network = raw.network.as_ref().map(|text| spanned(text, parse_bandwidth)).transpose()?;
         let network_s_per_byte = network.map_or(0.0, |bytes_per_s| 1.0 / bytes_per_s);
         let profile = match (&raw.read, &raw.write) {
             (Some(read), Some(write)) => {
@@ -377,7 +352,7 @@ impl Pool {
         let index = self.tiers.len();
         let mut ids = Vec::new();
         for (position, server) in raw.servers.get_ref().iter().enumerate() {
-            let root = path_of("servers", server, base)?;
+            let root = absolute(base, server.get_ref());
             let twice = self.servers.iter().find(|other| other.root == root);
             if let Some(other) = twice {
                 return Err((server.span(), format!("{} is already the directory of {}", root.display(), other.name)));
@@ -462,7 +437,7 @@ impl Pool {
 
     /// Writes a tier's profile into the pool file `path`, keeping everything else, comments included.
     pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
-        let bytes = read_named(path)?;
+        let bytes = crate::sys::read_file(path, MAX_FILE_BYTES)?;
         let text = String::from_utf8_lossy(&bytes);
         let wrong = |message: String| Error::Pool { path: path.to_owned(), line: 1, message };
         let mut document: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| Error::Pool {

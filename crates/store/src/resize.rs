@@ -80,10 +80,14 @@ impl Inode {
         let _change = self.change_handle()?;
         let file = self.file()?;
         let longer = longer(&file, size_bytes)?;
+        if !longer.is_empty() {
+            check_cuttable(&file, &longer)?;
+        }
+        // Also where nothing is cut: of datafiles that are shorter than was recorded, no more than this is missing now.
+        self.lower_lengths(&file, size_bytes)?;
         if longer.is_empty() {
             return self.truncate_inode(size_bytes);
         }
-        check_cuttable(&file, &longer)?;
         let mut handle = self.read_handle()?;
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
@@ -145,6 +149,7 @@ impl Inode {
         if let Some(size_bytes) = handle.truncating_to {
             let file = self.file()?;
             if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
+                self.lower_lengths(&file, size_bytes)?;
                 self.cut(&file, size_bytes)?;
             }
             self.free_gaps(&file)?;

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use stripewise_layout::mistake::mistake;
 use stripewise_layout::{Layout, Pattern};
 
 /// Name of the file of rules in the namespace.
@@ -96,13 +95,8 @@ impl Rules {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(failed(errno)),
         };
-        let text = std::str::from_utf8(&bytes).map_err(|_| failed("not UTF-8 text"))?;
-        toml::from_str::<RawRules>(text)
-            .map_err(|error| failed(mistake(text, &error).1))?
-            .rule
-            .iter()
-            .map(RawRule::check)
-            .collect()
+        let text = std::str::from_utf8(&bytes).map_err(failed)?;
+        toml::from_str::<RawRules>(text).map_err(failed)?.rule.iter().map(RawRule::check).collect()
     }
 
     /// Changes the file under a lock, so that two changes at once both count.

@@ -116,6 +116,7 @@ impl Inode {
                 return Ok(());
             }
             let end = self.end_without(&file, surplus)?;
+            self.lower_lengths(&file, end)?;
             let mut all = Ok(());
             for part in &surplus.parts {
                 all = all.and(self.cut_part(&file, part, end));

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::placed_file::PlacedFile;
 use crate::sys::retry;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
@@ -53,7 +54,11 @@ impl Inode {
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             let error = self.store.plane().server(datafile.server)?.error("extend a datafile");
             let found = rustix::fs::fstat(&fd).map_err(error)?;
-            let extended = self.extend_whole(fd.as_fd(), error)?;
+            let extended = match self.extend_whole(&file, fd.as_fd(), error) {
+                // What is lost is for the store to tell.
+                Err(Error::ShortDatafile { .. }) => return Ok(None),
+                extended => extended?,
+            };
             // A new or short datafile was not written to: its time must not make the file look changed.
             if extended || found.st_size == 0 {
                 let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -77,16 +82,26 @@ impl Inode {
 
     /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it, whoever appends
     /// meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile agree.
-    fn extend_whole(&self, datafile: BorrowedFd<'_>, error: impl Fn(Errno) -> Error + Copy) -> Result<bool> {
+    ///
+    /// # Errors
+    /// It is shorter than was recorded: zeros would take the place of what is lost.
+    fn extend_whole(
+        &self,
+        file: &PlacedFile,
+        datafile: BorrowedFd<'_>,
+        error: impl Fn(Errno) -> Error + Copy,
+    ) -> Result<bool> {
         let length = || rustix::fs::fstat(datafile).map(|stat| stat.st_size).map_err(error);
         if length()? >= self.stat()?.st_size {
             return Ok(false);
         }
         let _change = self.change_handle()?;
         let size = self.stat()?.st_size;
-        if length()? >= size {
+        let found = length()?;
+        if found >= size {
             return Ok(false);
         }
+        self.check_hole(file, 0, found as u64)?;
         // Giving the last byte its place extends, if the file still is shorter when the kernel has its lock; setting the
         // length would cut off what was appended since we asked.
         let last = size as u64 - 1;
@@ -111,7 +126,7 @@ impl Inode {
                 continue;
             };
             let error = self.store.plane().server(file.datafiles().table[0].server)?.error("append to a datafile");
-            self.extend_whole(fd, error)?;
+            self.extend_whole(&file, fd, error)?;
             // -1: at the descriptor's own offset, which the append leaves behind its last byte.
             let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))
                 .map_err(error)?;

@@ -3,10 +3,13 @@
 use crate::error::{Error, Result};
 use crate::inode::{Inode, guard};
 use crate::lockfile::{LockFile, Purpose};
+use crate::placed_file::PlacedFile;
 use crate::store::Collected;
+use crate::sync::atomic::Ordering;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Writers of a file in this process.
@@ -186,6 +189,8 @@ impl Inode {
 
     /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
     fn put_in_order(&self, created: bool) -> Result<Result<()>> {
+        // Others may have written it meanwhile.
+        self.unrecorded.store(false, Ordering::Release);
         if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() }
     }
 
@@ -213,10 +218,12 @@ impl Inode {
         Ok(!self.file()?.current_placement().present.is_empty())
     }
 
-    /// Writes size and mtime into the inode, and whether it has holes, as the last writer does. The inner error is of a server that could not be
-    /// asked: the file may be longer.
+    /// Writes size and mtime into the inode, whether it has holes, and how long its datafiles are, as the last writer does.
+    /// The inner error is of a server that could not be asked: the file may be longer.
     fn settle(&self) -> Result<Result<()>> {
-        let (attributes, all) = self.open_attributes()?;
+        let file = self.file()?;
+        let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
+        let (attributes, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
         let stat = self.stat()?;
         let longer = attributes.size_bytes > stat.st_size as u64;
         if longer {
@@ -234,6 +241,8 @@ impl Inode {
                 self.write_handle(&handle)?;
             }
         }
+        // Best effort: a file without a record is as good, and no more than that is known of it.
+        let _ = self.raise_lengths(&file, &lengths);
         Ok(all)
     }
 
@@ -274,11 +283,22 @@ impl Inode {
     /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
     /// cannot say anything; it is the inner error.
     fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
+        let file = self.file()?;
+        self.look_at_datafiles(&file, |_, _| ())
+    }
+
+    /// [`Inode::open_attributes`] by `file`; `length` is called with index and length in bytes of each datafile.
+    fn look_at_datafiles(
+        &self,
+        file: &PlacedFile,
+        mut length: impl FnMut(u16, u64),
+    ) -> Result<(Attributes, Result<()>)> {
         let stat = self.stat()?;
         let mut size_bytes = stat.st_size as u64;
         let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         let mut blocks = stat.st_blocks as u64;
-        let all = self.file()?.for_each_stat(|stat, end| {
+        let all = file.for_each_stat(|index, stat, end| {
+            length(index, stat.st_size as u64);
             size_bytes = size_bytes.max(end);
             blocks += stat.st_blocks as u64;
             mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_layout::Pattern;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{DataPlane, Inode, Outcome, PlacedFile, Placement, PlaneOptions, Pool, Store};
+use stripewise_store::{DataPlane, Inode, Missing, Outcome, PlacedFile, Placement, PlaneOptions, Pool, Store};
 
 /// The placement as it arrives in another process.
 fn arrive(inode: &Inode) -> Placement {
@@ -19,7 +19,10 @@ fn arrive(inode: &Inode) -> Placement {
 /// Reads `len` bytes at `offset` as the preload does; the size comes from the mount.
 fn read(file: &PlacedFile, inode: &Inode, offset: u64, len: usize) -> Result<Vec<u8>, Outcome> {
     let mut out = vec![0xee; len];
-    match file.read_at(&mut [IoSliceMut::new(&mut out)], offset, &mut || inode.size_bytes()).unwrap() {
+    match file
+        .read_at(&mut [IoSliceMut::new(&mut out)], offset, &mut || inode.size_bytes(), &mut |_, _| Ok(Missing::Hole))
+        .unwrap()
+    {
         Outcome::Done(count) => {
             out.truncate(count);
             Ok(out)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import IO, Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -188,6 +188,21 @@ def reading(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+class Begin(Protocol):
+    """Begins a step of `steps`; of one that counts bytes, their rate is shown."""
+
+    def __call__(self, step: str, in_bytes: bool = False, /) -> Callable[[int, int], None]:
+        """The callback for the progress of `step`."""
+        ...
+
+
+class _ByteRateColumn(TransferSpeedColumn):
+    """Bytes a second, of steps that count bytes."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields.get("in_bytes") else Text("")
+
+
 class _RateColumn(ProgressColumn):
     """What is done a second."""
 
@@ -241,7 +256,7 @@ def working(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def steps() -> Iterator[Begin]:
     """A progress bar for work of several steps: a step begins with its name, and has a callback for its progress.
 
     Threads may begin steps and tell of earlier ones in any order: the step that began last is shown.
@@ -249,6 +264,7 @@ def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
+        _ByteRateColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -256,11 +272,11 @@ def steps() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
         begun: list[TaskID] = []
         alone = Lock()
 
-        def begin(step: str) -> Callable[[int, int], None]:
+        def begin(step: str, in_bytes: bool = False) -> Callable[[int, int], None]:
             with alone:
                 for earlier in begun:
                     bar.remove_task(earlier)
-                task = bar.add_task(plain(step), total=None)
+                task = bar.add_task(plain(step), total=None, in_bytes=in_bytes)
                 begun[:] = [task]
 
             def update(done: int, total: int) -> None:

@@ -49,6 +49,12 @@ def fsck(
     remove_orphans: Annotated[
         bool, typer.Option("--remove-orphans", help="Remove orphan datafiles instead of keeping them in lost+found.")
     ] = False,
+    scrub: Annotated[
+        bool,
+        typer.Option(
+            "--scrub", help="Read every byte of every file from its disk as well, and name what cannot be read."
+        ),
+    ] = False,
 ) -> None:
     """Check a pool and mend what crashes, copies and people left in it.
 
@@ -60,6 +66,7 @@ def fsck(
     Examples:
       stripewise fsck p/pool.toml --dry-run    look, change nothing
       stripewise fsck p/pool.toml              mend
+      stripewise fsck p/pool.toml --scrub      mend, and read everything
       stripewise fsck p/pool.toml --rebind     after a copy or a restore
 
     \b
@@ -77,7 +84,7 @@ def fsck(
             # Called by several threads.
             with first:
                 if step not in bars:
-                    bars[step] = begin(f"checking {step}")
+                    bars[step] = begin("reading", True) if step == "bytes" else begin(f"checking {step}")
             # Without a number of all, the bar only shows that it moves.
             bars[step](done, of)
 
@@ -91,6 +98,7 @@ def fsck(
                 rebind=rebind,
                 forget_missing=forget_missing,
                 remove_orphans=remove_orphans,
+                scrub=scrub,
                 layouts_from=[str(file_of(path)) for path in layouts_from or []],
                 found=found,
                 progress=progress,
@@ -116,6 +124,8 @@ def summary(report: FsckReport) -> str:
     """The last line."""
     total = report["total"]
     parts = [f"{report['files']} files, {report['placed_files']} of them placed, {report['datafiles']} datafiles"]
+    if report["read_bytes"]:
+        parts.append(f"{report['read_bytes']} bytes read")
     if report["files_in_use"]:
         parts.append(f"{report['files_in_use']} being written and left alone")
     wrong = {

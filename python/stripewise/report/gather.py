@@ -82,9 +82,6 @@ def _shown(path: object) -> str:
 
 def _text(layout: Path | None) -> str:
     assert layout is not None
-    if layout.exists() and not layout.is_file():
-        # Opening a FIFO waits for its writer.
-        raise StripewiseError(f"cannot read {layout}: not a regular file; name a layout file")
     try:
         return layout.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

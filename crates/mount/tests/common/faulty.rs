@@ -20,6 +20,8 @@ use fuser::{
 pub struct Faults {
     /// Reads of file contents give this.
     pub read: Option<Errno>,
+    /// Reads of this stretch of any file give EIO: bad sectors.
+    pub bad: Option<std::ops::Range<u64>>,
     /// Writes of file contents give this.
     pub write: Option<Errno>,
     /// `fsync` gives this.
@@ -377,7 +379,9 @@ impl Filesystem for Fs {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = self.admit(size as usize, |faults| faults.read).and_then(|count| {
+        let touches = |bad: &std::ops::Range<u64>| offset < bad.end && bad.start < offset + u64::from(size);
+        let is_bad = |faults: &Faults| faults.bad.as_ref().is_some_and(touches).then_some(Errno::EIO);
+        let read = self.admit(size as usize, |faults| faults.read.or(is_bad(faults))).and_then(|count| {
             let mut bytes = vec![0; count];
             let got = self.file(handle).read_at(&mut bytes, offset).map_err(errno)?;
             bytes.truncate(got);

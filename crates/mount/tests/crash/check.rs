@@ -20,6 +20,8 @@ pub struct Seen {
     pub unreadable_bytes: u64,
     /// Datafiles that were gone, with bytes that had never been synced.
     pub forgotten: u64,
+    /// Datafiles, or files, that were found shorter than was recorded: a power cut took what had never been synced.
+    pub short: u64,
 }
 
 /// What must be readable.
@@ -32,9 +34,14 @@ enum Readable {
 }
 
 /// Whether an error is one of those that fsck is for: a change of owner was interrupted, which nobody may finish but who
-/// trusts the whole pool; or a datafile is gone that was being made, which only fsck may give up.
+/// trusts the whole pool; or a datafile is gone that was being made, or ends before bytes that were never synced, which only
+/// fsck may give up.
 fn is_for_fsck(error: &str) -> bool {
-    error.contains("belongs to user") || error.contains("is missing: bytes of this file")
+    error.contains("belongs to user") || error.contains("is missing: bytes of this file") || is_short(error)
+}
+
+fn is_short(error: &str) -> bool {
+    error.contains("had been recorded")
 }
 
 impl std::ops::AddAssign for Seen {
@@ -43,6 +50,7 @@ impl std::ops::AddAssign for Seen {
         self.files += other.files;
         self.unreadable_bytes += other.unreadable_bytes;
         self.forgotten += other.forgotten;
+        self.short += other.short;
     }
 }
 
@@ -82,7 +90,8 @@ fn content(inode: &Inode) -> Result<Content, String> {
 
 /// Whether a file's bytes are some that it may have.
 fn fits(found: &Content, state: &FileState, readable: Readable) -> Result<Seen, String> {
-    let for_fsck = found.failure.as_deref().is_some_and(is_for_fsck);
+    let failure = found.failure.as_deref();
+    let for_fsck = failure.is_some_and(is_for_fsck);
     let (found, may_be_longer) = (&found.bytes, found.may_be_longer && for_fsck);
     let synced = state.synced.as_deref().unwrap_or_default();
     let lengths = || std::iter::once(synced.len()).chain(state.later.iter().map(Vec::len));
@@ -94,7 +103,8 @@ fn fits(found: &Content, state: &FileState, readable: Readable) -> Result<Seen, 
             found.len()
         ));
     }
-    let mut seen = Seen { files: 1, ..Seen::default() };
+    let short = u64::from(failure.is_some_and(is_short));
+    let mut seen = Seen { files: 1, short, ..Seen::default() };
     for (at, byte) in found.iter().enumerate() {
         let certain = synced.get(at);
         let Some(byte) = byte else {
@@ -216,7 +226,9 @@ pub fn check(pool_file: &Path, expected: &Expected, mender: Mender) -> Result<Se
     let pool = Pool::load(pool_file).map_err(|error| error.to_string())?;
     let mut seen = look_at_all(&open(&pool)?, expected, Readable::UntilMended)?;
     if mender == Mender::Fsck {
-        seen.forgotten += mend(&pool)?;
+        let (forgotten, short) = mend(&pool)?;
+        seen.forgotten += forgotten;
+        seen.short += short;
     }
     let store = open(&pool)?;
     let paths: Vec<String> = listing(&pool.namespace.join("tree")).into_keys().collect();
@@ -243,8 +255,9 @@ fn open(pool: &Pool) -> Result<Arc<Store>, String> {
     Store::open(pool.clone()).map_err(|error| error.to_string())
 }
 
-/// Runs fsck until it has nothing to do; how many datafiles with bytes that were never synced it had to forget.
-fn mend(pool: &Pool) -> Result<u64, String> {
+/// Runs fsck until it has nothing to do; how many datafiles with bytes that were never synced it had to forget, and of how
+/// many it had to forget the end.
+fn mend(pool: &Pool) -> Result<(u64, u64), String> {
     let run = |options: &Options| {
         let found: Mutex<Vec<Finding>> = Mutex::default();
         let report = fsck::check(pool, options, &found).map_err(|error| format!("fsck: {error}"))?;
@@ -252,11 +265,12 @@ fn mend(pool: &Pool) -> Result<u64, String> {
     };
     let (total, found) = run(&Options::default())?;
     // What is gone for good and had been synced has been found before this.
-    let missing = found.iter().filter(|f| f.outcome == Outcome::Left && f.kind == Kind::MissingDatafile).count() as u64;
-    if total.left != missing || total.in_use > 0 {
+    let left = |kind| found.iter().filter(|f| f.outcome == Outcome::Left && f.kind == kind).count() as u64;
+    let (missing, short) = (left(Kind::MissingDatafile), left(Kind::ShortDatafile));
+    if total.left != missing + short || total.in_use > 0 {
         return Err(format!("fsck cannot mend it: {found:?}"));
     }
-    if missing > 0 {
+    if missing + short > 0 {
         let (total, found) = run(&Options { forget_missing: true, ..Options::default() })?;
         if total.left + total.in_use > 0 {
             return Err(format!("fsck cannot mend it: {found:?}"));
@@ -266,7 +280,7 @@ fn mend(pool: &Pool) -> Result<u64, String> {
     if total.mended + total.left + total.in_use > 0 {
         return Err(format!("fsck, run again, still finds {found:?}"));
     }
-    Ok(missing)
+    Ok((missing, short))
 }
 
 /// A writer comes and goes, which puts the file in order.

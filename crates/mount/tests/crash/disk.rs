@@ -161,8 +161,10 @@ impl Disk {
         } else {
             content.bytes = fs::read(path).expect("a file that was just listed");
             let mut value = vec![0; 4096];
-            if let Ok(len) = rustix::fs::getxattr(path, ATTRIBUTE, &mut value[..]) {
-                content.attributes.insert(ATTRIBUTE.into(), value[..len].to_vec());
+            for name in [ATTRIBUTE, "user.stripewise.lengths"] {
+                if let Ok(len) = rustix::fs::getxattr(path, name, &mut value[..]) {
+                    content.attributes.insert(name.into(), value[..len].to_vec());
+                }
             }
             Kind::File
         };

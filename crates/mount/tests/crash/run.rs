@@ -300,7 +300,11 @@ fn kill_at(script: &Script, way: Way, point: usize, mender: Mender, tried: &mut 
     tried.inside += u64::from(run.begun > run.ended);
     tried.after_syncs += u64::from(Expected::after(script, run.ended, run.begun, Crash::Power).has_synced());
     let expected = Expected::after(script, run.ended, run.begun, Crash::Kill);
-    let checked = check(&bench.pool(), &expected, mender).map(|seen| tried.seen += seen);
+    let checked = check(&bench.pool(), &expected, mender).and_then(|seen| {
+        tried.seen += seen;
+        // Nothing is lost by a kill, so that nothing may seem to be.
+        if seen.short > 0 { Err("datafiles seem to be shorter than was recorded".to_owned()) } else { Ok(()) }
+    });
     let op = script.ops.get(run.ended);
     Some(checked.map_err(|reason| {
         format!("{} ({way:?}), {role:?} killed at point {point}, before {killed}, in {op:?}: {reason}", script.name)

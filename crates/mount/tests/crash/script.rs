@@ -212,7 +212,7 @@ fn step(
         Op::Settle => {
             while std::fs::read_dir(pool.namespace.join("locks"))?.next().is_some() {
                 // A mount that is gone leaves its lock files.
-                mount.metadata()?;
+                mounts.iter().try_for_each(|mount| mount.metadata().map(drop))?;
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -28,6 +28,8 @@ pub struct Options {
     pub forget_missing: bool,
     /// Remove orphan datafiles instead of keeping them in `lost+found`.
     pub remove_orphans: bool,
+    /// Read every byte of every file, to find what the disks cannot give back.
+    pub scrub: bool,
     /// Namespaces of other pools, in which a missing layout may be found.
     pub layouts_from: Vec<PathBuf>,
     /// Threads that look at files; 0 takes twice the number of processors.
@@ -43,6 +45,8 @@ pub enum Step {
     Again,
     /// Looking at the datafiles.
     Datafiles,
+    /// Reading all bytes; `done` and `of` are bytes.
+    Reading,
 }
 
 /// Who is told what a check finds. Called from several threads.
@@ -78,6 +82,9 @@ pub(super) struct Context<'a> {
     pub(super) placed_files: AtomicU64,
     pub(super) files_in_use: AtomicU64,
     pub(super) datafiles: AtomicU64,
+    /// What all files take of the disks.
+    pub(super) allocated_bytes: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
     stopped: AtomicBool,
     /// Some file may have a handle that we do not know, so that nobody can say which datafiles are nobody's.
     unknown_handles: AtomicBool,
@@ -108,6 +115,8 @@ impl<'a> Context<'a> {
             placed_files: AtomicU64::new(0),
             files_in_use: AtomicU64::new(0),
             datafiles: AtomicU64::new(0),
+            allocated_bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             unknown_handles: AtomicBool::new(false),
         };
@@ -213,6 +222,7 @@ impl<'a> Context<'a> {
             placed_files: self.placed_files.into_inner(),
             files_in_use: self.files_in_use.into_inner(),
             datafiles: self.datafiles.into_inner(),
+            read_bytes: self.read_bytes.into_inner(),
             kinds: kinds.into_iter().collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! Every file of the tree: its handle, its layout, its datafiles and its size.
 
 use super::context::{Context, Step, TELL_EVERY};
-use super::datafiles::{Fault, Look, bytes_in, look};
+use super::datafiles::{Fault, Look, Stretches, bytes_in, look};
 use super::finding::{Finding, Kind};
 use super::ground::Ground;
 use super::hold::{Found, Hold, Subject, hold};
@@ -82,7 +82,10 @@ impl Files<'_> {
     fn check(&self, mut subject: Subject) -> Result<()> {
         let (context, inode) = (self.context, subject.stat.st_ino);
         let handle = match subject.handle()? {
-            Found::Plain => return Ok(()),
+            Found::Plain => {
+                context.allocated_bytes.fetch_add(512 * subject.stat.st_blocks as u64, Ordering::Relaxed);
+                return Ok(());
+            }
             Found::Handle(handle) => handle,
             // The second walk looks at it, when all other handles are known.
             Found::Damaged(..) => {
@@ -102,6 +105,8 @@ impl Files<'_> {
         }
         let stale = LockFile::exists(context.ground.locks.as_fd(), handle.logical)?;
         let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
+        let allocated_bytes = found.allocated_bytes + 512 * subject.stat.st_blocks as u64;
+        context.allocated_bytes.fetch_add(allocated_bytes, Ordering::Relaxed);
         if found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
             // Whose they are is known when all handles are: the second walk looks at it.
             self.gathering.note_unbound();
@@ -209,6 +214,7 @@ impl Files<'_> {
             | Fault::Type(index)
             | Fault::Unbound(index)
             | Fault::Owner(index, _)
+            | Fault::Short(index, ..)
             | Fault::Rights(index, ..) => *index,
         };
         let datafile = datafiles.table[usize::from(index)];
@@ -236,6 +242,8 @@ impl Files<'_> {
                     return context.mend(finding, || put_right(directory, &from, handle.logical, datafile.generation));
                 }
                 let forget = |handle: &mut Handle| {
+                    // First: one that is made anew has nothing of what was recorded.
+                    subject.lower_length(handle.logical, datafile, 0)?;
                     handle.present.remove(usize::from(index));
                     subject.set_handle(context, handle)
                 };
@@ -244,13 +252,32 @@ impl Files<'_> {
                     let finding = told(Kind::MissingDatafile, what, "forgot it: the file has no byte there");
                     return context.mend(finding, || forget(handle));
                 }
-                let what = "a datafile is gone: its bytes of the file are lost".to_owned();
+                let lost = Stretches::of(layout, datafiles, index, (0, u64::MAX), size_bytes);
+                let what = format!("a datafile is gone: {} of the file are lost, but for holes", lost.words());
+                let finding = |action| Finding { lost: lost.listed, ..told(Kind::MissingDatafile, what, action) };
                 if context.options.forget_missing {
                     let action = "forgot it: its bytes read as zeros from now on";
-                    return context.mend(told(Kind::MissingDatafile, what, action), || forget(handle));
+                    return context.mend(finding(action), || forget(handle));
                 }
-                let action = "restore it from a backup, or give its bytes up with --forget-missing";
-                context.left(told(Kind::MissingDatafile, what, action));
+                context.left(finding("restore it from a backup, or give its bytes up with --forget-missing"));
+                false
+            }
+            Fault::Short(_, found_bytes, recorded_bytes) => {
+                let size_bytes = (subject.stat.st_size as u64).max(handle.truncating_to.unwrap_or(0));
+                let place = (found_bytes, recorded_bytes);
+                let lost = Stretches::of(layout, datafiles, index, place, size_bytes);
+                let lower = || subject.lower_length(handle.logical, datafile, found_bytes);
+                let ends = format!("it ends at byte {found_bytes}, {recorded_bytes} had been recorded");
+                if lost.bytes == 0 {
+                    let finding = told(Kind::ShortDatafile, ends, "recorded that: the file has no byte there");
+                    return context.mend(finding, lower);
+                }
+                let what = format!("{ends}: {} of the file are lost", lost.words());
+                let finding = |action| Finding { lost: lost.listed, ..told(Kind::ShortDatafile, what, action) };
+                if context.options.forget_missing {
+                    return context.mend(finding("gave them up: they read as zeros from now on"), lower);
+                }
+                context.left(finding("restore these bytes from a backup, or give them up with --forget-missing"));
                 false
             }
             Fault::Type(_) => {

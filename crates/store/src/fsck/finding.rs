@@ -29,6 +29,10 @@ pub enum Kind {
     DuplicateHandle,
     /// A datafile that the handle lists is not there.
     MissingDatafile,
+    /// A datafile that ends before the length that its last writer had recorded.
+    ShortDatafile,
+    /// Bytes that a disk cannot read.
+    UnreadableBytes,
     /// A datafile that does not belong to the file's owner.
     DatafileOwner,
     /// A datafile that has another group or mode than its file.
@@ -75,6 +79,8 @@ impl Kind {
             Self::UnboundHandle => "unbound-handle",
             Self::DuplicateHandle => "duplicate-handle",
             Self::MissingDatafile => "missing-datafile",
+            Self::ShortDatafile => "short-datafile",
+            Self::UnreadableBytes => "unreadable-bytes",
             Self::DatafileOwner => "datafile-owner",
             Self::DatafileRights => "datafile-rights",
             Self::DatafileType => "datafile-type",
@@ -134,6 +140,8 @@ pub struct Finding {
     pub server: Option<String>,
     /// The file on the disk that is meant, relative to the server's directory or to the namespace.
     pub object: Option<String>,
+    /// Stretches of the file that cannot be had, as `(from, to)` in bytes; of very many the first.
+    pub lost: Vec<(u64, u64)>,
     /// What is wrong, in words.
     pub what: String,
     /// What was done, would be done, or is to be done by the reader.
@@ -149,6 +157,7 @@ impl Finding {
             path: None,
             server: None,
             object: None,
+            lost: Vec::new(),
             what: what.into(),
             action: action.into(),
         }
@@ -208,6 +217,8 @@ pub struct Report {
     pub files_in_use: u64,
     /// Datafiles on the servers that were there.
     pub datafiles: u64,
+    /// Bytes that were read, of a check that reads all.
+    pub read_bytes: u64,
     /// Outcomes by kind, in order of [`Kind`].
     pub kinds: Vec<(Kind, Outcomes)>,
 }

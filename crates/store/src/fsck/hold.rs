@@ -6,7 +6,9 @@ use crate::error::{Error, Result};
 use crate::handle::{ATTRIBUTE, FORMER_OWNER, Handle, HandleError, MAX_BYTES};
 use crate::identity::Identity;
 use crate::inode::{Inode, guard};
+use crate::lengths::{self, Lengths};
 use crate::lockfile::{LockFile, Purpose};
+use crate::placement::Datafile;
 use crate::rights::{Rights, former_owner};
 use crate::store::proc_path;
 use crate::sys::retry;
@@ -102,19 +104,36 @@ impl Subject {
 
     /// Writes its handle and tells those who have the file open.
     pub(super) fn set_handle(&self, context: &Context<'_>, handle: &Handle) -> Result<()> {
-        let (place, bytes) = (self.place(), handle.encode()?);
-        let set = || rustix::fs::setxattr(&place, ATTRIBUTE, &bytes, XattrFlags::empty());
+        self.set_attribute(ATTRIBUTE, &handle.encode()?).map_err(Error::io("change the handle of", &self.path))?;
+        self.sync()?;
+        context.ground.bump_epoch(handle.logical)
+    }
+
+    /// What is recorded of the lengths of the datafiles of file `logical`.
+    pub(super) fn lengths(&self, logical: u64) -> Result<Option<Lengths>> {
+        lengths::read_record(logical, |bytes| rustix::fs::getxattr(self.place(), lengths::ATTRIBUTE, bytes))
+            .map_err(Error::io("read the recorded lengths of", &self.path))
+    }
+
+    /// Forgets what is recorded of a datafile beyond `bytes`. Only under a [`Hold`].
+    pub(super) fn lower_length(&self, logical: u64, datafile: Datafile, bytes: u64) -> Result<()> {
+        let Some(recorded) = self.lengths(logical)? else { return Ok(()) };
+        let bytes = recorded.lowered(datafile, bytes).encode().unwrap_or_default();
+        self.set_attribute(lengths::ATTRIBUTE, &bytes).map_err(Error::io("record the lengths of", &self.path))?;
+        self.sync()
+    }
+
+    fn set_attribute(&self, name: &str, bytes: &[u8]) -> rustix::io::Result<()> {
+        let place = self.place();
+        let set = || rustix::fs::setxattr(&place, name, bytes, XattrFlags::empty());
         let mode = Mode::from_raw_mode(self.stat.st_mode & 0o7777);
-        let done = match set() {
+        match set() {
             // Its owner has made it read-only, and may not set a user attribute then.
             Err(Errno::ACCESS) => rustix::fs::chmod(&place, mode | Mode::WUSR)
                 .and_then(|()| set())
                 .and_then(|()| rustix::fs::chmod(&place, mode)),
             done => done,
-        };
-        done.map_err(Error::io("change the handle of", &self.path))?;
-        self.sync()?;
-        context.ground.bump_epoch(handle.logical)
+        }
     }
 
     /// Makes size, times and handle durable.

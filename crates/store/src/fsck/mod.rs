@@ -7,6 +7,7 @@
 //! servers     every datafile: whose is it?                       servers, lost_found
 //! walk 3      leftovers of files, if there are any               leftovers
 //! rest        lock files, half-written files                     rest
+//! reading     every byte of every file, if that is asked for     scrub
 //! ```
 //!
 //! Nothing that a writer has registered is touched: a file is judged and mended under its structural lock, and what
@@ -31,6 +32,7 @@ mod lost_found;
 mod misplaced;
 mod rebind;
 mod rest;
+mod scrub;
 mod servers;
 
 pub use context::{Options, Step, Watch};
@@ -66,5 +68,7 @@ pub fn check(pool: &Pool, options: &Options, watch: &dyn Watch) -> Result<Report
     let leftovers = servers::check_all(&context, &known)?;
     leftovers::mend(&context, leftovers)?;
     rest::check(&context, &known)?;
+    drop(known);
+    scrub::read_all(&context)?;
     context.end()
 }
