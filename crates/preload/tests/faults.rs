@@ -5,56 +5,12 @@ mod common;
 #[path = "../../mount/tests/common/faulty.rs"]
 mod faulty;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{TestPool, library, mount_program, python, succeeded};
+use common::worker::{GOES_PAST_THE_MOUNT, Worker};
+use common::{TestPool, mount_program, succeeded};
 use faulty::Faulty;
 use fuser::Errno;
-
-/// Carries out lines of Python as they come, and answers each with its value or the number of its error.
-const WORKER: &str = r#"
-import os, sys
-os.chdir(os.environ['M'])
-for line in sys.stdin:
-    try:
-        value = eval(line)
-    except OSError as error:
-        value = -error.errno
-    print(value, flush=True)
-"#;
-
-/// A Python under the library.
-struct Worker {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    fn start(pool: &TestPool) -> Worker {
-        let mut command = Command::new(python());
-        command.args(["-c", WORKER]).env("LD_PRELOAD", library()).env("M", pool.path("mnt"));
-        command.env("STRIPEWISE_POOL", pool.path("pool.toml")).env("STRIPEWISE_MOUNT", pool.path("mnt"));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Worker { child, input, output }
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").unwrap();
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        answer.trim().to_owned()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A mounted pool whose server s1 can fail.
 fn with_faulty() -> (TestPool, Faulty) {
@@ -67,10 +23,6 @@ fn with_faulty() -> (TestPool, Faulty) {
     (pool, server)
 }
 
-/// Whether the program has a datafile open: it goes past the mount.
-const GOES_PAST: &str = "any('/s1/' in os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd') \
-                         if os.path.lexists('/proc/self/fd/' + fd))";
-
 #[test]
 fn a_write_that_fails_half_way_leaves_no_longer_file() {
     let (pool, server) = with_faulty();
@@ -79,7 +31,7 @@ fn a_write_that_fails_half_way_leaves_no_longer_file() {
         let fd = worker.ask(&format!("os.open('file{number}', os.O_CREAT | os.O_RDWR)"));
         assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'o' * 12288, 0)")), "12288");
         assert_eq!(worker.ask(&format!("os.ftruncate({fd}, 5000)")), "None");
-        assert_eq!(worker.ask(GOES_PAST), "True");
+        assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True");
         server.set(|faults| (faults.write, faults.create) = (Some(fault), Some(fault)));
         let told = format!("-{}", fault.code());
         // At an offset, and where the descriptor is.
@@ -109,7 +61,7 @@ fn a_server_that_died_comes_back_under_a_running_program() {
     let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
     let other = worker.ask("os.open('file', os.O_RDWR)");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
-    assert_eq!(worker.ask(GOES_PAST), "True", "the program goes past the mount");
+    assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True", "the program goes past the mount");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
 
@@ -143,7 +95,7 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
     assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
-    assert_eq!(worker.ask(GOES_PAST), "True");
+    assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True");
     server.die();
     let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), format!("-{}", libc::EIO));
