@@ -49,6 +49,8 @@ pub(crate) mod inode;
 mod prune;
 #[path = "../../mount/src/removals.rs"]
 mod removals;
+#[path = "../../mount/src/shares.rs"]
+mod shares;
 #[path = "../../preload/src/slots.rs"]
 mod slots;
 #[path = "../../preload/src/table.rs"]

@@ -12,11 +12,14 @@ use crate::attr::{Attributes, file_attr, kind};
 use crate::fs::Core;
 use crate::inode::Node;
 use crate::lock;
+use crate::shares::Share;
 
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     node: Arc<Node>,
+    /// What it counts for its user.
+    share: Share,
     /// One reader at a time.
     stream: Mutex<Stream>,
 }
@@ -36,10 +39,12 @@ impl OpenDir {
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn open(core: &Core, ino: u64) -> Result<Arc<OpenDir>, Errno> {
+    /// `ENFILE`: the user has more open than are free.
+    pub fn open(core: &Core, user: u32, ino: u64) -> Result<Arc<OpenDir>, Errno> {
+        let share = core.opens.take(user, 1)?;
         let node = core.table.get(ino)?;
         let dir = Dir::new(core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
-        Ok(Arc::new(OpenDir { node, stream: Mutex::new(Stream { dir, offset: 0, next: None }) }))
+        Ok(Arc::new(OpenDir { node, share, stream: Mutex::new(Stream { dir, offset: 0, next: None }) }))
     }
 
     /// Makes its entries durable.
@@ -134,8 +139,10 @@ impl OpenDir {
             attr.kind = FileType::Directory;
             return Ok(reply.add(attr.ino, next, name, &std::time::Duration::ZERO, &attr, Generation(0)));
         }
+        core.admit(self.share.user())?;
         let found = core.table.lookup_listed(&self.node, name, ino)?;
         let (node, Attributes { attr, ttl }) = core.with_attributes(found)?;
+        core.count_node(&node, self.share.user());
         let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
         if full {
             core.table.forget(node.ino, 1);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags};
@@ -13,6 +13,7 @@ use stripewise_store::{Inode, Slot, Told};
 
 use crate::fs::Core;
 use crate::inode::Node;
+use crate::shares::{Hold, Holders};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, thread};
 use crate::{Failure, lock};
@@ -56,6 +57,8 @@ pub struct Shared {
     pub mapped: AtomicBool,
     /// The file may have capabilities (`security.capability`), which the first write has to take.
     pub may_have_capabilities: AtomicBool,
+    /// The users who have it open.
+    pub holders: Arc<Holders>,
 }
 
 /// How a file lost its last name.
@@ -109,6 +112,8 @@ pub struct OpenFile {
     /// change on. Many files are only made, and what has no bytes has none to lose.
     registered: AtomicBool,
     registering: Mutex<()>,
+    /// What it counts for its user.
+    pub held: OnceLock<Hold>,
 }
 
 impl OpenFile {
@@ -361,6 +366,7 @@ impl Core {
             is_past_the_mount: AtomicBool::new(false),
             registered: AtomicBool::new(false),
             registering: Mutex::default(),
+            held: OnceLock::new(),
         });
         if let Some(inode) = open.shared.placed.as_ref().filter(|_| !is_new) {
             let registered = if writes { open.register(inode) } else { Ok(()) };
@@ -452,6 +458,7 @@ impl Core {
                 lost_name: Mutex::new(None),
                 mapped: AtomicBool::new(false),
                 may_have_capabilities: AtomicBool::new(true),
+                holders: Arc::default(),
             }));
         }
         let shared = slot.as_ref().ok_or(Errno::STALE)?.clone();

@@ -28,6 +28,7 @@ use crate::names::Maker;
 use crate::options::MountOptions;
 use crate::prune::Room;
 use crate::removals::Removals;
+use crate::shares::{Hold, Share, Shares};
 use crate::workers::Workers;
 use crate::{Failure, control, log};
 
@@ -44,6 +45,10 @@ pub struct Core {
     pub table: Table,
     /// Opens of regular files.
     pub opened: AtomicUsize,
+    /// What users hold of the descriptors for what is open.
+    pub opens: Arc<Shares>,
+    /// What users hold of the room for inodes that the kernel knows.
+    nodes: Arc<Shares>,
     /// The kernel may be asked to serve plain files itself.
     pub passthrough: AtomicBool,
     wants_passthrough: bool,
@@ -70,8 +75,10 @@ impl Core {
     pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let table =
-            Table::new(store.tree(), Room::new(descriptors)).map_err(MountError::system("opening the pool's names"))?;
+        let room = Room::new(descriptors);
+        let owner = rustix::process::geteuid().as_raw();
+        let (opens, nodes) = (Shares::new(room.for_opens(), owner), Shares::new(room.most(), owner));
+        let table = Table::new(store.tree(), room).map_err(MountError::system("opening the pool's names"))?;
         let neighbours = Arc::new(Neighbours::join(&store)?);
         if options.writeback_cache {
             neighbours.keep_out().map_err(|error| MountError::WritebackCache { reason: error.to_string() })?;
@@ -82,6 +89,8 @@ impl Core {
             removals: Arc::default(),
             table,
             opened: AtomicUsize::new(0),
+            opens,
+            nodes,
             passthrough: AtomicBool::new(false),
             // The kernel has the one or the other.
             wants_passthrough: options.passthrough && is_root && !options.writeback_cache,
@@ -142,6 +151,27 @@ impl Core {
     /// Opens of regular files.
     pub fn open_files(&self) -> usize {
         self.opened.load(Ordering::Acquire)
+    }
+
+    /// Lets `user` look up another name.
+    ///
+    /// # Errors
+    /// `ENFILE`: the inodes that the user has looked up are in use, and more than there is room for.
+    pub fn admit(&self, user: u32) -> Result<(), Errno> {
+        self.table.room.admit(|| self.nodes.is_fair(user))
+    }
+
+    /// Counts a node for `user`, if it counts for none.
+    pub fn count_node(&self, node: &Node, user: u32) {
+        node.found_by.get_or_init(|| self.nodes.charge(user, 1));
+    }
+
+    /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its
+    /// lock file, and one on each server.
+    fn count_open(&self, open: &OpenFile, own: Share) {
+        let user = own.user();
+        let units = if open.shared.placed.is_some() { 2 + self.store.pool().servers.len() } else { 0 };
+        open.held.get_or_init(|| Hold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
     }
 
     /// Leaves everything in order when the mount has ended.
@@ -264,9 +294,18 @@ impl PoolFs {
         self.core.table.get(ino.0).map_err(fuse_errno)
     }
 
-    fn reply_entry(&self, made: Result<(Arc<Node>, crate::attr::Attributes), Failure>, what: &str, reply: ReplyEntry) {
+    fn reply_entry(
+        &self,
+        made: Result<(Arc<Node>, crate::attr::Attributes), Failure>,
+        user: u32,
+        what: &str,
+        reply: ReplyEntry,
+    ) {
         match made {
-            Ok((_, found)) => reply.entry_with_ttls(&found.ttl, &LONG, &found.attr, Generation(0)),
+            Ok((node, found)) => {
+                self.core.count_node(&node, user);
+                reply.entry_with_ttls(&found.ttl, &LONG, &found.attr, Generation(0));
+            }
             Err(failure) => reply.error(self.core.errno(None, what, failure)),
         }
     }
@@ -342,14 +381,15 @@ impl Filesystem for PoolFs {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.serve("lookup", || match self.core.lookup(parent.0, name) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let user = request.uid();
+        self.serve("lookup", || match self.core.admit(user).and_then(|()| self.core.lookup(parent.0, name)) {
             Err(Errno::NOENT) => {
                 // Inode 0 is none: the kernel may remember that.
                 let (holds, nothing) = (self.core.short(), no_attributes());
                 reply.entry_with_ttls(&Duration::ZERO, &holds, &nothing, Generation(0));
             }
-            found => self.reply_entry(found.map_err(Failure::Errno), "lookup", reply),
+            found => self.reply_entry(found.map_err(Failure::Errno), user, "lookup", reply),
         });
     }
 
@@ -416,25 +456,29 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("mknod", || {
             let maker = Maker { mode, umask, caller: Caller::of(request) };
-            self.reply_entry(self.core.make_node(parent.0, name, maker, rdev), "creating a file", reply);
+            let made = self.core.admit(request.uid()).map_err(Failure::Errno);
+            let made = made.and_then(|()| self.core.make_node(parent.0, name, maker, rdev));
+            self.reply_entry(made, request.uid(), "creating a file", reply);
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.serve("mkdir", || {
             let maker = Maker { mode, umask, caller: Caller::of(request) };
-            let made = self
-                .core
-                .make_other(parent.0, name, maker, |dir, permissions| rustix::fs::mkdirat(dir, name, permissions));
-            self.reply_entry(made.map_err(Failure::Errno), "mkdir", reply);
+            let make = |dir: &_, permissions| rustix::fs::mkdirat(dir, name, permissions);
+            let made = self.core.admit(request.uid());
+            let made = made.and_then(|()| self.core.make_other(parent.0, name, maker, make));
+            self.reply_entry(made.map_err(Failure::Errno), request.uid(), "mkdir", reply);
         });
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.serve("symlink", || {
             let maker = Maker { mode: 0, umask: 0, caller: Caller::of(request) };
-            let made = self.core.make_other(parent.0, name, maker, |dir, _| rustix::fs::symlinkat(target, dir, name));
-            self.reply_entry(made.map_err(Failure::Errno), "symlink", reply);
+            let make = |dir: &_, _| rustix::fs::symlinkat(target, dir, name);
+            let made = self.core.admit(request.uid());
+            let made = made.and_then(|()| self.core.make_other(parent.0, name, maker, make));
+            self.reply_entry(made.map_err(Failure::Errno), request.uid(), "symlink", reply);
         });
     }
 
@@ -466,6 +510,7 @@ impl Filesystem for PoolFs {
         self.serve("link", || {
             self.reply_entry(
                 self.core.link(Caller::of(request), ino.0, parent.0, name).map_err(Failure::Errno),
+                request.uid(),
                 "link",
                 reply,
             )
@@ -481,8 +526,13 @@ impl Filesystem for PoolFs {
             if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags.0) {
                 return reply.error(fuse_errno(errno));
             }
+            let own = match self.core.opens.take(request.uid(), 1) {
+                Ok(own) => own,
+                Err(errno) => return reply.error(fuse_errno(errno)),
+            };
             match self.core.open(node.clone(), flags.0, None, |fd| reply.open_backing(fd).ok()) {
                 Ok(open) => {
+                    self.core.count_open(&open, own);
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
                         let _ = self.core.drop_set_id(&node, Caller::of(request));
@@ -511,8 +561,15 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("create", || {
             let maker = Maker { mode, umask, caller: Caller::of(request) };
+            let own = self.core.admit(request.uid()).and_then(|()| self.core.opens.take(request.uid(), 1));
+            let own = match own {
+                Ok(own) => own,
+                Err(errno) => return reply.error(fuse_errno(errno)),
+            };
             match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
                 Ok((open, found)) => {
+                    self.core.count_node(&open.node, request.uid());
+                    self.core.count_open(&open, own);
                     let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
                     let handle = into_handle(open);
                     // One time for name and attributes: that of the attributes, which are the shorter.
@@ -629,8 +686,8 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.serve("opendir", || match OpenDir::open(&self.core, ino.0) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.serve("opendir", || match OpenDir::open(&self.core, request.uid(), ino.0) {
             Ok(open) => reply.opened(into_handle(open), FopenFlags::empty()),
             Err(errno) => reply.error(fuse_errno(errno)),
         });

@@ -9,8 +9,8 @@ use std::collections::hash_map::Entry;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use crate::file::Shared;
 use crate::lock;
 use crate::prune::Room;
+use crate::shares::Share;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub const ROOT_INO: u64 = 1;
 
 const SHARDS: usize = 64;
+
+/// Where rules take a file for, the directory of which has a path that is too long to be told.
+const TOO_DEEP: &str = "...";
 
 /// One inode of the namespace that the kernel holds references to.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Node {
     /// What all opens of this inode share; present while it is open.
     pub shared: Mutex<Option<Arc<Shared>>>,
     handle: Mutex<KnownHandle>,
+    /// What it counts for the user who looked it up first.
+    pub found_by: OnceLock<Share>,
 }
 
 /// What was read of a node's handle.
@@ -338,12 +344,15 @@ impl Table {
     }
 
     /// The path of `name` in `parent` relative to the root of the tree, from the kernel's own knowledge of where the
-    /// directory is now.
+    /// directory is now. Of a directory with a path that the kernel does not tell (4096 bytes and more) it is [`TOO_DEEP`].
     ///
     /// # Errors
     /// `ENOENT` when the directory has been removed.
     pub fn relative_path(&self, parent: &Node, name: &OsStr) -> Result<PathBuf, Errno> {
-        let parent = link_target(&self.proc_fds, &parent.fd)?;
+        let parent = match link_target(&self.proc_fds, &parent.fd) {
+            Err(Errno::NAMETOOLONG) => return Ok(Path::new(TOO_DEEP).join(name)),
+            parent => parent?,
+        };
         let parent = parent.strip_prefix(&self.root_path).map_err(|_| Errno::NOENT)?;
         Ok(parent.join(name))
     }
@@ -358,7 +367,7 @@ impl Table {
 
 fn new_node(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default() }
+    Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default(), found_by: OnceLock::new() }
 }
 
 fn link_target(proc_fds: &OwnedFd, fd: &OwnedFd) -> Result<PathBuf, Errno> {
@@ -409,7 +418,6 @@ impl ProcName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn tree() -> (tempfile::TempDir, Table) {
         let dir = tempfile::tempdir().unwrap();

@@ -18,6 +18,7 @@
 //! workers.rs    which threads wait for requests
 //! linger.rs     looking for the next request before sleeping
 //! prune.rs      how many inodes the kernel may know
+//! shares.rs     how many descriptors each user may hold
 //! names.rs      lookup, create, link, rename, unlink
 //! removals.rs   datafiles of files without a name go when that is on the disk
 //! attr.rs       attributes, and how long the kernel may believe them
@@ -47,6 +48,7 @@ mod prune;
 mod removals;
 mod server;
 mod session;
+mod shares;
 mod sync;
 mod unmount;
 mod workers;

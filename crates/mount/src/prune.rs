@@ -29,6 +29,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// How long a lookup waits for room, and in what steps.
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: usize = 1000;
+/// Most threads that wait for a user who has more than is fair: the others serve.
+const MOST_WAITING: usize = 2;
 
 /// Linux, `include/uapi/linux/fuse.h`.
 const FUSE_NOTIFY_PRUNE: u32 = 9;
@@ -37,6 +39,8 @@ const FUSE_NOTIFY_PRUNE: u32 = 9;
 #[derive(Debug)]
 pub struct Room {
     known: AtomicUsize,
+    /// How many open files the process may have.
+    descriptors: usize,
     /// With more than these the kernel is asked to drop some.
     aim: usize,
     /// With more than these a lookup waits.
@@ -45,6 +49,8 @@ pub struct Room {
     prunes: AtomicBool,
     asked: Mutex<Asked>,
     wanted: Condvar,
+    /// Threads that wait for room for a user who has more than is fair.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +65,51 @@ impl Room {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         Room {
             known: AtomicUsize::new(0),
+            descriptors,
             aim: (descriptors / 2).min(AIM),
             most: (descriptors / 4 * 3).min(AIM * 3 / 2),
             prunes: AtomicBool::new(false),
             asked: Mutex::default(),
             wanted: Condvar::new(),
+            waiting: AtomicUsize::new(0),
         }
+    }
+
+    /// How many descriptors are left for what is open: a sixteenth of all is for the mount's own work.
+    pub fn for_opens(&self) -> usize {
+        self.descriptors - self.aim - self.descriptors / 16
+    }
+
+    /// How many inodes the kernel may know.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Lets a user look up another inode. One who holds more than is `fair` waits until the kernel has dropped what is in no use.
+    /// One atomic load as long as there is room. A kernel that cannot be asked to drop any lets all of them in.
+    ///
+    /// # Errors
+    /// `ENFILE`: what the user knows is in use.
+    pub fn admit(&self, fair: impl Fn() -> bool) -> Result<(), Errno> {
+        let is_full = || self.known() > self.aim && self.prunes.load(Ordering::Relaxed);
+        if !is_full() || fair() {
+            return Ok(());
+        }
+        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut steps = 0..if waiting < MOST_WAITING { STEPS } else { 0 };
+        let admitted = loop {
+            if !is_full() || fair() {
+                break Ok(());
+            }
+            if steps.next().is_none() {
+                break Err(Errno::NFILE);
+            }
+            lock(&self.asked).wanted = true;
+            self.wanted.notify_one();
+            thread::sleep(STEP);
+        };
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        admitted
     }
 
     /// One inode more. One atomic operation as long as there is room.
@@ -188,7 +233,7 @@ mod tests {
     #[test]
     fn half_of_the_descriptors_are_for_inodes_but_no_more_than_help() {
         let room = Room::new(1024);
-        assert_eq!((room.aim, room.most), (512, 768));
+        assert_eq!((room.aim, room.most, room.for_opens()), (512, 768, 448));
         assert_eq!(Room::new(u64::MAX).aim, AIM);
     }
 
@@ -202,6 +247,21 @@ mod tests {
         room.add();
         assert!(lock(&room.asked).wanted);
         assert_eq!(room.excess_per_mille(), 177);
+    }
+
+    #[test]
+    fn who_has_too_much_in_use_is_not_let_in_and_others_are() {
+        let room = Room::new(32);
+        for _ in 0..17 {
+            room.add();
+        }
+        assert_eq!(room.admit(|| false), Ok(()), "a kernel that cannot be asked");
+        room.prunes.store(true, Ordering::Relaxed);
+        assert_eq!(room.admit(|| true), Ok(()));
+        assert_eq!(room.admit(|| false), Err(Errno::NFILE));
+        assert!(lock(&room.asked).wanted);
+        room.remove();
+        assert_eq!(room.admit(|| false), Ok(()));
     }
 
     #[test]
