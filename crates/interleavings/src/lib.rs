@@ -68,5 +68,5 @@ pub mod serving;
 mod stand_ins;
 pub mod writers;
 
-pub use stand_ins::{BackingId, Collected, Error, FopenFlags, Inode, Journal, Round, Slot, Store, Told};
+pub use stand_ins::{BackingId, Collected, Error, FopenFlags, Inode, Journal, Slot, Store, Told};
 use stand_ins::{Failure, fs, lock, log, placed, runtime};

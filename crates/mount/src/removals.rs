@@ -210,8 +210,7 @@ impl Removals {
             schedule.look_at = Instant::now() + LOOK_EVERY;
         }
         if schedule.retry_at <= now && journal.has_left() {
-            let round = journal.round();
-            if round.done > 0 {
+            if journal.round() > 0 {
                 schedule.retry_soon(Instant::now());
             } else {
                 schedule.retry_later(Instant::now());

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::faulty::{Faults, Faulty};
-use common::{BIN, TestPool, eventually, eventually_within};
+use common::{BIN, TestPool, eventually_within};
 use fuser::Errno;
 use stripewise_store::Pool;
 use stripewise_store::fsck::{self, Finding, Kind};
@@ -78,7 +78,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = Command::new("umount").args(["-l", "-q"]).arg(&self.dir).stderr(Stdio::null()).status();
+        let _ = Command::new(BIN).args(["--lazy", "--unmount"]).arg(&self.dir).stderr(Stdio::null()).status();
     }
 }
 
@@ -431,6 +431,10 @@ fn this_boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_owned()
 }
 
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 const ANOTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Files whose names went away behind the mount's back, so that their datafiles are orphans: by their names.
@@ -458,14 +462,16 @@ fn after_a_power_cut_only_what_is_certain_is_collected() {
     let found = orphans(&pool, &["seen", "certain", "left", "same boot"]);
     let [seen, certain, left, same_boot] = &found[..] else { unreachable!() };
     let path = |name: &str| pool.path("ns/removals").join(name);
-    write_journal(&path("a"), &pool, ANOTHER_BOOT, 1, &[(seen.clone(), 0, 0)]);
-    write_journal(&path("b"), &pool, ANOTHER_BOOT, 2, &[(certain.clone(), 0, 0)]);
-    write_journal(&path("c"), &pool, ANOTHER_BOOT, 3, &[(left.clone(), 0, 0)]);
-    write_journal(&path("d"), &pool, &this_boot(), 1, &[(same_boot.clone(), 0, 0)]);
+    write_journal(&path("a"), &pool, ANOTHER_BOOT, 1, &[(seen.clone(), own_user(), 0)]);
+    write_journal(&path("b"), &pool, ANOTHER_BOOT, 2, &[(certain.clone(), own_user(), 0)]);
+    write_journal(&path("c"), &pool, ANOTHER_BOOT, 3, &[(left.clone(), own_user(), 0)]);
+    write_journal(&path("d"), &pool, &this_boot(), 1, &[(same_boot.clone(), own_user(), 0)]);
     let mount = Served::new(&pool, "mnt");
     eventually_within(PATIENCE, "three are gone", || pool.datafiles().len() == 3 && journals(&pool).len() == 1);
     assert!(has_datafiles(&pool, seen));
-    eventually("it says so", || mount.log().contains("1 removals that were interrupted cannot be finished"));
+    eventually_within(PATIENCE, "it says so", || {
+        mount.log().contains("1 removals that were interrupted cannot be finished")
+    });
     mount.unmount();
     assert!(check(&pool).iter().all(|finding| finding.kind == Kind::OrphanDatafile));
 }
@@ -476,14 +482,14 @@ fn a_journal_that_was_copied_or_is_another_pools_counts_for_nothing() {
     let pool = TestPool::new();
     let found = orphans(&pool, &["copied", "foreign", "doubtful", "control"]);
     let path = |name: &str| pool.path("ns/removals").join(name);
-    write_journal(&path("original"), &pool, &this_boot(), 2, &[(found[0].clone(), 0, 0)]);
+    write_journal(&path("original"), &pool, &this_boot(), 2, &[(found[0].clone(), own_user(), 0)]);
     fs::copy(path("original"), path("copy")).unwrap();
     fs::remove_file(path("original")).unwrap();
     let other = TestPool::new();
-    write_journal(&path("foreign"), &other, &this_boot(), 2, &[(found[1].clone(), 0, 0)]);
-    write_journal(&path("doubtful"), &pool, &this_boot(), 1, &[(found[2].clone(), 0, 0)]);
+    write_journal(&path("foreign"), &other, &this_boot(), 2, &[(found[1].clone(), own_user(), 0)]);
+    write_journal(&path("doubtful"), &pool, &this_boot(), 1, &[(found[2].clone(), own_user(), 0)]);
     File::options().write(true).open(path("doubtful")).unwrap().write_all_at(&[1], 4095).unwrap();
-    write_journal(&path("control"), &pool, &this_boot(), 2, &[(found[3].clone(), 0, 0)]);
+    write_journal(&path("control"), &pool, &this_boot(), 2, &[(found[3].clone(), own_user(), 0)]);
     let mount = Served::new(&pool, "mnt");
     eventually_within(PATIENCE, "that of the control is gone", || {
         pool.datafiles().len() == 9 && journals(&pool).len() == 1
@@ -515,7 +521,7 @@ fn strange_things_among_the_journals_are_named_and_left_alone() {
         fs::set_permissions(path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
     // A record of random bytes beside a good one.
-    write_journal(&path("damaged"), &pool, &this_boot(), 2, &[(control[0].clone(), 0, 0)]);
+    write_journal(&path("damaged"), &pool, &this_boot(), 2, &[(control[0].clone(), own_user(), 0)]);
     File::options().write(true).open(path("damaged")).unwrap().write_all_at(&bytes(8, 128), 8192).unwrap();
     let strange = ["random", "short", "long", "directory", "link", "fifo", "writable", "linked", "second name"];
 
@@ -527,7 +533,9 @@ fn strange_things_among_the_journals_are_named_and_left_alone() {
         eventually_within(PATIENCE, &line, || mount.log().matches(&line).count() == 1);
         assert!(path(name).symlink_metadata().is_ok(), "{name}");
     }
-    eventually("the damage is told", || mount.log().contains("1 removals that were interrupted cannot be finished"));
+    eventually_within(PATIENCE, "the damage is told", || {
+        mount.log().contains("1 removals that were interrupted cannot be finished")
+    });
     mount.unmount();
     assert_clean(&pool);
 }
@@ -582,11 +590,30 @@ fn a_journal_of_another_user_counts_for_nothing() {
 fn a_read_only_mount_collects_nothing() {
     let pool = TestPool::new();
     let found = orphans(&pool, &["file"]);
-    write_journal(&pool.path("ns/removals/a"), &pool, &this_boot(), 2, &[(found[0].clone(), 0, 0)]);
+    write_journal(&pool.path("ns/removals/a"), &pool, &this_boot(), 2, &[(found[0].clone(), own_user(), 0)]);
     let mount = Served::with(&pool, "mnt", "ro");
     assert_eq!(fs::read_dir(&mount.dir).unwrap().count(), 0);
     mount.unmount();
     assert_eq!((pool.datafiles().len(), journals(&pool).len()), (3, 1));
+}
+
+/// A check of the pool takes what a journal names for what it is without it, and the next mount has nothing to do.
+#[test]
+fn a_check_that_comes_first_keeps_orphans_as_ever() {
+    let pool = TestPool::new();
+    let found = orphans(&pool, &["file"]);
+    write_journal(&pool.path("ns/removals/a"), &pool, &this_boot(), 2, &[(found[0].clone(), own_user(), 0)]);
+    let told: Mutex<Vec<Finding>> = Mutex::default();
+    fsck::check(&Pool::load(&pool.file()).unwrap(), &fsck::Options::default(), &told).unwrap();
+    let told = told.into_inner().unwrap();
+    assert!(told.len() == 3 && told.iter().all(|finding| finding.kind == Kind::OrphanDatafile), "{told:?}");
+    let mount = Served::new(&pool, "mnt");
+    eventually_within(PATIENCE, "the journal was taken over", || journals(&pool).len() == 1);
+    mount.unmount();
+    assert_eq!(journals(&pool), Vec::<PathBuf>::new());
+    let kept = ["s0", "s1", "s2"].map(|server| fs::read_dir(pool.path(server).join("lost+found")).unwrap().count());
+    assert_eq!(kept, [1; 3]);
+    assert_clean(&pool);
 }
 
 /// What a thread of [`killed_at_random_times`] knows of the names that are its own.

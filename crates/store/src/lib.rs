@@ -57,7 +57,7 @@ pub use placed_file::{Missing, Outcome, PlacedFile};
 pub use placement::Placement;
 pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;
-pub use removals::{Journal, Round, Slot};
+pub use removals::{Journal, Slot};
 pub use room::Room;
 pub use store::{Collected, Store};
 pub use sys::AsUser;

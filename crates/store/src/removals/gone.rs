@@ -54,14 +54,14 @@ pub(super) enum Which {
 }
 
 /// What has become of an attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// No datafile is left.
     Done,
     /// Somebody has it open or is registered as its writer, and removes the datafiles himself.
     InUse,
     /// Some are left, on servers that cannot remove them.
-    Left(Error),
+    Left,
 }
 
 /// Servers that have refused removals in this round.
@@ -150,12 +150,10 @@ impl Gone {
         }
         // A server that the pool file no longer has keeps what it has.
         let known = |datafile: &Datafile| store.plane().server(datafile.server).is_ok();
-        if !self.runs.is_empty() && self.datafiles().filter(known).all(|datafile| outages.has(datafile.server)) {
-            let server = self.datafiles().find(known).map(|datafile| store.pool().server_name(datafile.server));
-            match server {
-                Some(server) => return Ok(Outcome::Left(Error::Invalid(format!("server {server} does not remove")))),
-                None => return Ok(Outcome::Done),
-            }
+        if self.datafiles().any(|datafile| known(&datafile))
+            && self.datafiles().filter(known).all(|datafile| outages.has(datafile.server))
+        {
+            return Ok(Outcome::Left);
         }
         let lock = loop {
             let (lock, _) = LockFile::open(store, self.handle, || Ok(self.rights))?;
@@ -166,20 +164,17 @@ impl Gone {
                 break lock;
             }
         };
-        let mut left = None;
+        let mut outcome = Outcome::Done;
         for datafile in self.datafiles().filter(known) {
             if outages.has(datafile.server) {
-                left.get_or_insert_with(|| {
-                    let server = store.pool().server_name(datafile.server);
-                    Error::Invalid(format!("server {server} does not remove"))
-                });
+                outcome = Outcome::Left;
             } else if let Err(error) = self.remove(store, datafile) {
                 // Another's, who alone may remove it; `stripewise fsck` by root does.
                 if store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) {
                     continue;
                 }
                 outages.add(datafile.server, &error);
-                left.get_or_insert(error);
+                outcome = Outcome::Left;
             }
         }
         if interrupted {
@@ -192,7 +187,7 @@ impl Gone {
             }
         }
         lock.remove(store.locks())?;
-        Ok(left.map_or(Outcome::Done, Outcome::Left))
+        Ok(outcome)
     }
 
     fn remove(&self, store: &Store, datafile: Datafile) -> Result<()> {

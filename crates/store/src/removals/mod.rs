@@ -51,17 +51,6 @@ pub(crate) fn prepare(namespace: &Path, shared: bool) -> Result<()> {
     crate::sys::make_directories(&path, Mode::from_raw_mode(0o700)).map_err(Error::io("make directory", path))
 }
 
-/// What a round of attempts has come to.
-#[derive(Debug, Default)]
-pub struct Round {
-    /// Files whose datafiles are gone now.
-    pub done: usize,
-    /// Files that some datafiles are left of.
-    pub left: usize,
-    /// Why, of the first of those of which a server refused the removal.
-    pub error: Option<Error>,
-}
-
 /// The journal of this process. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Journal {
@@ -152,10 +141,11 @@ impl Journal {
         !guard(&self.left).is_empty()
     }
 
-    /// Tries all that is left, once. A server that refuses is asked for a few files only, others the next time.
-    pub fn round(&self) -> Round {
+    /// Tries all that is left, once; of how many files the datafiles are gone now. A server that refuses is asked for a few
+    /// files only, for others the next time. Why it refused was said when the file was removed.
+    pub fn round(&self) -> usize {
         let count = guard(&self.left).len();
-        let (mut round, mut outages, mut synced) = (Round::default(), Outages::default(), None);
+        let (mut gone, mut outages, mut synced) = (0, Outages::default(), None);
         for _ in 0..count {
             let Some(slot) = guard(&self.left).pop_front() else { break };
             let done = match guard(&self.pages).get(slot) {
@@ -164,19 +154,14 @@ impl Journal {
             };
             let done = done
                 .map_or(Ok(Outcome::Done), |(state, gone)| self.attempt(slot, state, &gone, &mut synced, &mut outages));
-            match done {
-                Ok(Outcome::Done) => {
-                    guard(&self.pages).clear(slot);
-                    round.done += 1;
-                    continue;
-                }
-                Ok(Outcome::InUse) => {}
-                Ok(Outcome::Left(error)) | Err(error) => drop(round.error.get_or_insert(error)),
+            if matches!(done, Ok(Outcome::Done)) {
+                guard(&self.pages).clear(slot);
+                gone += 1;
+            } else {
+                guard(&self.left).push_back(slot);
             }
-            round.left += 1;
-            guard(&self.left).push_back(slot);
         }
-        round
+        gone
     }
 
     fn attempt(
@@ -198,7 +183,7 @@ impl Journal {
             self.certain(slot);
         }
         let outcome = gone.collect(&self.store, outages, !tried)?;
-        if matches!(outcome, Outcome::Left(_)) {
+        if outcome == Outcome::Left {
             guard(&self.pages).set(slot, State::Left);
         }
         Ok(outcome)
