@@ -26,7 +26,11 @@ struct Shared {
 
 impl Shared {
     fn new() -> Shared {
-        let mut shared = Shared { users: Users::new(), victim: Handle::new(0, [0; 32]), before: Vec::new() };
+        Shared::of(TestPool::shared())
+    }
+
+    fn of(pool: TestPool) -> Shared {
+        let mut shared = Shared { users: Users::of(pool), victim: Handle::new(0, [0; 32]), before: Vec::new() };
         shared.ok(
             ALICE,
             "fd = os.open(M + '/p', os.O_CREAT | os.O_RDWR, 0o644); os.write(fd, b'alice' * 8000); os.close(fd)",
@@ -228,6 +232,105 @@ fn a_planted_handle_opens_nothing_through_a_mount_of_her_own() {
             shared.victim_is_whole("its removal");
             shared.new_log();
         }
+    }
+}
+
+/// Files of a copy have other inodes. Root's check binds datafiles anew, and gives nothing to a file whose handle Bob has
+/// prepared before the copy was made.
+#[test]
+fn a_copied_pool_gives_a_prepared_file_nothing() {
+    for prepared in [false, true] {
+        let shared = Shared::new();
+        if prepared {
+            shared.plant(&shared.victim.clone());
+            shared.ok(BOB, "open(M + '/bobs', 'wb').write(b'bobs' * 8000)");
+            shared.users.forge(BOB, "bobs", &shared.victim);
+        }
+        let mounted = shared.users.mount.dir.clone();
+        let unmounted = Command::new(common::BIN).arg("--unmount").arg(&mounted).status().unwrap();
+        assert!(unmounted.success());
+        let copy = TestPool::copy_of(&shared.users.pool);
+        let rebind = fsck::Options { rebind: true, ..fsck::Options::default() };
+        check(&copy.file(), &rebind);
+        let told = check(&copy.file(), &fsck::Options::default());
+        let copied = Shared { users: Users::of(copy), victim: shared.victim.clone(), before: Vec::new() };
+        let datafiles = copied.datafiles();
+        let rights = |all: &[(PathBuf, u32, u32, u32, u64)]| -> Vec<_> {
+            all.iter().map(|(_, uid, gid, mode, length)| (*uid, *gid, *mode, *length)).collect()
+        };
+        assert_eq!(rights(&datafiles), rights(&shared.before));
+        if prepared {
+            assert!(told.iter().any(|one| one.path.as_deref() == Some(Path::new("log"))), "{told:?}");
+            for (user, name) in [(ALICE, "log"), (BOB, "log"), (BOB, "bobs"), (0, "bobs"), (0, "log")] {
+                let read = format!(
+                    "try: found = open(M + '/{name}', 'rb').read()\nexcept OSError: found = b''\n\
+                     assert b'alice' not in found, found[:20]"
+                );
+                copied.ok(user, &read);
+            }
+            for name in ["log", "bobs"] {
+                fs::remove_file(copied.tree(name)).unwrap();
+            }
+            check(&copied.users.pool.file(), &rebind);
+            assert_eq!(rights(&copied.datafiles()), rights(&shared.before));
+        } else {
+            assert!(told.is_empty(), "{told:?}");
+            copied.ok(BOB, "assert open(M + '/log', 'rb').read() == b'log!' * 8000");
+        }
+        copied.ok(ALICE, "assert open(M + '/p', 'rb').read() == b'alice' * 8000");
+        copied.ok(ALICE, "with open(M + '/p', 'ab') as file: file.write(b'more')");
+        copied.ok(ALICE, "assert open(M + '/p', 'rb').read() == b'alice' * 8000 + b'more'");
+    }
+}
+
+/// A writer of `p` has died: what tells the next one to look where the file ends stays, whatever Bob has the log's handle say.
+#[test]
+fn a_planted_handle_removes_no_lock_file_of_a_dead_writer() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let shared = Shared::new();
+    let lock = shared.users.pool.path(&format!("ns/locks/{:016x}", shared.victim.logical));
+    // As one that Alice's writer has made.
+    let ready = shared.users.pool.path("out/ready");
+    let hold = format!(
+        "fd = os.open(M + '/p', os.O_RDWR); os.write(fd, b'a'); open({ready:?}, 'wb')\n\
+         while os.path.exists({ready:?}): time.sleep(0.01)"
+    );
+    let mut bytes = [0; 16];
+    let mut bound = 0;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| shared.ok(ALICE, &hold));
+        while !ready.exists() {
+            assert!(!writer.is_finished() || ready.exists(), "it has written nothing");
+            std::thread::yield_now();
+        }
+        bound = getxattr(&lock, "user.stripewise.inode", &mut bytes[..]).unwrap_or(0);
+        fs::remove_file(&ready).unwrap();
+        writer.join().unwrap();
+    });
+    common::eventually("its lock file goes with it", || !lock.exists());
+    for forged in shared.forgeries() {
+        fs::write(&lock, b"").unwrap();
+        std::os::unix::fs::chown(&lock, Some(ALICE), Some(ALICE)).unwrap();
+        fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+        setxattr(&lock, "user.stripewise.inode", &bytes[..bound], XattrFlags::empty()).unwrap();
+        let made = fs::metadata(&lock).unwrap().ino();
+        shared.plant(&forged);
+        for attack in [
+            "open(M + '/log', 'rb').read()",
+            "fd = os.open(M + '/log', os.O_RDWR); os.write(fd, b'bob'); os.close(fd)",
+            "os.truncate(M + '/log', 10)",
+            "os.stat(M + '/log')",
+        ] {
+            shared.run(BOB, attack);
+            assert_eq!(fs::metadata(&lock).map(|found| found.ino()).ok(), Some(made), "{attack}");
+        }
+        shared.ok(ALICE, "os.unlink(M + '/log')");
+        assert_eq!(fs::metadata(&lock).map(|found| found.ino()).ok(), Some(made), "its removal");
+        // The next writer of the file settles it.
+        shared.ok(ALICE, "fd = os.open(M + '/p', os.O_RDWR); os.write(fd, b'a'); os.close(fd)");
+        common::eventually("its lock file goes", || !lock.exists());
+        shared.victim_is_whole("all");
+        shared.new_log();
     }
 }
 

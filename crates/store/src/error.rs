@@ -155,6 +155,17 @@ pub enum Error {
         /// Owner of the file.
         owner: u32,
     },
+    /// A lock file of a shared pool is bound to another inode than the file's.
+    #[error(
+        "the lock file {lock} in the pool's namespace is not bound to the file that names it (inode {inode} of the pool's \
+         tree), so it is not used; have root run `stripewise fsck`"
+    )]
+    UnboundLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Number of the file's inode.
+        inode: u64,
+    },
     /// Somebody has held a file's lock for longer than anybody waits on his behalf.
     #[error("another process holds the lock {lock} of a file of user {owner}; wait for it, or end it, and try again")]
     HeldLock {
@@ -291,7 +302,7 @@ impl Error {
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,
-            Self::Busy { .. } | Self::HeldLock { .. } => Errno::BUSY,
+            Self::Busy { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::Move { source, .. } => source.errno(),
             Self::MissingServer { .. }

@@ -3,8 +3,12 @@
 //! A file that is being written or changed has a lock file `<namespace>/locks/<handle>`. It is never an inode that
 //! programs can lock, so their own locks do not collide with the store's. The locks are those of open file
 //! descriptions (OFD): they end with the process, and each `Store` counts for itself.
+//!
+//! In a shared pool a lock file is bound to the inode of its file, as datafiles are: a handle that is written into another file
+//! takes no lock, and removes no lock file, of the file whose it is.
 
 use crate::error::{Error, Result};
+use crate::identity::{Identity, Said};
 use crate::rights::Rights;
 use crate::store::Store;
 use crate::sys::{AsUser, retry};
@@ -92,16 +96,36 @@ fn name(handle: u64) -> String {
 }
 
 impl LockFile {
-    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. `rights` are
-    /// those of the file, which count in a shared pool.
+    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. In a shared pool
+    /// count the `identity` and the `rights` of the file, and whether it `has_datafiles` that are bound to it.
     ///
     /// # Errors
-    /// [`Error::ForeignLock`] when somebody who has no part in the file has put something there.
-    pub(crate) fn open(store: &Store, handle: u64, rights: impl FnOnce() -> Result<Rights>) -> Result<(Self, bool)> {
-        match store.plane().is_shared() {
-            true => Self::open_shared(store, handle, rights()?),
-            false => Self::open_any(store.locks(), handle),
+    /// [`Error::ForeignLock`] when a user who has no part in the file has put something there, [`Error::UnboundLock`] when it
+    /// is another file's.
+    pub(crate) fn open(
+        store: &Store,
+        handle: u64,
+        identity: Identity,
+        rights: impl FnOnce() -> Result<Rights>,
+        has_datafiles: impl Fn() -> bool,
+    ) -> Result<(Self, bool)> {
+        if !store.plane().is_shared() {
+            return Self::open_any(store.locks(), handle);
         }
+        let rights = rights()?;
+        for _ in 0..TRIES {
+            let (lock, made) = Self::open_shared(store, handle, identity, rights)?;
+            // One without the attribute was made just now, or its maker has died before it was set.
+            if identity.asked_of(&lock.fd).map_err(|errno| lock.failed(errno))? != Said::Another {
+                return Ok((lock, made));
+            }
+            // The datafiles say whose the handle is. Another file in which it was written has left this one.
+            let goes = has_datafiles() && lock.try_exclusive(Purpose::Writers)? && lock.remove(store.locks()).is_ok();
+            if !goes {
+                break;
+            }
+        }
+        Err(Error::UnboundLock { lock: name(handle), inode: identity.inode })
     }
 
     /// [`LockFile::open`] in a pool of one user, and for a check of any pool, which waits for nobody.
@@ -143,7 +167,7 @@ impl LockFile {
 
     /// In a shared pool anybody can put something under the name. A lock file is the owner's or root's; where others may
     /// write the file, it can be theirs as well. Anything else is refused; root removes it.
-    fn open_shared(store: &Store, handle: u64, rights: Rights) -> Result<(Self, bool)> {
+    fn open_shared(store: &Store, handle: u64, identity: Identity, rights: Rights) -> Result<(Self, bool)> {
         let user = rustix::process::geteuid().as_raw();
         let waits = if user == rights.uid && rights.mode & OTHERS_WRITE == 0 {
             Waits::InKernel
@@ -166,7 +190,7 @@ impl LockFile {
                 Ok(None) if tries < TRIES_OF_VANISHING => continue,
                 Ok(None) => return Err(vanishes()),
                 Ok(Some((fd, made))) if *made => {
-                    if let Err(errno) = Self::shape(fd, rights) {
+                    if let Err(errno) = identity.bind(fd).and_then(|()| Self::shape(fd, rights)) {
                         // Made for the wrong users it must not stay.
                         let _ = rustix::fs::unlinkat(store.locks(), name(handle), AtFlags::empty());
                         return Err(Error::io("create lock file", name(handle))(errno));

@@ -74,7 +74,20 @@ impl Inode {
     }
 
     fn open_lock(&self) -> Result<(LockFile, bool)> {
-        LockFile::open(&self.store, self.handle(), || self.rights())
+        LockFile::open(&self.store, self.handle(), self.identity(), || self.rights(), || self.opens_a_datafile())
+    }
+
+    /// Whether some datafile of the handle is this file's: there, its owner's, and in a shared pool bound to its inode.
+    fn opens_a_datafile(&self) -> bool {
+        let Ok(file) = self.file() else { return false };
+        let placement = file.current_placement();
+        let opens = |datafile| {
+            let (owner, identity) = (placement.owner, placement.identity);
+            let opened = self.store.plane().open_datafile(self.handle(), owner, identity, datafile, false);
+            opened.map(|(fd, _)| crate::plane::close(fd)).is_ok()
+        };
+        let mut datafiles = file.datafiles().table.iter().enumerate();
+        datafiles.any(|(index, datafile)| placement.present.contains(index) && opens(*datafile))
     }
 
     /// `None` only if `wait` was not asked for: the layout is being changed.

@@ -79,6 +79,23 @@ impl TestPool {
         pool
     }
 
+    /// What `cp -a` makes of a shared pool that is not mounted.
+    pub fn copy_of(original: &TestPool) -> TestPool {
+        let dir = tempfile::tempdir().unwrap();
+        open_to_all(dir.path(), 0o755);
+        let pool = TestPool { dir };
+        for name in ["ns", "s0", "s1", "s2", "out"] {
+            let copied = Command::new("cp").arg("-a").arg(original.path(name)).arg(pool.path(name)).output().unwrap();
+            succeeded("cp -a", &copied);
+        }
+        fs::create_dir(pool.mnt()).unwrap();
+        let text = fs::read_to_string(original.file()).unwrap();
+        let (from, to) = (original.path("").display().to_string(), pool.path("").display().to_string());
+        fs::write(pool.file(), text.replace(&from, &to)).unwrap();
+        open_to_all(&pool.file(), 0o644);
+        pool
+    }
+
     /// A path beside the mount.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

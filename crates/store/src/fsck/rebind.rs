@@ -31,8 +31,10 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
         return Ok(begun.map(|_| half.object(FILE)));
     }
     let refused = |reason: String| Error::Invalid(format!("pool '{}' cannot be taken over: {reason}", pool.name));
-    let quiet = Quiet::look(&pool.namespace, !options.dry_run, is_shared(pool).unwrap_or(false))?;
-    if !quiet.was_quiet() {
+    let shared = is_shared(pool).unwrap_or(false);
+    let quiet = Quiet::look(&pool.namespace, !options.dry_run, shared)?;
+    // Mounts of a shared pool do not count themselves: the administrator knows of them.
+    if !shared && !quiet.was_quiet() {
         return Err(refused("it is mounted; unmount it".into()));
     }
     let old =

@@ -156,7 +156,7 @@ impl Gone {
             return Ok(Outcome::Left);
         }
         let lock = loop {
-            let (lock, _) = LockFile::open(store, self.handle, || Ok(self.rights))?;
+            let (lock, _) = LockFile::open(store, self.handle, self.identity, || Ok(self.rights), || false)?;
             if !lock.try_exclusive(Purpose::Writers)? {
                 return Ok(Outcome::InUse);
             }
