@@ -370,8 +370,34 @@ def layout_present(pool_file: str, paths: list[str]) -> str: ...
 def pattern_place(pattern: str) -> tuple[str, bool]: ...
 def pattern_matches(pattern: str, path: str) -> bool: ...
 def layout_apply(
-    path: str, pool_file: str, rules: bool, progress: Callable[[str, int, int], bool]
+    path: str, pool_file: str, rules: bool, waits: bool, progress: Callable[[str, int, int], bool]
 ) -> list[Applied]: ...
+
+class ForecastRegion(TypedDict):
+    offset: int
+    round: list[str]
+
+class ForecastFile(TypedDict):
+    path: str
+    before: list[ForecastRegion]
+    after: list[ForecastRegion]
+    copied_bytes: int
+    kept_bytes: int
+
+class ForecastServer(TypedDict):
+    server: str
+    free_bytes: int | None
+    """What an ordinary user can write; `None` where its file system does not say. Servers on one of them share it."""
+    free_after_bytes: int | None
+
+class Forecast(TypedDict):
+    """What an `apply` would do."""
+
+    files: list[ForecastFile]
+    rules: list[str]
+    servers: list[ForecastServer]
+
+def layout_forecast(path: str, pool_file: str) -> Forecast: ...
 
 class RulesSnapshot:
     def restore(self) -> None: ...
@@ -465,6 +491,8 @@ class PlanDocument(TypedDict):
     cuts_s: list[float]
     bytes: int
     sampled: str | None
+    limited_by_space: str | None
+    """Which servers are short of room, and what that costs the plan; `None` where it costs nothing."""
     cost_s: RegionCosts
     files: list[PlannedFile]
     space: list[PlannedSpace]

@@ -47,6 +47,8 @@ mod sync {
 
 #[path = "../../store/src/access.rs"]
 mod access;
+#[path = "../../store/src/applying.rs"]
+mod applying;
 #[path = "../../store/src/emulate/mod.rs"]
 pub mod emulate;
 #[path = "../../store/src/engine.rs"]

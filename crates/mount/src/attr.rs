@@ -320,31 +320,18 @@ impl Core {
         Ok(())
     }
 
-    /// Space of the pool: of every file system that holds servers (once each), and of the namespace if there are none.
-    /// Inodes are the namespace's.
+    /// Space of the pool, in units of the namespace's file system: what the servers have, and what can still be written to
+    /// files of the default layout. The namespace's own where no server says. Inodes are the namespace's.
     ///
     /// # Errors
     /// The namespace cannot be asked; a missing server counts as nothing.
     pub fn space(&self) -> Result<StatVfs, Errno> {
         let mut total = rustix::fs::fstatvfs(self.store.tree())?;
-        let mut seen = Vec::new();
-        let (mut blocks, mut free, mut available) = (0, 0, 0);
-        for server in &self.store.pool().servers {
-            let Ok(stat) = rustix::fs::stat(&server.root) else { continue };
-            if seen.contains(&stat.st_dev) {
-                continue;
-            }
-            let Ok(space) = rustix::fs::statvfs(&server.root) else { continue };
-            seen.push(stat.st_dev);
-            // In 512-byte units a block count of any file system is whole.
-            let unit = space.f_frsize / 512;
-            blocks += space.f_blocks * unit;
-            free += space.f_bfree * unit;
-            available += space.f_bavail * unit;
-        }
-        if !seen.is_empty() {
-            let unit = (total.f_frsize / 512).max(1);
-            (total.f_blocks, total.f_bfree, total.f_bavail) = (blocks / unit, free / unit, available / unit);
+        if let Some(space) = self.store.space() {
+            let unit = total.f_frsize.max(1);
+            let blocks = |bytes: u64| bytes / unit;
+            let (all, free, available) = (space.total_bytes, space.free_bytes, space.available_bytes);
+            (total.f_blocks, total.f_bfree, total.f_bavail) = (blocks(all), blocks(free), blocks(available));
         }
         Ok(total)
     }

@@ -40,6 +40,7 @@ mod helper;
 mod inode;
 mod linger;
 pub mod log;
+mod look;
 mod mounts;
 mod names;
 mod options;

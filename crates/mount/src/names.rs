@@ -149,6 +149,7 @@ impl Core {
         permissions: Permissions,
     ) -> Result<Created, Failure> {
         let path = || self.table.relative_path(parent, name).map_err(stripewise_store::Error::io("make", name));
+        crate::look::look_for_room(&self.store);
         let created = self.store.create(fd.as_fd(), path)?;
         let mode = match permissions {
             Permissions::Final(mode) => mode,

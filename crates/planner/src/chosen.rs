@@ -47,6 +47,21 @@ pub fn plan_by(name: &str, job: &Job) -> Result<PlannedBy, PlanError> {
     Ok(PlannedBy { planner: planner.name(), kept_default: proposal.kept_default, plan, comparison: None })
 }
 
+/// Planner of [`plan_as_is`].
+const KEPT: &str = "present";
+
+/// The plan to keep the layouts that the files of `job` have, with what is predicted of them.
+///
+/// # Errors
+/// [`PlanError::UnknownServer`] when a layout names a server outside the cluster.
+///
+/// # Panics
+/// When there are not as many layouts as files.
+pub fn plan_as_is(job: &Job, layouts: &[Layout]) -> Result<PlannedBy, PlanError> {
+    let plan = describe(job, layouts, &job.price(layouts)?, rehearse(job, layouts))?;
+    Ok(PlannedBy { planner: KEPT, kept_default: false, plan, comparison: None })
+}
+
 fn unknown(name: &str) -> PlanError {
     let known: Vec<&str> = PLANNERS.iter().map(|planner| planner.name()).collect();
     PlanError::UnknownPlanner { name: name.to_owned(), known: format!("{AUTO}, {}", known.join(", ")) }

@@ -36,6 +36,7 @@ mod pricing;
 mod refine;
 mod rehearse;
 mod reshape;
+mod room;
 mod search;
 mod segment;
 pub mod song;
@@ -45,12 +46,13 @@ mod vector_search;
 mod viterbi;
 pub mod why;
 
-pub use chosen::{PlannedBy, plan_by};
+pub use chosen::{PlannedBy, plan_as_is, plan_by};
 pub use error::PlanError;
 pub use harl_limits::plan_harl;
 pub use job::{Job, Price};
 pub use outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
 pub use plan::{FileTrace, PlanOptions, plan, plan_surveyed, predict};
+pub use room::within_room;
 pub use segment::segment;
 pub use survey::{Counted, Overview, RequestSource, Strata, Survey, SurveyedFile};
 

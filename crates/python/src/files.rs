@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stripewise_layout::{FileLayout, Layout, Pattern};
-use stripewise_store::{Error, Inode, Pool, Store};
+use stripewise_layout::{FileLayout, Layout, Pattern, Region};
+use stripewise_store::{Applying, Error, Forecast, Inode, Pool, Store};
 
 /// How often a progress callback is called at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub(crate) fn file_stat<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf)
     let store = open(&pool_file)?;
     let place = store.open_place(&path).map_err(|error| raise(not_found(&store, &path, error)))?;
     let mut value = match store.inode(place.as_fd()).map_err(raise)? {
-        Some(inode) => describe(&store, &inode).map_err(raise)?,
+        Some(inode) => describe(&store, &inode, &path).map_err(raise)?,
         None => json!({ "placed": false }),
     };
     let failed = |error: &dyn Display| raise(format!("cannot read {}: {error}", path.display()));
@@ -76,7 +76,7 @@ fn kind_name(kind: FileType) -> &'static str {
     }
 }
 
-fn describe(store: &Arc<Store>, inode: &Arc<Inode>) -> stripewise_store::Result<Value> {
+fn describe(store: &Arc<Store>, inode: &Arc<Inode>, path: &Path) -> stripewise_store::Result<Value> {
     let placement = inode.placement()?;
     let pool = store.pool();
     let regions = placement.layout.regions().iter().map(|region| {
@@ -102,8 +102,11 @@ fn describe(store: &Arc<Store>, inode: &Arc<Inode>) -> stripewise_store::Result<
                 "error": metadata.err().map(|error| error.to_string()),
             })
         });
+    let planned = store.layout_for(path)?;
+    let left_out = store.left_out(&planned, &placement.layout);
     Ok(json!({
         "placed": true,
+        "left_out": left_out.iter().map(|&id| pool.server_name(id)).collect::<Vec<_>>(),
         "size_bytes": inode.attributes()?.size_bytes,
         "handle": format!("{:016x}", placement.handle),
         "version": placement.version,
@@ -134,31 +137,109 @@ fn exists(store: &Store, path: &Path) -> bool {
     std::fs::symlink_metadata(store.pool().namespace.join("tree").join(path)).is_ok()
 }
 
+/// A file that is to get another layout.
+struct Move {
+    name: String,
+    inode: Arc<Inode>,
+    layout: Layout,
+}
+
+/// The moves that a layout file asks for, checked but for the space, and the space that they take.
+fn wanted(py: Python<'_>, store: &Arc<Store>, entries: &[FileLayout]) -> PyResult<(Vec<Move>, Forecast)> {
+    let mut moves = Vec::new();
+    for entry in entries {
+        store.check_layout(&entry.layout).map_err(raise)?;
+        for (name, inode) in existing(py, store, entry)? {
+            moves.push(Move { name, inode, layout: entry.layout.clone() });
+        }
+    }
+    let all = moves.iter().map(|of| (of.name.as_str(), &*of.inode, &of.layout));
+    let forecast = py.detach(|| store.check_moves(all)).map_err(raise)?;
+    Ok((moves, forecast))
+}
+
+/// What [`layout_apply`] would do with the layout file `path`. Nothing is changed.
+#[pyfunction]
+pub(crate) fn layout_forecast<'py>(py: Python<'py>, path: PathBuf, pool_file: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+    let store = open(&pool_file)?;
+    let entries = layout_file::load(&path, store.pool())?.files;
+    let (moves, forecast) = wanted(py, &store, &entries)?;
+    let value = py.detach(|| describe_moves(&store, &entries, &moves, forecast)).map_err(raise)?;
+    to_python(py, &value)
+}
+
+fn describe_moves(
+    store: &Store,
+    entries: &[FileLayout],
+    moves: &[Move],
+    forecast: Forecast,
+) -> stripewise_store::Result<Value> {
+    let pool = store.pool();
+    let regions = |layout: &Layout| -> Vec<Value> {
+        let region = |of: &Region| json!({ "offset": of.offset(), "round": layout_file::round(of.stripes(), pool) });
+        layout.regions().iter().map(region).collect()
+    };
+    let mut files = Vec::new();
+    for (of, moved_bytes) in moves.iter().zip(forecast.moved_bytes) {
+        let before = of.inode.layout()?;
+        if *before != of.layout && of.inode.is_held()? {
+            return Err(Error::Busy { file: of.name.clone() });
+        }
+        let size_bytes = of.inode.attributes()?.size_bytes;
+        files.push(json!({
+            "path": of.name,
+            "before": regions(&before),
+            "after": regions(&of.layout),
+            "copied_bytes": moved_bytes,
+            "kept_bytes": size_bytes.saturating_sub(moved_bytes),
+        }));
+    }
+    let known = |bytes: u64| (bytes < u64::MAX / 2).then_some(bytes);
+    let servers = forecast.rooms.iter().map(|&(id, before, after)| {
+        json!({ "server": pool.server_name(id), "free_bytes": known(before), "free_after_bytes": known(after) })
+    });
+    Ok(json!({
+        "files": files,
+        "rules": entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(),
+        "servers": servers.collect::<Vec<_>>(),
+    }))
+}
+
+/// How long is waited between two tries to have the right to change layouts.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// Takes the right to change layouts; with `waits` when the process that has it is done.
+fn begin<'a>(py: Python<'_>, store: &'a Store, waits: bool) -> PyResult<Applying<'a>> {
+    loop {
+        match store.begin_apply() {
+            Err(Error::Applying { .. }) if waits => {
+                py.check_signals()?;
+                py.detach(|| std::thread::sleep(TRY_AGAIN));
+            }
+            begun => return begun.map_err(raise),
+        }
+    }
+}
+
 /// Gives the files of the layout file `path` their layouts: existing ones are moved, and with `rules` files to come get
 /// theirs. Everything is checked first; when a move fails, those before it are undone. `progress(name, done, total)`
-/// stops the moves by returning `False`.
+/// stops the moves by returning `False`. One process of a user does so at a time: another one is refused, or `waits`.
 #[pyfunction]
 pub(crate) fn layout_apply<'py>(
     py: Python<'py>,
     path: PathBuf,
     pool_file: PathBuf,
     rules: bool,
+    waits: bool,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let store = open(&pool_file)?;
     let entries = layout_file::load(&path, store.pool())?.files;
-    let mut moves = Vec::new();
-    for entry in &entries {
-        store.check_layout(&entry.layout).map_err(raise)?;
-        for (name, inode) in existing(py, &store, entry)? {
-            moves.push((name, inode, entry.layout.clone()));
-        }
-    }
-    let wanted = moves.iter().map(|(name, inode, layout)| (name.as_str(), &**inode, layout));
-    py.detach(|| store.check_moves(wanted)).map_err(raise)?;
+    let _alone = begin(py, &store, waits)?;
+    let (moves, _) = wanted(py, &store, &entries)?;
     let mut applied = Vec::new();
     let mut undo: Vec<(String, Arc<Inode>, Arc<Layout>)> = Vec::new();
-    for (name, inode, layout) in moves {
+    for Move { name, inode, layout } in moves {
         let before = inode.layout().map_err(raise)?;
         let mut watch = Watch { name: &name, progress: &progress, last: None, stopped: None };
         let moved = py.detach(|| inode.move_to(&layout, &name, &mut |done, total| watch.at(done, total)));

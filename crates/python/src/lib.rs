@@ -16,6 +16,7 @@ mod plan;
 mod pool;
 mod replay;
 mod report;
+mod room;
 mod signature;
 mod simulate;
 mod trace;
@@ -45,6 +46,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout_file::layout_check, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_present, module)?)?;
     module.add_function(wrap_pyfunction!(files::layout_apply, module)?)?;
+    module.add_function(wrap_pyfunction!(files::layout_forecast, module)?)?;
     module.add_function(wrap_pyfunction!(files::rules_snapshot, module)?)?;
     module.add_class::<files::RulesSnapshot>()?;
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;

@@ -2,6 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
+use crate::room::Rooms;
 use crate::trace::Trace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
@@ -17,7 +18,8 @@ use stripewise_planner::auto::{self, Comparison};
 use stripewise_planner::planners::PLANNERS;
 use stripewise_planner::why::Why;
 use stripewise_planner::{
-    FileTrace, Job as PlanJob, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times, plan_by,
+    FileTrace, Job as PlanJob, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times,
+    plan_as_is, plan_by,
 };
 use stripewise_simulate::{Access, Options, Workload, simulate_observed};
 
@@ -98,6 +100,8 @@ struct Job {
     /// The layout that each file has now, or would get.
     present: Vec<Arc<Layout>>,
     sizes: Vec<Option<u64>>,
+    /// What the servers of a pool have room for.
+    rooms: Option<Rooms>,
 }
 
 impl Job {
@@ -105,15 +109,17 @@ impl Job {
     fn on_pool(trace: &Trace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
         let store = files::open(pool_file).map_err(|error| error.to_string())?;
         let (files, is_large) = requested(trace, root, held)?;
-        let (mut present, mut sizes, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut present, mut sizes, mut inodes) = (Vec::new(), Vec::new(), Vec::new());
         for file in &files {
             let path = Path::new(&file.path);
             present.push(files::present_layout(&store, path).map_err(|error| error.to_string())?);
             let inode = files::existing_inode(&store, path).map_err(|error| error.to_string())?;
-            handles.extend(inode.as_ref().map(|inode| inode.handle()));
-            let attributes = inode.map(|inode| inode.attributes()).transpose().map_err(|error| error.to_string())?;
+            let attributes =
+                inode.as_ref().map(|inode| inode.attributes()).transpose().map_err(|error| error.to_string())?;
             sizes.push(attributes.map(|attributes| attributes.size_bytes));
+            inodes.push(inode);
         }
+        let handles: Vec<u64> = inodes.iter().flatten().map(|inode| inode.handle()).collect();
         let others = cluster::used_by_others(store.pool(), &handles);
         let cluster = cluster::of_pool(store.pool(), &others)?;
         let pool = store.pool();
@@ -122,7 +128,8 @@ impl Job {
             names: layout_file::names(pool),
             default_width_bytes: pool.default_width_bytes,
         };
-        Ok(Self { target, cluster, files, is_large, present, sizes })
+        let rooms = Some(Rooms::measure(store.clone(), inodes, &others).map_err(|error| error.to_string())?);
+        Ok(Self { target, cluster, files, is_large, present, sizes, rooms })
     }
 
     /// Without a store: all files have the cluster's default layout, and no size but what the trace shows.
@@ -135,7 +142,7 @@ impl Job {
             default_width_bytes: cluster.default.width_bytes,
         };
         let (present, sizes) = (present.collect(), vec![None; files.len()]);
-        Ok(Self { target, cluster: cluster.cluster(), files, is_large, present, sizes })
+        Ok(Self { target, cluster: cluster.cluster(), files, is_large, present, sizes, rooms: None })
     }
 
     fn document(&self, trace: &Trace, root: &Path, planner: &str, options: &PlanOptions) -> Result<Value, String> {
@@ -156,8 +163,25 @@ impl Job {
             Some(survey) => PlanJob::surveyed(survey, &traces, &self.cluster, options),
             None => PlanJob::new(&traces, &self.cluster, options),
         };
-        let planned = job.and_then(|job| plan_by(planner, &job)).map_err(|error| error.to_string())?;
+        let job = job.map_err(|error| error.to_string())?;
+        let on = |cluster: &Cluster| {
+            let job = match &surveyed {
+                Some(survey) => PlanJob::surveyed(survey, &traces, cluster, options),
+                None => PlanJob::new(&traces, cluster, options),
+            };
+            job.and_then(|job| plan_by(planner, &job))
+        };
+        let free = || plan_by(planner, &job);
+        let (planned, limit) = match &self.rooms {
+            None => (free().map_err(|error| error.to_string())?, None),
+            Some(rooms) => {
+                let needed = (0..traces.len()).map(|file| job.extent_bytes(file)).fold(0, u64::saturating_add);
+                let present: Vec<Layout> = self.present.iter().map(|layout| (**layout).clone()).collect();
+                rooms.plan(&self.cluster, needed, free, on, || plan_as_is(&job, &present))?
+            }
+        };
         let mut document = self.describe(&planned.plan)?;
+        document["limited_by_space"] = json!(limit);
         document["planner"] = json!(planned.planner);
         document["kept_default"] = json!(planned.kept_default);
         document["comparison"] = json!(planned.comparison.as_ref().map(comparison));
@@ -294,7 +318,7 @@ fn note(region: &RegionPlan) -> String {
 }
 
 /// Three decimals of milliseconds are enough for people.
-fn round_to(seconds: f64) -> f64 {
+pub(crate) fn round_to(seconds: f64) -> f64 {
     (seconds * 1e6).round() * 1e-6
 }
 

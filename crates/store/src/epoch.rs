@@ -46,7 +46,7 @@ impl EpochPage {
         let own = if read_only {
             let name = rustix::process::geteuid().as_raw().to_string();
             let path = namespace.join(crate::shared::EPOCHS).join(name);
-            Some(Mapped::new(&crate::shared::open_own(&path)?, &path, true)?)
+            Some(Mapped::new(&crate::shared::open_own(&path, Mode::from_raw_mode(0o644))?, &path, true)?)
         } else {
             None
         };

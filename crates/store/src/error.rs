@@ -193,11 +193,27 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file is open for writing, so its layout cannot change now.
-    #[error("{file} is open for writing: close it (or wait for its program) and try again")]
+    /// A file is open for writing, or its layout is just being changed, so that it cannot change now.
+    #[error(
+        "{file} is open for writing, or another process is changing its layout: wait for that program and try again"
+    )]
     Busy {
         /// The file.
         file: String,
+    },
+    /// Another process of this user changes layouts of the pool.
+    #[error(
+        "another `apply` is under way in pool '{pool}': {}, for {for_s} s now. Wait until it has ended, or end it, which leaves \
+         every file whole, in its old layout or its new one; then try again. Nothing was changed by this one",
+        process.map_or("process unknown".to_owned(), |process| format!("process {process}"))
+    )]
+    Applying {
+        /// Name of the pool.
+        pool: String,
+        /// The process, if the kernel tells.
+        process: Option<u32>,
+        /// Seconds since it began.
+        for_s: u64,
     },
     /// The file is a plain one, without a handle.
     #[error("{file} is not a placed file: it has no handle")]
@@ -302,7 +318,7 @@ impl Error {
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,
-            Self::Busy { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
+            Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::Move { source, .. } => source.errno(),
             Self::MissingServer { .. }

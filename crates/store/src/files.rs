@@ -146,6 +146,9 @@ impl Files {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let unnamed = retry(|| rustix::fs::openat(&parent, ".", flags | OFlags::TMPFILE, writable));
         let complete = |fd: &OwnedFd| {
+            if let Some(look) = self.store.due_look() {
+                look.take();
+            }
             drop(self.store.create(fd.as_fd(), real)?);
             if writable == mode {
                 return Ok(());

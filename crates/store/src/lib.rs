@@ -1,6 +1,7 @@
 //! Pool, namespace, handles, datafiles, emulated servers, mover.
 
 mod access;
+mod applying;
 mod byte_lock;
 pub mod calibrate;
 mod directories;
@@ -48,6 +49,7 @@ mod walk;
 mod whole;
 mod writers;
 
+pub use applying::Applying;
 pub use error::{Error, Result};
 pub use file::File;
 pub use files::Files;
@@ -59,6 +61,7 @@ pub use plane::{DataPlane, PlaneOptions};
 pub use pool::Pool;
 pub use removals::{Journal, Slot};
 pub use room::Room;
+pub use space::{Forecast, Look, Space};
 pub use store::{Collected, Store};
 pub use sys::AsUser;
 pub use unsynced::Told;

@@ -41,6 +41,8 @@ pub(crate) struct ChangeOfSpace {
     pub(crate) copied: Vec<(ServerId, u64)>,
     /// Given back afterwards.
     pub(crate) freed: Vec<(ServerId, u64)>,
+    /// Bytes of the file that are copied, with its holes.
+    pub(crate) moved_bytes: u64,
 }
 
 /// The new shape of a file.
@@ -105,7 +107,13 @@ impl Inode {
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
     }
 
-    /// Bytes that the file's datafiles take. One that is not there, or whose server is not, takes nothing that could be given back.
+    /// Bytes that the file's datafiles take, as `(server, bytes)`; a server can stand twice.
+    pub fn allocated(&self) -> Result<Vec<(ServerId, u64)>> {
+        let of = self.allocated_by_datafile(&self.placement()?)?;
+        Ok(of.into_iter().map(|(datafile, bytes)| (datafile.server, bytes)).collect())
+    }
+
+    /// One that is not there, or whose server is not, takes nothing that could be given back.
     fn allocated_by_datafile(&self, placement: &Placement) -> Result<Vec<(Datafile, u64)>> {
         let table = placement.datafiles()?.table.into_iter().enumerate();
         let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
@@ -143,7 +151,8 @@ impl Inode {
                 (stripe.server, (bytes as f64 * density).ceil() as u64)
             }));
         }
-        Ok(ChangeOfSpace { copied, freed })
+        let moved_bytes = plan.copy.iter().map(|(from, to)| to - from).sum();
+        Ok(ChangeOfSpace { copied, freed, moved_bytes })
     }
 
     fn move_locked(

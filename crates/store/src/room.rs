@@ -3,6 +3,14 @@
 use rustix::fd::BorrowedFd;
 use rustix::fs::StatVfsMountFlags;
 
+/// New files leave out a server with less room than this part of its file system, and planners leave it free …
+const RESERVED_PART: u64 = 100;
+/// … or, where that is more, so many bytes and stripes of the default width, which is a file's share …
+const RESERVED_BYTES: u64 = 16 << 20;
+const RESERVED_STRIPES: u64 = 4;
+/// … but of a small file system no more than this part.
+const MOST_RESERVED_PART: u64 = 16;
+
 /// What a server's file system has. One without sizes (`statvfs` says 0 blocks) is taken to have room without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
@@ -38,5 +46,16 @@ impl Room {
             is_read_only,
             has_no_inode: space.f_files > 0 && space.f_favail == 0,
         })
+    }
+
+    /// Bytes that new files and plans leave free on it, in a pool whose default width is `width_bytes`.
+    pub fn reserve_bytes(&self, width_bytes: u64) -> u64 {
+        let share = RESERVED_BYTES.max(width_bytes.saturating_mul(RESERVED_STRIPES));
+        (self.total_bytes / RESERVED_PART).max(share.min(self.total_bytes / MOST_RESERVED_PART))
+    }
+
+    /// Bytes that can still be written before only the reserve is left.
+    pub fn spare_bytes(&self, width_bytes: u64) -> u64 {
+        self.available_bytes.saturating_sub(self.reserve_bytes(width_bytes))
     }
 }

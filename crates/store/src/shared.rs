@@ -56,9 +56,9 @@ pub(crate) fn make_datafile_directories(root: &Path) -> Result<()> {
     (0..256).try_for_each(|byte| make_directory(&root.join(format!("{byte:02x}")), 0o1733))
 }
 
-/// Opens the regular file `path` that must be this user's own, for reading and writing; makes it if there is none. What
-/// somebody else has put there is refused.
-pub(crate) fn open_own(path: &Path) -> Result<OwnedFd> {
+/// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there is
+/// none. What another user has put there is refused.
+pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let squatted = |what: String| {
         Error::Invalid(format!(
@@ -66,7 +66,7 @@ pub(crate) fn open_own(path: &Path) -> Result<OwnedFd> {
             path.display()
         ))
     };
-    let opened = crate::sys::retry(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)));
+    let opened = crate::sys::retry(|| rustix::fs::open(path, flags, mode));
     let file = match opened {
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(squatted("is not a regular file".into())),
         Err(Errno::ACCESS | Errno::PERM) => return Err(squatted("is another user's".into())),

@@ -11,6 +11,7 @@ use crate::placement::Datafiles;
 use crate::plane::{DataPlane, PlaneOptions};
 use crate::pool::Pool;
 use crate::rules::Rules;
+use crate::space::Spill;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sys::{open_directory, retry};
@@ -34,6 +35,7 @@ pub struct Store {
     pub(crate) layouts: Layouts,
     pub(crate) open_memory: Arc<OpenMemory>,
     pub(crate) rules: Rules,
+    pub(crate) spill: Spill,
     /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
     inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
     /// The deaths of servers after which all open files have let go of what is dead.
@@ -66,6 +68,7 @@ impl Store {
             layouts,
             open_memory: Arc::default(),
             rules,
+            spill: Spill::default(),
             inodes: Mutex::default(),
             deaths: AtomicU32::new(0),
         }))
@@ -132,11 +135,12 @@ impl Store {
     }
 
     /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
-    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's default. Call it before the file gets its final
-    /// mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too. Three system calls
-    /// where no rule has changed.
+    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's default;
+    /// without the servers that are nearly full, as the last [`Store::due_look`] found them. Call it before the file gets
+    /// its final mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too. Three
+    /// system calls where no rule has changed.
     pub fn create(&self, fd: BorrowedFd<'_>, path: impl FnOnce() -> Result<PathBuf>) -> Result<Created> {
-        let layout = self.layout_for_new(path)?;
+        let layout = self.with_room(self.layout_for_new(path)?);
         let hash = self.layouts.put(&layout)?;
         let stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
         let handle = Handle::new(stat.st_ino, hash);

@@ -191,6 +191,12 @@ impl Inode {
         Ok(!free)
     }
 
+    /// Whether any process is registered as a writer or changes the layout. Settles nothing and removes nothing.
+    pub fn is_held(&self) -> Result<bool> {
+        let lock = LockFile::open_existing(self.store.locks(), self.handle())?;
+        lock.map_or(Ok(false), |lock| Ok(!lock.try_exclusive(Purpose::Writers)?))
+    }
+
     /// Finishes a change that a crash has interrupted, unless whoever makes it is still there.
     pub(crate) fn finish_interrupted(&self) -> Result<()> {
         let writers = guard(&self.writers);

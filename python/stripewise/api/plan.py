@@ -114,6 +114,8 @@ class Plan(HasLayout):
             lines.append(f"by its own price {document['planner']} cannot better the default: it is kept")
         if document["sampled"] is not None:
             lines.append(document["sampled"])
+        if document["limited_by_space"] is not None:
+            lines.append(document["limited_by_space"])
         costs = document["cost_s"]
         for name, cost_s in (("default", costs["default"]), ("HARL", costs["harl"]), ("this plan", costs["plan"])):
             if cost_s:

@@ -82,6 +82,8 @@ def _print(pool: Pool, document: _native.PlanDocument, *, everything: bool) -> N
         console.say(f"by its own price {document['planner']} cannot better the default: it is kept")
     if document["sampled"] is not None:
         console.say(document["sampled"])
+    if document["limited_by_space"] is not None:
+        console.say(document["limited_by_space"])
     columns = ["region", "size", "heat", "layout before", "layout after", "default", "HARL", "plan"]
     files = document["files"]
     for file in console.shown(files, everything=everything):

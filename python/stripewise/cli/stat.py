@@ -50,6 +50,8 @@ def stat(
         return
     console.result(f"  handle    {found['handle']}, version {found['version']}")
     console.result(f"  layout    {found['layout_hash']}")
+    if found["left_out"]:
+        console.result(f"  left out  {', '.join(found['left_out'])}: without room when the file was made")
     console.out.print()
     regions = console.table(
         ["region", "from", "to", "generation", "round"], right=["region", "from", "to", "generation"]

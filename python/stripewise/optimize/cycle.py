@@ -206,6 +206,8 @@ class _Cycle:
             planner=self.settings.planner,
         )
         self.say(f"planned by {plan['planner']}")
+        if plan["limited_by_space"] is not None:
+            self.say(plan["limited_by_space"])
         self.outcome.plan = plan
         self.layout_file.write_text(plan["layout"], encoding="utf-8")
         self.outcome.predicted = _native.predict(

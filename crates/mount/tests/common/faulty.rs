@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{
     AccessFlags, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 /// What goes wrong; nothing by default.
@@ -44,6 +44,8 @@ pub struct Faults {
     pub holds: bool,
     /// Removals of files do.
     pub holds_removals: bool,
+    /// Requests for the free space wait until this is taken back.
+    pub holds_statfs: bool,
     /// Requests that wait now.
     pub held: usize,
     calls: u64,
@@ -232,6 +234,15 @@ impl Fs {
 }
 
 impl Filesystem for Fs {
+    fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
+        let mut faults = self.switch.faults.lock().unwrap();
+        while faults.holds_statfs {
+            faults = self.switch.changed.wait(faults).unwrap();
+        }
+        // Without sizes.
+        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
+    }
+
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.found(&self.path(parent).join(name)) {
             Ok(found) => reply.entry(&TTL, &found, Generation(0)),
