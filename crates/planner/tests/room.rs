@@ -26,7 +26,7 @@ fn on_servers(layout: &Layout, bytes: u64, servers: usize) -> Vec<u64> {
 fn requests(bytes: u64, size: u64) -> Vec<Request> {
     let request = |number: u64| {
         let start_s = number as f64 * 1e-3;
-        let op = if number % 3 == 0 { Op::Write } else { Op::Read };
+        let op = if number.is_multiple_of(3) { Op::Write } else { Op::Read };
         Request { offset: number * size, size, op, process: (number % 4) as u32, start_s, end_s: start_s + 1e-3 }
     };
     (0..bytes / size).map(request).collect()
