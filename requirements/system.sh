@@ -39,6 +39,7 @@ test)
     need stress-ng stress-ng
     need tar tar
     need_file '/usr/lib/*/libjemalloc.so.2' libjemalloc2
+    need_file '/usr/sbin/mkfs.xfs' xfsprogs
     ;;
 *)
     echo 'usage: requirements/system.sh run|test' >&2
