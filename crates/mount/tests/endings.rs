@@ -36,8 +36,10 @@ fn unmount(dir: &Path) -> Output {
 /// The same, begun, and the first line that it says.
 fn begin_unmount(dir: &Path) -> (Child, BufReader<ChildStderr>, String) {
     loop {
-        let mut command = Command::new(BIN);
-        let mut process = command.arg("--unmount").arg(dir).stderr(Stdio::piped()).spawn().unwrap();
+        // What a shell starts in the background ignores Ctrl-C, and hands that on to all that it starts.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", BIN, "--unmount"]).arg(dir);
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut err = BufReader::new(process.stderr.take().unwrap());
         let mut line = String::new();
         err.read_line(&mut line).unwrap();
