@@ -49,7 +49,14 @@ def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):
 def test_updates_go_to_a_pipe_until_it_is_interrupted(emulated):
     """A table after each interval; Ctrl-C is the way to end it, not a failure."""
     command = [sys.executable, "-m", "stripewise", "top", "--pool", str(emulated.file), "--interval", "0.1"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def hears_interrupts():
+        # What runs in the background of a script ignores them.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts
+    )
     titles = 0
     for line in running.stdout:
         titles += "Ctrl-C ends" in line

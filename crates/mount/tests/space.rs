@@ -72,7 +72,9 @@ fn as_many_files_fit_as_df_said() {
     let fitted = disks.fill();
     assert!(fitted.abs_diff(said) <= 4, "df said {said} files, {fitted} were taken");
     assert!(fitted > 3 * 16 * (1 << 20) / FILE_BYTES, "more than striping over the smallest gives: {fitted}");
-    assert!((disks.available() as usize) < 8 * FILE_BYTES, "{} bytes are said to be left", disks.available());
+    // The file that met the smallest disk when it was full was the last to lie on it. What the next ones would get is left: the
+    // reserves of the other two disks, of each as much as the smaller reserve (3 MiB).
+    assert!(disks.available() <= 2 * (3 << 20), "{} bytes are said to be left", disks.available());
     // Every byte of what was taken is there.
     for number in 0..fitted {
         let found = fs::read(disks.mounted.path(&format!("file-{number:04}"))).unwrap();
