@@ -137,7 +137,7 @@ impl<'a> TestFile<'a> {
         assert!(again.starts_with(&bytes) && again[size..].iter().all(|byte| *byte == 0), "bytes came back: {again:?}");
         rustix::fs::unlinkat(store.tree(), NAME, rustix::fs::AtFlags::empty()).expect("the name");
         let collected = store.collect(&inode).expect("collected");
-        assert_eq!(collected, Collected::Gone, "a file that nobody has is not collected");
+        assert_eq!(collected, Collected::Gone, "a file that no store has open is not collected");
         self.pool.assert_empty();
         bytes
     }

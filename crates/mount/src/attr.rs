@@ -313,7 +313,7 @@ impl Core {
         if kept == mode & 0o7777 {
             return Ok(());
         }
-        // As the owner: should the file be another's by now, he does not get a mode that was not his.
+        // As the owner that was found: should the file be another's by now, the call fails.
         self.as_owner(&stat, || self.table.chmod(node, Mode::from_raw_mode(kept)))?;
         // The kernel, which asked for this, remembers the mode that the file had.
         self.forget_attributes(node);

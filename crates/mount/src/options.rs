@@ -17,7 +17,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// A directory that is not empty may be mounted over.
     pub nonempty: bool,
-    /// The mount is made in a namespace of mounts of this process's own, where it may mount whoever it is. What has died
+    /// The mount is made in a namespace of mounts of this process's own, where any user may mount. What has died
     /// may be mounted over there: a user namespace may not take away what came from outside.
     pub own_namespace: bool,
     /// The kernel may serve itself the files it can: plain ones, and those that lie in one datafile.

@@ -65,7 +65,7 @@ pub struct Removals {
     journal: OnceLock<Journal>,
 }
 
-/// When the thread does what nobody asks it for.
+/// When the thread does what it is not asked for.
 #[derive(Debug)]
 struct Schedule {
     look_at: Instant,
@@ -253,7 +253,7 @@ fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, cer
     }
     let (left, in_use) = match certain.then(|| store.collect(inode)) {
         Some(Ok(Collected::Gone)) => (None, false),
-        // Who writes it removes them when he closes it; should he be killed, the journal has it.
+        // Its writer removes them with its last close; should the writer be killed, the journal has it.
         Some(Ok(Collected::InUse)) => (None, true),
         Some(Ok(Collected::Missing)) => (Some("a server is missing".to_owned()), false),
         Some(Err(error)) => (Some(error.to_string()), false),

@@ -197,7 +197,7 @@ for (attack, call), kind in itertools.product(attacks.items(), ('placed', 'plain
     );
 }
 
-/// What an owner may change he does, with the groups that he has.
+/// An owner changes what an owner may, with all groups of the process.
 #[test]
 fn an_owner_changes_what_he_may() {
     in_both_kinds_of_pool(

@@ -230,7 +230,7 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     file.sync_all().unwrap();
 }
 
-/// Each that has the file open is told of a sync that failed, whoever asked for it, and told once; who comes later is not.
+/// Each that has the file open is told of a sync that failed, whichever asked for it, and told once; one that comes later is not.
 #[test]
 fn a_sync_that_failed_is_told_to_all_that_have_the_file_open() {
     let pool = Pool::new();
@@ -463,7 +463,7 @@ fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
         file.sync_all().unwrap();
         file
     };
-    // Nobody asks for anything of the second before the disk is back.
+    // No program asks for anything of the second before the disk is back.
     let (file, idle) = (open("file"), open("idle"));
     fs::write(mounted.path("closed"), &content).unwrap();
     File::open(mounted.path("closed")).unwrap().sync_all().unwrap();

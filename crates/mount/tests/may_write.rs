@@ -1,4 +1,4 @@
-//! Who may write one file of another user's gets nothing else of hers: a handle that he writes into it opens, changes and
+//! Who may write one file of another user's gets nothing else of hers: a handle that is written into it opens, changes and
 //! removes none of her other datafiles, through root's mount, through tools without one, and by root's check.
 
 mod common;
@@ -35,7 +35,7 @@ impl Shared {
             ALICE,
             "fd = os.open(M + '/p', os.O_CREAT | os.O_RDWR, 0o644); os.write(fd, b'alice' * 8000); os.close(fd)",
         );
-        // Bob has seen the handle while he could read the file.
+        // Bob has seen the handle while the file was readable.
         shared.victim = shared.users.handle("p");
         shared.ok(ALICE, "os.chmod(M + '/p', 0o600)");
         shared.before = shared.datafiles();
@@ -61,7 +61,7 @@ impl Shared {
         self.users.tree(name)
     }
 
-    /// Bob writes a handle into Alice's `log`, as he may.
+    /// Bob writes a handle into Alice's `log`, as the mode allows.
     fn plant(&self, handle: &Handle) {
         self.users.forge(BOB, "log", handle);
     }

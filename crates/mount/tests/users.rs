@@ -305,7 +305,7 @@ fn the_default_layout_is_roots_from_the_start() {
     users.ok(CAROL, &format!("refused(lambda: os.unlink(NS + '/layouts/{layout}'), errno.EPERM, errno.EACCES)"));
 }
 
-/// A hundred bytes that would stand for a million stripes: refused by name, whoever opens a file of that layout.
+/// A hundred bytes that would stand for a million stripes: refused by name, whichever user opens a file of that layout.
 #[test]
 fn a_layout_of_servers_that_there_are_not_is_refused_before_it_is_read() {
     let users = Users::new();
@@ -841,7 +841,7 @@ fn dead_and_living_mounts_of_a_user_are_cleared_and_ended_by_him_and_by_root() {
         "{die}\n$P $POOL $MINE 2> $MINE.cleared; cat $MINE.cleared; wc -c < $MINE/his; $P --unmount $MINE; echo ended\n\
          {die}\n$P --unmount $MINE 2> $MINE.dead; cat $MINE.dead\n$P $POOL $MINE"
     );
-    // The user's mount lets nobody else in, root not either.
+    // The user's mount lets no other user in, root not either.
     let as_root = "if ls $MINE; then exit 4; fi; $P --unmount $MINE 2> $MINE.root; cat $MINE.root
         $U sh -c \"$P --foreground $POOL $MINE\" & until grep -q \" $MINE \" /proc/self/mountinfo; do sleep 0.02; done
         kill -KILL $(pgrep -f \"^$P --foreground\"); wait $! || true

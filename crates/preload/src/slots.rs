@@ -12,7 +12,7 @@ const PROBES: usize = 32;
 /// Versions of one file that are kept while it is open (each re-layout adds one); then the mount serves it.
 const MAX_VERSIONS: u32 = 16;
 
-/// Which file: another user may have copied its handle to a file of his own, or to one that he may write.
+/// Which file: another user may have copied its handle to a file of their own, or to one that they may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) handle: u64,

@@ -241,7 +241,7 @@ impl Inode {
     pub fn placement(&self) -> Result<Placement> {
         loop {
             let epoch = self.store.plane().epoch(self.handle);
-            // Who is told now may write without asking again. (Who reads only, and waits for nobody, is not told to write.)
+            // Who is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             let _ = self.wait_for_cut();
             let placement = self.file()?.current_placement();
             if placement.epoch == epoch {

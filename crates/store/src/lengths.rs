@@ -68,7 +68,7 @@ impl Lengths {
         for (datafile, bytes) in &self.entries {
             out.extend(datafile.server.0.to_be_bytes());
             out.extend(datafile.generation.to_be_bytes());
-            // Few are so long that they need all eight bytes.
+            // Few need all eight bytes.
             let digits = bytes.to_be_bytes();
             let zeros = bytes.leading_zeros() as usize / 8;
             out.push((digits.len() - zeros) as u8);
@@ -284,7 +284,7 @@ impl Inode {
             if found_bytes >= recorded_bytes {
                 return Ok(Missing::Hole);
             }
-            // Whoever cuts it lowers the record first: a record that was the same before and after the look held meanwhile.
+            // A cut lowers the record first: a record that was the same before and after the look held meanwhile.
             let after = self.recorded_lengths()?;
             if after == before {
                 return Err(Error::ShortDatafile {

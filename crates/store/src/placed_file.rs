@@ -241,7 +241,7 @@ impl PlacedFile {
         self.write_as_of(self.epoch.load(Ordering::Acquire), bufs, offset)
     }
 
-    /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that nobody is
+    /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
     /// cutting the file back ([`crate::surplus`]).
     pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;

@@ -330,7 +330,7 @@ impl Inode {
         let datafiles = self.hold_datafiles(before.uid, false)?;
         let gives_away = self.store.plane().is_shared() && crate::shared::is_root();
         if gives_away {
-            // The old owner could remove his copy of the layout.
+            // The old owner could remove that user's copy of the layout.
             self.store.layouts.put(self.layout()?.as_ref())?;
         }
         if let Err(error) = datafiles.shut() {

@@ -10,7 +10,7 @@
 //! | `tree/` | 1777, or what the administrator makes it | as its modes say |
 //! | `layouts/` | 1777 | all; `HASH`, or `HASH.UID` where another user has put that |
 //! | `epochs/UID` | 1777, pages 0644 | the user; nobody else reads or maps it |
-//! | `removals/` | 1777, journals 0600 | the user whose mount it is; another's counts for nobody else |
+//! | `removals/` | 1777, journals 0600 | the user whose mount it is; another's counts for that user alone |
 //! | `locks/` | 1733 | the owner of the file, root, and those who may write the file |
 //! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so that a handle is known only to who may read its file |
 

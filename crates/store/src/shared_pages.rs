@@ -25,7 +25,7 @@ pub(crate) fn allocate(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<(
     }
 }
 
-/// For file systems that cannot allocate. Appending overwrites nothing, whoever else extends and uses the file meanwhile.
+/// For file systems that cannot allocate. Appending overwrites nothing, whatever other process extends and uses the file meanwhile.
 fn append_zeros(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
     const ZEROS: [u8; 4096] = [0; 4096];
     loop {

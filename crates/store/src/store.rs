@@ -264,8 +264,8 @@ impl Store {
         opened.map_err(Error::io("open", path))
     }
 
-    /// Removes the datafiles of `inode` if it has no name left and nobody is registered as a writer. Call it after unlink or
-    /// rename-over, and after the last close, once nobody holds the file open any more.
+    /// Removes the datafiles of `inode` if it has no name left and no process is registered as a writer. Call it after unlink or
+    /// rename-over, and after the last close, once no program holds the file open any more.
     ///
     /// # Errors
     /// A server that is there cannot remove its datafile; those of the others are gone.

@@ -6,7 +6,7 @@
 //!
 //! Nothing that another has written may go with them, and writers take no lock. So a cut needs that all others who may write
 //! the file are known to this process ([`Inode::without_writers`]), and those look at the file's epoch counter after each
-//! write: who finds that it has changed cannot tell whether a cut took his bytes along, and writes them again. Writing in the
+//! write: who finds that it has changed cannot tell whether a cut took those bytes along, and writes them again. Writing in the
 //! good case costs one atomic load more.
 
 use crate::error::Result;
@@ -90,7 +90,7 @@ impl Inode {
             fence(Ordering::SeqCst);
             work()
         };
-        // An own lock is exchanged, whoever waits for it.
+        // An own lock is exchanged, also while others wait for it.
         lock.try_shared(Purpose::Writers)?;
         done
     }

@@ -215,7 +215,7 @@ impl Inode {
 
     /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
     fn recover(&self) -> Result<Result<()>> {
-        // Who crashed may have changed the handle and told nobody: what is known here of the file may be the old layout.
+        // The process that crashed may have changed the handle and not told of it: what is known here of the file may be the old layout.
         self.bump_epoch();
         self.finish_change()?;
         self.settle()

@@ -1,5 +1,5 @@
-//! Datafiles that somebody cut short, emptied, exchanged or removed behind the pool's back: told by `fsck` without reading
-//! data, by name and by the bytes that are lost; an error to who reads those bytes, and to nobody else. Never is a pool that
+//! Datafiles that were cut short, emptied, exchanged or removed behind the pool's back: told by `fsck` without reading
+//! data, by name and by the bytes that are lost; an error to who reads those bytes, and to no other. Never is a pool that
 //! is well taken for a damaged one.
 
 mod common;
@@ -179,7 +179,7 @@ fn each_damaged_datafile_is_told_and_exactly_its_bytes_are_errors() {
                 assert!(finding.action.contains("from a backup"), "{about}: {finding:?}");
             }
             assert_exactly_lost(&open(&pool), &lost, &about);
-            // A writer who comes and goes makes nobody forget it.
+            // A writer that comes and goes does not make it forgotten.
             let inode = open(&pool);
             inode.register_writer().unwrap();
             inode.release_writer().unwrap();

@@ -1,4 +1,4 @@
-//! A shared pool with several users: each acts with system calls of his own, through root's mount or one of his own.
+//! A shared pool with several users: each acts with system calls of its own, through root's mount or one of its own.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -69,7 +69,7 @@ impl Users {
         Handle::decode(&bytes[..length]).unwrap()
     }
 
-    /// Has a user write a handle into the namespace inode of a file of his own.
+    /// Has a user write a handle into the namespace inode of a file of that user.
     pub fn forge(&self, user: u32, name: &str, handle: &Handle) {
         let real = fs::metadata(self.tree(name)).unwrap().ino();
         let bytes = Handle { real, ..handle.clone() }.encode().unwrap();
@@ -102,7 +102,7 @@ impl Users {
     }
 }
 
-/// A command of a user on a mount of his own, with `/dev/fuse` as a host has it.
+/// A command of a user on a mount of that user, with `/dev/fuse` as a host has it.
 pub fn private(users: &Users, user: u32, script: &str) -> Output {
     need("setpriv");
     need("unshare");

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::PathBuf;
 
-/// Entries of the directory that are looked at in one go: any user of a shared pool can make as many as he likes.
+/// Entries of the directory that are looked at in one go: any user of a shared pool can make as many as the disk takes.
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Why a file is no journal to be read; `None`: it may be one.
@@ -56,7 +56,7 @@ impl Journal {
         }
         for name in names {
             let stat = match rustix::fs::statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Another user's counts for him alone.
+                // Another user's counts for that user alone.
                 Ok(stat) if stat.st_uid == user => stat,
                 _ => continue,
             };

@@ -58,7 +58,7 @@ pub(super) enum Which {
 pub(super) enum Outcome {
     /// No datafile is left.
     Done,
-    /// Somebody has it open or is registered as its writer, and removes the datafiles himself.
+    /// Another has it open or is registered as its writer, and removes the datafiles.
     InUse,
     /// Some are left, on servers that cannot remove them.
     Left,
@@ -139,7 +139,7 @@ impl Gone {
         })
     }
 
-    /// Removes the datafiles, unless somebody uses the file. `interrupted`: whoever saw the fact has ended before he
+    /// Removes the datafiles, unless the file is in use. `interrupted`: the process that saw the fact has ended before it
     /// removed any, so that a change of layout may have ended later, with datafiles of the next generation.
     ///
     /// # Errors

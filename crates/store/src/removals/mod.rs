@@ -10,13 +10,13 @@
 //! - *The name is gone for good.* The kernel gives no name to an inode that has lost its last. A power cut can bring a name
 //!   back, so that the namespace's file system is synced before the first datafile goes; a record of which that is not known
 //!   counts only in the boot of the system in which it was written, and only while no sync has failed.
-//! - *Nobody uses the file.* Registered writers hold its lock file, as ever. A file that was not tried before, which programs of
+//! - *The file is not in use.* Registered writers hold its lock file, as ever. A file that was not tried before, which programs of
 //!   another mount may read, waits until this mount is the pool's only one. In a shared pool, where no mount knows that of
 //!   itself, the lock file alone counts, as it does for every removal.
 //! - *They are its datafiles.* Their names have the random logical handle, not the inode's number, which may be used again;
 //!   owner and, in a shared pool, inode and generation are compared on the datafile itself.
 //! - *The record is ours.* A journal counts only for the user whose file it is, by its descriptor; a copy of it, and one from
-//!   before the pool was taken over (`fsck --rebind`), counts for nobody.
+//!   before the pool was taken over (`fsck --rebind`), does not count.
 
 mod dead;
 mod gone;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// Directory of the journals, in the namespace.
 pub(crate) const DIRECTORY: &str = "removals";
 
-/// Makes the directory of journals. In a shared pool every user's mount has its journal there, and nobody removes another's.
+/// Makes the directory of journals. In a shared pool every user's mount has its journal there, and no user removes another's.
 pub(crate) fn prepare(namespace: &Path, shared: bool) -> Result<()> {
     let path = namespace.join(DIRECTORY);
     if shared {
@@ -115,7 +115,7 @@ impl Journal {
         guard(&self.pages).clear(slot);
     }
 
-    /// Some datafiles of `inode` are left, or somebody else writes it: it is to be tried again.
+    /// Some datafiles of `inode` are left, or another process writes it: it is to be tried again.
     pub fn leave(&self, slot: Slot, inode: &Inode, in_use: bool) {
         // What is known now is more than what was when it was noted.
         let which = if in_use { Which::Possible } else { Which::Present };

@@ -165,7 +165,7 @@ pub(super) struct Pages {
     ended: bool,
 }
 
-/// How often a name is tried that somebody has, or takes for that of a dead process before it is locked.
+/// How often a name is tried that another process has, or takes for that of a dead one before it is locked.
 const TRIES: u32 = 100;
 
 impl Pages {

@@ -18,7 +18,7 @@ pub(super) enum State {
     Seen = 1,
     /// It may not: that the name is gone is on the disk.
     Certain = 2,
-    /// Nobody used the file when its datafiles were to go, and some servers could not remove theirs.
+    /// The file was not in use when its datafiles were to go, and some servers could not remove theirs.
     Left = 3,
 }
 
