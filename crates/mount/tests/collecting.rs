@@ -175,6 +175,11 @@ fn what_a_server_refused_goes_when_it_can_again_while_the_mount_runs() {
                 fs::write(mount.path(name), bytes(1, 9 * WIDTH)).unwrap();
             }
             fs::write(mount.path("empty"), b"").unwrap();
+            // The mount learns of a close a moment after the program. A size that it cannot settle then, for want of a
+            // server, is left to who opens the file next.
+            eventually_within(PATIENCE, "the closes", || {
+                fs::read_dir(pool.pool.path("ns/locks")).unwrap().count() == 0
+            });
             match fault {
                 Some(errno) => pool.set(|faults| faults.remove = Some(errno)),
                 None => pool.die(),
