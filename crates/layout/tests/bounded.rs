@@ -1,5 +1,8 @@
 //! What few hostile bytes can make a reader of layouts take of memory, counted where it is taken.
 
+mod common;
+
+use common::number;
 use std::alloc::{GlobalAlloc, Layout as Shape, System};
 use std::cell::Cell;
 use stripewise_layout::{DecodeError, Layout, ServerId};
@@ -32,16 +35,6 @@ fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
     TAKEN_BYTES.set(0);
     let done = work();
     (done, TAKEN_BYTES.get())
-}
-
-fn number(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
 }
 
 /// `regions` regions of one round of `servers` servers.

@@ -1,5 +1,8 @@
 //! The text and the binary form of layouts: what is written is read back, what is wrong is said, nothing panics.
 
+mod common;
+
+use common::number;
 use proptest::prelude::*;
 use stripewise_layout::{
     DecodeError, FileLayout, Layout, LayoutFile, MAX_OFFSET, MAX_STRIPES, Pattern, ServerId, ServerNames, Stripe,
@@ -117,15 +120,6 @@ fn the_binary_form_is_compact_and_fixed() {
 
 #[test]
 fn few_bytes_cannot_ask_for_much() {
-    let number = |mut value: u64| {
-        let mut bytes = Vec::new();
-        while value >= 0x80 {
-            bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        bytes.push(value as u8);
-        bytes
-    };
     // One round of 65,536 servers, used by a thousand regions.
     let mut bytes = vec![1, 1, 1, 0];
     bytes.extend(number(65_536));

@@ -11,13 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::faulty::Faulty;
-use common::{Mounted, TestPool};
+use common::cluster::{Cluster, SERVERS};
 use fuser::Errno;
 use stripewise_store::{Pool, Store};
 
 const WIDTH: usize = 4096;
-const SERVERS: usize = 3;
 const KINDS: [Kind; 5] = [Kind::Full, Kind::OverQuota, Kind::Broken, Kind::ReadOnly, Kind::Gone];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,34 +49,10 @@ impl Kind {
     }
 }
 
-/// A pool of servers that fail when they are told to, and its mount.
-struct Cluster {
-    // In the order in which they have to go.
-    mounted: Mounted,
-    servers: Vec<Option<Faulty>>,
-    pool: TestPool,
-}
-
 impl Cluster {
-    fn new(options: &str) -> Cluster {
-        let pool = TestPool::new();
-        let servers = (0..SERVERS).map(|server| {
-            fs::rename(pool.path(&format!("s{server}")), pool.path(&format!("below{server}"))).unwrap();
-            fs::create_dir(pool.path(&format!("s{server}"))).unwrap();
-            Some(Cluster::serve(&pool, server))
-        });
-        let servers = servers.collect();
-        let mounted = Mounted::new(&pool, "mnt", options);
-        Cluster { mounted, servers, pool }
-    }
-
-    fn serve(pool: &TestPool, server: usize) -> Faulty {
-        Faulty::mount(&pool.path(&format!("below{server}")), &pool.path(&format!("s{server}")))
-    }
-
     fn strike(&mut self, server: usize, kind: Kind) {
         if kind == Kind::Gone {
-            return self.servers[server].take().unwrap().die();
+            return self.take_away(server);
         }
         self.servers[server].as_ref().unwrap().set(|faults| {
             (faults.write, faults.create) = (Some(kind.said()), Some(kind.said()));
@@ -90,13 +64,6 @@ impl Cluster {
         self.strike(server, kind);
         if let Some(faulty) = &self.servers[server] {
             faulty.set(|faults| (faults.open, faults.change) = (Some(kind.said()), Some(kind.said())));
-        }
-    }
-
-    fn heal(&mut self, server: usize) {
-        match &self.servers[server] {
-            Some(faulty) => faulty.well(),
-            None => self.servers[server] = Some(Cluster::serve(&self.pool, server)),
         }
     }
 

@@ -8,11 +8,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::Path;
 
-use common::faulty::Faulty;
-use common::{Mounted, TestPool};
+use common::cluster::{Cluster, SERVERS};
 use fuser::Errno;
 
-const SERVERS: usize = 3;
 const OLD: u32 = 62101;
 const NEW: u32 = 62102;
 /// A program of the user, set-user-id, which others may run and read.
@@ -84,31 +82,12 @@ struct State {
     has_list: bool,
 }
 
-struct Cluster {
-    // In the order in which they have to go.
-    mounted: Mounted,
-    servers: Vec<Option<Faulty>>,
-    pool: TestPool,
+fn cluster() -> Cluster {
+    assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
+    Cluster::new("suid,allow_other")
 }
 
 impl Cluster {
-    fn new() -> Cluster {
-        assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
-        let pool = TestPool::new();
-        let servers = (0..SERVERS).map(|server| {
-            fs::rename(pool.path(&format!("s{server}")), pool.path(&format!("below{server}"))).unwrap();
-            fs::create_dir(pool.path(&format!("s{server}"))).unwrap();
-            Some(Cluster::serve(&pool, server))
-        });
-        let servers = servers.collect();
-        let mounted = Mounted::new(&pool, "mnt", "suid,allow_other");
-        Cluster { mounted, servers, pool }
-    }
-
-    fn serve(pool: &TestPool, server: usize) -> Faulty {
-        Faulty::mount(&pool.path(&format!("below{server}")), &pool.path(&format!("s{server}")))
-    }
-
     /// A new file on all servers.
     fn file(&self, name: &str) -> File {
         let path = self.mounted.path(name);
@@ -156,7 +135,7 @@ fn ways() -> impl Iterator<Item = (Change, bool)> {
 
 #[test]
 fn what_a_server_refuses_is_refused_as_a_whole() {
-    let mut cluster = Cluster::new();
+    let mut cluster = cluster();
     let kinds = [Some(Errno::ENOSPC), Some(Errno::EDQUOT), Some(Errno::EIO), Some(Errno::EROFS), None /* gone */];
     for (kind, server) in kinds.into_iter().flat_map(|kind| (0..SERVERS).map(move |server| (kind, server))) {
         let told = kind.unwrap_or(Errno::EIO).code();
@@ -170,17 +149,14 @@ fn what_a_server_refuses_is_refused_as_a_whole() {
                     (faults.write, faults.create) = (Some(errno), Some(errno));
                     (faults.open, faults.change) = (Some(errno), Some(errno));
                 }),
-                None => cluster.servers[server].take().unwrap().die(),
+                None => cluster.take_away(server),
             }
             // What concerns no datafile is possible all the same.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).unwrap();
             let error = change.make(&path, file).expect_err(&name);
             assert_eq!(cluster.state(&name), before, "{name}: {error}");
-            match &cluster.servers[server] {
-                Some(faulty) => faulty.well(),
-                None => cluster.servers[server] = Some(Cluster::serve(&cluster.pool, server)),
-            }
+            cluster.heal(server);
             assert_eq!(error.raw_os_error(), Some(told), "{name}: {error}");
             change.make(&path, file).unwrap();
             cluster.is_done(change, &name);
@@ -191,7 +167,7 @@ fn what_a_server_refuses_is_refused_as_a_whole() {
 /// A server that has shown that it can be changed fails all the same, at each of its changes.
 #[test]
 fn what_a_server_fails_at_half_way_is_undone() {
-    let cluster = Cluster::new();
+    let cluster = cluster();
     for (change, by_descriptor) in ways() {
         for server in 0..SERVERS {
             let mut failed = 0;
