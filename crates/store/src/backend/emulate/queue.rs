@@ -1,0 +1,363 @@
+//! The queue of one emulated server: a page in its directory that all processes map.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use stripewise_layout::ServerId;
+use stripewise_model::{Op, OpProfile};
+
+use super::sleep::{now_ns, sleep_until};
+use super::stats::{AtomicHistogram, AtomicOpStatistics, OpStatistics, ServerStatistics};
+use super::{EmulateConfig, EmulateError};
+
+/// Name of the queue's file in the server's directory.
+pub const QUEUE_FILE: &str = "queue";
+
+/// No queue is longer than an hour: a page that says so is garbage (or from another boot) and is taken as empty.
+pub const MAX_BACKLOG_NS: u64 = 3_600_000_000_000;
+
+/// "SWQUEUE" and the version of the page.
+const MAGIC: u64 = u64::from_be_bytes(*b"SWQUEUE\x01");
+
+/// Length of the file.
+const FILE_BYTES: usize = 8192;
+
+/// How long an opener waits for another that is setting up the page. It dies with its holder, so the bound matters only
+/// where somebody holds the lock on purpose.
+const SETUP_PATIENCE_NS: u64 = 200_000_000;
+
+/// The shared page. Every field stands alone: no reader relies on two of them agreeing.
+#[repr(C, align(64))]
+struct Page {
+    magic: AtomicU64,
+    boot_id: [AtomicU64; 2],
+    head: Head,
+    read: AtomicOpStatistics,
+    write: AtomicOpStatistics,
+    error_ppm: AtomicHistogram,
+    overshoot_ns: AtomicHistogram,
+    drawn_sum_ns: AtomicU64,
+    overshoot_sum_ns: AtomicU64,
+}
+
+/// What every reservation touches, on a cache line of its own.
+#[repr(C, align(64))]
+struct Head {
+    /// `CLOCK_MONOTONIC` at which the last reserved service ends.
+    next_free_ns: AtomicU64,
+    /// Startup times drawn so far, by all processes.
+    draws: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Page>() <= FILE_BYTES);
+
+/// A sub-request's place in the queue of its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// When it was reserved (`CLOCK_MONOTONIC`, nanoseconds).
+    pub arrival_ns: u64,
+    /// When its service begins: at once, or when the device is free.
+    pub start_ns: u64,
+    /// When its service ends: it must not be reported done before.
+    pub deadline_ns: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Read or write.
+    pub op: Op,
+}
+
+/// Startup and transfer of one kind of operation in dilated nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct ServiceTime {
+    startup_min_ns: f64,
+    startup_span_ns: f64,
+    transfer_ns_per_byte: f64,
+}
+
+impl ServiceTime {
+    fn new(op: &OpProfile, network_s_per_byte: f64, dilation: f64) -> Self {
+        let scale = 1e9 * dilation;
+        Self {
+            startup_min_ns: op.startup_min_s * scale,
+            startup_span_ns: (op.startup_max_s - op.startup_min_s) * scale,
+            transfer_ns_per_byte: (op.transfer_s_per_byte + network_s_per_byte) * scale,
+        }
+    }
+
+    fn draw_ns(&self, random: u64, bytes: u64) -> u64 {
+        // The upper 53 bits as a number in [0, 1).
+        let unit = (random >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
+        let service = self.startup_min_ns + unit * self.startup_span_ns + bytes as f64 * self.transfer_ns_per_byte;
+        (service as u64).min(MAX_BACKLOG_NS)
+    }
+}
+
+/// splitmix64's finaliser: every bit of the input reaches every bit of the output.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The mapped page.
+struct Mapping(NonNull<Page>);
+
+// SAFETY: the mapping is plain shared memory of atomics, valid in every thread until it is dropped.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; all access is through atomics.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                FILE_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )?
+        };
+        NonNull::new(address.cast()).map(Self).ok_or(Errno::NOMEM)
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: the mapping is page-aligned, FILE_BYTES >= size_of::<Page>() long and lives as long as `self`; `Page`
+        // is made of atomics, for which every bit pattern is valid and which others may change at any time.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new`, and no reference to it outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast::<c_void>(), FILE_BYTES) };
+    }
+}
+
+/// One emulated server, open in this process. It may be used by all threads and by children after `fork`.
+pub struct Device {
+    mapping: Mapping,
+    read: ServiceTime,
+    write: ServiceTime,
+    stream: u64,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("read", &self.read).field("write", &self.write).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Opens the queue in a server's directory and makes it when there is none. `server` keeps the draws of servers with
+    /// one seed apart. Not for the path of a request: several system calls.
+    ///
+    /// # Errors
+    /// [`EmulateError::Config`] for numbers that no device has; [`EmulateError::Queue`] when the file cannot be opened,
+    /// made or mapped.
+    pub fn open(directory: impl AsFd, server: ServerId, config: &EmulateConfig) -> Result<Self, EmulateError> {
+        config.validate()?;
+        let file = open_queue(directory.as_fd())?;
+        let locked = lock_for_setup(file.as_fd());
+        let mapping = extend_and_map(file.as_fd());
+        if let Ok(mapping) = &mapping {
+            set_up(mapping.page());
+        }
+        if locked {
+            let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
+        }
+        let network = config.profile.network_s_per_byte;
+        Ok(Self {
+            mapping: mapping?,
+            read: ServiceTime::new(&config.profile.read, network, config.dilation),
+            write: ServiceTime::new(&config.profile.write, network, config.dilation),
+            stream: mix(config.seed ^ mix(u64::from(server.0) + 1)),
+        })
+    }
+
+    /// Takes the next service of the device for a sub-request that arrives now: [`Self::reserve_at`] with [`now_ns`].
+    pub fn reserve(&self, op: Op, bytes: u64) -> Ticket {
+        self.reserve_at(op, bytes, now_ns())
+    }
+
+    /// Takes the next service of the device for a sub-request that arrived at `arrival_ns`; one reading of the clock
+    /// does for all sub-requests of a request. First come, first served, whatever process they are from.
+    ///
+    /// Cost: two atomic operations (more only while others reserve at the same instant), no lock, no system call.
+    pub fn reserve_at(&self, op: Op, bytes: u64, arrival_ns: u64) -> Ticket {
+        let head = &self.mapping.page().head;
+        let draw = head.draws.fetch_add(1, Relaxed);
+        let service = match op {
+            Op::Read => &self.read,
+            Op::Write => &self.write,
+        };
+        // Golden-ratio steps are splitmix64's own sequence.
+        let random = mix(self.stream.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let service_ns = service.draw_ns(random, bytes);
+        let mut free_ns = head.next_free_ns.load(Relaxed);
+        loop {
+            let garbage = free_ns > arrival_ns.saturating_add(MAX_BACKLOG_NS);
+            let start_ns = if garbage { arrival_ns } else { arrival_ns.max(free_ns) };
+            let deadline_ns = start_ns.saturating_add(service_ns);
+            match head.next_free_ns.compare_exchange_weak(free_ns, deadline_ns, Relaxed, Relaxed) {
+                Ok(_) => return Ticket { arrival_ns, start_ns, deadline_ns, bytes, op },
+                Err(now_free_ns) => free_ns = now_free_ns,
+            }
+        }
+    }
+
+    /// Records a sub-request as done at `now_ns`. `request_deadline_ns` is the latest deadline of all sub-requests of its
+    /// request: the emulation error, measured less drawn time, is charged to the server that decided it.
+    ///
+    /// Cost: four atomic additions, eight on the server that decided.
+    pub fn complete(&self, ticket: &Ticket, request_deadline_ns: u64, now_ns: u64) {
+        let page = self.mapping.page();
+        let statistics = match ticket.op {
+            Op::Read => &page.read,
+            Op::Write => &page.write,
+        };
+        statistics.add(&OpStatistics {
+            requests: 1,
+            bytes: ticket.bytes,
+            busy_ns: ticket.deadline_ns.saturating_sub(ticket.start_ns),
+            waiting_ns: ticket.start_ns.saturating_sub(ticket.arrival_ns),
+        });
+        if ticket.deadline_ns >= request_deadline_ns {
+            let overshoot_ns = now_ns.saturating_sub(ticket.deadline_ns);
+            let drawn_ns = ticket.deadline_ns.saturating_sub(ticket.arrival_ns).max(1);
+            page.overshoot_ns.add(overshoot_ns);
+            page.overshoot_sum_ns.fetch_add(overshoot_ns, Relaxed);
+            page.drawn_sum_ns.fetch_add(drawn_ns, Relaxed);
+            page.error_ppm.add((overshoot_ns as f64 / drawn_ns as f64 * 1e6) as u64);
+        }
+    }
+
+    /// A request that one server serves alone, after its real I/O: sleeps until the service ends and records it.
+    pub fn finish(&self, ticket: &Ticket) {
+        let now_ns = sleep_until(ticket.deadline_ns);
+        self.complete(ticket, ticket.deadline_ns, now_ns);
+    }
+
+    /// What the server did since its queue was made, over all processes. Counters are read one by one while others
+    /// may add to them.
+    pub fn statistics(&self) -> ServerStatistics {
+        self.mapping.page().statistics()
+    }
+
+    /// The statistics in a server's directory, for an observer that has no configuration; `None` when there is no queue.
+    ///
+    /// # Errors
+    /// [`EmulateError::Queue`] when the file is there and cannot be opened or mapped.
+    pub fn observe(directory: impl AsFd) -> Result<Option<ServerStatistics>, EmulateError> {
+        let error = |action| move |errno| EmulateError::Queue { action, errno };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match rustix::fs::openat(directory, QUEUE_FILE, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(error("open")(errno)),
+        };
+        let stat = rustix::fs::fstat(&file).map_err(error("examine"))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size < FILE_BYTES as i64 {
+            return Ok(None);
+        }
+        let mapping = Mapping::new(file.as_fd()).map_err(error("map"))?;
+        Ok((mapping.page().magic.load(Relaxed) == MAGIC).then(|| mapping.page().statistics()))
+    }
+}
+
+impl Page {
+    fn statistics(&self) -> ServerStatistics {
+        ServerStatistics {
+            read: self.read.load(),
+            write: self.write.load(),
+            error_ppm: self.error_ppm.load(),
+            overshoot_ns: self.overshoot_ns.load(),
+            drawn_sum_ns: self.drawn_sum_ns.load(Relaxed),
+            overshoot_sum_ns: self.overshoot_sum_ns.load(Relaxed),
+        }
+    }
+}
+
+fn open_queue(directory: BorrowedFd<'_>) -> Result<OwnedFd, EmulateError> {
+    // NONBLOCK: a FIFO of that name must not hang the program.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(directory, QUEUE_FILE, flags, Mode::from_raw_mode(0o666))
+        .map_err(|errno| EmulateError::Queue { action: "open", errno })?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| EmulateError::Queue { action: "examine", errno })?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        Ok(file)
+    } else {
+        Err(EmulateError::Queue { action: "use", errno: Errno::INVAL })
+    }
+}
+
+/// Keeps two processes from setting up the page at once. Gives up rather than hang: the worst is then that a reservation
+/// made meanwhile is lost.
+fn lock_for_setup(file: BorrowedFd<'_>) -> bool {
+    let give_up_ns = now_ns() + SETUP_PATIENCE_NS;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(Errno::WOULDBLOCK | Errno::INTR) if now_ns() < give_up_ns => {
+                sleep_until(now_ns() + 200_000);
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+fn extend_and_map(file: BorrowedFd<'_>) -> Result<Mapping, EmulateError> {
+    let error = |action| move |errno| EmulateError::Queue { action, errno };
+    crate::os::shared_pages::allocate(file, FILE_BYTES as u64).map_err(error("allocate"))?;
+    Mapping::new(file).map_err(error("map"))
+}
+
+/// Makes a new, foreign or stale page usable; leaves one of this boot alone.
+fn set_up(page: &Page) {
+    let boot_id = boot_id();
+    let stamped = [page.boot_id[0].load(Relaxed), page.boot_id[1].load(Relaxed)];
+    if page.magic.load(Relaxed) != MAGIC {
+        page.head.draws.store(0, Relaxed);
+        page.head.next_free_ns.store(0, Relaxed);
+        page.read.clear();
+        page.write.clear();
+        page.error_ppm.clear();
+        page.overshoot_ns.clear();
+        page.drawn_sum_ns.store(0, Relaxed);
+        page.overshoot_sum_ns.store(0, Relaxed);
+    } else if boot_id.is_some_and(|id| id != stamped) {
+        // The clock began anew; what the server did remains.
+        page.head.next_free_ns.store(0, Relaxed);
+    }
+    if let Some(id) = boot_id {
+        page.boot_id[0].store(id[0], Relaxed);
+        page.boot_id[1].store(id[1], Relaxed);
+    }
+    page.magic.store(MAGIC, Relaxed);
+}
+
+/// The kernel's identifier of this boot, from which `CLOCK_MONOTONIC` counts; `None` without `/proc`.
+fn boot_id() -> Option<[u64; 2]> {
+    let file = rustix::fs::openat(
+        CWD,
+        "/proc/sys/kernel/random/boot_id",
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        Mode::empty(),
+    )
+    .ok()?;
+    let mut text = [0_u8; 64];
+    let length = rustix::io::read(&file, &mut text).ok()?;
+    let mut id = 0_u128;
+    for digit in text[..length].iter().filter_map(|&byte| char::from(byte).to_digit(16)) {
+        id = id << 4 | u128::from(digit);
+    }
+    Some([(id >> 64) as u64, id as u64])
+}

@@ -1,0 +1,4 @@
+//! Servers: their directories, and the devices that emulated ones stand for.
+
+pub mod emulate;
+pub mod plane;

@@ -1,0 +1,81 @@
+//! When a file was last read. The namespace's file system keeps that time, and moves it by its own rules (`relatime`,
+//! `noatime`): so it is shown a read of the inode that holds the name, which holds none of the file's bytes.
+//!
+//! The time has to be right when somebody asks, and not before: reads cost a look at the kernel's coarse clock and a store,
+//! and only a question or a close goes to the disk. Meanwhile another process may have set the time, which counts for more
+//! than a read before it: an inode whose status has changed since the last read is left as it is.
+
+use crate::file::inode::{Inode, server};
+use crate::os::sync::atomic::Ordering;
+use rustix::fs::{AtFlags, Stat};
+
+/// Behind what any namespace holds of a file's bytes, and before what file systems refuse (16 TiB): a read there takes
+/// nothing into memory.
+const BEHIND: u64 = 1 << 40;
+
+/// What [`Inode`] has for a file that nobody has read.
+pub(crate) const NEVER: i64 = i64::MIN;
+
+/// Enough for times until the year 2262; beyond, none is later than another.
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+fn access(stat: &Stat) -> (i64, i64) {
+    (stat.st_atime, stat.st_atime_nsec as i64)
+}
+
+impl Inode {
+    /// Notes that a program has read. No system call.
+    pub fn note_read(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        self.was_read_ns.store(nanoseconds(now.tv_sec, now.tv_nsec as i64), Ordering::Release);
+    }
+
+    /// A program has set the time, which counts for more than what was read before.
+    pub(crate) fn forget_reads(&self) {
+        self.was_read_ns.store(NEVER, Ordering::Release);
+    }
+
+    /// Puts what [`Inode::note_read`] noted into the inode; whether there was anything. One load if there was not, else two
+    /// system calls.
+    pub fn settle_access(&self) -> bool {
+        if self.was_read_ns.load(Ordering::Acquire) == NEVER {
+            return false;
+        }
+        let read_ns = self.was_read_ns.swap(NEVER, Ordering::AcqRel);
+        // As in the kernel, nobody's read fails for its time.
+        if read_ns != NEVER
+            && let Ok(stat) = self.stat()
+            && nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64) < read_ns
+        {
+            self.touch();
+        }
+        read_ns != NEVER
+    }
+
+    fn touch(&self) {
+        let _ = rustix::io::pread(self.descriptor(), &mut [0_u8; 1], BEHIND);
+    }
+
+    /// As [`Inode::settle_access`], for reads of which nobody has told: of the datafiles, by the kernel or by a program that
+    /// knows where they are. One system call for the inode, and one for each datafile until one was read more lately.
+    pub fn settle_access_past(&self) {
+        let (Ok(stat), Ok(file)) = (self.stat(), self.file()) else { return };
+        let present = file.current_placement().present;
+        // Who sets the time to the past would else have it moved by reads before.
+        let known = access(&stat).max((stat.st_ctime, stat.st_ctime_nsec as i64));
+        let is_newer = |(index, datafile): (usize, &crate::format::placement::Datafile)| {
+            present.contains(index)
+                && server(&self.store, *datafile).is_ok_and(|(_, directory)| {
+                    let path = datafile.path(self.handle());
+                    let found = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+                    found.is_ok_and(|found| access(&found) > known)
+                })
+        };
+        if file.datafiles().table.iter().enumerate().any(is_newer) {
+            self.touch();
+        }
+        self.settle_access();
+    }
+}

@@ -1,0 +1,504 @@
+//! One placed file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
+//! [`crate::file::writers`] and [`crate::file::resize`].
+
+use crate::backend::plane::ServerRoot;
+use crate::file::access::NEVER;
+use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::placed_file::{Outcome, PlacedFile};
+use crate::file::rights::create_datafile;
+use crate::file::unsynced::Failures;
+use crate::file::writers::Writers;
+use crate::format::handle::{ATTRIBUTE, Handle};
+use crate::format::identity::Identity;
+use crate::format::placement::{Datafile, Placement};
+use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::{AtomicBool, AtomicI64};
+use crate::os::sync::{Mutex, MutexGuard, RwLock};
+use crate::os::sys::retry;
+use crate::pool::store::{Created, Store, proc_path, read_handle};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::io::{IoSlice, IoSliceMut};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError};
+use stripewise_layout::{Layout, ServerId};
+
+/// One placed file, shared by all who have it open in this process. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct Inode {
+    pub(crate) store: Arc<Store>,
+    handle: u64,
+    real: u64,
+    fd: OwnedFd,
+    /// What the file's datafiles are bound to in a shared pool.
+    identity: Identity,
+    /// Whether `fd` can write.
+    fd_writes: bool,
+    /// A descriptor that can write, if one came after an `fd` that cannot.
+    writable: OnceLock<OwnedFd>,
+    file: RwLock<Arc<PlacedFile>>,
+    pub(crate) writers: Mutex<Writers>,
+    /// One append at a time in this process; the lock file's append lock does the same between processes.
+    pub(crate) appending: Mutex<()>,
+    /// The same for changes of the handle.
+    changing: Mutex<()>,
+    /// What a write that failed half-way has left is being cut off ([`crate::file::surplus`]).
+    pub(crate) cutting: AtomicBool,
+    /// Syncs that failed.
+    pub(crate) failures: Failures,
+    /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
+    durable: Mutex<Vec<Datafile>>,
+    /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
+    /// read.
+    pub(crate) unrecorded: AtomicBool,
+    /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
+    pub(crate) was_read_ns: AtomicI64,
+}
+
+/// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
+pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to change a file's handle, until it is dropped.
+pub(crate) struct HandleGuard<'a> {
+    _local: MutexGuard<'a, ()>,
+    lock: Arc<LockFile>,
+}
+
+impl Drop for HandleGuard<'_> {
+    fn drop(&mut self) {
+        // If it fails, closing the lock file will do.
+        let _ = self.lock.unlock(Purpose::Handle);
+    }
+}
+
+impl Inode {
+    pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let (file, interrupted) = load(&store, handle, real, &fd)?;
+        let inode = Self::of(store, handle, real, file, fd, fd_writes);
+        if interrupted {
+            inode.finish_interrupted()?;
+        }
+        Ok(inode)
+    }
+
+    /// As [`Inode::new`], without finishing what was interrupted.
+    pub(crate) fn under_lock(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let file = load(&store, handle, real, &fd)?.0;
+        Ok(Self::of(store, handle, real, file, fd, fd_writes))
+    }
+
+    /// As [`Inode::new`], of a file that has just been made on `fd`.
+    pub(crate) fn created(store: Arc<Store>, created: Created, fd: OwnedFd) -> Result<Self> {
+        let Created { handle, layout, owner } = created;
+        let (logical, real) = (handle.logical, handle.real);
+        // Nobody knows the handle yet, so that nobody has changed it.
+        let epoch = store.plane().epoch(logical);
+        let own = || fd.try_clone().map_err(|_| Error::io("duplicate", proc_path(fd.as_fd()))(Errno::MFILE));
+        let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, own)?;
+        Ok(Self::of(store, logical, real, file, fd, true))
+    }
+
+    fn of(store: Arc<Store>, handle: u64, real: u64, file: PlacedFile, fd: OwnedFd, fd_writes: bool) -> Self {
+        let unrecorded = file.placement().present.is_empty();
+        Self {
+            store,
+            handle,
+            real,
+            fd,
+            identity: file.placement().identity,
+            fd_writes,
+            writable: OnceLock::new(),
+            file: RwLock::new(Arc::new(file)),
+            writers: Mutex::default(),
+            appending: Mutex::default(),
+            changing: Mutex::default(),
+            cutting: AtomicBool::new(false),
+            failures: Failures::default(),
+            durable: Mutex::default(),
+            unrecorded: AtomicBool::new(unrecorded),
+            was_read_ns: AtomicI64::new(NEVER),
+        }
+    }
+
+    /// Whether it has a descriptor that can write.
+    pub(crate) fn can_write(&self) -> bool {
+        self.fd_writes || self.writable.get().is_some()
+    }
+
+    /// Takes a descriptor that can write.
+    pub(crate) fn offer_descriptor(&self, fd: OwnedFd) {
+        // Whoever was first has an equal one.
+        let _ = self.writable.set(fd);
+    }
+
+    /// Logical handle.
+    pub fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Handle and inode: what tells the file from all others, also from one into which its handle was written.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        (self.handle, self.real)
+    }
+
+    /// What the file's datafiles are bound to in a shared pool.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// What errors call the file.
+    fn label(&self) -> PathBuf {
+        std::fs::read_link(proc_path(self.fd.as_fd())).unwrap_or_else(|_| format!("handle {:016x}", self.handle).into())
+    }
+
+    pub(crate) fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
+        move |errno| Error::Io { action, path: self.label(), errno }
+    }
+
+    /// The best descriptor of the namespace inode.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.writable.get().unwrap_or(&self.fd).as_fd()
+    }
+
+    pub(crate) fn stat(&self) -> Result<rustix::fs::Stat> {
+        rustix::fs::fstat(&self.fd).map_err(self.failed("read the attributes of"))
+    }
+
+    /// Reads and checks the handle.
+    pub(crate) fn read_handle(&self) -> Result<Handle> {
+        let path = proc_path(self.fd.as_fd());
+        match read_handle(&path, self.real)? {
+            Some(handle) if handle.logical == self.handle => Ok(handle),
+            _ => Err(Error::Invalid(format!(
+                "{}: its handle was exchanged; run `stripewise fsck`",
+                self.label().display()
+            ))),
+        }
+    }
+
+    /// Writes the handle and tells all holders of a placement. Only under a [`HandleGuard`] or the structural lock.
+    pub(crate) fn write_handle(&self, handle: &Handle) -> Result<()> {
+        let bytes = handle.encode()?;
+        let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::REPLACE);
+        self.as_writable(set).map_err(self.failed("change the handle of"))?;
+        self.bump_epoch();
+        Ok(())
+    }
+
+    /// Tells all holders of a placement of this file to fetch it again.
+    pub fn bump_epoch(&self) {
+        self.store.plane().bump_epoch(self.handle);
+    }
+
+    /// The file as the data plane knows it now.
+    pub(crate) fn file(&self) -> Result<Arc<PlacedFile>> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if file.is_stale() || self.changed_elsewhere(&file)? { self.reload() } else { Ok(file) }
+    }
+
+    /// [`Inode::file`] without a system call, if no process whose changes this one sees has changed it since.
+    pub(crate) fn known_file(&self) -> Result<Arc<PlacedFile>> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if file.is_stale() { self.reload() } else { Ok(file) }
+    }
+
+    /// Whether the handle of another user's file in a shared pool is another than `file` was made from: his changes are not in
+    /// the epoch counters that this process believes. One load for all other files.
+    pub(crate) fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
+        if self.store.plane().sees_changes_of(file.placement().owner) {
+            return Ok(false);
+        }
+        let mut bytes = [0; crate::format::handle::MAX_BYTES];
+        let length = rustix::fs::fgetxattr(self.descriptor(), ATTRIBUTE, &mut bytes[..]);
+        // What is no handle fails when it is read again.
+        Ok(length.ok().and_then(|length| crate::format::handle::checksum(&bytes[..length])) != file.handle_sum())
+    }
+
+    /// Lets go of the datafiles on file systems that have died.
+    pub(crate) fn let_go_of_dead(&self) {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
+        file.let_go_of_dead();
+    }
+
+    /// Reads the placement again after it changed.
+    #[cold]
+    fn reload(&self) -> Result<Arc<PlacedFile>> {
+        let newer = load(&self.store, self.handle, self.real, &self.fd)?.0;
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        if file.refresh(newer.placement()) {
+            // Only now: whoever finds it equal must find what it says, too.
+            file.set_handle_sum(newer.handle_sum());
+        } else {
+            *file = Arc::new(newer);
+        }
+        Ok(file.clone())
+    }
+
+    /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
+    pub fn placement(&self) -> Result<Placement> {
+        loop {
+            let epoch = self.store.plane().epoch(self.handle);
+            // Who is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
+            let _ = self.wait_for_cut();
+            let placement = self.file()?.current_placement();
+            if placement.epoch == epoch {
+                return Ok(placement);
+            }
+        }
+    }
+
+    /// The layout now.
+    pub fn layout(&self) -> Result<Arc<Layout>> {
+        Ok(self.file()?.placement().layout.clone())
+    }
+
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
+    }
+
+    /// [`Inode::read_at`] into several buffers.
+    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        self.read(bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
+    }
+
+    fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        loop {
+            let file = self.file()?;
+            let mut hole = |index, position| self.check_hole(&file, index, position);
+            let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes(), &mut hole);
+            match outcome {
+                // What was read while the handle changed may come from places that are no longer the file's.
+                Ok(Outcome::Done(_)) | Err(Error::ShortDatafile { .. }) if self.changed_elsewhere(&file)? => {
+                    drop(self.reload()?)
+                }
+                Ok(Outcome::Done(count)) => return Ok(count),
+                Ok(Outcome::Stale) => {}
+                Ok(Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..)) => {
+                    return Err(self.failed("read the metadata tier of")(Errno::IO));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes at `offset`, which may lie beyond the end. The caller must be registered as a writer.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        self.write_vectored_at(&[IoSlice::new(buf)], offset)
+    }
+
+    /// [`Inode::write_at`] from several buffers.
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.write(bufs, offset, true).inspect_err(|_| self.store.let_go_of_dead())
+    }
+
+    /// Writes as much as can be written without a gap. What servers have taken behind that is cut off again if `cuts` says so.
+    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], offset: u64, cuts: bool) -> Result<usize> {
+        // So often a write is repeated because the file was cut back meanwhile, before it keeps others from doing that.
+        const TRIES: u32 = 4;
+        let epoch_now = || self.store.plane().epoch(self.handle);
+        let mut tries = 0;
+        let mut alone = None;
+        loop {
+            let epoch = epoch_now();
+            if alone.is_none() {
+                self.wait_for_cut()?;
+            }
+            let file = self.file()?;
+            match file.write_as_of(epoch, bufs, offset)? {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Partly(count, surplus) => {
+                    let is_kept = alone.is_some() || epoch_now() == epoch;
+                    alone = None;
+                    if cuts {
+                        // The write has failed in any case. What cannot be cut off stays, as where others write.
+                        let _ = self.cut_back(&surplus);
+                    }
+                    if is_kept {
+                        return Ok(count);
+                    }
+                    tries = TRIES;
+                }
+                Outcome::Stale => tries += 1,
+                Outcome::Absent(indexes) => {
+                    alone = None;
+                    if let Err(error) = self.ensure_datafiles(file.placement().version, &indexes) {
+                        // What lies before the first that cannot be made is written all the same.
+                        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+                        let before = self.file()?.bytes_before_absent(offset, len);
+                        return if before == 0 { Err(error) } else { self.write(&first(bufs, before), offset, cuts) };
+                    }
+                }
+                Outcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
+            }
+            if tries >= TRIES && alone.is_none() {
+                alone = Some(self.change_handle()?);
+            }
+        }
+    }
+
+    /// Takes the right to change the handle. The file must be registered for writing.
+    pub(crate) fn change_handle(&self) -> Result<HandleGuard<'_>> {
+        let local = guard(&self.changing);
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Handle, true)?;
+        Ok(HandleGuard { _local: local, lock })
+    }
+
+    /// Creates the datafiles with these indexes (of the handle's `version`) and sets their present bits. `Ok` as well
+    /// when they exist or the version has moved on: fetch the placement again afterwards. The caller must be
+    /// registered as a writer.
+    pub fn ensure_datafiles(&self, version: u32, indexes: &[u16]) -> Result<()> {
+        let guard_of_handle = self.change_handle()?;
+        let mut handle = self.read_handle()?;
+        if handle.version != version {
+            return Ok(());
+        }
+        let rights = self.rights()?;
+        let layout = self.store.layouts.get_for(&handle.layout, rights.uid)?;
+        let datafiles = crate::format::placement::Datafiles::new(&layout, &handle.generations)?;
+        let mut made = Ok(());
+        for &index in indexes {
+            let Some(datafile) = datafiles.table.get(usize::from(index)) else {
+                let count = datafiles.table.len();
+                made = Err(Error::Invalid(format!("datafile {index} of a file that has {count}")));
+                break;
+            };
+            if !handle.present.contains(usize::from(index)) {
+                made = create_datafile(&self.store, self.handle, self.identity, *datafile, rights).map(drop);
+                if made.is_err() {
+                    break;
+                }
+                guard(&self.durable).retain(|other| other != datafile);
+                handle.present.insert(usize::from(index));
+            }
+        }
+        // Those that were made are the file's, though another could not be: they go when it goes.
+        self.write_handle(&handle).and(made)?;
+        drop(guard_of_handle);
+        Ok(())
+    }
+
+    /// Makes everything written so far durable (`data_only`: as fdatasync). An error is noted for all that have the file open
+    /// ([`Inode::sync_for`]).
+    pub fn sync(&self, data_only: bool) -> Result<()> {
+        self.sync_once(data_only).inspect_err(|error| {
+            self.note_lost(error.errno());
+            self.store.let_go_of_dead();
+        })
+    }
+
+    fn sync_once(&self, data_only: bool) -> Result<()> {
+        let file = self.file()?;
+        file.sync(data_only)?;
+        let present = file.current_placement().present;
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if present.contains(index) && !guard(&self.durable).contains(datafile) {
+                sync_names(&self.store, self.handle, *datafile)?;
+                guard(&self.durable).push(*datafile);
+            }
+        }
+        // The size must not depend on the lock file's surviving a power failure.
+        self.store_size()?;
+        self.sync_inode()
+    }
+
+    /// Makes the inode itself durable: its handle, its size, what the metadata tier holds of it.
+    pub fn sync_inode(&self) -> Result<()> {
+        retry(|| rustix::fs::fsync(self.descriptor())).map_err(self.failed("sync"))
+    }
+}
+
+/// The first `len` bytes of `bufs`.
+fn first<'a>(bufs: &'a [IoSlice<'_>], len: u64) -> Vec<IoSlice<'a>> {
+    let mut rest = len as usize;
+    let cut = bufs.iter().map(|buf| {
+        let here = rest.min(buf.len());
+        rest -= here;
+        IoSlice::new(&buf[..here])
+    });
+    cut.collect()
+}
+
+/// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.
+fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, bool)> {
+    // Before the handle is read: a change after this moment is seen as one.
+    let epoch = store.plane().epoch(logical);
+    let path = proc_path(fd.as_fd());
+    let owner = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_uid;
+    let handle = match read_handle(&path, real)? {
+        Some(handle) if handle.logical == logical => handle,
+        _ => return Err(Error::Invalid(format!("handle {logical:016x} was exchanged; run `stripewise fsck`"))),
+    };
+    let interrupted = handle.truncating_to.is_some();
+    let layout = store.layouts.get_for(&handle.layout, owner)?;
+    store.check_layout(&layout)?;
+    let file = place(store, handle, layout, identity_of(store, fd, real)?, owner, epoch, || {
+        // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let inode = retry(|| rustix::fs::open(&path, flags, Mode::empty()));
+        inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map_err(Error::io("open", &path))
+    })?;
+    Ok((file, interrupted))
+}
+
+/// What the datafiles of the inode behind `fd` are bound to. One system call in a shared pool, none in others.
+fn identity_of(store: &Store, fd: &OwnedFd, real: u64) -> Result<Identity> {
+    if store.plane().is_shared() { Identity::of(fd.as_fd(), real) } else { Ok(Identity::without_generation(real)) }
+}
+
+/// Prepares to serve a file with this handle and layout. `inode` gives a descriptor for the bytes that the inode itself
+/// holds. No system call where there are none.
+fn place(
+    store: &Store,
+    handle: Handle,
+    layout: Arc<Layout>,
+    identity: Identity,
+    owner: u32,
+    epoch: u32,
+    inode: impl FnOnce() -> Result<OwnedFd>,
+) -> Result<PlacedFile> {
+    let sum = crate::format::handle::checksum(&handle.encode()?);
+    let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
+    let inode = needs_inode.then(inode).transpose()?;
+    let share = store.open_memory.share(owner, handle.layout, &layout)?;
+    let placement = Placement {
+        pool: store.plane().pool_uuid().clone(),
+        handle: handle.logical,
+        version: handle.version,
+        epoch,
+        owner,
+        identity,
+        bypass: true,
+        generations: handle.generations,
+        present: handle.present,
+        layout,
+    };
+    let mut file = PlacedFile::new(store.plane().clone(), placement, inode)?;
+    file.keep_share(share);
+    file.set_handle_sum(sum);
+    Ok(file)
+}
+
+/// The server of a datafile and its directory, to open, make or remove names there.
+pub(crate) fn server(store: &Store, datafile: Datafile) -> Result<(&ServerRoot, BorrowedFd<'_>)> {
+    let root = store.plane().server(datafile.server)?;
+    Ok((root, store.plane().current_directory(root)?))
+}
+
+/// Makes the name of a datafile durable.
+pub(crate) fn sync_names(store: &Store, handle: u64, datafile: Datafile) -> Result<()> {
+    let (root, directory) = server(store, datafile)?;
+    let path = datafile.path(handle);
+    let names = crate::os::sys::sync_directory(directory, path.directory())
+        .and_then(|()| crate::os::sys::sync_directory(directory, "."));
+    match names {
+        // A shared pool's, which only root may list: the whole file system then.
+        Err(Errno::ACCESS) => crate::os::sys::sync_file_system(directory, crate::pool::namespace::MARKER_FILE),
+        done => done,
+    }
+    .map_err(root.error("sync a directory"))
+}

@@ -1,0 +1,20 @@
+//! One file: its inode, its bytes on the servers, its writers, size, holes, rights and moves.
+
+pub(crate) mod access;
+pub(crate) mod engine;
+pub(crate) mod files;
+pub(crate) mod holes;
+pub mod inode;
+pub(crate) mod lengths;
+pub(crate) mod lockfile;
+pub mod mover;
+pub(crate) mod open_file;
+pub(crate) mod open_memory;
+pub(crate) mod pages;
+pub(crate) mod placed_file;
+pub(crate) mod resize;
+pub(crate) mod rights;
+pub mod surplus;
+pub(crate) mod unsynced;
+pub(crate) mod whole;
+pub(crate) mod writers;

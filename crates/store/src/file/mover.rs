@@ -1,0 +1,406 @@
+//! The mover: gives an existing file another layout, crash-safe.
+//!
+//! The order makes it so: datafiles of a new generation written and synced, their names synced, the copy read back and
+//! compared, the layout kept; then one switch of the handle (version + 1, synced), which also says that the rest must
+//! be cleared away (`truncating_to`); and only then the old generation goes. A crash before the switch leaves the old
+//! file and some datafiles that no handle names; after it, the new file and some leftovers. Both are cleared by whoever
+//! next opens the file for writing or moves it.
+
+use crate::file::inode::{Inode, guard, sync_names};
+use crate::file::placed_file::{Missing, Outcome, PlacedFile};
+use crate::file::rights::{create_datafile, remove_datafile};
+use crate::format::generations::GenerationMap;
+use crate::format::handle::Handle;
+use crate::format::placement::{Datafile, Datafiles, Placement};
+use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
+use rustix::fs::{AtFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use stripewise_layout::{Layout, ServerId};
+
+/// Bytes that are copied at a time: enough to keep every server of a wide round busy.
+const CHUNK_BYTES: u64 = 16 << 20;
+
+/// What a move did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes of the file that were copied to other places.
+    pub copied_bytes: u64,
+    /// Bytes of the file that stayed where they were.
+    pub kept_bytes: u64,
+    /// blake3 of the bytes that were copied, in order of offset; the copy read back gave the same.
+    pub checksum: [u8; 32],
+}
+
+/// What a move would change of the space that servers have left, as `(server, bytes)`; a server can stand twice.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeOfSpace {
+    /// Written before anything goes. Of a file with holes in proportion to what it takes now.
+    pub(crate) copied: Vec<(ServerId, u64)>,
+    /// Given back afterwards.
+    pub(crate) freed: Vec<(ServerId, u64)>,
+    /// Bytes of the file that are copied, with its holes.
+    pub(crate) moved_bytes: u64,
+}
+
+/// The new shape of a file.
+struct Plan {
+    layout: Arc<Layout>,
+    generations: GenerationMap,
+    /// Parts of the file that must be copied, as `(from, to)`.
+    copy: Vec<(u64, u64)>,
+}
+
+/// Decides which regions keep their generation: those whose offset and round stay and that need no byte which another
+/// region has now.
+fn plan(old: &Placement, layout: Arc<Layout>, generation: u32, size_bytes: u64) -> Plan {
+    let keeps = |index: usize| {
+        let region = &layout.regions()[index];
+        let before = old.layout.region_at(region.offset());
+        let same = &old.layout.regions()[before];
+        let (old_end, new_end) = (old.layout.region_end(before), layout.region_end(index));
+        same.offset() == region.offset()
+            && same.stripes() == region.stripes()
+            && (new_end <= old_end || size_bytes <= old_end)
+    };
+    let map = |keep: &dyn Fn(usize) -> bool| {
+        GenerationMap::new(layout.regions().iter().enumerate().map(|(index, region)| {
+            (region.offset(), if keep(index) { old.generations.at(region.offset()) } else { generation })
+        }))
+    };
+    let kept = map(&keeps);
+    let keep: &dyn Fn(usize) -> bool = if kept.is_some() { &keeps } else { &|_| false };
+    let generations = kept.unwrap_or_else(|| GenerationMap::whole(generation));
+    let copy = (0..layout.regions().len()).filter(|&index| !keep(index)).filter_map(|index| {
+        let (from, to) = (layout.regions()[index].offset(), layout.region_end(index).min(size_bytes));
+        (from < to).then_some((from, to))
+    });
+    Plan { copy: copy.collect(), generations, layout }
+}
+
+impl Inode {
+    /// Moves the file to `layout`. `name` stands in errors. `progress(done_bytes, total_bytes)` is called after each
+    /// chunk, of copying and then of reading back; `false` from it stops the move, leaving the file as it was.
+    ///
+    /// Fails with [`Error::Busy`] while a writer is registered anywhere. On any failure the file keeps its old layout
+    /// and nothing of the new one is left.
+    pub fn move_to(
+        self: &Arc<Self>,
+        layout: &Layout,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Moved> {
+        let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
+        self.store.check_layout(layout).map_err(failed)?;
+        let hash = self.store.layouts.put(layout).map_err(failed)?;
+        let layout = self.store.layouts.get(&hash).map_err(failed)?;
+        let writers = guard(&self.writers);
+        let busy = || Error::Busy { file: name.to_owned() };
+        let (lock, settled) = self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
+        // Bytes behind what is taken for the end would stay behind.
+        settled.map_err(failed)?;
+        let moved = self.move_locked(hash, layout, name, progress);
+        // If the name stays, the next writer finds nobody behind it and looks after the file.
+        let removed = lock.remove(self.store.locks());
+        moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
+    }
+
+    /// Bytes that the file's datafiles take, as `(server, bytes)`; a server can stand twice.
+    pub fn allocated(&self) -> Result<Vec<(ServerId, u64)>> {
+        let of = self.allocated_by_datafile(&self.placement()?)?;
+        Ok(of.into_iter().map(|(datafile, bytes)| (datafile.server, bytes)).collect())
+    }
+
+    /// One that is not there, or whose server is not, takes nothing that could be given back.
+    fn allocated_by_datafile(&self, placement: &Placement) -> Result<Vec<(Datafile, u64)>> {
+        let table = placement.datafiles()?.table.into_iter().enumerate();
+        let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
+        let allocated = present.filter_map(|datafile| {
+            let (_, directory) = crate::file::inode::server(&self.store, datafile).ok()?;
+            let path = datafile.path(placement.handle);
+            let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some((datafile, 512 * stat.st_blocks as u64))
+        });
+        Ok(allocated.collect())
+    }
+
+    /// What moving the file to `layout` would change of the space that servers have left.
+    pub(crate) fn change_of_space(&self, layout: &Layout) -> Result<ChangeOfSpace> {
+        let (old, size_bytes) = (self.placement()?, self.size_bytes()?);
+        if *old.layout == *layout || size_bytes == 0 {
+            return Ok(ChangeOfSpace::default());
+        }
+        let plan = plan(&old, Arc::new(layout.clone()), old.version.wrapping_add(1), size_bytes);
+        let kept = Datafiles::new(&plan.layout, &plan.generations)?.table;
+        let mut freed = Vec::new();
+        let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
+        for (datafile, bytes) in self.allocated_by_datafile(&old)? {
+            allocated_bytes += bytes;
+            if !kept.contains(&datafile) {
+                freed.push((datafile.server, bytes));
+            }
+        }
+        let density = (allocated_bytes as f64 / size_bytes as f64).min(1.0);
+        let mut copied = Vec::new();
+        for &(from, to) in &plan.copy {
+            let region = &plan.layout.regions()[plan.layout.region_at(from)];
+            copied.extend(region.stripes().iter().enumerate().map(|(slot, stripe)| {
+                let bytes = region.bytes_before(slot, to) - region.bytes_before(slot, from);
+                (stripe.server, (bytes as f64 * density).ceil() as u64)
+            }));
+        }
+        let moved_bytes = plan.copy.iter().map(|(from, to)| to - from).sum();
+        Ok(ChangeOfSpace { copied, freed, moved_bytes })
+    }
+
+    fn move_locked(
+        &self,
+        hash: [u8; 32],
+        layout: Arc<Layout>,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Moved> {
+        let mut handle = self.read_handle()?;
+        let size_bytes = self.stat()?.st_size as u64;
+        if handle.layout == hash {
+            return Ok(Moved { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() });
+        }
+        self.remove_strangers(&handle)?;
+        let times = self.times()?;
+        let version = handle.version.wrapping_add(1);
+        let old = self.file()?;
+        let plan = plan(&old.current_placement(), layout, version, size_bytes);
+        let mut copy = Copy::new(self, &old, &plan, version)?;
+        let done = copy.run(&plan, &times, name, progress);
+        let switched = done.and_then(|moved| {
+            handle.version = version;
+            handle.layout = hash;
+            handle.generations = plan.generations.clone();
+            handle.present = copy.file.current_placement().present;
+            handle.truncating_to = Some(size_bytes);
+            self.record_move(&old, &copy.file, size_bytes)?;
+            self.switch(&handle).map(|()| moved)
+        });
+        if let Err(error) = switched {
+            copy.undo();
+            return Err(error);
+        }
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
+        // other regions had in the inode and in datafiles is no change of the file.
+        let _ = self.finish_change();
+        let _ = copy.set_times(&times);
+        switched
+    }
+
+    /// The times of a file that nobody writes.
+    fn times(&self) -> Result<Timestamps> {
+        let stat = self.stat()?;
+        let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
+        Ok(Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
+        })
+    }
+
+    /// The one step that makes the new layout the file's. On failure the old handle stands.
+    fn switch(&self, handle: &Handle) -> Result<()> {
+        let before = self.read_handle()?;
+        let synced = |inode: &Self| retry(|| rustix::fs::fsync(inode.descriptor())).map_err(inode.failed("sync"));
+        synced(self)?;
+        self.write_handle(handle)?;
+        synced(self).inspect_err(|_| {
+            // Nobody knows which of the two the disk has; both are whole as long as neither generation is removed.
+            let _ = self.write_handle(&before);
+        })
+    }
+}
+
+/// A copy of a file's bytes into its new layout, under way.
+struct Copy<'a> {
+    inode: &'a Inode,
+    old: &'a PlacedFile,
+    file: PlacedFile,
+    created: Vec<Datafile>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(inode: &'a Inode, old: &'a PlacedFile, plan: &Plan, version: u32) -> Result<Self> {
+        let before = old.current_placement();
+        let mut placement = Placement {
+            version,
+            generations: plan.generations.clone(),
+            layout: plan.layout.clone(),
+            present: Default::default(),
+            ..before.clone()
+        };
+        // Datafiles of regions that stay exist already.
+        for (index, datafile) in placement.datafiles()?.table.iter().enumerate() {
+            let known = old.datafiles().table.iter().position(|other| other == datafile);
+            if known.is_some_and(|known| before.present.contains(known)) {
+                placement.present.insert(index);
+            }
+        }
+        let own = inode.descriptor().try_clone_to_owned().map_err(|_| inode.failed("duplicate")(Errno::MFILE))?;
+        let file = PlacedFile::new(inode.store.plane().clone(), placement, Some(own))?;
+        Ok(Self { inode, old, file, created: Vec::new() })
+    }
+
+    fn run(
+        &mut self,
+        plan: &Plan,
+        times: &Timestamps,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Moved> {
+        let copied_bytes: u64 = plan.copy.iter().map(|(from, to)| to - from).sum();
+        let total = copied_bytes * 2;
+        let mut done = 0;
+        let mut buffer = vec![0; CHUNK_BYTES.min(copied_bytes) as usize];
+        let mut original = blake3::Hasher::new();
+        let mut step = |bytes: u64| {
+            done += bytes;
+            if progress(done, total) { Ok(()) } else { Err(Error::Invalid("it was stopped".into())) }
+        };
+        for (at, chunk) in chunks(&plan.copy) {
+            let chunk = &mut buffer[..chunk];
+            self.read(self.old, chunk, at)?;
+            original.update(chunk);
+            self.write(chunk, at, plan)?;
+            step(chunk.len() as u64)?;
+        }
+        self.set_times(times)?;
+        self.sync()?;
+        let mut copied = blake3::Hasher::new();
+        for (at, chunk) in chunks(&plan.copy) {
+            let chunk = &mut buffer[..chunk];
+            self.read(&self.file, chunk, at)?;
+            copied.update(chunk);
+            step(chunk.len() as u64)?;
+        }
+        let (original, copied) = (original.finalize(), copied.finalize());
+        if original != copied {
+            let (original, copied) = (original.to_hex().to_string(), copied.to_hex().to_string());
+            return Err(Error::Checksum { file: name.to_owned(), original, copied });
+        }
+        let kept_bytes = self.inode.stat()?.st_size as u64 - copied_bytes;
+        Ok(Moved { copied_bytes, kept_bytes, checksum: *original.as_bytes() })
+    }
+
+    /// Reads all of `chunk`; what the file does not have is zeros. The placement cannot change under the structural
+    /// lock; only another file that shares the epoch counter can seem to change it.
+    fn read(&self, file: &PlacedFile, chunk: &mut [u8], at: u64) -> Result<()> {
+        let size = at + chunk.len() as u64;
+        let mut done = 0;
+        while done < chunk.len() {
+            let rest = &mut chunk[done..];
+            // What the copy does not have are its holes; of the original it would be lost for good.
+            let mut hole = |index, position| {
+                if std::ptr::eq(file, self.old) {
+                    self.inode.check_hole(file, index, position)
+                } else {
+                    Ok(Missing::Hole)
+                }
+            };
+            match file.read_at(&mut [IoSliceMut::new(rest)], at + done as u64, &mut || Ok(size), &mut hole)? {
+                Outcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
+                Outcome::Done(count) => done += count,
+                Outcome::Stale => self.renew(file),
+                Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..) => {
+                    return Err(self.inode.failed("read")(Errno::IO));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn renew(&self, file: &PlacedFile) {
+        let mut placement = file.current_placement();
+        placement.epoch = self.inode.store.plane().epoch(self.inode.handle());
+        file.refresh(&placement);
+    }
+
+    /// Writes `chunk`, leaving out blocks of zeros so that holes stay holes, except in the inode, whose bytes may hold
+    /// anything from before.
+    fn write(&mut self, chunk: &[u8], at: u64, plan: &Plan) -> Result<()> {
+        const BLOCK: usize = 64 << 10;
+        let in_inode = plan.layout.regions()[plan.layout.region_at(at)].stripes()[0].server == ServerId::META;
+        let zeros = |block: &[u8]| !in_inode && block.iter().all(|&byte| byte == 0);
+        let mut from = 0;
+        while from < chunk.len() {
+            let mut to = (from + BLOCK).min(chunk.len());
+            if zeros(&chunk[from..to]) {
+                from = to;
+                continue;
+            }
+            while to < chunk.len() && !zeros(&chunk[to..(to + BLOCK).min(chunk.len())]) {
+                to = (to + BLOCK).min(chunk.len());
+            }
+            self.write_all(&chunk[from..to], at + from as u64)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8], mut at: u64) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write_at(&[IoSlice::new(bytes)], at)? {
+                // What cannot be written is found out by the next; then the whole copy goes.
+                Outcome::Done(count) | Outcome::Partly(count, _) => {
+                    bytes = &bytes[count..];
+                    at += count as u64;
+                }
+                Outcome::Stale => self.renew(&self.file),
+                Outcome::Absent(indexes) => self.create(&indexes)?,
+                Outcome::Inode => return Err(self.inode.failed("write")(Errno::IO)),
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, indexes: &[u16]) -> Result<()> {
+        let rights = self.inode.rights()?;
+        let mut placement = self.file.current_placement();
+        for &index in indexes {
+            let datafile = self.file.datafiles().table[usize::from(index)];
+            self.created.push(datafile);
+            create_datafile(&self.inode.store, self.inode.handle(), self.inode.identity(), datafile, rights)?;
+            placement.present.insert(usize::from(index));
+        }
+        self.file.refresh(&placement);
+        Ok(())
+    }
+
+    /// Gives the copy the file's times: the last writer to close the file takes the latest of its datafiles'.
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
+        self.file.for_each_present(|_, fd| rustix::fs::futimens(fd, times))?;
+        rustix::fs::futimens(self.inode.descriptor(), times).map_err(self.inode.failed("set the times of"))
+    }
+
+    /// Makes the copy durable, names included.
+    fn sync(&self) -> Result<()> {
+        self.file.sync(false)?;
+        retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
+        self.created.iter().try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
+    }
+
+    /// Removes what was made. What cannot be removed is left to the next move.
+    fn undo(&self) {
+        let Ok(stat) = self.inode.stat() else { return };
+        for datafile in &self.created {
+            if let Ok((_, directory)) = crate::file::inode::server(&self.inode.store, *datafile) {
+                let path = datafile.path(self.inode.handle());
+                let _ =
+                    remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid, self.inode.identity());
+            }
+        }
+    }
+}
+
+/// Cuts stretches into chunks: `(offset, bytes)`.
+fn chunks(stretches: &[(u64, u64)]) -> impl Iterator<Item = (u64, usize)> + '_ {
+    stretches.iter().flat_map(|&(from, to)| {
+        (from..to).step_by(CHUNK_BYTES as usize).map(move |at| (at, (to - at).min(CHUNK_BYTES) as usize))
+    })
+}

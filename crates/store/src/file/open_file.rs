@@ -1,0 +1,288 @@
+//! An open file of a pool, for programs that need no mount.
+
+use crate::file::files::Files;
+use crate::file::inode::{Inode, guard};
+use crate::file::unsynced::Told;
+use crate::os::error::{Error, Result};
+use crate::os::sync::Mutex;
+use crate::os::sys::retry;
+use crate::pool::store::proc_path;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{IoSlice, IoSliceMut};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::{Layout, MAX_OFFSET};
+
+/// An open file: its bytes, and an offset of its own as an open file description has. All methods may be called from any
+/// thread; those that move the offset take turns.
+#[derive(Debug)]
+pub struct File {
+    files: Arc<Files>,
+    fd: OwnedFd,
+    /// `None`: a plain file, whose bytes are the inode's own.
+    placed: Option<Arc<Inode>>,
+    /// Of a placed file: the failed syncs that it has been told of.
+    told: Option<Told>,
+    flags: OFlags,
+    offset: Mutex<u64>,
+    path: PathBuf,
+}
+
+impl File {
+    /// Opens what `found` stands for. `path` stands in errors.
+    pub(crate) fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
+        let failed = |errno| Error::io("open", path)(errno);
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(found).map_err(failed)?.st_mode);
+        match kind {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(failed(Errno::ISDIR)),
+            FileType::Symlink => return Err(failed(Errno::LOOP)),
+            _ => return Err(failed(Errno::OPNOTSUPP)),
+        }
+        let access = flags & OFlags::ACCMODE;
+        // With the rights that the inode's mode gives; an appending descriptor would ignore offsets.
+        let own = access | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?;
+        let placed = files.store().inode(fd.as_fd())?;
+        let mut file =
+            Self { files, fd, placed: None, told: None, flags, offset: Mutex::new(0), path: path.to_owned() };
+        if let Some(inode) = placed {
+            file.files.note_open(&inode)?;
+            let registered = if file.writes() { inode.register_writer() } else { Ok(()) };
+            if let Err(error) = registered {
+                return file.files.note_close(&inode).and(Err(error));
+            }
+            file.told = Some(inode.told());
+            file.placed = Some(inode);
+        }
+        if flags.contains(OFlags::TRUNC) {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Whether it is open for reading.
+    pub fn reads(&self) -> bool {
+        self.flags & OFlags::ACCMODE != OFlags::WRONLY
+    }
+
+    /// Whether it is open for writing.
+    pub fn writes(&self) -> bool {
+        self.flags & OFlags::ACCMODE != OFlags::RDONLY
+    }
+
+    /// Whether every write goes to the end.
+    pub fn appends(&self) -> bool {
+        self.flags.contains(OFlags::APPEND)
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The layout; `None` for a plain file.
+    ///
+    /// # Errors
+    /// The handle is damaged.
+    pub fn layout(&self) -> Result<Option<Arc<Layout>>> {
+        self.placed.as_ref().map(|inode| inode.layout()).transpose()
+    }
+
+    fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + '_ {
+        move |errno| Error::io(action, &self.path)(errno)
+    }
+
+    fn readable(&self) -> Result<()> {
+        if self.reads() { Ok(()) } else { Err(self.failed("read")(Errno::BADF)) }
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.writes() { Ok(()) } else { Err(self.failed("write")(Errno::BADF)) }
+    }
+
+    /// Reads at `offset`; fewer bytes than asked for only at the end. Holes are zeros.
+    ///
+    /// # Errors
+    /// EBADF, EINVAL beyond 2^63-1, those of the servers.
+    pub fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        self.readable()?;
+        self.within(offset, bufs.iter().map(|buf| buf.len()))?;
+        match &self.placed {
+            Some(inode) => inode.read_vectored_at(bufs, offset).inspect(|_| inode.note_read()),
+            None => retry(|| rustix::io::preadv(&self.fd, bufs, offset)).map_err(self.failed("read")),
+        }
+    }
+
+    /// Writes at `offset`, or at the end if it [appends](File::appends), as the kernel does.
+    ///
+    /// # Errors
+    /// EBADF, EINVAL and EFBIG beyond 2^63-1, those of the servers.
+    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.put(bufs, offset).map(|(_, count)| count)
+    }
+
+    /// Offsets and lengths are those of a system call.
+    fn within(&self, offset: u64, lens: impl Iterator<Item = usize>) -> Result<()> {
+        let end = lens.fold(offset, |end, len| end.saturating_add(len as u64));
+        if end <= MAX_OFFSET { Ok(()) } else { Err(self.failed("go beyond offset 2^63-1 of")(Errno::INVAL)) }
+    }
+
+    /// Where the bytes went, and how many.
+    fn put(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<(u64, usize)> {
+        self.writable()?;
+        self.within(offset, bufs.iter().map(|buf| buf.len()))?;
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return Ok((offset, 0));
+        }
+        match &self.placed {
+            Some(inode) if self.appends() => match bufs {
+                [one] => inode.append(one),
+                // One record, so one write.
+                many => inode.append(&many.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>()),
+            },
+            Some(inode) => Ok((offset, inode.write_vectored_at(bufs, offset)?)),
+            None => {
+                let flags = if self.appends() { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
+                let count = retry(|| rustix::io::pwritev2(&self.fd, bufs, offset, flags));
+                let count = count.map_err(self.failed("write"))?;
+                let end = || rustix::fs::fstat(&self.fd).map(|stat| stat.st_size as u64 - count as u64);
+                let at = if self.appends() { end().map_err(self.failed("read"))? } else { offset };
+                Ok((at, count))
+            }
+        }
+    }
+
+    /// Reads at the file's offset, and moves it.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    pub fn read(&self, bufs: &mut [IoSliceMut<'_>]) -> Result<usize> {
+        let mut offset = guard(&self.offset);
+        let count = self.read_at(bufs, *offset)?;
+        *offset += count as u64;
+        Ok(count)
+    }
+
+    /// Writes at the file's offset, and moves it; at the end if it [appends](File::appends).
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn write(&self, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        let mut offset = guard(&self.offset);
+        let (at, count) = self.put(bufs, *offset)?;
+        if count > 0 {
+            *offset = at + count as u64;
+        }
+        Ok(count)
+    }
+
+    /// Moves the file's offset; where it is then.
+    ///
+    /// # Errors
+    /// EINVAL before the beginning or beyond 2^63-1; ENXIO where there is no data or hole.
+    pub fn seek(&self, to: SeekFrom) -> Result<u64> {
+        let mut offset = guard(&self.offset);
+        let from = |base: u64, by: i64| base.checked_add_signed(by).filter(|&target| target <= MAX_OFFSET);
+        let target = match (to, &self.placed) {
+            (SeekFrom::Start(target), _) => (target <= MAX_OFFSET).then_some(target),
+            (SeekFrom::Current(by), _) => from(*offset, by),
+            (SeekFrom::End(by), _) => from(self.size_bytes()?, by),
+            (SeekFrom::Data(at), Some(inode)) => Some(inode.seek_data(at)?),
+            (SeekFrom::Hole(at), Some(inode)) => Some(inode.seek_hole(at)?),
+            (other, _) => Some(rustix::fs::seek(&self.fd, other).map_err(self.failed("seek in"))?),
+        };
+        *offset = target.ok_or_else(|| self.failed("seek in")(Errno::INVAL))?;
+        Ok(*offset)
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        match &self.placed {
+            Some(inode) => inode.certain_size_bytes(),
+            None => Ok(rustix::fs::fstat(&self.fd).map_err(self.failed("read"))?.st_size as u64),
+        }
+    }
+
+    /// Sets the size.
+    ///
+    /// # Errors
+    /// EINVAL if it is not open for writing; those of the servers.
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        if !self.writes() {
+            return Err(self.failed("set the size of")(Errno::INVAL));
+        }
+        self.set_size(size_bytes)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
+        match &self.placed {
+            Some(inode) => inode.truncate(size_bytes).and_then(|()| inode.settle_whole()),
+            None => retry(|| rustix::fs::ftruncate(&self.fd, size_bytes)).map_err(self.failed("set the size of")),
+        }
+    }
+
+    /// `fallocate`.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for modes that the store does not have; those of the servers.
+    pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(self.failed("allocate no bytes for")(Errno::INVAL));
+        }
+        match &self.placed {
+            Some(inode) if self.writes() => inode.allocate(mode, offset, len).and_then(|()| inode.settle_whole()),
+            Some(_) => Err(self.failed("allocate space for")(Errno::BADF)),
+            None => {
+                retry(|| rustix::fs::fallocate(&self.fd, mode, offset, len)).map_err(self.failed("allocate space for"))
+            }
+        }
+    }
+
+    /// Makes everything written so far durable (`data_only`: as fdatasync).
+    ///
+    /// # Errors
+    /// Those of the servers.
+    pub fn sync(&self, data_only: bool) -> Result<()> {
+        match (&self.placed, &self.told) {
+            (Some(inode), Some(told)) => inode.sync_for(told, data_only),
+            _ => retry(|| rustix::fs::fsync(&self.fd)).map_err(self.failed("sync")),
+        }
+    }
+
+    /// Attributes, with the size and time of a placed file.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn stat(&self) -> Result<Stat> {
+        if let Some(inode) = &self.placed {
+            inode.settle_access();
+        }
+        self.files.stat_of(self.fd.as_fd())
+    }
+
+    /// Closes it and tells of what went wrong, which dropping it does not.
+    ///
+    /// # Errors
+    /// The last writer could not put the size into the inode: whoever comes next does it.
+    pub fn close(mut self) -> Result<()> {
+        let closed = self.leave();
+        self.placed = None;
+        closed
+    }
+
+    fn leave(&self) -> Result<()> {
+        let Some(inode) = &self.placed else { return Ok(()) };
+        inode.settle_access();
+        let released = if self.writes() { inode.release_writer() } else { Ok(()) };
+        released.and(self.files.note_close(inode))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // Nobody is told; what the last writer leaves undone, the next to come does.
+        let _ = self.leave();
+    }
+}

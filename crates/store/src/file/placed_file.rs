@@ -1,0 +1,1008 @@
+//! Reading and writing one placed file, straight on its datafiles.
+
+use crate::backend::emulate::{Op, Ticket, now_ns, sleep_until};
+use crate::backend::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
+use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
+use crate::file::open_memory::Share;
+use crate::file::surplus::{Part, Parts, Surplus, length_before};
+use crate::format::placement::{Datafile, Datafiles, Placement};
+use crate::os::error::{Error, Result, has_gone};
+use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use crate::os::sys::retry;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::fence;
+use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
+
+/// What a read or a write came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// That many bytes were read or written; fewer than asked for at the end of the file, or as POSIX allows.
+    Done(usize),
+    /// The file's placement changed: fetch it again, [`PlacedFile::refresh`] or replace the `PlacedFile`, and retry.
+    Stale,
+    /// A write needs datafiles that do not exist yet (indexes in the placement's table): have them made
+    /// (`Inode::ensure_datafiles`, or the mount's ioctl), then go on as for `Stale`.
+    Absent(SmallVec<[u16; 16]>),
+    /// Some of the bytes live in the namespace inode, which this `PlacedFile` does not hold: use the mount.
+    Inode,
+    /// Of a write: that many bytes, at least one, were written; servers may have taken some of what lies behind the first one
+    /// that was not. `Inode::cut_back`, or the mount's ioctl, cuts that off where it made the file longer.
+    Partly(usize, Box<Surplus>),
+}
+
+/// What bytes are that a datafile does not have, though the file reaches beyond them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// A hole: they are zeros.
+    Hole,
+    /// Not known here: use the mount.
+    Unknown,
+}
+
+/// Tells of a datafile, by its index in the table, and a position in it that it does not reach, what is missing there; an
+/// error where bytes were lost.
+pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<Missing> + 'a;
+
+/// Places that were filled with zeros: datafile, position in it, offset in the file.
+type Zeroed = SmallVec<[(u16, u64, u64); 4]>;
+
+/// What a request leaves behind besides its bytes.
+#[derive(Default)]
+struct Notes {
+    /// Of a write: what it did in each datafile.
+    parts: Parts,
+    /// Of a read's second look: what was filled with zeros.
+    zeroed: Zeroed,
+}
+
+/// One datafile as far as this process knows it.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Whether the datafile exists.
+    present: AtomicBool,
+    /// -1: not open. Else the descriptor times two, plus one if it can write; -2 minus that if it was let go of, so that only
+    /// its number is kept.
+    descriptor: AtomicI32,
+    /// Whether it was written here since the last sync.
+    written: AtomicBool,
+    /// Whether it was written and then had to be opened again, its file system having gone: the bytes may be lost, and the
+    /// next sync has to say so.
+    lost: AtomicBool,
+}
+
+/// One placed file, as far as its bytes go. Shared by all threads; it survives `fork`.
+#[derive(Debug)]
+pub struct PlacedFile {
+    plane: Arc<DataPlane>,
+    placement: Placement,
+    datafiles: Datafiles,
+    slots: Vec<Slot>,
+    /// Value of the file's epoch counter that `placement` and `slots` are of.
+    epoch: AtomicU32,
+    /// Checksum of the handle that `placement` and `slots` are of, if that is known.
+    handle_sum: AtomicU32,
+    inode: Option<OwnedFd>,
+    /// What the file counts for in a store of files of several users.
+    share: Option<Share>,
+}
+
+impl PlacedFile {
+    /// Prepares to serve `placement`. `inode` is the namespace inode for regions of the metadata tier; the preload has
+    /// none and gets [`Outcome::Inode`] for requests that touch them. Opens nothing yet. Fails when the layout names a
+    /// server that the pool does not have.
+    pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<OwnedFd>) -> Result<Self> {
+        let datafiles = placement.datafiles()?;
+        let mut slots = Vec::with_capacity(datafiles.table.len());
+        for (index, datafile) in datafiles.table.iter().enumerate() {
+            plane.server(datafile.server)?;
+            let present = AtomicBool::new(placement.present.contains(index));
+            slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
+        }
+        let epoch = AtomicU32::new(placement.epoch);
+        Ok(Self { plane, placement, datafiles, slots, epoch, handle_sum: AtomicU32::new(0), inode, share: None })
+    }
+
+    /// The placement as it was when this was built ([`PlacedFile::refresh`] does not change it).
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Takes over a newer placement of the same handle and version (datafiles that came to exist), keeping what is
+    /// open. `false` when the version or the right to bypass differs: build a new `PlacedFile` then.
+    pub fn refresh(&self, newer: &Placement) -> bool {
+        let key = |of: &Placement| (of.handle, of.version, of.owner, of.identity, of.bypass);
+        let old = &self.placement;
+        if key(old) != key(newer) {
+            return false;
+        }
+        for (index, slot) in self.slots.iter().enumerate() {
+            if newer.present.contains(index) {
+                slot.present.store(true, Ordering::Release);
+            }
+        }
+        self.epoch.store(newer.epoch, Ordering::Release);
+        true
+    }
+
+    /// Checksum of the handle behind the placement.
+    pub(crate) fn handle_sum(&self) -> Option<u32> {
+        Some(self.handle_sum.load(Ordering::Acquire))
+    }
+
+    /// Keeps the file's share of its owner's memory as long as the file.
+    pub(crate) fn keep_share(&mut self, share: Share) {
+        self.share = Some(share);
+    }
+
+    pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {
+        self.handle_sum.store(sum.unwrap_or(0), Ordering::Release);
+    }
+
+    /// Whether the placement changed since it was fetched. One atomic load; `read_at` and `write_at` check it
+    /// themselves.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.plane.epoch(self.placement.handle) != self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
+    /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole; `hole` is then called
+    /// for each datafile that ends before bytes of the file, and says whether it may. Bytes of `bufs` behind the count that
+    /// is returned may hold anything.
+    ///
+    /// Cost besides the reads themselves: two atomic loads, and per sub-request one of O(log regions + log stripes)
+    /// divisions; no lock, no allocation up to 16 sub-requests in 64 pieces.
+    pub fn read_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+        size: &mut dyn FnMut() -> Result<u64>,
+        hole: &mut Hole<'_>,
+    ) -> Result<Outcome> {
+        let wanted = total(bufs.iter().map(|buf| buf.len()));
+        if offset > MAX_OFFSET {
+            return Err(Error::Invalid(format!("offset {offset} is beyond 2^63-1")));
+        }
+        let len = (wanted as u64).min(MAX_OFFSET - offset);
+        // SAFETY: the standard library guarantees that IoSliceMut is an iovec.
+        let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
+        if len == 0 {
+            return Ok(Outcome::Done(0));
+        }
+        if self.is_stale() {
+            return Ok(Outcome::Stale);
+        }
+        let result = self.read_checked(bufs, offset, len, size, hole);
+        // What was read while the placement changed may come from places that are no longer the file's.
+        if self.is_stale() { Ok(Outcome::Stale) } else { result }
+    }
+
+    fn read_checked(
+        &self,
+        bufs: &[Buffer],
+        offset: u64,
+        len: u64,
+        size: &mut dyn FnMut() -> Result<u64>,
+        hole: &mut Hole<'_>,
+    ) -> Result<Outcome> {
+        let mut notes = Notes::default();
+        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)? else {
+            return Ok(Outcome::Inode);
+        };
+        if got == len {
+            return Ok(Outcome::Done(len as usize));
+        }
+        let size = match size() {
+            Ok(size) => size,
+            // Nobody knows what is behind (a server is missing); what was found is the file's.
+            Err(_) if got > 0 => return Ok(Outcome::Done(got as usize)),
+            Err(error) => return Err(error),
+        };
+        let within = size.saturating_sub(offset).min(len);
+        if got >= within {
+            return Ok(Outcome::Done(within as usize));
+        }
+        // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
+        // a second look is a hole.
+        let Some(count) = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)? else {
+            return Ok(Outcome::Inode);
+        };
+        let mut upto = offset + count;
+        let mut lost = None;
+        for (index, position, at) in notes.zeroed {
+            match hole(index, position) {
+                Ok(Missing::Hole) => {}
+                Ok(Missing::Unknown) => return Ok(Outcome::Inode),
+                Err(error) if at < upto || lost.is_none() => {
+                    upto = upto.min(at);
+                    lost = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        match lost {
+            // What comes before is good.
+            Some(error) if upto == offset => Err(error),
+            _ => Ok(Outcome::Done((upto - offset) as usize)),
+        }
+    }
+
+    /// Writes `bufs` at file offset `offset`. All of it, unless an error comes after the first bytes (then what was
+    /// written contiguously from `offset` is returned, if it is not 0). Offsets beyond 2^63-1 give EFBIG.
+    ///
+    /// Cost: as for [`PlacedFile::read_at`], and a system call for each server that gets several stripes of a request to
+    /// several servers, for the length of its datafile.
+    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+        self.write_as_of(self.epoch.load(Ordering::Acquire), bufs, offset)
+    }
+
+    /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
+    /// cutting the file back ([`crate::file::surplus`]).
+    pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+        let len = total(bufs.iter().map(|buf| buf.len())) as u64;
+        if len == 0 {
+            return Ok(Outcome::Done(0));
+        }
+        if offset > MAX_OFFSET || len > MAX_OFFSET - offset {
+            return Err(Error::Io {
+                action: "write beyond offset 2^63-1 of",
+                path: "a file".into(),
+                errno: Errno::FBIG,
+            });
+        }
+        let has_changed = || self.plane.epoch(self.placement.handle) != epoch;
+        if has_changed() || self.epoch.load(Ordering::Acquire) != epoch {
+            return Ok(Outcome::Stale);
+        }
+        let absent = self.absent(offset, len);
+        if !absent.is_empty() {
+            return Ok(Outcome::Absent(absent));
+        }
+        // SAFETY: the standard library guarantees that IoSlice is an iovec.
+        let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
+        let mut notes = Notes::default();
+        let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut notes);
+        if let Ok(Some(count)) = written {
+            // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
+            self.for_each_datafile(offset, len, |index| self.mark_written(index));
+            if 0 < count && count < len && !notes.parts.is_empty() {
+                let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
+                return Ok(Outcome::Partly(count as usize, Box::new(surplus)));
+            }
+            // Who cuts the file back after it has changed the counter sees what was written here.
+            fence(Ordering::SeqCst);
+        }
+        match written {
+            // The layout cannot change, for a writer is registered; but a placement of before that may be old, and who cuts
+            // the file back may have taken along what was written.
+            Ok(Some(_)) | Err(_) if has_changed() => Ok(Outcome::Stale),
+            Ok(Some(count)) => Ok(Outcome::Done(count as usize)),
+            Ok(None) => Ok(Outcome::Inode),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How [`PlacedFile::transfer`] treats emulated servers and missing bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Charge the service; stop at what is missing.
+    First,
+    /// A second look at what the first charged: no charge, and what is missing is zeros.
+    ZeroHoles,
+}
+
+/// Greatest sum that one call can transfer.
+fn total(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(0, usize::saturating_add)
+}
+
+/// Walks the program's buffers to cut out the parts that a sub-request fills.
+struct Cursor<'a> {
+    bufs: &'a [Buffer],
+    index: usize,
+    /// Position in the request of the first byte of `bufs[index]`.
+    start: u64,
+}
+
+impl Cursor<'_> {
+    /// Adds the bytes `[at, at + len)` of the request to `out`; `at` must not be below an earlier call's. `first` is
+    /// where the sub-request's buffers begin: neighbours in memory are joined from there on.
+    fn cut(&mut self, mut at: u64, mut len: u64, out: &mut Buffers, first: usize) {
+        while len > 0 {
+            let buf = &self.bufs[self.index];
+            let skip = at - self.start;
+            let here = (buf.iov_len as u64).saturating_sub(skip).min(len);
+            if here > 0 {
+                let base = buf.iov_base.wrapping_byte_add(skip as usize);
+                match out[first..].last_mut() {
+                    Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == base => {
+                        last.iov_len += here as usize
+                    }
+                    _ => out.push(Buffer { iov_base: base, iov_len: here as usize }),
+                }
+                at += here;
+                len -= here;
+            }
+            if len > 0 {
+                self.start += buf.iov_len as u64;
+                self.index += 1;
+            }
+        }
+    }
+}
+
+impl PlacedFile {
+    /// Calls `f` with the index of each datafile that `[offset, offset + len)` touches, perhaps more than once.
+    fn for_each_datafile(&self, offset: u64, len: u64, mut f: impl FnMut(u16)) {
+        let layout = &self.placement.layout;
+        let end = offset + len;
+        let mut region = layout.region_at(offset);
+        while region < layout.regions().len() && layout.regions()[region].offset() < end {
+            let row = &layout.regions()[region];
+            let (from, to) = (offset.max(row.offset()), end.min(layout.region_end(region)));
+            let first = row.slot_at(from);
+            let mut position = from - from % row.round_bytes() + row.start_of(first);
+            for step in 0..row.stripes().len() {
+                let slot = (first + step) % row.stripes().len();
+                f(self.datafiles.index(region, slot));
+                position = position.saturating_add(row.stripes()[slot].width_bytes);
+                if position >= to {
+                    break;
+                }
+            }
+            region += 1;
+        }
+    }
+
+    /// The datafiles that `[offset, offset + len)` needs and that do not exist.
+    pub(crate) fn absent(&self, offset: u64, len: u64) -> SmallVec<[u16; 16]> {
+        let mut absent = SmallVec::new();
+        self.for_each_datafile(offset, len, |index| {
+            let exists = index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire);
+            if !exists && !absent.contains(&index) {
+                absent.push(index);
+            }
+        });
+        absent
+    }
+
+    /// How many bytes of `[offset, offset + len)` lie before the first whose datafile does not exist.
+    pub(crate) fn bytes_before_absent(&self, offset: u64, len: u64) -> u64 {
+        let subs = self.placement.layout.split(offset, len);
+        let exists = |sub: &SubRequest| {
+            let index = self.datafiles.index(sub.region, sub.slot);
+            index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
+        };
+        let missing = subs.iter().filter(|sub| !exists(sub)).map(|sub| self.first_byte(sub, 0) - offset);
+        missing.min().unwrap_or(len)
+    }
+
+    /// The file's datafiles.
+    pub(crate) fn datafiles(&self) -> &Datafiles {
+        &self.datafiles
+    }
+
+    /// The placement with the datafiles and the epoch that are known by now.
+    pub fn current_placement(&self) -> Placement {
+        let mut placement = self.placement.clone();
+        // The epoch first: what comes to exist after that is seen as a change.
+        placement.epoch = self.epoch.load(Ordering::Acquire);
+        for (index, slot) in self.slots.iter().enumerate() {
+            if slot.present.load(Ordering::Acquire) {
+                placement.present.insert(index);
+            }
+        }
+        placement
+    }
+
+    /// Calls `f` with index and descriptor of each datafile that exists, for writing where that is allowed.
+    pub(crate) fn for_each_present(
+        &self,
+        mut f: impl FnMut(u16, BorrowedFd<'_>) -> rustix::io::Result<()>,
+    ) -> Result<()> {
+        for index in 0..self.slots.len() as u16 {
+            if let Some(fd) = self.descriptor(index, Direction::Read)? {
+                let server = self.datafiles.table[usize::from(index)].server;
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                let done = match f(index, fd) {
+                    Err(errno) if self.comes_back(index, errno) => f(index, fd),
+                    done => done,
+                };
+                done.map_err(self.plane.server(server)?.error("change a datafile"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes of all datafiles durable (`data_only`: as fdatasync). All devices write at once: each is told to
+    /// begin before the first is waited for.
+    pub(crate) fn sync(&self, data_only: bool) -> Result<()> {
+        let indexes = 0..self.slots.len() as u16;
+        for index in indexes.clone() {
+            if let Ok(Some(fd)) = self.readable_datafile(index) {
+                // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
+                unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+            }
+        }
+        let mut all = Ok(());
+        for index in indexes {
+            // Of all, whatever the first says: each is told of what it may have lost.
+            all = all.and(self.sync_datafile(index, data_only));
+        }
+        all
+    }
+
+    /// Makes the bytes of datafile `index` durable. By an error the caller is told of all that may be lost until now.
+    fn sync_datafile(&self, index: u16, data_only: bool) -> Result<()> {
+        let slot = &self.slots[usize::from(index)];
+        let written = slot.written.swap(false, Ordering::AcqRel);
+        let mut lost = slot.lost.swap(false, Ordering::AcqRel);
+        let Some(fd) = self.readable_datafile(index)? else { return Ok(()) };
+        let sync = || retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) });
+        let done = match sync() {
+            Err(errno) if self.comes_back(index, errno) => {
+                // What it has not synced has gone with the old file system.
+                lost |= written;
+                sync()
+            }
+            done => done,
+        };
+        let kept = if lost { Err(Errno::IO) } else { Ok(()) };
+        done.and(kept).map_err(self.server_of(index)?.error("sync a datafile"))
+    }
+
+    /// For who has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
+    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
+    pub fn take_lost(&self) -> bool {
+        let mut any = false;
+        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
+            let state = slot.descriptor.load(Ordering::Acquire);
+            let written = slot.written.swap(false, Ordering::AcqRel);
+            // It may have died and come back since it was used last.
+            any |= slot.lost.swap(false, Ordering::AcqRel);
+            any |= written && state >= 0 && !self.is_of_its_server(state >> 1, *datafile);
+        }
+        any
+    }
+
+    /// Whether an open datafile is on the file system that stands at its server's path now. Three system calls.
+    fn is_of_its_server(&self, fd: RawFd, datafile: Datafile) -> bool {
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        let known = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
+        let directory = self.plane.server(datafile.server).and_then(|root| self.plane.current_directory(root));
+        let (Ok(known), Ok(directory)) = (known, directory) else { return false };
+        rustix::fs::fstat(directory).is_ok_and(|there| there.st_dev == known.st_dev)
+    }
+
+    /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
+    /// that has it; the first error of those that cannot be reached.
+    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(u16, &rustix::fs::Stat, u64)) -> Result<()> {
+        let mut all = Ok(());
+        for index in 0..self.slots.len() as u16 {
+            let stat = self.descriptor(index, Direction::Read).and_then(|fd| {
+                let Some(fd) = fd else { return Ok(None) };
+                let server = self.datafiles.table[usize::from(index)].server;
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                let stat = match stat_datafile(fd) {
+                    Err(errno) if self.comes_back(index, errno) => stat_datafile(fd),
+                    stat => stat,
+                };
+                Ok(Some(stat.map_err(self.plane.server(server)?.error("read the attributes of a datafile"))?))
+            });
+            match stat {
+                Ok(Some(stat)) => {
+                    let layout = &self.placement.layout;
+                    f(
+                        index,
+                        &stat,
+                        crate::format::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64),
+                    );
+                }
+                Ok(None) => {}
+                Err(error) => all = all.and(Err(error)),
+            }
+        }
+        all
+    }
+
+    /// Calls `f` with index, descriptor and length in bytes of each datafile that exists and can be reached; the first error.
+    pub(crate) fn for_each_length(
+        &self,
+        mut f: impl FnMut(u16, BorrowedFd<'_>, u64) -> rustix::io::Result<()>,
+    ) -> Result<()> {
+        let mut all = Ok(());
+        for index in 0..self.slots.len() as u16 {
+            let asked = self.readable_datafile(index).and_then(|fd| {
+                let Some(fd) = fd else { return Ok(()) };
+                let length = stat_datafile(fd).map(|stat| stat.st_size as u64);
+                length.and_then(|length| f(index, fd, length)).map_err(self.server_of(index)?.error("ask a datafile"))
+            });
+            all = all.and(asked);
+        }
+        all
+    }
+
+    /// The descriptor of a sub-request's datafile, if it exists.
+    pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
+        self.writable_datafile(self.datafiles.index(sub.region, sub.slot))
+    }
+
+    /// The descriptor of datafile `index`, if it exists.
+    pub(crate) fn writable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
+        let fd = self.descriptor(index, Direction::Write)?;
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+
+    /// The descriptor of datafile `index` for reading, if it exists.
+    pub(crate) fn readable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
+        let fd = self.descriptor(index, Direction::Read)?;
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+
+    /// The server of datafile `index`.
+    pub(crate) fn server_of(&self, index: u16) -> Result<&ServerRoot> {
+        self.plane.server(self.datafiles.table[usize::from(index)].server)
+    }
+
+    /// The namespace inode, if there are regions of the metadata tier.
+    pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
+        self.inode.as_ref().map(|inode| inode.as_fd())
+    }
+
+    /// Notes that bytes of datafile `index` were written. One load where that is known; nothing for the inode's own.
+    #[inline]
+    fn mark_written(&self, index: u16) {
+        if let Some(slot) = self.slots.get(usize::from(index))
+            && !slot.written.load(Ordering::Acquire)
+        {
+            slot.written.store(true, Ordering::Release);
+        }
+    }
+
+    /// The open descriptor of datafile `index`; `None` when it does not exist, so that its bytes are a hole.
+    #[inline]
+    fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
+        if direction == Direction::Write {
+            self.mark_written(index);
+        }
+        let slot = &self.slots[usize::from(index)];
+        let state = slot.descriptor.load(Ordering::Acquire);
+        if state >= 0 && (state & 1 == 1 || direction == Direction::Read) {
+            return Ok(Some(state >> 1));
+        }
+        if !slot.present.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        self.open_slot(index, direction, state).map(Some)
+    }
+
+    /// After an error of datafile `index`: whether its file system has gone and has come back as another, so that it pays to
+    /// try again. EIO says that it has gone where not even the attributes can be had, as of a file system that has shut
+    /// itself down.
+    #[cold]
+    pub(crate) fn comes_back(&self, index: u16, errno: Errno) -> bool {
+        let Some(datafile) = self.datafiles.table.get(usize::from(index)) else { return false };
+        if !has_gone(errno) && (errno != Errno::IO || !self.has_died(index)) {
+            return false;
+        }
+        if let Ok(root) = self.plane.server(datafile.server) {
+            // It finds out whether the directory is dead, too.
+            let _ = self.plane.current_directory(root);
+            self.let_go_of_dead();
+        }
+        self.reconnect()
+    }
+
+    fn has_died(&self, index: u16) -> bool {
+        let state = self.slots[usize::from(index)].descriptor.load(Ordering::Acquire);
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        state >= 0 && rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).is_err()
+    }
+
+    /// Lets go of the datafiles on file systems that have died.
+    pub(crate) fn let_go_of_dead(&self) {
+        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
+            let has_died = self.plane.server(datafile.server).is_ok_and(ServerRoot::has_died);
+            let state = slot.descriptor.load(Ordering::Acquire);
+            if has_died && self.has_died(index as u16) && replace_by_nothing(state >> 1) {
+                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
+                // Should it have been opened for writing just now, that descriptor says EBADF, and is opened again.
+                let _ = slot.descriptor.compare_exchange(state, -2 - state, Ordering::AcqRel, Ordering::Acquire);
+            }
+        }
+    }
+
+    /// After an error that says that a file system has gone: opens the datafiles of servers that have come back as another
+    /// one, in the places of the descriptors of the old. Whether there is any, so that it pays to try again.
+    #[cold]
+    fn reconnect(&self) -> bool {
+        let mut any = false;
+        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
+            let state = slot.descriptor.load(Ordering::Acquire);
+            if state < 0 {
+                any |= state != -1 && self.open_slot(index as u16, Direction::Read, state).is_ok();
+                continue;
+            }
+            // SAFETY: a slot's descriptor stays open as long as `self` lives.
+            let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(identity);
+            let writes = state & 1 == 1;
+            let Ok((fd, _)) = self.open_datafile(*datafile, writes) else { continue };
+            // SAFETY: opened just now, and owned by nobody else.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            if old.is_err() || old != rustix::fs::fstat(&fd).map(identity) {
+                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
+                any |= replace(state >> 1, fd).is_ok();
+            }
+        }
+        any
+    }
+
+    fn open_datafile(&self, datafile: Datafile, write: bool) -> Result<(RawFd, bool)> {
+        let Placement { handle, owner, identity, .. } = self.placement;
+        self.plane.open_datafile(handle, owner, identity, datafile, write)
+    }
+
+    #[cold]
+    fn open_slot(&self, index: u16, direction: Direction, state: i32) -> Result<RawFd> {
+        let datafile = self.datafiles.table[usize::from(index)];
+        let write = direction == Direction::Write;
+        let (fd, writable) = self.open_datafile(datafile, write)?;
+        let slot = &self.slots[usize::from(index)];
+        if state != -1 {
+            let old = if state < 0 { -2 - state } else { state } & !1;
+            // Open for reading only so far, or let go of: put the new descriptor in the old one's place, other threads go on
+            // with it.
+            // SAFETY: opened just now, and owned by nobody else.
+            replace(old >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
+                .map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
+            slot.descriptor.store(old | i32::from(writable), Ordering::Release);
+            return Ok(old >> 1);
+        }
+        match slot.descriptor.compare_exchange(-1, fd << 1 | i32::from(writable), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(fd),
+            Err(other) => {
+                close(fd);
+                Ok(other >> 1)
+            }
+        }
+    }
+
+    /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
+    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0. To `notes` is added what
+    /// may be written behind the first byte that is not.
+    fn transfer(
+        &self,
+        direction: Direction,
+        bufs: &[Buffer],
+        offset: u64,
+        len: u64,
+        pass: Pass,
+        notes: &mut Notes,
+    ) -> Result<Option<u64>> {
+        let layout = &*self.placement.layout;
+        let region = layout.region_at(offset);
+        let row = &layout.regions()[region];
+        let one = if offset + len > layout.region_end(region) {
+            None
+        } else if row.stripes().len() == 1 {
+            Some(0)
+        } else {
+            let slot = row.slot_at(offset);
+            let behind = offset % row.round_bytes() - row.start_of(slot);
+            (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
+        };
+        if let (Some(slot), [buf]) = (one, bufs) {
+            let datafile = self.datafiles.index(region, slot);
+            let place = (datafile, row.datafile_offset(slot, offset), offset);
+            return self.transfer_one(direction, *buf, place, len, pass, notes);
+        }
+        let mut subs = SubRequests::new();
+        match one {
+            Some(slot) => subs.push(SubRequest {
+                region,
+                slot,
+                server: row.stripes()[slot].server,
+                datafile_offset: row.datafile_offset(slot, offset),
+                len,
+                from: offset,
+                to: offset + len,
+            }),
+            None => subs = layout.split(offset, len),
+        }
+        let mut request = InFlight::default();
+        for sub in &subs {
+            let index = self.datafiles.index(sub.region, sub.slot);
+            let fd = if index == Datafiles::INODE {
+                match &self.inode {
+                    Some(inode) => Some(inode.as_raw_fd()),
+                    None => return Ok(None),
+                }
+            } else {
+                match self.descriptor(index, direction) {
+                    Ok(fd) => fd,
+                    Err(error) => {
+                        InFlight::fail(&mut request.failure, self.first_byte(sub, 0), error);
+                        None
+                    }
+                }
+            };
+            let first = request.buffers.len();
+            let mut cursor = Cursor { bufs, index: 0, start: 0 };
+            if one.is_some() {
+                cursor.cut(0, len, &mut request.buffers, first);
+            } else {
+                for (at, bytes) in layout.pieces(sub) {
+                    cursor.cut(at - offset, bytes, &mut request.buffers, first);
+                }
+            }
+            let end = request.buffers.len();
+            request.tasks.push(Task {
+                fd: fd.unwrap_or(-1),
+                offset: sub.datafile_offset,
+                len: sub.len,
+                first,
+                end,
+                waits: self.plane.server(sub.server).is_ok_and(ServerRoot::waits),
+                ..Task::default()
+            });
+        }
+        self.carry_out(direction, &subs, &mut request, pass, &mut notes.parts);
+        let has_come_back = |(sub, task): (&SubRequest, &Task)| {
+            task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
+        };
+        if subs.iter().zip(&request.tasks).any(has_come_back) {
+            return self.transfer(direction, bufs, offset, len, pass, notes);
+        }
+        let InFlight { tasks, buffers, mut failure, upto } = request;
+        let mut upto = upto.min(offset + len);
+        for (sub, task) in subs.iter().zip(&tasks) {
+            if task.done == task.len {
+                continue;
+            }
+            let missing = self.first_byte(sub, task.done);
+            if let Some(errno) = task.error {
+                let error = self.task_error(direction, self.plane.server(sub.server).ok(), errno);
+                InFlight::fail(&mut failure, missing, error);
+            } else if pass == Pass::ZeroHoles {
+                zero(&buffers[task.first..task.end]);
+                let index = self.datafiles.index(sub.region, sub.slot);
+                if index != Datafiles::INODE && task.fd >= 0 {
+                    notes.zeroed.push((index, sub.datafile_offset + task.done, missing));
+                }
+                continue;
+            }
+            upto = upto.min(missing);
+        }
+        match failure {
+            // Everything before the failure is good.
+            Some((at, error)) if at == offset => Err(error),
+            Some((at, _)) if direction == Direction::Read => {
+                self.transfer(direction, bufs, offset, at - offset, pass, notes)
+            }
+            _ => Ok(Some(upto - offset)),
+        }
+    }
+
+    /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer; `place` is its datafile, the
+    /// position in that, and the offset in the file.
+    fn transfer_one(
+        &self,
+        direction: Direction,
+        buf: Buffer,
+        place: (u16, u64, u64),
+        len: u64,
+        pass: Pass,
+        notes: &mut Notes,
+    ) -> Result<Option<u64>> {
+        let (datafile, datafile_offset, offset) = place;
+        let (fd, root) = if datafile == Datafiles::INODE {
+            match &self.inode {
+                Some(inode) => (Some(inode.as_raw_fd()), None),
+                None => return Ok(None),
+            }
+        } else {
+            let server = self.datafiles.table[usize::from(datafile)].server;
+            (self.descriptor(datafile, direction)?, Some(self.plane.server(server)?))
+        };
+        let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
+        let mut task = Task { offset: datafile_offset, len, end: 1, ..Task::default() };
+        if let Some(fd) = fd {
+            task.fd = fd;
+            let device = root.and_then(|root| root.device()).filter(|_| pass == Pass::First);
+            let op = if direction == Direction::Read { Op::Read } else { Op::Write };
+            let arrival_ns = device.map_or(0, |_| now_ns());
+            let ticket =
+                device.filter(|_| direction == Direction::Write).map(|device| device.reserve_at(op, len, arrival_ns));
+            // SAFETY: the descriptor is open as long as `self` lives; the buffer is the caller's, for this direction.
+            unsafe { task.run(direction, &mut buffers) };
+            if let Some(device) = device {
+                let charged = || (task.done > 0).then(|| device.reserve_at(op, task.done, arrival_ns));
+                if let Some(ticket) = ticket.or_else(charged) {
+                    device.finish(&ticket);
+                }
+            }
+        }
+        match task.error {
+            Some(errno) if self.comes_back(datafile, errno) => {
+                self.transfer_one(direction, buf, place, len, pass, notes)
+            }
+            Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
+            None if pass == Pass::ZeroHoles => {
+                if task.done < len && datafile != Datafiles::INODE && fd.is_some() {
+                    notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
+                }
+                zero(&buffers);
+                Ok(Some(len))
+            }
+            _ => Ok(Some(task.done)),
+        }
+    }
+
+    fn task_error(&self, direction: Direction, root: Option<&ServerRoot>, errno: Errno) -> Error {
+        let action = if direction == Direction::Read { "read" } else { "write" };
+        match root {
+            Some(root) => root.error(action)(errno),
+            None => {
+                let path = format!("handle {:016x} in the namespace", self.placement.handle);
+                Error::Io { action, path: path.into(), errno }
+            }
+        }
+    }
+
+    /// The file offset of byte `done` of a sub-request.
+    fn first_byte(&self, sub: &SubRequest, done: u64) -> u64 {
+        let region = &self.placement.layout.regions()[sub.region];
+        region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
+    }
+
+    /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
+    fn carry_out(
+        &self,
+        direction: Direction,
+        subs: &[SubRequest],
+        request: &mut InFlight,
+        pass: Pass,
+        parts: &mut Parts,
+    ) {
+        let op = if direction == Direction::Read { Op::Read } else { Op::Write };
+        let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(|root| root.device());
+        let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
+        let arrival_ns = if emulated { now_ns() } else { 0 };
+        let mut tickets: SmallVec<[(usize, Ticket); 16]> = SmallVec::new();
+        if emulated && direction == Direction::Write {
+            tickets.extend(subs.iter().enumerate().filter_map(|(index, sub)| {
+                device(sub).map(|device| (index, device.reserve_at(op, sub.len, arrival_ns)))
+            }));
+        }
+        match direction {
+            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
+            Direction::Read => unsafe { engine::read(&mut request.tasks, &mut request.buffers) },
+            Direction::Write => self.write_in_order(subs, request, parts),
+        }
+        if !emulated {
+            return;
+        }
+        if direction == Direction::Read {
+            // Only what was really read is charged, as of its arrival: the end of a file costs nothing.
+            let done = subs.iter().zip(&request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
+            tickets.extend(done.filter_map(|(index, (sub, task))| {
+                device(sub).map(|device| (index, device.reserve_at(op, task.done, arrival_ns)))
+            }));
+        }
+        let Some(deadline_ns) = tickets.iter().map(|(_, ticket)| ticket.deadline_ns).max() else {
+            return;
+        };
+        let now_ns = sleep_until(deadline_ns);
+        for (index, ticket) in &tickets {
+            if let Some(device) = device(&subs[*index]) {
+                device.complete(ticket, deadline_ns, now_ns);
+            }
+        }
+    }
+}
+
+impl PlacedFile {
+    /// Writes the sub-requests in the order of their first bytes, of each all that lies before the first byte that is known
+    /// not to be written: behind that byte nothing counts.
+    fn write_in_order(&self, subs: &[SubRequest], request: &mut InFlight, parts: &mut Parts) {
+        let first_bytes = subs.iter().enumerate().map(|(number, sub)| (self.first_byte(sub, 0), number));
+        let mut order: SmallVec<[(u64, usize); 16]> = first_bytes.collect();
+        order.sort_unstable();
+        if let Some((at, _)) = &request.failure {
+            request.upto = *at;
+        }
+        for (place, &(first, number)) in order.iter().enumerate() {
+            if first >= request.upto {
+                break;
+            }
+            let (sub, task) = (&subs[number], &mut request.tasks[number]);
+            let last = self.first_byte(sub, sub.len - 1);
+            if last >= request.upto {
+                let below = self
+                    .placement
+                    .layout
+                    .pieces(sub)
+                    .map_while(|(at, bytes)| (at < request.upto).then(|| bytes.min(request.upto - at)));
+                task.shorten(below.sum(), &mut request.buffers);
+            }
+            let index = self.datafiles.index(sub.region, sub.slot);
+            // Where the next server fails, this one has bytes behind.
+            let may_exceed = order.get(place + 1).is_some_and(|(next, _)| *next < last);
+            if may_exceed && parts.iter().all(|part| part.index != index) {
+                // SAFETY: a slot's descriptor stays open as long as `self` lives.
+                let before = length_before(unsafe { BorrowedFd::borrow_raw(task.fd) });
+                let from = sub.datafile_offset;
+                parts.extend(before.map(|before_bytes| Part { index, before_bytes, from, to: from }));
+            }
+            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
+            unsafe { task.run(Direction::Write, &mut request.buffers) };
+            if let Some(part) = parts.iter_mut().find(|part| part.index == index) {
+                part.to = part.to.max(sub.datafile_offset + task.done);
+            }
+            if task.done < task.len {
+                request.upto = request.upto.min(self.first_byte(sub, task.done));
+            }
+        }
+    }
+}
+
+/// Attributes of a datafile; EBADF of one that another thread has just let go of.
+pub(crate) fn stat_datafile(fd: BorrowedFd<'_>) -> rustix::io::Result<rustix::fs::Stat> {
+    let stat = rustix::fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile { Ok(stat) } else { Err(Errno::BADF) }
+}
+
+/// Fills buffers with zeros.
+fn zero(buffers: &[Buffer]) {
+    for buffer in buffers {
+        // SAFETY: the buffers lie in the program's, which are writable, and no slice of them is in use.
+        unsafe { std::ptr::write_bytes(buffer.iov_base.cast::<u8>(), 0, buffer.iov_len) };
+    }
+}
+
+/// The sub-requests of one request on their way.
+struct InFlight {
+    tasks: Tasks,
+    buffers: Buffers,
+    /// First byte that failed, and why.
+    failure: Option<(u64, Error)>,
+    /// Of a write: the first byte that is known not to be written.
+    upto: u64,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self { tasks: Tasks::new(), buffers: Buffers::new(), failure: None, upto: u64::MAX }
+    }
+}
+
+impl InFlight {
+    /// Keeps the failure of the lowest byte.
+    fn fail(failure: &mut Option<(u64, Error)>, at: u64, error: Error) {
+        if failure.as_ref().is_none_or(|(before, _)| at < *before) {
+            *failure = Some((at, error));
+        }
+    }
+}
+
+impl Drop for PlacedFile {
+    fn drop(&mut self) {
+        for slot in &mut self.slots {
+            match *slot.descriptor.get_mut() {
+                -1 => {}
+                state => close(if state < 0 { -2 - state } else { state } >> 1),
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Changes of a file's size and space, and what finishes one that a crash interrupted.
+
+use crate::file::inode::{Inode, server};
+use crate::file::placed_file::{PlacedFile, stat_datafile};
+use crate::file::rights::remove_datafile;
+use crate::format::extent::{datafile_bytes, gaps};
+use crate::format::handle::Handle;
+use crate::format::placement::{Datafile, Datafiles};
+use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
+use crate::pool::store::Collected;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use stripewise_layout::{MAX_OFFSET, ServerId};
+
+/// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
+fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
+    let mut longer = Vec::new();
+    file.for_each_present(|index, fd| {
+        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+        if stat_datafile(fd)?.st_size as u64 > wanted {
+            longer.push((index, wanted));
+        }
+        Ok(())
+    })?;
+    Ok(longer)
+}
+
+/// Fails, before anything is cut, where a datafile cannot be: its time is set to what it is, which a file system that has
+/// become read-only, has failed or has gone refuses as it would refuse the cut.
+fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
+    for (index, _) in longer {
+        let Some(fd) = file.writable_datafile(*index)? else { continue };
+        let same_time = || {
+            let stat = rustix::fs::fstat(fd)?;
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+            rustix::fs::futimens(fd, &Timestamps { last_access: omit, last_modification: mtime })
+        };
+        match same_time() {
+            // Another user's, who lets this one write it: only an owner names a time.
+            Err(Errno::PERM | Errno::ACCESS) => {}
+            done => done.map_err(file.server_of(*index)?.error("cut a datafile"))?,
+        }
+    }
+    Ok(())
+}
+
+/// A datafile as it was before an allocation.
+struct Taken {
+    index: u16,
+    /// Its bytes.
+    length: u64,
+    /// Whether no space behind its end was its own: what is there afterwards the allocation has taken.
+    had_nothing_behind: bool,
+}
+
+impl Taken {
+    fn before(index: u16, stat: &rustix::fs::Stat) -> Self {
+        let (length, space) = (stat.st_size as u64, 512 * stat.st_blocks as u64);
+        Self { index, length, had_nothing_behind: space <= length.next_multiple_of(4096) }
+    }
+}
+
+impl Inode {
+    fn too_large(&self) -> Error {
+        self.failed("go beyond offset 2^63-1 of")(Errno::FBIG)
+    }
+
+    /// Sets the size. Needs no registration: it registers itself meanwhile.
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes > MAX_OFFSET {
+            return Err(self.too_large());
+        }
+        self.with_registration(|| self.truncate_registered(size_bytes))
+    }
+
+    fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
+        let _change = self.change_handle()?;
+        let file = self.file()?;
+        let longer = longer(&file, size_bytes)?;
+        if !longer.is_empty() {
+            check_cuttable(&file, &longer)?;
+        }
+        // Also where nothing is cut: of datafiles that are shorter than was recorded, no more than this is missing now.
+        self.lower_lengths(&file, size_bytes)?;
+        if longer.is_empty() {
+            return self.truncate_inode(size_bytes);
+        }
+        let mut handle = self.read_handle()?;
+        handle.truncating_to = Some(size_bytes);
+        self.write_handle(&handle)?;
+        let done = self.cut(&file, size_bytes);
+        // Where a disk has failed, too: what is written behind the new end from now on must not be cut off by whoever
+        // would take this for the change of one that was killed.
+        handle.truncating_to = None;
+        done.and(self.write_handle(&handle))
+    }
+
+    /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The handle
+    /// says so already.
+    fn cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it ending
+        // with whatever byte comes before.
+        if (self.stat()?.st_size as u64) < size_bytes {
+            self.truncate_inode(size_bytes)?;
+        }
+        self.trim(file, size_bytes)?;
+        self.truncate_inode(size_bytes)
+    }
+
+    /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
+    ///
+    /// What is cut off must not be gone on one disk while another still says that the file is longer, so that the handle
+    /// is made durable first; and it must not come back behind a new end after the handle forgot the truncation, so that
+    /// what was cut is made durable before that. Nothing is synced where nothing is cut.
+    fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        let longer = longer(file, size_bytes)?;
+        if longer.is_empty() {
+            return Ok(());
+        }
+        self.sync_inode()?;
+        let cut = longer.iter().map(|&(index, to)| Ok((index, to, file.writable_datafile(index)?)));
+        let cut = cut.collect::<Result<Vec<_>>>()?;
+        for (index, to, fd) in &cut {
+            let Some(fd) = fd else { continue };
+            retry(|| rustix::fs::ftruncate(fd, *to)).map_err(file.server_of(*index)?.error("cut a datafile"))?;
+        }
+        for (index, _, fd) in &cut {
+            let Some(fd) = fd else { continue };
+            let synced = retry(|| rustix::fs::fdatasync(fd));
+            // What could not be written back here is told by no later sync of the same descriptor.
+            synced
+                .inspect_err(|errno| self.note_lost(*errno))
+                .map_err(file.server_of(*index)?.error("sync a datafile"))?;
+        }
+        Ok(())
+    }
+
+    fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
+        retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))
+    }
+
+    /// Finishes a truncation or a move that a crash interrupted, and removes datafiles that the handle does not name.
+    /// Under the exclusive lock of the writers.
+    pub(crate) fn finish_change(&self) -> Result<()> {
+        let mut handle = self.read_handle()?;
+        if let Some(size_bytes) = handle.truncating_to {
+            let file = self.file()?;
+            if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
+                self.lower_lengths(&file, size_bytes)?;
+                self.cut(&file, size_bytes)?;
+            }
+            self.free_gaps(&file)?;
+            handle.truncating_to = None;
+            self.write_handle(&handle)?;
+        }
+        self.remove_strangers(&handle)
+    }
+
+    /// Frees what regions that have moved left behind: in datafiles that are still used, and in the inode.
+    fn free_gaps(&self, file: &PlacedFile) -> Result<()> {
+        let layout = &file.placement().layout;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let free = |fd: BorrowedFd<'_>, from: u64, to: u64| match rustix::fs::fallocate(fd, punch, from, to - from) {
+            // A file system without holes keeps the space; nothing reads it.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => other,
+        };
+        file.for_each_present(|index, fd| {
+            gaps(layout, file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to))
+        })?;
+        let stat = self.stat()?;
+        if stat.st_blocks > 0 {
+            for (index, region) in layout.regions().iter().enumerate() {
+                let to = layout.region_end(index).min(stat.st_size as u64);
+                if region.stripes()[0].server != ServerId::META && region.offset() < to {
+                    free(self.descriptor(), region.offset(), to).map_err(self.failed("free space of"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that
+    /// was interrupted. Reads the directories that hold the file's datafiles. Servers that are missing are left out.
+    pub(crate) fn remove_strangers(&self, handle: &Handle) -> Result<()> {
+        let owner = self.stat()?.st_uid;
+        let layout = self.store.layouts.get_for(&handle.layout, owner)?;
+        let datafiles = Datafiles::new(&layout, &handle.generations)?;
+        let prefix = format!("{:016x}.", self.handle());
+        for root in self.store.plane().servers() {
+            let Ok(directory) = self.store.plane().current_directory(root) else { continue };
+            let inner = format!("{:02x}", self.handle() & 0xff);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let error = root.error("look for leftovers");
+            let fd = match rustix::fs::openat(directory, inner.as_str(), flags, Mode::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => continue,
+                // A shared pool's, which only root may list.
+                Err(Errno::ACCESS) => {
+                    self.remove_recent(handle, &datafiles, root.id(), directory, owner).map_err(error)?;
+                    continue;
+                }
+                Err(errno) => return Err(error(errno)),
+            };
+            for entry in rustix::fs::Dir::read_from(&fd).map_err(error)? {
+                let entry = entry.map_err(error)?;
+                let generation = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(&prefix));
+                let Some(generation) = generation.and_then(|digits| u32::from_str_radix(digits, 16).ok()) else {
+                    continue;
+                };
+                if !datafiles.table.contains(&Datafile { server: root.id(), generation }) {
+                    // Another user's stays: it is not this file's, whatever its name says.
+                    remove_datafile(&self.store, fd.as_fd(), entry.file_name(), owner, self.identity())
+                        .map_err(error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Inode::remove_strangers`] in a directory that cannot be listed: by the names that the last changes of layout may
+    /// have left.
+    fn remove_recent(
+        &self,
+        handle: &Handle,
+        datafiles: &Datafiles,
+        server: ServerId,
+        directory: BorrowedFd<'_>,
+        owner: u32,
+    ) -> rustix::io::Result<()> {
+        const CHANGES: u32 = 16;
+        for back in 0..=CHANGES {
+            let datafile = Datafile { server, generation: handle.version.wrapping_add(1).wrapping_sub(back) };
+            if !datafiles.table.contains(&datafile) {
+                remove_datafile(
+                    &self.store,
+                    directory,
+                    datafile.path(self.handle()).as_c_str(),
+                    owner,
+                    self.identity(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of those that
+    /// do not. What is on a missing server stays there.
+    pub(crate) fn remove_datafiles(&self) -> Result<Collected> {
+        let owner = self.stat()?.st_uid;
+        let file = self.file()?;
+        let placement = file.current_placement();
+        let (mut all, mut collected) = (Ok(()), Collected::Gone);
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if placement.present.contains(index) {
+                let Ok((root, directory)) = server(&self.store, *datafile) else {
+                    collected = Collected::Missing;
+                    continue;
+                };
+                let path = datafile.path(self.handle());
+                let removed = remove_datafile(&self.store, directory, path.as_c_str(), owner, self.identity());
+                all = all.and(removed.map_err(root.error("remove a datafile")));
+            }
+        }
+        all.map(|()| collected)
+    }
+
+    /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; other
+    /// modes give EOPNOTSUPP. The caller must be registered as a writer.
+    pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(self.failed("fallocate no bytes of")(Errno::INVAL));
+        }
+        let rest = mode - FallocateFlags::ZERO_RANGE;
+        if rest != mode && (rest.is_empty() || rest == FallocateFlags::KEEP_SIZE) {
+            // As a hole and the space for it again: file systems that cannot zero a range have these two.
+            self.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?;
+            return self.allocate(rest, offset, len);
+        }
+        let punch = mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if !punch && mode != FallocateFlags::KEEP_SIZE && !mode.is_empty() {
+            return Err(self.failed("fallocate, in this mode,")(Errno::OPNOTSUPP));
+        }
+        let end = offset.checked_add(len).filter(|&end| end <= MAX_OFFSET).ok_or_else(|| self.too_large())?;
+        let file = loop {
+            let file = self.file()?;
+            let absent = file.absent(offset, len);
+            if punch || absent.is_empty() {
+                break file;
+            }
+            self.ensure_datafiles(file.placement().version, &absent)?;
+        };
+        let grows = mode.is_empty();
+        // Of the datafiles the size stays: it would count for the file's.
+        let mode = mode | FallocateFlags::KEEP_SIZE;
+        let mut taken: Vec<Taken> = Vec::new();
+        for sub in file.placement().layout.split(offset, len) {
+            if sub.server == ServerId::META {
+                retry(|| rustix::fs::fallocate(self.descriptor(), mode, sub.from, sub.to - sub.from))
+                    .map_err(self.failed("fallocate"))?;
+            } else if let Some(fd) = file.writable_descriptor(&sub)? {
+                let error = self.store.plane().server(sub.server)?.error("allocate space");
+                let index = file.datafiles().index(sub.region, sub.slot);
+                if !punch && taken.iter().all(|taken| taken.index != index) {
+                    taken.push(Taken::before(index, &rustix::fs::fstat(fd).map_err(error)?));
+                }
+                if let Err(errno) = retry(|| rustix::fs::fallocate(fd, mode, sub.datafile_offset, sub.len)) {
+                    // It has failed in any case; what cannot be given back is the file's, and goes with it.
+                    let _ = self.give_back(&file, &taken);
+                    return Err(error(errno));
+                }
+            }
+        }
+        if grows { self.grow(end) } else { Ok(()) }
+    }
+
+    /// Gives back the space behind the ends of datafiles that an allocation has taken before it failed.
+    fn give_back(&self, file: &PlacedFile, taken: &[Taken]) -> Result<()> {
+        // A kernel that serves the file itself may write it, and is not among the writers that are known here.
+        if self.is_whole()? {
+            return Ok(());
+        }
+        self.without_writers(|| {
+            for taken in taken.iter().filter(|taken| taken.had_nothing_behind) {
+                let Some(fd) = file.writable_datafile(taken.index)? else { continue };
+                let error = file.server_of(taken.index)?.error("give space back");
+                if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 == taken.length {
+                    retry(|| rustix::fs::ftruncate(fd, taken.length)).map_err(error)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the file at least so large. Cuts nothing off, whoever writes behind that meanwhile.
+    fn grow(&self, size_bytes: u64) -> Result<()> {
+        let _change = self.change_handle()?;
+        if (self.stat()?.st_size as u64) < size_bytes { self.truncate_inode(size_bytes) } else { Ok(()) }
+    }
+}

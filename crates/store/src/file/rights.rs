@@ -1,0 +1,441 @@
+//! Whose a file's datafiles are, and who may open them: never more than the inode says.
+//!
+//! A datafile belongs to the owner and the group of its file and has the file's permission bits, except that its owner
+//! can always read and write it (he could give himself the right at any time, and the size of a read-only file has to be
+//! settled), and that it never is a program: no execute, set-user-id, set-group-id or sticky bits. A file with an access
+//! control list has datafiles of its owner alone; everybody else goes through a mount, which obeys the list.
+//!
+//! Whatever stands under a datafile's name is believed only when it is a regular file and its owner is the file's, and what
+//! stands there already when a datafile is made only when it has no second name: in a pool of several users anybody may have put a link, a FIFO or a file of his own there, and anybody
+//! can write a handle that names another user's datafiles into an inode of his own.
+
+use crate::backend::plane::ServerRoot;
+use crate::file::inode::{Inode, server};
+use crate::format::handle::FORMER_OWNER;
+use crate::format::identity::{Identity, Said};
+use crate::format::placement::Datafile;
+use crate::os::error::{Error, Result};
+use crate::os::sys::{AsUser, retry};
+use crate::pool::store::Store;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
+use rustix::io::Errno;
+
+/// The attribute of an access control list.
+const ACL: &str = "system.posix_acl_access";
+const NOT_REGULAR: &str = "is not a regular file";
+/// How a datafile is opened to be made.
+const DATAFILE_FLAGS: OFlags =
+    OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// Permission bits that a datafile can have for others than its owner.
+const SHARED_BITS: u32 = 0o066;
+/// Those that it always has.
+const OWNER_BITS: u32 = 0o600;
+
+/// Owner, group and mode that the datafiles of a file have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u32,
+}
+
+impl Rights {
+    /// Those that belong to the inode behind `fd`. Two system calls.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(fd)?;
+        Ok(Self::by(&stat, || rustix::fs::fgetxattr(fd, ACL, &mut [0_u8; 0][..])))
+    }
+
+    /// The same of an inode that is known by its place. One system call, if others than the owner may have any.
+    pub(crate) fn at(place: &std::path::Path, stat: &Stat) -> Self {
+        Self::by(stat, || rustix::fs::getxattr(place, ACL, &mut [0_u8; 0][..]))
+    }
+
+    /// Those of an inode that may have an access control list, which is not looked for: they may say more than it allows.
+    pub(crate) fn without_list(stat: &Stat) -> Self {
+        Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | stat.st_mode & SHARED_BITS }
+    }
+
+    fn by(stat: &Stat, list: impl FnOnce() -> rustix::io::Result<usize>) -> Self {
+        let mut shared = stat.st_mode & SHARED_BITS;
+        // A list, or nobody knows.
+        if shared != 0 && !matches!(list(), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+            shared = 0;
+        }
+        Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | shared }
+    }
+
+    /// Whether a datafile has them, or is left to its owner alone because the group is not this process's to give.
+    pub(crate) fn are_those_of(self, datafile: &Stat) -> bool {
+        let mode = datafile.st_mode & 0o7777;
+        let private = mode == OWNER_BITS && datafile.st_gid != self.gid && !rustix::process::geteuid().is_root();
+        private || (datafile.st_gid, mode) == (self.gid, self.mode)
+    }
+
+    /// The same for the file's owner alone.
+    pub(crate) fn private(self) -> Self {
+        Self { mode: OWNER_BITS, ..self }
+    }
+
+    /// Gives them to an open datafile that has been checked; narrower ones first. Where the group is not this process's
+    /// to give, the datafile is left to its owner alone. No system call beyond the `fstat` when all is as it should be.
+    pub(crate) fn give(self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let stat = rustix::fs::fstat(fd)?;
+        let mut mode = self.mode;
+        if (stat.st_uid, stat.st_gid) != (self.uid, self.gid) {
+            if stat.st_mode & SHARED_BITS != 0 {
+                rustix::fs::fchmod(fd, Mode::from_raw_mode(OWNER_BITS))?;
+            }
+            let changed = rustix::fs::fchown(fd, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
+            match changed {
+                Ok(()) => {}
+                // The owner is what a datafile is known by; a group may be one that this process is not in, or that its user
+                // namespace does not know.
+                Err(Errno::PERM | Errno::INVAL | Errno::OVERFLOW) if stat.st_uid == self.uid => mode = OWNER_BITS,
+                Err(errno) => return Err(errno),
+            }
+        }
+        if rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode {
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what stands under a datafile's name and is not one of user `owner`.
+pub(crate) fn check_datafile(root: &ServerRoot, path: &str, stat: &Stat, owner: u32) -> Result<()> {
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_uid == owner => return Ok(()),
+        FileType::RegularFile => {
+            return Err(Error::ForeignDatafile {
+                server: root.name().to_owned(),
+                datafile: path.to_owned(),
+                found: stat.st_uid,
+                expected: owner,
+            });
+        }
+        _ => NOT_REGULAR,
+    };
+    Err(not_a_datafile(root, path, what))
+}
+
+fn not_a_datafile(root: &ServerRoot, path: &str, what: &'static str) -> Error {
+    Error::NotADatafile { server: root.name().to_owned(), datafile: path.to_owned(), what }
+}
+
+/// What opening a datafile's name failed with, in words where somebody has put something else there.
+pub(crate) fn open_error(root: &ServerRoot, action: &'static str, path: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
+            not_a_datafile(root, path, NOT_REGULAR)
+        }
+        errno => root.error(action)(errno),
+    }
+}
+
+/// Makes an empty datafile with these rights, in a shared pool bound to inode `identity`.
+///
+/// One that a crash left there is emptied: its present bit was not set, so it
+/// holds nothing of the file. Anything else under its name is refused; for root, a link or a FIFO goes.
+pub(crate) fn create_datafile(
+    store: &Store,
+    handle: u64,
+    identity: Identity,
+    datafile: Datafile,
+    rights: Rights,
+) -> Result<OwnedFd> {
+    let (root, directory) = server(store, datafile)?;
+    let path = datafile.path(handle);
+    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
+    match rustix::fs::mkdirat(directory, path.directory(), Mode::from_raw_mode(0o711)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(error(errno)),
+    }
+    let make = || {
+        let new = DATAFILE_FLAGS | OFlags::CREATE | OFlags::EXCL;
+        retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(OWNER_BITS)))
+    };
+    let (fd, is_new) = match make() {
+        Err(Errno::EXIST) => match adopt_leftover(store, root, directory, &path, identity, rights) {
+            // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
+            Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
+                let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
+                unlink_as_owner(store, directory, path.as_c_str(), &stat).map_err(error)?;
+                (make().map_err(error)?, true)
+            }
+            adopted => (adopted?, false),
+        },
+        made => (made.map_err(error)?, true),
+    };
+    // Before a byte is in it, and before another user could open it.
+    let bound = if store.plane().is_shared() { identity.bind(&fd) } else { Ok(()) };
+    if let Err(errno) = bound.and_then(|()| rights.give(fd.as_fd())) {
+        if is_new {
+            // Not this user's to make: it must not stand in the way of who may.
+            let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
+        }
+        return Err(error(errno));
+    }
+    Ok(fd)
+}
+
+fn adopt_leftover(
+    store: &Store,
+    root: &ServerRoot,
+    directory: BorrowedFd<'_>,
+    path: &crate::format::placement::DatafilePath,
+    identity: Identity,
+    rights: Rights,
+) -> Result<OwnedFd> {
+    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
+    // By name first: another user's file may not even be opened.
+    let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
+    // Root makes a datafile and then gives it away; what a crash left between the two is root's.
+    let owner = if stat.st_uid == rustix::process::geteuid().as_raw() { stat.st_uid } else { rights.uid };
+    check_datafile(root, path.as_str(), &stat, owner)?;
+    let fd = retry(|| rustix::fs::openat(directory, path.as_c_str(), DATAFILE_FLAGS, Mode::empty())).map_err(error)?;
+    let stat = rustix::fs::fstat(&fd).map_err(error)?;
+    check_datafile(root, path.as_str(), &stat, owner)?;
+    if stat.st_nlink > 1 {
+        // Perhaps another file's datafile, which somebody who may write it has linked here.
+        return Err(not_a_datafile(root, path.as_str(), "has a second name (a hard link)"));
+    }
+    // One that was made and not yet bound when a crash came holds nothing.
+    let fresh =
+        stat.st_size == 0 && store.plane().is_shared() && identity.asked_of(&fd).map_err(error)? == Said::Nothing;
+    if !fresh {
+        store.plane().check_bound(root, path.as_str(), &fd, identity)?;
+    }
+    retry(|| rustix::fs::ftruncate(&fd, 0)).map_err(error)?;
+    Ok(fd)
+}
+
+/// Removes the name of what `stat` describes. In a shared pool with the rights of the user whose it is: should another
+/// user's file have come to stand there since, the kernel refuses.
+fn unlink_as_owner(
+    store: &Store,
+    directory: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+    stat: &Stat,
+) -> rustix::io::Result<()> {
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let _owner = store.plane().is_shared().then(|| AsUser::become_if_root(stat.st_uid, stat.st_gid));
+    match rustix::fs::unlinkat(directory, name, flags) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes the datafile `name` in `directory` if it is one of user `owner` and, in a shared pool, of inode `identity`.
+/// Something else that stands there stays: a
+/// handle may name what is not its file's. A name that is not there is no error.
+pub(crate) fn remove_datafile(
+    store: &Store,
+    directory: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+    owner: u32,
+    identity: Identity,
+) -> rustix::io::Result<()> {
+    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    if stat.st_uid != owner || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(());
+    }
+    if store.plane().is_shared() {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = match retry(|| rustix::fs::openat(directory, name, flags, Mode::empty())) {
+            // Another user's, who alone may remove it.
+            Err(Errno::ACCESS) => return Err(Errno::PERM),
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        // Only its owner could exchange the name between this look and the removal.
+        if identity.asked_of(&opened)? != Said::Same {
+            return Ok(());
+        }
+    }
+    unlink_as_owner(store, directory, name, &stat)
+}
+
+/// What [`FORMER_OWNER`] holds.
+pub(crate) fn former_owner(handle: u64, uid: u32) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&handle.to_be_bytes());
+    bytes[8..].copy_from_slice(&uid.to_be_bytes());
+    bytes
+}
+
+impl Inode {
+    /// The rights that the file's datafiles have by its inode now.
+    pub(crate) fn rights(&self) -> Result<Rights> {
+        Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
+    }
+
+    /// Changes who may do what with the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change of its
+    /// access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes back what
+    /// `change` did.
+    ///
+    /// At no time, also after a crash, do the datafiles allow more than the inode does: what the new mode takes away is
+    /// taken from the datafiles first, what it adds is added last.
+    ///
+    /// # Errors
+    /// Those of the datafiles, and of `change` as they are. A datafile that cannot be opened, of a missing server say, is one
+    /// unless the mode concerns no datafile. Inode and datafiles are then as they were; where that fails as well the
+    /// datafiles allow less.
+    pub fn change_mode(
+        &self,
+        mode: Option<u32>,
+        change: impl FnOnce() -> Result<(), Errno>,
+        undo: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<()> {
+        let before = self.rights()?;
+        let asked = mode.unwrap_or(0) & SHARED_BITS | OWNER_BITS;
+        let datafiles = self.hold_datafiles(before.uid, mode.is_some() && asked == before.mode)?;
+        let narrow = Rights { mode: before.mode & asked, ..before };
+        // What is only to be widened shows first that it can be changed at all.
+        let widens = mode.is_none() || asked != before.mode;
+        let ready = if narrow == before && widens { datafiles.probe() } else { datafiles.give(narrow) };
+        let done = ready.and_then(|()| change().map_err(self.failed("change the mode of")));
+        if let Err(error) = done {
+            datafiles.restore();
+            return Err(error);
+        }
+        let followed = self.rights().and_then(|after| datafiles.give(after));
+        let Err(error) = followed else { return Ok(()) };
+        // They allow less than either mode before the inode has its old one again.
+        let narrowed = datafiles.give(narrow);
+        if undo().is_ok() && narrowed.is_ok() && self.rights().is_ok_and(|now| now == before) {
+            datafiles.restore();
+        }
+        Err(error)
+    }
+
+    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow: all of them or,
+    /// after an error, none. Meanwhile they are their owner's alone. `undo` takes back what `change` did.
+    ///
+    /// # Errors
+    /// As [`Inode::change_mode`]; a missing server always is one. Where undoing fails as well, the file is refused (EIO) until
+    /// `stripewise fsck` by root.
+    pub fn change_owner(
+        &self,
+        change: impl FnOnce() -> Result<(), Errno>,
+        undo: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<()> {
+        let before = self.rights()?;
+        let datafiles = self.hold_datafiles(before.uid, false)?;
+        let gives_away = self.store.plane().is_shared() && crate::pool::shared::is_root();
+        if gives_away {
+            // The old owner could remove that user's copy of the layout.
+            self.store.layouts.put(self.layout()?.as_ref())?;
+        }
+        if let Err(error) = datafiles.shut() {
+            datafiles.restore();
+            return Err(error);
+        }
+        if self.store.plane().is_shared() {
+            self.note_former_owner(before.uid);
+        }
+        if let Err(errno) = change() {
+            datafiles.restore();
+            return Err(self.failed("change the owner of")(errno));
+        }
+        let followed = self.rights().and_then(|after| Ok((after, datafiles.give(after)?)));
+        if followed.is_err() {
+            // The datafiles first: as long as they are not the inode's owner's, they are refused.
+            let restored = datafiles.give(before.private());
+            if restored.is_err()
+                && gives_away
+                && let Ok(after) = self.rights()
+            {
+                self.note_former_owner(after.uid);
+            }
+            if undo().is_ok() && restored.is_ok() && self.rights().is_ok_and(|now| now == before) {
+                datafiles.restore();
+            }
+        }
+        self.bump_epoch();
+        followed.map(drop)
+    }
+
+    /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the datafiles for
+    /// root to give away by hand.
+    fn note_former_owner(&self, uid: u32) {
+        let former = former_owner(self.handle(), uid);
+        let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
+    }
+
+    /// Opens all datafiles that exist, which have to be `owner`'s. One that is lost is left out: there is nothing to protect.
+    /// `if_possible`: so are those that cannot be opened.
+    fn hold_datafiles(&self, owner: u32, if_possible: bool) -> Result<HeldDatafiles<'_>> {
+        let file = self.file()?;
+        let placement = file.current_placement();
+        let plane = self.store.plane();
+        let mut held = Vec::new();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if !placement.present.contains(index) {
+                continue;
+            }
+            let fd = match plane.open_datafile(self.handle(), owner, placement.identity, *datafile, false) {
+                Ok((fd, _)) => fd,
+                Err(Error::MissingDatafile { .. }) => continue,
+                Err(_) if if_possible => continue,
+                Err(error) => return Err(error),
+            };
+            // SAFETY: opened just now, and owned by nothing else.
+            let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+            let root = plane.server(datafile.server)?;
+            let stat = rustix::fs::fstat(&fd).map_err(root.error(CHANGE))?;
+            let before = Rights { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 };
+            held.push(HeldDatafile { root, fd, before });
+        }
+        Ok(HeldDatafiles(held))
+    }
+}
+
+/// What changes of rights are called in errors.
+const CHANGE: &str = "change the owner or mode of a datafile";
+
+/// The datafiles of a file, open, while their rights change.
+struct HeldDatafiles<'a>(Vec<HeldDatafile<'a>>);
+
+struct HeldDatafile<'a> {
+    root: &'a ServerRoot,
+    fd: OwnedFd,
+    /// Its rights when it was opened.
+    before: Rights,
+}
+
+impl HeldDatafile<'_> {
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(self.root.error(CHANGE))
+    }
+}
+
+impl HeldDatafiles<'_> {
+    /// Gives `rights` to all, up to the first that fails.
+    fn give(&self, rights: Rights) -> Result<()> {
+        self.0.iter().try_for_each(|held| rights.give(held.fd.as_fd()).map_err(held.root.error(CHANGE)))
+    }
+
+    /// Shows that the rights of all can be changed, by giving them the mode that they have.
+    fn probe(&self) -> Result<()> {
+        self.0.iter().try_for_each(|held| held.set_mode(held.before.mode))
+    }
+
+    /// Leaves all to their owner alone, and shows that they can be changed where they are that already.
+    fn shut(&self) -> Result<()> {
+        self.0.iter().try_for_each(|held| held.set_mode(OWNER_BITS))
+    }
+
+    /// Gives all the rights that they had. Best effort, after a failure: `stripewise fsck` does what is left to do.
+    fn restore(&self) {
+        for held in &self.0 {
+            let _ = held.before.give(held.fd.as_fd());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a write that failed half-way leaves behind the bytes that count, and how it is cut off again.
+//!
+//! The servers of a request are written each in one go, so that where one of them has no space, others have taken bytes that
+//! lie behind the first byte that is missing. Inside the old size those are the file's as any overwrite that failed leaves
+//! them, old or new. Behind it they would make the file longer than what was written, with zeros in between.
+//!
+//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that all others who may write
+//! the file are known to this process ([`Inode::without_writers`]), and those look at the file's epoch counter after each
+//! write: who finds that it has changed cannot tell whether a cut took those bytes along, and writes them again. Writing in the
+//! good case costs one atomic load more.
+
+use crate::file::inode::Inode;
+use crate::file::lockfile::Purpose;
+use crate::file::placed_file::PlacedFile;
+use crate::format::extent::{datafile_bytes, file_bytes};
+use crate::os::error::Result;
+use crate::os::sync::atomic::{AtomicBool, Ordering};
+use crate::os::sys::retry;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, SeekFrom, StatxFlags};
+use smallvec::SmallVec;
+use std::sync::atomic::fence;
+
+/// What a write that failed half-way may have left behind the bytes that count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surplus {
+    /// Version of the handle that the parts' indexes are of.
+    pub version: u32,
+    /// Offset in the file of the first byte that was not written; at least one byte before it was.
+    pub kept_to: u64,
+    /// The datafiles that may have bytes of the write behind that.
+    pub parts: Parts,
+}
+
+/// The parts of a [`Surplus`]; no allocation up to 16.
+pub type Parts = SmallVec<[Part; 16]>;
+
+/// What a write did in one datafile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Index in the placement's table of datafiles.
+    pub index: u16,
+    /// Bytes that the datafile had before.
+    pub before_bytes: u64,
+    /// First byte in it that the write may have written.
+    pub from: u64,
+    /// End of what it has written there.
+    pub to: u64,
+}
+
+/// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for nothing but
+/// the size: on network file systems other attributes would have to wait for what is not written back yet.
+pub(crate) fn length_before(fd: BorrowedFd<'_>) -> Option<u64> {
+    let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE).ok()?;
+    Some(found.stx_size)
+}
+
+/// Set as long as it lives.
+struct Flag<'a>(&'a AtomicBool);
+
+impl<'a> Flag<'a> {
+    fn set(flag: &'a AtomicBool) -> Self {
+        flag.store(true, Ordering::SeqCst);
+        Self(flag)
+    }
+}
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Inode {
+    /// Does `work` while no writer's bytes can come to lie in a datafile and be counted as written, unless another process is
+    /// registered as a writer: then nothing is done. The caller must be registered.
+    ///
+    /// Those who write the file are threads of this process then, and programs that it lets past the mount. Who began before
+    /// this finds another epoch after the write and writes again; who comes now waits ([`Inode::wait_for_cut`]).
+    pub(crate) fn without_writers(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let lock = self.registered_lock()?;
+        let _change = self.change_handle()?;
+        if !lock.try_exclusive(Purpose::Writers)? {
+            return Ok(());
+        }
+        let done = {
+            let _flag = Flag::set(&self.cutting);
+            self.bump_epoch();
+            // What a writer has written before it looked at the epoch is seen from here on.
+            fence(Ordering::SeqCst);
+            work()
+        };
+        // An own lock is exchanged, also while others wait for it.
+        lock.try_shared(Purpose::Writers)?;
+        done
+    }
+
+    /// Waits while the file is being cut back. One atomic load when it is not.
+    pub(crate) fn wait_for_cut(&self) -> Result<()> {
+        while self.cutting.load(Ordering::SeqCst) {
+            drop(self.change_handle()?);
+        }
+        Ok(())
+    }
+
+    /// Cuts off what a write that failed half-way has left behind the file's end as it was before, and behind what was written
+    /// of it. Nothing is done where another process is registered as a writer, or has made a datafile longer than the write
+    /// did. The caller must be registered as a writer.
+    ///
+    /// # Errors
+    /// A datafile could not be cut; the others are.
+    pub fn cut_back(&self, surplus: &Surplus) -> Result<()> {
+        self.without_writers(|| {
+            let file = self.file()?;
+            if file.placement().version != surplus.version {
+                return Ok(());
+            }
+            let end = self.end_without(&file, surplus)?;
+            self.lower_lengths(&file, end)?;
+            let mut all = Ok(());
+            for part in &surplus.parts {
+                all = all.and(self.cut_part(&file, part, end));
+            }
+            all
+        })
+    }
+
+    /// Size of the file without the surplus.
+    fn end_without(&self, file: &PlacedFile, surplus: &Surplus) -> Result<u64> {
+        let mut end = surplus.kept_to.max(self.stat()?.st_size as u64);
+        let layout = &file.placement().layout;
+        // A server that is missing has nothing of what is to be cut.
+        let _ = file.for_each_length(|index, fd, length| {
+            let part = surplus.parts.iter().find(|part| part.index == index);
+            let own = part.map_or(Ok(length), |part| length_without(part, fd, length))?;
+            end = end.max(file_bytes(layout, file.datafiles(), index, own));
+            Ok(())
+        });
+        Ok(end)
+    }
+
+    fn cut_part(&self, file: &PlacedFile, part: &Part, end: u64) -> Result<()> {
+        if usize::from(part.index) >= file.datafiles().table.len() {
+            return Ok(());
+        }
+        let Some(fd) = file.writable_datafile(part.index)? else { return Ok(()) };
+        let error = file.server_of(part.index)?.error("cut a datafile");
+        let to = datafile_bytes(&file.placement().layout, file.datafiles(), part.index, end);
+        if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 > to {
+            retry(|| rustix::fs::ftruncate(fd, to)).map_err(error)?;
+        }
+        Ok(())
+    }
+}
+
+/// How long a datafile of `length` bytes would be without the write.
+fn length_without(part: &Part, fd: BorrowedFd<'_>, length: u64) -> rustix::io::Result<u64> {
+    if length > part.to.max(part.before_bytes) {
+        // Another writer's.
+        return Ok(length);
+    }
+    if part.before_bytes >= part.from {
+        return Ok(part.before_bytes.min(length));
+    }
+    // Between the two, another may have written meanwhile.
+    match rustix::fs::seek(fd, SeekFrom::Data(part.before_bytes)) {
+        Ok(data) if data >= part.from => Ok(part.before_bytes),
+        Err(rustix::io::Errno::NXIO) => Ok(part.before_bytes),
+        _ => Ok(part.from.min(length)),
+    }
+}

@@ -1,0 +1,137 @@
+//! Files whose bytes all lie in one datafile (a file per process on one server, for one): the kernel itself can serve
+//! them, if it is given that datafile.
+
+use crate::file::inode::Inode;
+use crate::file::placed_file::PlacedFile;
+use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSlice;
+use stripewise_layout::ServerId;
+
+impl Inode {
+    /// Whether every byte of the file has its own offset in one datafile, on a server that answers at its own speed
+    /// (not an emulated one). O(regions), no system call once the server is open.
+    pub fn is_whole(&self) -> Result<bool> {
+        let file = self.file()?;
+        let [datafile] = file.datafiles().table[..] else { return Ok(false) };
+        // With nothing in the inode either, the bytes before an offset in the file are those before it in the datafile.
+        if file.placement().layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META) {
+            return Ok(false);
+        }
+        let server = self.store.plane().server(datafile.server)?;
+        // By opening its directory it is known whether it is emulated.
+        self.store.plane().directory(server)?;
+        Ok(server.device().is_none())
+    }
+
+    /// The datafile of a file that [`Inode::is_whole`], open for reading and writing, as long as the file; made if there
+    /// is none and `make` says so. `None`: no such file, or no datafile. The file's times stay.
+    ///
+    /// The caller must be registered as a writer, and stay it as long as the datafile is used: then no byte moves to
+    /// another place. After a change of size by [`Inode::truncate`] or [`Inode::allocate`] it must be called again.
+    pub fn whole_datafile(&self, make: bool) -> Result<Option<OwnedFd>> {
+        let before = self.attributes()?;
+        loop {
+            let file = self.file()?;
+            if !self.is_whole()? {
+                return Ok(None);
+            }
+            let placement = file.current_placement();
+            if !placement.present.contains(0) {
+                if !make {
+                    return Ok(None);
+                }
+                self.ensure_datafiles(placement.version, &[0])?;
+                continue;
+            }
+            let datafile = file.datafiles().table[0];
+            let (fd, _) =
+                self.store.plane().open_datafile(self.handle(), placement.owner, placement.identity, datafile, true)?;
+            // SAFETY: opened just now, and owned by nobody else.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let error = self.store.plane().server(datafile.server)?.error("extend a datafile");
+            let found = rustix::fs::fstat(&fd).map_err(error)?;
+            let extended = match self.extend_whole(&file, fd.as_fd(), error) {
+                // What is lost is for the store to tell.
+                Err(Error::ShortDatafile { .. }) => return Ok(None),
+                extended => extended?,
+            };
+            // A new or short datafile was not written to: its time must not make the file look changed.
+            if extended || found.st_size == 0 {
+                let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+                let times = Timestamps { last_access: omit, last_modification: before.mtime };
+                rustix::fs::futimens(&fd, &times).map_err(error)?;
+            }
+            return Ok(Some(fd));
+        }
+    }
+
+    /// After a change of size by [`Inode::truncate`] or [`Inode::allocate`]: a kernel that reads and writes a datafile
+    /// itself, under a mount here or elsewhere, takes the datafile's size for the file's.
+    pub fn settle_whole(&self) -> Result<()> {
+        if self.is_whole()? && self.try_register_writer()? {
+            let settled = self.attributes().and_then(|now| self.whole_datafile(now.size_bytes > 0));
+            self.release_writer()?;
+            settled?;
+        }
+        Ok(())
+    }
+
+    /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it, whoever appends
+    /// meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile agree.
+    ///
+    /// # Errors
+    /// It is shorter than was recorded: zeros would take the place of what is lost.
+    fn extend_whole(
+        &self,
+        file: &PlacedFile,
+        datafile: BorrowedFd<'_>,
+        error: impl Fn(Errno) -> Error + Copy,
+    ) -> Result<bool> {
+        let length = || rustix::fs::fstat(datafile).map(|stat| stat.st_size).map_err(error);
+        if length()? >= self.stat()?.st_size {
+            return Ok(false);
+        }
+        let _change = self.change_handle()?;
+        let size = self.stat()?.st_size;
+        let found = length()?;
+        if found >= size {
+            return Ok(false);
+        }
+        self.check_hole(file, 0, found as u64)?;
+        // Giving the last byte its place extends, if the file still is shorter when the kernel has its lock; setting the
+        // length would cut off what was appended since we asked.
+        let last = size as u64 - 1;
+        match retry(|| rustix::fs::fallocate(datafile, FallocateFlags::empty(), last, 1)) {
+            // A file system that cannot, or a full one: there is no other call that only ever extends.
+            Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
+                retry(|| rustix::fs::ftruncate(datafile, size as u64)).map_err(error)?
+            }
+            done => done.map_err(error)?,
+        }
+        Ok(true)
+    }
+
+    /// [`Inode::append`] to a file that [`Inode::is_whole`]: the kernel finds the end and writes there in one, for
+    /// everybody who appends to the datafile. The caller holds `self.appending`, for the descriptor's offset is used.
+    /// Four system calls.
+    pub(crate) fn append_whole(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        loop {
+            let file = self.file()?;
+            let Some(fd) = file.writable_datafile(0)? else {
+                self.ensure_datafiles(file.placement().version, &[0])?;
+                continue;
+            };
+            let error = self.store.plane().server(file.datafiles().table[0].server)?.error("append to a datafile");
+            self.extend_whole(&file, fd, error)?;
+            // -1: at the descriptor's own offset, which the append leaves behind its last byte.
+            let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))
+                .map_err(error)?;
+            let end = rustix::fs::seek(fd, SeekFrom::Current(0)).map_err(error)?;
+            return Ok((end - put as u64, put));
+        }
+    }
+}

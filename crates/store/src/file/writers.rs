@@ -1,0 +1,445 @@
+//! Who writes a file: registration, appends, the size while a file is being written, what a crash left.
+
+use crate::file::inode::{Inode, guard};
+use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::placed_file::PlacedFile;
+use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::Ordering;
+use crate::pool::store::Collected;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Writers of a file in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    count: usize,
+    lock: Option<Arc<LockFile>>,
+}
+
+/// Size and times of a placed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// Logical handle.
+    pub handle: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Time of the last change of content.
+    pub mtime: Timespec,
+    /// Blocks of 512 bytes: of a file with holes of [`COUNTED_BYTES`] and more those that its servers have given it, by which
+    /// programs tell that it has holes; of others those that the size takes.
+    pub blocks: u64,
+}
+
+/// From this size on the datafiles are asked how much space they take, of closed files with holes too: a program that takes
+/// a sparse file for a full one reads all its zeros, which costs more than to ask.
+pub const COUNTED_BYTES: u64 = 16 << 20;
+
+impl Attributes {
+    /// Of a file that nobody writes: those of its inode.
+    pub fn of_closed(handle: u64, stat: &rustix::fs::Stat) -> Self {
+        let size_bytes = stat.st_size as u64;
+        let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        Self { handle, size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
+    }
+}
+
+fn newer(a: Timespec, b: Timespec) -> Timespec {
+    if (a.tv_sec, a.tv_nsec) >= (b.tv_sec, b.tv_nsec) { a } else { b }
+}
+
+impl Inode {
+    /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while the
+    /// file's layout is being changed. If the last one to write it crashed, puts the file in order first.
+    pub fn register_writer(&self) -> Result<()> {
+        let mut writers = guard(&self.writers);
+        if writers.count == 0 {
+            writers.lock = self.registration(true)?.map(Arc::new);
+        }
+        writers.count += 1;
+        Ok(())
+    }
+
+    /// [`Inode::register_writer`] if it need not wait; whether it is registered.
+    pub fn try_register_writer(&self) -> Result<bool> {
+        let mut writers = guard(&self.writers);
+        if writers.count == 0 {
+            let Some(lock) = self.registration(false)? else { return Ok(false) };
+            writers.lock = Some(Arc::new(lock));
+        }
+        writers.count += 1;
+        Ok(true)
+    }
+
+    fn open_lock(&self) -> Result<(LockFile, bool)> {
+        LockFile::open(&self.store, self.handle(), self.identity(), || self.rights(), || self.opens_a_datafile())
+    }
+
+    /// Whether some datafile of the handle is this file's: there, its owner's, and in a shared pool bound to its inode.
+    fn opens_a_datafile(&self) -> bool {
+        let Ok(file) = self.file() else { return false };
+        let placement = file.current_placement();
+        let opens = |datafile| {
+            let (owner, identity) = (placement.owner, placement.identity);
+            let opened = self.store.plane().open_datafile(self.handle(), owner, identity, datafile, false);
+            opened.map(|(fd, _)| crate::backend::plane::close(fd)).is_ok()
+        };
+        let mut datafiles = file.datafiles().table.iter().enumerate();
+        datafiles.any(|(index, datafile)| placement.present.contains(index) && opens(*datafile))
+    }
+
+    /// `None` only if `wait` was not asked for: the layout is being changed.
+    fn registration(&self, wait: bool) -> Result<Option<LockFile>> {
+        let locks = self.store.locks();
+        loop {
+            let (lock, created) = self.open_lock()?;
+            if (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)? {
+                if !lock.is_current(locks) {
+                    continue;
+                }
+                // The file exists and nobody holds it: somebody crashed, or a server is missing, which may still be so.
+                let _ = self.put_in_order(created)?;
+            }
+            if wait {
+                lock.lock(Purpose::Writers, false)?;
+            } else if !lock.try_shared(Purpose::Writers)? {
+                return Ok(None);
+            }
+            if lock.is_current(locks) {
+                return Ok(Some(lock));
+            }
+        }
+    }
+
+    /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.
+    pub fn release_writer(&self) -> Result<()> {
+        let mut writers = guard(&self.writers);
+        match (writers.count, &writers.lock) {
+            (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),
+            (1, Some(lock)) => {
+                let done = self.leave(lock);
+                // Closing the lock file ends the registration in any case.
+                *writers = Writers::default();
+                return done;
+            }
+            _ => writers.count -= 1,
+        }
+        Ok(())
+    }
+
+    fn leave(&self, lock: &LockFile) -> Result<()> {
+        // Two that leave at once would each see the other's registration: one after the other.
+        lock.lock(Purpose::Handle, true)?;
+        // With a server missing, the lock file stays and says that the size is not settled.
+        if lock.try_exclusive(Purpose::Writers)? && self.settle()?.is_ok() {
+            return lock.remove(self.store.locks());
+        }
+        lock.unlock(Purpose::Writers)?;
+        lock.unlock(Purpose::Handle)
+    }
+
+    /// Runs `work` registered as a writer.
+    pub(crate) fn with_registration<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.register_writer()?;
+        let done = work();
+        let released = self.release_writer();
+        done.and_then(|value| released.map(|()| value))
+    }
+
+    /// The lock file under which this process is registered.
+    pub(crate) fn registered_lock(&self) -> Result<Arc<LockFile>> {
+        let lock = guard(&self.writers).lock.clone();
+        lock.ok_or_else(|| self.failed("write, without being registered as a writer of,")(Errno::BADF))
+    }
+
+    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. With it, whether the
+    /// inode's size is the file's: not when a writer crashed and a server is missing now. The `Writers` of this process
+    /// must be locked by the caller.
+    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<(LockFile, Result<()>)>> {
+        let locks = self.store.locks();
+        if writers.count > 0 {
+            return Ok(None);
+        }
+        loop {
+            let (lock, created) = self.open_lock()?;
+            if !lock.try_exclusive(Purpose::Writers)? {
+                return Ok(None);
+            }
+            if lock.is_current(locks) {
+                let settled = self.put_in_order(created)?;
+                return Ok(Some((lock, settled)));
+            }
+        }
+    }
+
+    /// Whether any process is registered as a writer.
+    pub fn has_writers(&self) -> Result<bool> {
+        let writers = guard(&self.writers);
+        if writers.count > 0 {
+            return Ok(true);
+        }
+        if !LockFile::exists(self.store.locks(), self.handle())? {
+            return Ok(false);
+        }
+        let (lock, _) = self.open_lock()?;
+        let free = lock.try_exclusive(Purpose::Writers)?;
+        if free && lock.is_current(self.store.locks()) && self.recover()?.is_ok() {
+            lock.remove(self.store.locks())?;
+        }
+        Ok(!free)
+    }
+
+    /// Whether any process is registered as a writer or changes the layout. Settles nothing and removes nothing.
+    pub fn is_held(&self) -> Result<bool> {
+        let lock = LockFile::open_existing(self.store.locks(), self.handle())?;
+        lock.map_or(Ok(false), |lock| Ok(!lock.try_exclusive(Purpose::Writers)?))
+    }
+
+    /// Finishes a change that a crash has interrupted, unless whoever makes it is still there.
+    pub(crate) fn finish_interrupted(&self) -> Result<()> {
+        let writers = guard(&self.writers);
+        match self.structural_lock(&writers)? {
+            Some((lock, Ok(()))) => lock.remove(self.store.locks()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
+    fn put_in_order(&self, created: bool) -> Result<Result<()>> {
+        // Others may have written it meanwhile.
+        self.unrecorded.store(false, Ordering::Release);
+        if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() }
+    }
+
+    /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
+    fn recover(&self) -> Result<Result<()>> {
+        // The process that crashed may have changed the handle and not told of it: what is known here of the file may be the old layout.
+        self.bump_epoch();
+        self.finish_change()?;
+        self.settle()
+    }
+
+    /// Puts the file in order. For the holder of its structural lock.
+    ///
+    /// # Errors
+    /// Also when a server is missing, so that the size is not known.
+    pub(crate) fn recover_under_lock(&self) -> Result<()> {
+        self.recover()??;
+        self.sync_inode()
+    }
+
+    /// Whether there is a datafile that may reach beyond the inode's size. A writer that ended well has left none, but a
+    /// power cut may have taken what he put into the inode, and his lock file too. Then bytes behind the end would be found
+    /// in what must be a hole as soon as the file grows.
+    fn has_datafiles(&self) -> Result<bool> {
+        Ok(!self.file()?.current_placement().present.is_empty())
+    }
+
+    /// Writes size and mtime into the inode, whether it has holes, and how long its datafiles are, as the last writer does.
+    /// The inner error is of a server that could not be asked: the file may be longer.
+    fn settle(&self) -> Result<Result<()>> {
+        let file = self.file()?;
+        let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
+        let (attributes, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
+        let stat = self.stat()?;
+        let longer = attributes.size_bytes > stat.st_size as u64;
+        if longer {
+            rustix::fs::ftruncate(self.descriptor(), attributes.size_bytes).map_err(self.failed("set the size of"))?;
+        }
+        let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        if longer || inode != attributes.mtime {
+            self.set_mtime(attributes.mtime)?;
+        }
+        if all.is_ok() && attributes.size_bytes >= COUNTED_BYTES {
+            let sparse = attributes.blocks < attributes.size_bytes.div_ceil(512);
+            let mut handle = self.read_handle()?;
+            if handle.sparse != sparse {
+                handle.sparse = sparse;
+                self.write_handle(&handle)?;
+            }
+        }
+        // Best effort: a file without a record is as good, and no more than that is known of it.
+        let _ = self.raise_lengths(&file, &lengths);
+        Ok(all)
+    }
+
+    /// Writes a size that has grown into the inode. Two system calls where it has not.
+    pub fn store_size(&self) -> Result<()> {
+        if self.size_bytes()? <= self.stat()?.st_size as u64 {
+            return Ok(());
+        }
+        self.with_registration(|| {
+            // A size that another process sets meanwhile must not be undone.
+            let _change = self.change_handle()?;
+            // What is read here is written back: nobody may set the times meanwhile.
+            let _alone = guard(&self.writers);
+            let (now, _) = self.open_attributes()?;
+            if now.size_bytes > self.stat()?.st_size as u64 {
+                rustix::fs::ftruncate(self.descriptor(), now.size_bytes).map_err(self.failed("set the size of"))?;
+                self.set_mtime(now.mtime)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the file
+    /// can say that it is now.
+    fn set_mtime(&self, mtime: Timespec) -> Result<()> {
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: omit, last_modification: mtime };
+        let set = match rustix::fs::futimens(self.descriptor(), &times) {
+            Err(Errno::PERM | Errno::ACCESS) => {
+                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+                rustix::fs::futimens(self.descriptor(), &Timestamps { last_access: now, last_modification: now })
+            }
+            set => set,
+        };
+        set.map_err(self.failed("set the time of"))
+    }
+
+    /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
+    /// cannot say anything; it is the inner error.
+    fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
+        let file = self.file()?;
+        self.look_at_datafiles(&file, |_, _| ())
+    }
+
+    /// [`Inode::open_attributes`] by `file`; `length` is called with index and length in bytes of each datafile.
+    fn look_at_datafiles(
+        &self,
+        file: &PlacedFile,
+        mut length: impl FnMut(u16, u64),
+    ) -> Result<(Attributes, Result<()>)> {
+        let stat = self.stat()?;
+        let mut size_bytes = stat.st_size as u64;
+        let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        let mut blocks = stat.st_blocks as u64;
+        let all = file.for_each_stat(|index, stat, end| {
+            length(index, stat.st_size as u64);
+            size_bytes = size_bytes.max(end);
+            blocks += stat.st_blocks as u64;
+            mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });
+        });
+        // What a server that is missing has is not nothing.
+        if size_bytes < COUNTED_BYTES || all.is_err() {
+            blocks = size_bytes.div_ceil(512);
+        }
+        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks }, all))
+    }
+
+    /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
+    /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
+    pub fn attributes(&self) -> Result<Attributes> {
+        if LockFile::exists(self.store.locks(), self.handle())? {
+            return Ok(self.open_attributes()?.0);
+        }
+        let closed = Attributes::of_closed(self.handle(), &self.stat()?);
+        let counted = closed.size_bytes >= COUNTED_BYTES && self.read_handle()?.sparse;
+        Ok(if counted { self.with_blocks(closed) } else { closed })
+    }
+
+    /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.
+    pub(crate) fn with_blocks(&self, closed: Attributes) -> Attributes {
+        match self.open_attributes() {
+            Ok((counted, Ok(()))) if counted.size_bytes == closed.size_bytes => {
+                Attributes { blocks: counted.blocks, ..closed }
+            }
+            _ => closed,
+        }
+    }
+
+    /// Size now, in bytes, as far as the servers that are there know; see [`Inode::attributes`].
+    pub fn size_bytes(&self) -> Result<u64> {
+        Ok(self.attributes()?.size_bytes)
+    }
+
+    /// Size now, in bytes, for those who would lose bytes by a size that is too small.
+    ///
+    /// # Errors
+    /// A server is missing while the file is being written, or since its writer crashed: nobody knows where it ends.
+    pub fn certain_size_bytes(&self) -> Result<u64> {
+        if LockFile::exists(self.store.locks(), self.handle())? {
+            let (attributes, all) = self.open_attributes()?;
+            return all.map(|()| attributes.size_bytes);
+        }
+        Ok(self.stat()?.st_size as u64)
+    }
+
+    /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
+    pub fn set_times(&self, times: &Timestamps) -> Result<()> {
+        // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put back
+        // the time that it has read before.
+        let _alone = guard(&self.writers);
+        if times.last_access.tv_nsec != UTIME_OMIT {
+            self.forget_reads();
+        }
+        let file = self.file()?;
+        let placement = file.current_placement();
+        for (index, datafile) in file.datafiles().table.iter().enumerate() {
+            if placement.present.contains(index) {
+                let root = self.store.plane().server(datafile.server)?;
+                let (fd, _) = self.store.plane().open_datafile(
+                    self.handle(),
+                    placement.owner,
+                    placement.identity,
+                    *datafile,
+                    false,
+                )?;
+                // SAFETY: opened just now, and owned by nobody else.
+                let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
+                rustix::fs::futimens(&fd, times).map_err(root.error("set the times of a datafile"))?;
+            }
+        }
+        rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))
+    }
+
+    /// Writes at the end of the file, whoever else appends; the offset where the bytes went, and how many. The caller
+    /// must be registered as a writer.
+    ///
+    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and the
+    /// only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A file
+    /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
+    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let _local = guard(&self.appending);
+        if self.is_whole()? {
+            return self.append_whole(buf);
+        }
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Append, true)?;
+        let done = self.append_locked(buf);
+        let unlocked = lock.unlock(Purpose::Append);
+        done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let end = self.certain_size_bytes()?;
+        let done = self.write_at(buf, end);
+        let count = *done.as_ref().unwrap_or(&0);
+        if count < buf.len() {
+            // Servers that had space may have taken what comes behind: the next record must not begin after that.
+            self.truncate(end + count as u64)?;
+        }
+        done.map(|count| (end, count))
+    }
+
+    /// Removes the datafiles and the lock file of a file without a name and without writers.
+    pub(crate) fn collect(&self) -> Result<Collected> {
+        let writers = guard(&self.writers);
+        if self.stat()?.st_nlink > 0 {
+            return Ok(Collected::InUse);
+        }
+        let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(Collected::InUse) };
+        let removed = self.remove_datafiles();
+        lock.remove(self.store.locks())?;
+        match removed {
+            // Who removes another user's file from a directory of his own cannot remove its datafiles; `stripewise fsck`
+            // by root does.
+            Err(error) if self.store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) => {
+                Ok(Collected::Gone)
+            }
+            removed => removed,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What stands on disks or crosses a process: handles, placements, extents, requests of the mount.
+
+pub(crate) mod extent;
+pub mod generations;
+pub mod handle;
+pub mod identity;
+pub mod ioctl;
+pub mod placement;

@@ -1,0 +1,26 @@
+//! Locks of single bytes of a file, by which processes exclude one another. `crates/interleavings-store` waits for them in a
+//! way of its own.
+
+use crate::os::sys::retry;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+
+/// Takes (`F_RDLCK`, `F_WRLCK`) or gives back (`F_UNLCK`) the lock of one byte of an open file, for its open file
+/// description; `wait`: until it can be had, otherwise EAGAIN. An own lock of another kind is exchanged for it.
+pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
+    let mut lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+    retry(|| {
+        // SAFETY: the descriptor is open and `lock` a valid structure for this command.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+            -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,337 @@
+//! What can go wrong in the store, with the errno that a program sees.
+
+use crate::pool::room::Room;
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// Result of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the store. The text names the thing, the value and the remedy; [`Error::errno`] is what a program sees.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call on a path failed.
+    #[error("cannot {action} {}: {errno}{}", path.display(), remedy(*errno))]
+    Io {
+        /// What was tried ("open", "write").
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Reading or writing a server failed.
+    #[error("cannot {action} on server {server}: {errno}{}", remedy(*errno))]
+    Server {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the server, as in `hdd.0`.
+        server: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A server is full.
+    #[error("cannot {action} on server {server} ({}): {}{}{}", root.display(), Errno::NOSPC, left(*room), remedy(Errno::NOSPC))]
+    Full {
+        /// What was tried.
+        action: &'static str,
+        /// Name of the server, as in `hdd.0`.
+        server: String,
+        /// Its directory.
+        root: PathBuf,
+        /// What it has, if it says.
+        room: Option<Room>,
+    },
+    /// A file does not fit where a new layout puts it; nothing was begun.
+    #[error(
+        "{file} does not fit: its new layout needs {} on server {server}, which has {} free; free space there, or plan again \
+         now, which leaves out what is full. Nothing was moved",
+        about(*needed_bytes), about(*free_bytes)
+    )]
+    NoRoom {
+        /// The file.
+        file: String,
+        /// Name of the server.
+        server: String,
+        /// Bytes that have to be written to its disk before old ones go.
+        needed_bytes: u64,
+        /// Bytes that it will have free when it is this file's turn.
+        free_bytes: u64,
+    },
+    /// The pool file is wrong.
+    #[error("{}:{line}: {message}", path.display())]
+    Pool {
+        /// The pool file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and what to write instead.
+        message: String,
+    },
+    /// A server's directory is not there, or is not this server's.
+    #[error("server {server} is not available: {reason} ({}); mount or restore its directory", root.display())]
+    MissingServer {
+        /// Name of the server.
+        server: String,
+        /// Its directory.
+        root: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// A datafile that the handle lists is gone.
+    #[error("datafile {datafile} of server {server} is missing: bytes of this file are lost until it is restored")]
+    MissingDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+    },
+    /// A datafile ends before the length that its last writer had recorded.
+    #[error(
+        "datafile {datafile} of server {server} ends at byte {found_bytes}, {recorded_bytes} had been recorded: bytes of \
+         this file are lost; `stripewise fsck` says which, restore them from a backup"
+    )]
+    ShortDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Its length in bytes.
+        found_bytes: u64,
+        /// Its least length in bytes, by the record.
+        recorded_bytes: u64,
+    },
+    /// A datafile belongs to somebody else than the file.
+    #[error(
+        "datafile {datafile} of server {server} belongs to user {found}, the file to user {expected}; run \
+         `stripewise fsck`"
+    )]
+    ForeignDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Owner of the datafile.
+        found: u32,
+        /// Owner of the file.
+        expected: u32,
+    },
+    /// A datafile of a shared pool is bound to another inode than the file's.
+    #[error(
+        "datafile {datafile} of server {server} is not bound to the file that names it (inode {inode} of the pool's tree), \
+         so it is not used; have root run `stripewise fsck`"
+    )]
+    UnboundDatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// Number of the file's inode.
+        inode: u64,
+    },
+    /// Something that is no datafile stands where one should be.
+    #[error(
+        "{datafile} of server {server} {what}, so it is no datafile of this file and is not used; its owner or root can \
+         remove it"
+    )]
+    NotADatafile {
+        /// Name of the server.
+        server: String,
+        /// Path below the server's directory.
+        datafile: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// What somebody without a part in a file has put where its lock file should be.
+    #[error(
+        "the lock file {lock} in the pool's namespace is not usable: it belongs to user {found} and the file to user {owner}, \
+         or it is no plain file; its owner or root can remove it"
+    )]
+    ForeignLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Whose it is.
+        found: u32,
+        /// Owner of the file.
+        owner: u32,
+    },
+    /// A lock file of a shared pool is bound to another inode than the file's.
+    #[error(
+        "the lock file {lock} in the pool's namespace is not bound to the file that names it (inode {inode} of the pool's \
+         tree), so it is not used; have root run `stripewise fsck`"
+    )]
+    UnboundLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Number of the file's inode.
+        inode: u64,
+    },
+    /// Somebody has held a file's lock for longer than anybody waits on his behalf.
+    #[error("another process holds the lock {lock} of a file of user {owner}; wait for it, or end it, and try again")]
+    HeldLock {
+        /// Name of the lock file.
+        lock: String,
+        /// Owner of the file.
+        owner: u32,
+    },
+    /// The handle cannot be used.
+    #[error("{0}; run `stripewise fsck`")]
+    Handle(#[from] crate::format::handle::HandleError),
+    /// The handle of a file cannot be used.
+    #[error("{}: {reason}; run `stripewise fsck`", path.display())]
+    HandleOf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: crate::format::handle::HandleError,
+    },
+    /// The layout that a handle or a rule names cannot be used.
+    #[error("layout {hash}: {reason}")]
+    Layout {
+        /// Hash in hexadecimal digits.
+        hash: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file is open for writing, or its layout is just being changed, so that it cannot change now.
+    #[error(
+        "{file} is open for writing, or another process is changing its layout: wait for that program and try again"
+    )]
+    Busy {
+        /// The file.
+        file: String,
+    },
+    /// Another process of this user changes layouts of the pool.
+    #[error(
+        "another `apply` is under way in pool '{pool}': {}, for {for_s} s now. Wait until it has ended, or end it, which leaves \
+         every file whole, in its old layout or its new one; then try again. Nothing was changed by this one",
+        process.map_or("process unknown".to_owned(), |process| format!("process {process}"))
+    )]
+    Applying {
+        /// Name of the pool.
+        pool: String,
+        /// The process, if the kernel tells.
+        process: Option<u32>,
+        /// Seconds since it began.
+        for_s: u64,
+    },
+    /// The file is a plain one, without a handle.
+    #[error("{file} is not a placed file: it has no handle")]
+    NotPlaced {
+        /// The file.
+        file: String,
+    },
+    /// A copy read back differently than it was written.
+    #[error(
+        "{file}: the copy in the new layout differs from the original (blake3 {copied} instead of {original}); the \
+         old layout stays. Check the disks of the new layout's servers"
+    )]
+    Checksum {
+        /// The file.
+        file: String,
+        /// Hash of the original.
+        original: String,
+        /// Hash of the copy.
+        copied: String,
+    },
+    /// An exported copy read back differently than it was written.
+    #[error("the copy differs from the original (blake3 {copied} instead of {original}); check the disk that it is on")]
+    Copy {
+        /// Hash of the original.
+        original: String,
+        /// Hash of the copy.
+        copied: String,
+    },
+    /// A move stopped; the file is as before.
+    #[error("cannot move {file} to its new layout: {source}; it keeps its old layout")]
+    Move {
+        /// The file.
+        file: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// The layouts of one user's open files take too much memory of this process.
+    #[error(
+        "the files of user {owner} that are open have layouts that take {} of memory, which is the limit for one user: close \
+         some of them, or give them layouts of fewer regions",
+        about(*limit_bytes)
+    )]
+    LayoutMemory {
+        /// Owner of the files.
+        owner: u32,
+        /// What they may take.
+        limit_bytes: u64,
+    },
+    /// A value that is out of its bounds.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// How much a full server has: a file that is larger than that was not taken.
+fn left(room: Option<Room>) -> String {
+    match room {
+        Some(room) if room.has_no_inode => ", it can hold no more files".to_owned(),
+        Some(room) => format!(", {} of {} free", about(room.available_bytes), about(room.total_bytes)),
+        None => String::new(),
+    }
+}
+
+/// A number of bytes for people.
+fn about(bytes: u64) -> String {
+    let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / unit as f64))
+}
+
+/// What the person can do about an errno, if the errno says.
+fn remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => "; free space there, or plan a layout that leaves it out",
+        Errno::ROFS => "; remount it writable",
+        errno if has_gone(errno) => "; what is mounted there has died: mount it again",
+        Errno::ACCESS | Errno::PERM => "; check owner and mode",
+        Errno::MFILE => "; raise the limit of open files (ulimit -n)",
+        Errno::OPNOTSUPP => "; this file system lacks what is needed (user attributes, locks), choose another",
+        _ => "",
+    }
+}
+
+/// Whether an errno says that the file system below has gone (its file server died, its disk was pulled), so that a
+/// descriptor of it will never work again. EBADF is that of a descriptor that was let go for it.
+pub(crate) fn has_gone(errno: Errno) -> bool {
+    let gone =
+        [Errno::NOTCONN, Errno::CONNABORTED, Errno::STALE, Errno::SHUTDOWN, Errno::NODEV, Errno::NXIO, Errno::BADF];
+    gone.contains(&errno)
+}
+
+impl Error {
+    /// An [`Error::Io`], for `map_err`.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::Io { action, path: path.into(), errno }
+    }
+
+    /// What a program that made a system call sees.
+    pub fn errno(&self) -> Errno {
+        match self {
+            // Programs know what an I/O error is; ENOTCONN of a file they would not understand.
+            Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
+            Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
+            Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
+            Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
+            Self::LayoutMemory { .. } => Errno::NOMEM,
+            Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
+            Self::ForeignLock { .. } => Errno::ACCESS,
+            Self::Move { source, .. } => source.errno(),
+            Self::MissingServer { .. }
+            | Self::MissingDatafile { .. }
+            | Self::ShortDatafile { .. }
+            | Self::ForeignDatafile { .. }
+            | Self::UnboundDatafile { .. }
+            | Self::NotADatafile { .. }
+            | Self::Handle(_)
+            | Self::HandleOf { .. }
+            | Self::Layout { .. }
+            | Self::Checksum { .. }
+            | Self::Copy { .. } => Errno::IO,
+        }
+    }
+}

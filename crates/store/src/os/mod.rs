@@ -1,0 +1,7 @@
+//! System calls, errors, locks and shared pages: knows nothing above it.
+
+pub(crate) mod byte_lock;
+pub mod error;
+pub(crate) mod shared_pages;
+pub(crate) mod sync;
+pub(crate) mod sys;

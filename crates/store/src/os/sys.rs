@@ -1,0 +1,199 @@
+//! Small helpers over direct system calls. Nothing here goes through a symbol of libc that the preload intercepts.
+
+use crate::os::error::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::path::Path;
+
+/// `N` random bytes from the kernel.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        // Up to 256 bytes getrandom cannot fail once the kernel's pool is ready, only be interrupted before that.
+        if let Ok(count) = rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            filled += count;
+        }
+    }
+    bytes
+}
+
+/// Runs a system call again as long as a signal interrupts it.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Opens a directory without access to it, as a starting point for names.
+pub(crate) fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
+    retry(|| rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// Reads all of an open file, from where it stands; EFBIG above `limit` bytes.
+pub(crate) fn read_all(file: impl AsFd, limit: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut chunk = [0; 8192];
+    loop {
+        match retry(|| rustix::io::read(&file, &mut chunk))? {
+            0 => return Ok(out),
+            count if out.len() + count > limit => return Err(Errno::FBIG),
+            count => out.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// Reads the regular file `path` below `dir`; EFBIG above `limit` bytes, EINVAL for what is no regular file. Waits for
+/// nobody, and follows no link at the end of the path.
+pub(crate) fn read_file_at(
+    dir: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    limit: usize,
+) -> rustix::io::Result<Vec<u8>> {
+    read_regular(dir, path, OFlags::NOFOLLOW, limit)
+}
+
+fn read_regular(
+    dir: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    links: OFlags,
+    limit: usize,
+) -> rustix::io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = retry(|| rustix::fs::openat(&dir, path, flags | links, Mode::empty()))?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    read_all(file, limit)
+}
+
+/// Writes all of `bytes` to an open file, from where it stands.
+pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        let count = retry(|| rustix::io::write(&file, bytes))?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+/// Makes directory `path` and those above it, with `mode` for the last; durably, as far as those above may be read.
+pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let made = match rustix::fs::mkdir(path, mode) {
+        Err(Errno::NOENT) => {
+            make_directories(parent, Mode::from_raw_mode(0o755))?;
+            rustix::fs::mkdir(path, mode)
+        }
+        Err(Errno::EXIST) => return open_directory(path).map(drop),
+        other => other,
+    };
+    made.inspect(|()| {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let _ = sync_directory(CWD, parent);
+    })
+}
+
+/// Replaces the file `name` in `dir` by one with `bytes`, durably: whoever reads sees the old content or the new.
+pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
+    let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
+    // A check that finds the file takes it for forgotten when nobody has it locked.
+    let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    // Whatever the umask: others of a shared pool read markers, layouts and rules.
+    let written = write_all(&file, bytes).and_then(|()| rustix::fs::fchmod(&file, mode));
+    let written = written.and_then(|()| rustix::fs::fsync(&file));
+    let renamed = written.and_then(|()| rustix::fs::renameat(&dir, temporary.as_str(), &dir, name));
+    if renamed.is_err() {
+        let _ = rustix::fs::unlinkat(&dir, temporary.as_str(), AtFlags::empty());
+    }
+    renamed.and_then(|()| sync_directory(&dir, "."))
+}
+
+/// Makes the file `path` with `bytes`, durably; EEXIST if there is one. It has its name when it has its bytes, where the
+/// file system has files without a name.
+pub(crate) fn create_file(path: &Path, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let unnamed = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = match retry(|| rustix::fs::open(parent, unnamed, mode)) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let file = retry(|| rustix::fs::open(path, new, mode))?;
+            write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file))?;
+            return sync_directory(CWD, parent);
+        }
+        file => file?,
+    };
+    write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file))?;
+    let place = crate::pool::store::proc_path(file.as_fd());
+    rustix::fs::linkat(CWD, &place, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    sync_directory(CWD, parent)
+}
+
+/// Makes the names in directory `path` below `dir` durable.
+pub(crate) fn sync_directory(dir: impl AsFd, path: impl rustix::path::Arg + Copy) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
+    retry(|| rustix::fs::fsync(&directory))
+}
+
+/// Makes all of the file system durable on which the file `path` below `dir` is.
+pub(crate) fn sync_file_system(dir: impl AsFd, path: &str) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = retry(|| rustix::fs::openat(&dir, path, flags, Mode::empty()))?;
+    retry(|| rustix::fs::syncfs(&file))
+}
+
+/// [`read_file_at`] of a path that a person has named, which may be a link; the path stands in the error.
+pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
+    read_regular(CWD, path, OFlags::empty(), limit).map_err(Error::io("read", path))
+}
+
+/// This thread acts on file systems as another user (or root with another group), until this is dropped; root only. What
+/// the kernel then allows is what it allows that user, at the very moment of the call.
+#[derive(Debug)]
+pub struct AsUser {
+    /// Supplementary groups to give back; `None` when nothing was changed.
+    groups: Option<Vec<libc::gid_t>>,
+}
+
+impl AsUser {
+    /// Becomes `uid` with `gid` and no other group, if this process is root and user or group is another.
+    pub fn become_if_root(uid: u32, gid: u32) -> Self {
+        Self::with_groups(uid, gid, &[])
+    }
+
+    /// [`AsUser::become_if_root`] with supplementary groups.
+    pub fn with_groups(uid: u32, gid: u32, others: &[u32]) -> Self {
+        if (uid, gid) == (0, 0) || !rustix::process::geteuid().is_root() {
+            return Self { groups: None };
+        }
+        let before: Vec<libc::gid_t> =
+            rustix::process::getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
+        // The system calls themselves: libc's setgroups would change all threads.
+        // SAFETY: the list lives through the call; none of these calls touches other memory.
+        unsafe {
+            libc::syscall(libc::SYS_setgroups, others.len(), others.as_ptr());
+            libc::syscall(libc::SYS_setfsgid, gid);
+            libc::syscall(libc::SYS_setfsuid, uid);
+        }
+        Self { groups: Some(before) }
+    }
+}
+
+impl Drop for AsUser {
+    fn drop(&mut self) {
+        let Some(groups) = &self.groups else { return };
+        // The user first: with it comes the right to do the rest.
+        // SAFETY: as above.
+        unsafe {
+            libc::syscall(libc::SYS_setfsuid, 0);
+            libc::syscall(libc::SYS_setfsgid, rustix::process::getegid().as_raw());
+            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! A pool: its file, its namespace, its layouts and rules, its space, who else uses it.
+
+pub(crate) mod applying;
+pub mod epoch;
+pub(crate) mod layouts;
+pub(crate) mod namespace;
+pub mod neighbours;
+pub(crate) mod pool_file;
+pub(crate) mod removals;
+pub(crate) mod room;
+pub mod rules;
+pub(crate) mod shared;
+pub(crate) mod space;
+pub mod store;
+
+pub use pool_file::{Pool, PoolSpec, ProfileSource, TierSpec};

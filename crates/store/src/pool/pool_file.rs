@@ -1,0 +1,507 @@
+//! The pool file: servers in tiers, the namespace, the mount point, profiles.
+
+use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
+use crate::os::error::{Error, Result};
+use rustix::fs::Mode;
+use serde::Deserialize;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
+use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
+use stripewise_layout::{Layout, ServerId, ServerNames};
+use stripewise_model::{OpProfile, Profile};
+use toml::Spanned;
+
+/// Default stripe width of a pool that names none.
+pub const DEFAULT_WIDTH_BYTES: u64 = 64 << 10;
+/// Most servers of a pool.
+pub const MAX_SERVERS: usize = 4096;
+const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// Where a tier's profile comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProfileSource {
+    /// Written in the pool file, by `stripewise pool calibrate` or by hand.
+    PoolFile,
+    /// The numbers of the emulation itself.
+    Emulation,
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// Index in the pool.
+    pub id: ServerId,
+    /// Name: tier and index in it, as in `hdd.0`.
+    pub name: String,
+    /// Index of its tier.
+    pub tier: usize,
+    /// Its directory.
+    pub root: PathBuf,
+    /// Bytes that it may hold, if limited.
+    pub capacity_bytes: Option<u64>,
+    /// The device that it stands for, if it is emulated.
+    pub emulate: Option<EmulateConfig>,
+}
+
+/// Servers of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolTier {
+    /// Name.
+    pub name: String,
+    /// Its servers in order.
+    pub servers: Vec<ServerId>,
+    /// Bytes that each of them may hold, if limited.
+    pub capacity_bytes: Option<u64>,
+    /// The device that its servers stand for, if they are emulated.
+    pub emulate: Option<EmulateConfig>,
+    /// What a request costs on it, and who says so. `None`: not calibrated yet.
+    pub profile: Option<(Profile, ProfileSource)>,
+}
+
+/// A pool: what its TOML file says, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// The pool file.
+    pub file: PathBuf,
+    /// Name.
+    pub name: String,
+    /// Where programs see the files.
+    pub mount: PathBuf,
+    /// Directory of names, handles and small files.
+    pub namespace: PathBuf,
+    /// Stripe width of the default layout in bytes.
+    pub default_width_bytes: u64,
+    /// The tiers in order.
+    pub tiers: Vec<PoolTier>,
+    /// All servers, by [`ServerId`].
+    pub servers: Vec<Server>,
+}
+
+/// What `pool init` writes.
+#[derive(Debug, Clone, Default)]
+pub struct PoolSpec {
+    /// Name of the pool.
+    pub name: String,
+    /// Mount point.
+    pub mount: PathBuf,
+    /// Namespace directory.
+    pub namespace: PathBuf,
+    /// Width of the default layout in bytes; `None` for [`DEFAULT_WIDTH_BYTES`].
+    pub default_width_bytes: Option<u64>,
+    /// Tiers in order.
+    pub tiers: Vec<TierSpec>,
+}
+
+/// One tier of a [`PoolSpec`].
+#[derive(Debug, Clone, Default)]
+pub struct TierSpec {
+    /// Name of the tier.
+    pub name: String,
+    /// Directories of its servers.
+    pub servers: Vec<PathBuf>,
+    /// Bytes per server, if limited.
+    pub capacity_bytes: Option<u64>,
+    /// Preset to emulate (`hdd-7200`), if any.
+    pub emulate: Option<String>,
+    /// Factor on all times of the emulated device; `None` for real time.
+    pub dilation: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPool {
+    name: Spanned<String>,
+    mount: Spanned<String>,
+    namespace: Spanned<String>,
+    #[serde(default)]
+    default: RawDefault,
+    tier: Spanned<Vec<RawTier>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawDefault {
+    width: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTier {
+    name: Spanned<String>,
+    servers: Spanned<Vec<Spanned<String>>>,
+    capacity: Option<Spanned<String>>,
+    network: Option<Spanned<String>>,
+    emulate: Option<Spanned<toml::Value>>,
+    read: Option<Spanned<RawOp>>,
+    write: Option<Spanned<RawOp>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOp {
+    startup: Spanned<(String, String)>,
+    bandwidth: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEmulate {
+    preset: Option<String>,
+    read: Option<RawEmulateOp>,
+    write: Option<RawEmulateOp>,
+    network: Option<String>,
+    dilation: Option<f64>,
+    seed: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEmulateOp {
+    startup: (String, String),
+    bandwidth: String,
+}
+
+type Span = std::ops::Range<usize>;
+/// What is wrong, and where in the text.
+type Wrong = (Span, String);
+
+fn spanned<T, E: std::fmt::Display>(text: &Spanned<String>, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, Wrong> {
+    parse(text.get_ref()).map_err(|error| (text.span(), error.to_string()))
+}
+
+fn op_profile(startup: (&str, &str), bandwidth: &str) -> Result<OpProfile, String> {
+    let seconds = |text: &str| parse_seconds(text).map_err(|error| format!("startup: {error}"));
+    let (startup_min_s, startup_max_s) = (seconds(startup.0)?, seconds(startup.1)?);
+    if startup_min_s > startup_max_s {
+        return Err(format!("startup [\"{}\", \"{}\"] must be [least, greatest]", startup.0, startup.1));
+    }
+    let bytes_per_s = parse_bandwidth(bandwidth).map_err(|error| format!("bandwidth: {error}"))?;
+    Ok(OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte: 1.0 / bytes_per_s })
+}
+
+impl RawOp {
+    fn profile(raw: &Spanned<Self>) -> Result<OpProfile, Wrong> {
+        let op = raw.get_ref();
+        let (min, max) = op.startup.get_ref();
+        op_profile((min, max), op.bandwidth.get_ref()).map_err(|message| (op.startup.span(), message))
+    }
+}
+
+fn emulate_config(raw: &Spanned<toml::Value>) -> Result<EmulateConfig, Wrong> {
+    let wrong = |message: String| (raw.span(), message);
+    let named = |name: &str| {
+        preset(name).ok_or_else(|| {
+            let known: Vec<_> = PRESETS.iter().map(|(known, _)| *known).collect();
+            wrong(format!("emulate: no preset '{name}'; write one of {}, or a table", known.join(", ")))
+        })
+    };
+    if let Some(name) = raw.get_ref().as_str() {
+        return named(name);
+    }
+    let table: RawEmulate = raw
+        .get_ref()
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| wrong(format!("emulate: {}", error.message())))?;
+    let op = |op: &RawEmulateOp, name: &str| {
+        op_profile((&op.startup.0, &op.startup.1), &op.bandwidth)
+            .map_err(|message| wrong(format!("emulate.{name}: {message}")))
+    };
+    let base = table.preset.as_deref().map(named).transpose()?;
+    let read = table.read.as_ref().map(|raw| op(raw, "read")).transpose()?;
+    let write = table.write.as_ref().map(|raw| op(raw, "write")).transpose()?;
+    let missing =
+        |name: &str| wrong(format!("emulate: {name} is missing; give {name} = {{startup, bandwidth}} or a preset"));
+    let network = table.network.as_deref().map(parse_bandwidth).transpose();
+    let network = network.map_err(|error| wrong(format!("emulate.network: {error}")))?;
+    let config = EmulateConfig {
+        profile: Profile {
+            read: read.or(base.map(|base| base.profile.read)).ok_or_else(|| missing("read"))?,
+            write: write.or(base.map(|base| base.profile.write)).ok_or_else(|| missing("write"))?,
+            network_s_per_byte: network.map_or(0.0, |bytes_per_s| 1.0 / bytes_per_s),
+        },
+        dilation: table.dilation.unwrap_or(1.0),
+        seed: table.seed.unwrap_or(1),
+    };
+    config.validate().map_err(|error| wrong(error.to_string()))?;
+    Ok(config)
+}
+
+/// Whether `name` can be a tier's or a pool's name: it stands in `tier.index`, in ranges and in file names.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// `path` below `base` without `.` and `..`, so that paths compare.
+fn absolute(base: &Path, path: &str) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in base.join(path).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
+}
+
+impl Pool {
+    /// Reads and checks the pool file at `path`. Touches no server. Makes direct system calls only, so the preload can
+    /// use it.
+    pub fn load(path: &Path) -> Result<Self> {
+        let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
+        let text = String::from_utf8(bytes).map_err(|error| Error::Pool {
+            path: path.to_owned(),
+            line: line_of(&String::from_utf8_lossy(error.as_bytes()), error.utf8_error().valid_up_to()),
+            message: "not UTF-8 text".into(),
+        })?;
+        let base = if path.is_absolute() {
+            path.to_owned()
+        } else {
+            let here = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
+            Path::new(std::ffi::OsStr::from_bytes(here.to_bytes())).join(path)
+        };
+        Self::parse(&text, &base)
+    }
+
+    /// Checks the text of a pool file; `file` is its absolute path, relative paths in it are relative to its
+    /// directory.
+    pub fn parse(text: &str, file: &Path) -> Result<Self> {
+        let fail =
+            |(span, message): Wrong| Error::Pool { path: file.to_owned(), line: line_of(text, span.start), message };
+        let raw: RawPool = toml::from_str(text).map_err(|error| {
+            let hint = if error.message().contains("unknown field") { "; correct the key or remove it" } else { "" };
+            fail((error.span().unwrap_or(0..0), format!("{}{hint}", error.message())))
+        })?;
+        Self::check(raw, file).map_err(fail)
+    }
+
+    fn check(raw: RawPool, file: &Path) -> Result<Self, Wrong> {
+        let base = file.parent().unwrap_or(Path::new("/"));
+        if !is_name(raw.name.get_ref()) {
+            return Err((raw.name.span(), format!("name '{}': use letters, digits, - and _", raw.name.get_ref())));
+        }
+        let mount = absolute(base, raw.mount.get_ref());
+        let namespace = absolute(base, raw.namespace.get_ref());
+        if namespace.starts_with(&mount) {
+            return Err((raw.namespace.span(), format!("namespace must not be below the mount {}", mount.display())));
+        }
+        let default_width_bytes = match &raw.default.width {
+            None => DEFAULT_WIDTH_BYTES,
+            Some(width) => spanned(width, parse_bytes)?,
+        };
+        if !(1..=1 << 40).contains(&default_width_bytes) {
+            let span = raw.default.width.map_or(0..0, |width| width.span());
+            return Err((span, "default width must be between 1 byte and 1TiB".into()));
+        }
+        let mut pool = Self {
+            file: file.to_owned(),
+            name: raw.name.into_inner(),
+            mount,
+            namespace,
+            default_width_bytes,
+            tiers: Vec::new(),
+            servers: Vec::new(),
+        };
+        let tiers_span = raw.tier.span();
+        for tier in raw.tier.into_inner() {
+            pool.add_tier(tier, base)?;
+        }
+        if pool.servers.is_empty() {
+            return Err((tiers_span, "a pool needs at least one [[tier]] with a server".into()));
+        }
+        Ok(pool)
+    }
+
+    fn add_tier(&mut self, raw: RawTier, base: &Path) -> Result<(), Wrong> {
+        let name = raw.name.get_ref();
+        if !is_name(name) || name == "meta" {
+            let message = format!("tier name '{name}': use letters, digits, - and _ (meta is the namespace itself)");
+            return Err((raw.name.span(), message));
+        }
+        if self.tiers.iter().any(|tier| tier.name == *name) {
+            return Err((raw.name.span(), format!("tier '{name}' stands twice; join its servers into one [[tier]]")));
+        }
+        let capacity_bytes = raw.capacity.as_ref().map(|text| spanned(text, parse_bytes)).transpose()?;
+        let emulate = raw.emulate.as_ref().map(emulate_config).transpose()?;
+        let network = raw.network.as_ref().map(|text| spanned(text, parse_bandwidth)).transpose()?;
+        let network_s_per_byte = network.map_or(0.0, |bytes_per_s| 1.0 / bytes_per_s);
+        let profile = match (&raw.read, &raw.write) {
+            (Some(read), Some(write)) => {
+                let profile =
+                    Profile { read: RawOp::profile(read)?, write: RawOp::profile(write)?, network_s_per_byte };
+                Some((profile, ProfileSource::PoolFile))
+            }
+            (None, None) => emulate.map(|config| (config.effective_profile(), ProfileSource::Emulation)),
+            (one, other) => {
+                let (span, missing) = match (one, other) {
+                    (Some(read), _) => (read.span(), "write"),
+                    (_, Some(write)) => (write.span(), "read"),
+                    _ => (raw.name.span(), "read"),
+                };
+                return Err((span, format!("tier '{name}' has no [tier.{missing}]; give both, or run calibrate")));
+            }
+        };
+        let index = self.tiers.len();
+        let mut ids = Vec::new();
+        for (position, server) in raw.servers.get_ref().iter().enumerate() {
+            let root = absolute(base, server.get_ref());
+            let twice = self.servers.iter().find(|other| other.root == root);
+            if let Some(other) = twice {
+                return Err((server.span(), format!("{} is already the directory of {}", root.display(), other.name)));
+            }
+            if root.starts_with(&self.mount) || root == self.namespace {
+                let message = format!("server {} must not be the namespace or below the mount", root.display());
+                return Err((server.span(), message));
+            }
+            if self.servers.len() == MAX_SERVERS {
+                return Err((server.span(), format!("more than {MAX_SERVERS} servers")));
+            }
+            let id = ServerId(self.servers.len() as u16);
+            let name = format!("{name}.{position}");
+            self.servers.push(Server { id, name, tier: index, root, capacity_bytes, emulate });
+            ids.push(id);
+        }
+        if ids.is_empty() {
+            return Err((raw.servers.span(), format!("tier '{name}' has no server; name at least one directory")));
+        }
+        self.tiers.push(PoolTier { name: raw.name.into_inner(), servers: ids, capacity_bytes, emulate, profile });
+        Ok(())
+    }
+
+    /// The layout of files that no rule names: one region over all servers, all of the default width.
+    pub fn default_layout(&self) -> Layout {
+        let servers = self.servers.iter().map(|server| server.id);
+        match Layout::striped(servers, self.default_width_bytes) {
+            Ok(layout) => layout,
+            // A checked pool has servers, each once, and a width between 1 and 2^40.
+            Err(error) => unreachable!("default layout of a checked pool: {error}"),
+        }
+    }
+
+    /// The server of that id, if the pool has it.
+    pub fn server(&self, id: ServerId) -> Option<&Server> {
+        self.servers.get(id.index())
+    }
+
+    /// Names of the servers, for reading and writing layouts as text.
+    pub fn server_names(&self) -> ServerNames {
+        let tiers = self.tiers.iter().map(|tier| (tier.name.clone(), tier.servers.len() as u16));
+        // A pool has at most MAX_SERVERS servers, so there always are names.
+        ServerNames::new(tiers).unwrap_or_default()
+    }
+
+    /// Name of a server as in `hdd.0`; `meta` for the metadata tier; `#7` when the pool has no such server.
+    pub fn server_name(&self, id: ServerId) -> String {
+        self.server(id).map_or_else(|| id.to_string(), |server| server.name.clone())
+    }
+
+    /// Writes a new pool file at `path` (which must not exist), then makes its directories ([`Pool::prepare`]).
+    pub fn init(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, false)
+    }
+
+    /// [`Pool::init`] for a pool that several users use directly; only root can make one.
+    pub fn init_shared(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, true)
+    }
+
+    fn make(path: &Path, spec: &PoolSpec, shared: bool) -> Result<Self> {
+        let text = spec.to_toml();
+        let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
+        let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
+        let pool = Self::parse(&text, &file)?;
+        if rustix::fs::lstat(&file).is_ok() {
+            return Err(Error::io("create", &file)(rustix::io::Errno::EXIST));
+        }
+        // The pool file comes last, and whole: where there is one, there is a pool. Who was killed before that does it
+        // again.
+        crate::pool::namespace::prepare(&pool, shared)?;
+        crate::os::sys::create_file(&file, text.as_bytes(), Mode::from_raw_mode(0o644))
+            .map_err(Error::io("create", &file))?;
+        Ok(pool)
+    }
+
+    /// Makes what is missing of the pool's directories, markers and namespace. A directory that another pool marked is
+    /// an error, as is a server that has lost its marker while the namespace already has files.
+    pub fn prepare(&self) -> Result<()> {
+        crate::pool::namespace::prepare(self, false)
+    }
+
+    /// Writes a tier's profile into the pool file `path`, keeping everything else, comments included.
+    pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
+        let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let wrong = |message: String| Error::Pool { path: path.to_owned(), line: 1, message };
+        let mut document: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| Error::Pool {
+            path: path.to_owned(),
+            line: error.span().map_or(1, |span| line_of(&text, span.start)),
+            message: error.message().to_owned(),
+        })?;
+        let tiers = document.get_mut("tier").and_then(toml_edit::Item::as_array_of_tables_mut);
+        let table = tiers
+            .and_then(|tiers| tiers.iter_mut().find(|table| table.get("name").and_then(|n| n.as_str()) == Some(tier)))
+            .ok_or_else(|| wrong(format!("no [[tier]] with name = \"{tier}\"")))?;
+        for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
+            let entry = table.entry(key).or_insert_with(toml_edit::table);
+            let mut startup = toml_edit::Array::new();
+            startup.push(format_seconds(op.startup_min_s));
+            startup.push(format_seconds(op.startup_max_s));
+            entry["startup"] = toml_edit::value(startup);
+            entry["bandwidth"] = toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte));
+        }
+        let edited = document.to_string();
+        let absolute = absolute(path.parent().unwrap_or(Path::new("/")), ".");
+        Self::parse(&edited, path)?;
+        let directory = if absolute.as_os_str().is_empty() { PathBuf::from(".") } else { absolute };
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong("not a file name".into()))?;
+        let mode = rustix::fs::stat(path).map_err(Error::io("read", path))?.st_mode;
+        let directory_fd = crate::os::sys::open_directory(&directory).map_err(Error::io("open", &directory))?;
+        crate::os::sys::replace_file(directory_fd, name, edited.as_bytes(), Mode::from_raw_mode(mode & 0o777))
+            .map_err(Error::io("write", path))
+    }
+}
+
+impl PoolSpec {
+    fn to_toml(&self) -> String {
+        use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+        let path = |path: &Path| value(path.to_string_lossy().into_owned());
+        let mut document = DocumentMut::new();
+        document["name"] = value(&self.name);
+        document["mount"] = path(&self.mount);
+        document["namespace"] = path(&self.namespace);
+        let mut default = Table::new();
+        default["width"] = value(format_bytes(self.default_width_bytes.unwrap_or(DEFAULT_WIDTH_BYTES)));
+        document["default"] = Item::Table(default);
+        let mut tiers = ArrayOfTables::new();
+        for tier in &self.tiers {
+            let mut table = Table::new();
+            table["name"] = value(&tier.name);
+            let servers: toml_edit::Array = tier.servers.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+            table["servers"] = value(servers);
+            if let Some(capacity) = tier.capacity_bytes {
+                table["capacity"] = value(format_bytes(capacity));
+            }
+            match (&tier.emulate, tier.dilation) {
+                (Some(preset), None) => table["emulate"] = value(preset),
+                (Some(preset), Some(dilation)) => {
+                    let mut emulate = toml_edit::InlineTable::new();
+                    emulate.insert("preset", preset.into());
+                    emulate.insert("dilation", dilation.into());
+                    table["emulate"] = value(emulate);
+                }
+                (None, _) => {}
+            }
+            tiers.push(table);
+        }
+        document["tier"] = Item::ArrayOfTables(tiers);
+        document.to_string()
+    }
+}

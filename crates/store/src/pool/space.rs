@@ -1,0 +1,320 @@
+//! The room of all servers together: what can still be written, which servers new files leave out, and whether moves fit.
+
+use crate::file::inode::Inode;
+use crate::os::error::{Error, Result};
+use crate::pool::pool_file::Server;
+use crate::pool::room::Room;
+use crate::pool::store::Store;
+use rustix::fd::AsFd as _;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stripewise_layout::{Layout, ServerId, Stripe};
+
+/// Servers are asked for their room at most this often …
+const SHORTEST: Duration = Duration::from_millis(1);
+/// … and, when files are made, at least this often.
+const LONGEST: Duration = Duration::from_secs(1);
+/// No server is taken to fill up faster: how long until the next look depends on it.
+const FASTEST_BYTES_PER_S: u64 = 8 << 30;
+
+/// What a pool has as one file system, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Space {
+    /// In all: every device of the servers once.
+    pub total_bytes: u64,
+    /// Free on any of them.
+    pub free_bytes: u64,
+    /// What an ordinary user can still write to files of the default layout.
+    pub available_bytes: u64,
+}
+
+/// What moves of files would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forecast {
+    /// Bytes of each file that would be copied, in the order of the moves.
+    pub moved_bytes: Vec<u64>,
+    /// Each server that is there, with the bytes that an ordinary user can write before the moves and after them. Servers on
+    /// one file system share them; one without sizes has bytes without end.
+    pub rooms: Vec<(ServerId, u64, u64)>,
+}
+
+/// Which servers new files leave out, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    began: Instant,
+    /// When servers are asked next, in nanoseconds since `began`; without end while they are asked.
+    next_ns: AtomicU64,
+    left_out: Mutex<Arc<[ServerId]>>,
+}
+
+impl Default for Spill {
+    fn default() -> Self {
+        Self { began: Instant::now(), next_ns: AtomicU64::new(0), left_out: Mutex::new(Arc::new([])) }
+    }
+}
+
+impl Spill {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it is time to ask; to one thread until [`Spill::done`].
+    fn is_due(&self) -> bool {
+        let next = self.next_ns.load(Ordering::Relaxed);
+        self.now_ns() >= next
+            && self.next_ns.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn done(&self, good_for: Duration) {
+        self.next_ns.store(self.now_ns().saturating_add(good_for.as_nanos() as u64), Ordering::Relaxed);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Arc<[ServerId]>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look at the room of all servers that is due, by which new files go from then on. A server that does not answer makes
+/// it wait; until it is done there is no other, and new files go by what is known.
+#[derive(Debug)]
+pub struct Look {
+    store: Arc<Store>,
+    good_for: Duration,
+}
+
+impl Look {
+    /// Asks all servers. Four system calls a server.
+    pub fn take(mut self) {
+        let (servers, good_for) = self.store.nearly_full();
+        *self.store.spill.known() = servers.into();
+        self.good_for = good_for;
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.store.spill.done(self.good_for);
+    }
+}
+
+impl Store {
+    /// The room of a server; an error when it is not there.
+    pub fn room(&self, id: ServerId) -> Result<Room> {
+        let root = self.plane().server(id)?;
+        Room::of(self.plane().current_directory(root)?).map_err(root.error("ask for the free space"))
+    }
+
+    /// The rooms of all servers that are there, by id.
+    fn rooms(&self) -> Vec<Option<Room>> {
+        self.pool().servers.iter().map(|server| self.room(server.id).ok()).collect()
+    }
+
+    /// What the pool has as one file system; `None` when no server says.
+    pub fn space(&self) -> Option<Space> {
+        space(self.rooms().into_iter().flatten(), self.pool().default_width_bytes)
+    }
+
+    /// The look at the servers' room that is to be taken before a file is made, if it is time for one.
+    pub fn due_look(self: &Arc<Self>) -> Option<Look> {
+        self.spill.is_due().then(|| Look { store: self.clone(), good_for: LONGEST })
+    }
+
+    /// The layout that a new file gets in place of `layout`: without servers that were nearly full, read-only or away when
+    /// they were last looked at.
+    pub(crate) fn with_room(&self, layout: Arc<Layout>) -> Arc<Layout> {
+        let left_out = self.spill.known().clone();
+        match without(&layout, &left_out, self.default_layout()) {
+            Some(other) if self.check_layout(&other).is_ok() => Arc::new(other),
+            _ => layout,
+        }
+    }
+
+    /// The servers of `planned` that a file of layout `found` leaves out, if that is all that tells the two apart.
+    pub fn left_out(&self, planned: &Layout, found: &Layout) -> Vec<ServerId> {
+        let missing: Vec<ServerId> = servers(planned).filter(|id| !servers(found).any(|other| other == *id)).collect();
+        let same = without(planned, &missing, self.default_layout()).is_some_and(|other| other == *found);
+        if same { missing } else { Vec::new() }
+    }
+
+    /// The servers that new files leave out now, and how soon that can change.
+    fn nearly_full(&self) -> (Vec<ServerId>, Duration) {
+        let (rooms, width_bytes) = (self.rooms(), self.pool().default_width_bytes);
+        let spare = |room: &Option<Room>| room.map_or(0, |room| room.spare_bytes(width_bytes));
+        let least = rooms.iter().map(spare).filter(|&spare| spare > 0).min();
+        let good_for = least.map_or(LONGEST, |spare| {
+            Duration::from_secs_f64(spare as f64 / FASTEST_BYTES_PER_S as f64).clamp(SHORTEST, LONGEST)
+        });
+        let available = |room: &Option<Room>| room.map_or(0, |room| room.available_bytes);
+        let without = |room_of: &dyn Fn(&Option<Room>) -> u64| {
+            let is_out = |room: &Option<Room>| room_of(room) == 0 || room.is_some_and(|room| room.has_no_inode);
+            let out = self.pool().servers.iter().zip(&rooms).filter(|(_, room)| is_out(room));
+            let out: Vec<ServerId> = out.map(|(server, _)| server.id).collect();
+            (out.len() < rooms.len()).then_some(out)
+        };
+        // Where all are nearly full, those that can take nothing; where none can take anything, the layout stays.
+        (without(&spare).or_else(|| without(&available)).unwrap_or_default(), good_for)
+    }
+
+    /// What moving these files would do, one after the other: each is copied before its old bytes go. Nothing is moved.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] with the first file that does not fit; a server of a new layout is missing or read-only.
+    pub fn check_moves<'a>(
+        &self,
+        moves: impl IntoIterator<Item = (&'a str, &'a Inode, &'a Layout)>,
+    ) -> Result<Forecast> {
+        let mut moved_bytes = Vec::new();
+        // By device: what it had when it was asked, once, because others write there, too; and what is left of that.
+        let mut free: HashMap<u64, (u64, u64)> = HashMap::new();
+        for (file, inode, layout) in moves {
+            let change = inode.change_of_space(layout)?;
+            moved_bytes.push(change.moved_bytes);
+            let mut needed: HashMap<u64, u64> = HashMap::new();
+            for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
+                let room = self.room_of_any(id)?;
+                if room.is_read_only {
+                    return Err(self.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
+                }
+                let sum = needed.entry(room.device).or_default();
+                *sum = sum.saturating_add(bytes);
+                let (_, free_bytes) = *free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+                if *sum > free_bytes {
+                    let server = self.pool().server_name(id);
+                    return Err(Error::NoRoom { file: file.to_owned(), server, needed_bytes: *sum, free_bytes });
+                }
+            }
+            for (device, bytes) in needed {
+                free.entry(device).and_modify(|(_, free)| *free -= bytes);
+            }
+            for (id, bytes) in change.freed {
+                // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
+                if let Ok(room) = self.room_of_any(id) {
+                    let (_, free) = free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+                    *free = free.saturating_add(bytes);
+                }
+            }
+        }
+        let of_server = |server: &Server| {
+            let room = self.room(server.id).ok()?;
+            let (before, after) =
+                free.get(&room.device).copied().unwrap_or((room.available_bytes, room.available_bytes));
+            Some((server.id, before, after))
+        };
+        Ok(Forecast { moved_bytes, rooms: self.pool().servers.iter().filter_map(of_server).collect() })
+    }
+
+    /// The room of a server, or of the namespace, whose inodes are the metadata tier.
+    fn room_of_any(&self, id: ServerId) -> Result<Room> {
+        if id != ServerId::META {
+            return self.room(id);
+        }
+        Room::of(self.tree().as_fd()).map_err(Error::io("ask for the free space of", &self.pool().namespace))
+    }
+}
+
+/// Servers of a layout, the metadata tier left out.
+fn servers(layout: &Layout) -> impl Iterator<Item = ServerId> {
+    let all = layout.regions().iter().flat_map(|region| region.stripes()).map(|stripe| stripe.server);
+    all.filter(|id| *id != ServerId::META)
+}
+
+/// `layout` without the servers `left_out`: the others keep their widths. A region that has no other gets the servers of
+/// `default` that are not left out. `None` where that changes nothing, or leaves no server.
+fn without(layout: &Layout, left_out: &[ServerId], default: &Layout) -> Option<Layout> {
+    if !servers(layout).any(|id| left_out.contains(&id)) {
+        return None;
+    }
+    let rest = |stripes: &[Stripe]| -> Vec<Stripe> {
+        stripes.iter().filter(|stripe| !left_out.contains(&stripe.server)).copied().collect()
+    };
+    let round = |stripes: &[Stripe]| match rest(stripes) {
+        none if none.is_empty() => rest(default.regions()[0].stripes()),
+        some => some,
+    };
+    Layout::new(layout.regions().iter().map(|region| (region.offset(), round(region.stripes())))).ok()
+}
+
+/// New files leave a server out when only its reserve is left. So all that is above the reserves can be written, whichever
+/// server has it, and then, over all servers alike, as much as the first of them to be full can take.
+fn space(rooms: impl Iterator<Item = Room>, width_bytes: u64) -> Option<Space> {
+    let mut devices: Vec<(Room, u64)> = Vec::new();
+    for room in rooms.filter(|room| room.total_bytes > 0) {
+        match devices.iter_mut().find(|(other, _)| other.device == room.device) {
+            Some((_, servers)) => *servers += 1,
+            None => devices.push((room, 1)),
+        }
+    }
+    let sum = |of: &dyn Fn(&Room) -> u64| devices.iter().fold(0_u64, |sum, (room, _)| sum.saturating_add(of(room)));
+    let last = |room: &Room| room.available_bytes.min(room.reserve_bytes(width_bytes));
+    let open = || devices.iter().filter(|(room, _)| room.available_bytes > 0);
+    let shares: u64 = open().map(|(_, servers)| servers).sum();
+    let least = open().map(|(room, servers)| u128::from(last(room)) * u128::from(shares) / u128::from(*servers)).min();
+    let striped = u64::try_from(least.unwrap_or(0)).unwrap_or(u64::MAX);
+    (!devices.is_empty()).then(|| Space {
+        total_bytes: sum(&|room| room.total_bytes),
+        free_bytes: sum(&|room| room.free_bytes),
+        available_bytes: sum(&|room| room.spare_bytes(width_bytes)).saturating_add(striped),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn room(device: u64, total_bytes: u64, available_bytes: u64) -> Room {
+        let free_bytes = available_bytes;
+        Room { device, total_bytes, free_bytes, available_bytes, is_read_only: false, has_no_inode: false }
+    }
+
+    fn striped(servers: &[u16]) -> Layout {
+        Layout::striped(servers.iter().map(|&id| ServerId(id)), 64 << 10).unwrap()
+    }
+
+    #[test]
+    fn equal_devices_give_all_that_they_have_and_a_shared_one_counts_once() {
+        let space_of = |rooms: &[Room]| space(rooms.iter().copied(), 64 << 10).unwrap();
+        let one = room(1, 1000 * MIB, 300 * MIB);
+        assert_eq!(space_of(&[one, one, one]).available_bytes, 300 * MIB);
+        assert_eq!(space_of(&[one, room(2, 1000 * MIB, 300 * MIB)]).available_bytes, 600 * MIB);
+        // The full one takes nothing; the other one's last hundredth is written with it, so not at all.
+        let full = space_of(&[room(1, 1000 * MIB, 0), room(2, 1000 * MIB, 500 * MIB)]);
+        assert_eq!(full.available_bytes, 500 * MIB);
+        let nearly = space_of(&[room(1, 1000 * MIB, MIB), room(2, 1000 * MIB, 500 * MIB)]);
+        assert_eq!(nearly.available_bytes, 484 * MIB + 2 * MIB);
+        assert_eq!(space(std::iter::empty(), 1), None);
+    }
+
+    #[test]
+    fn a_region_keeps_its_widths_and_an_empty_one_gets_the_others() {
+        let default = striped(&[0, 1, 2]);
+        assert_eq!(without(&default, &[ServerId(1)], &default), Some(striped(&[0, 2])));
+        assert_eq!(without(&default, &[], &default), None);
+        assert_eq!(without(&striped(&[0]), &[ServerId(1)], &default), None);
+        assert_eq!(without(&striped(&[1]), &[ServerId(1)], &default), Some(striped(&[0, 2])));
+        assert_eq!(without(&striped(&[3]), &[0, 1, 2, 3].map(ServerId), &default), None);
+        let meta = Stripe { server: ServerId::META, width_bytes: 4096 };
+        let with_meta = |rest: &Layout| Layout::new([(0, vec![meta]), (4096, rest.regions()[0].stripes().to_vec())]);
+        let found = without(&with_meta(&default).unwrap(), &[ServerId(0)], &default);
+        assert_eq!(found, with_meta(&striped(&[1, 2])).ok());
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_is_said_to_be_writable_than_is_free(
+            rooms in prop::collection::vec((0_u64..4, 1..10_000 * MIB, 0.0..=1.0_f64), 1..9),
+        ) {
+            // Rooms of one device are equal.
+            let of = |(device, ..): &(u64, u64, f64)| {
+                let (_, total, part) = rooms.iter().find(|other| other.0 == *device).unwrap();
+                room(*device, *total, (*total as f64 * part) as u64)
+            };
+            let found = space(rooms.iter().map(of), 64 << 10).unwrap();
+            prop_assert!(found.available_bytes <= found.free_bytes && found.free_bytes <= found.total_bytes);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The store: the files of a pool, as the mount, the command line and the Python module use them.
+
+use crate::backend::plane::{DataPlane, PlaneOptions};
+use crate::file::inode::Inode;
+use crate::file::lockfile::LockFile;
+use crate::file::open_memory::OpenMemory;
+use crate::file::writers::{Attributes, COUNTED_BYTES};
+use crate::format::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
+use crate::format::placement::Datafiles;
+use crate::os::error::{Error, Result};
+use crate::os::sync::Mutex;
+use crate::os::sync::atomic::{AtomicU32, Ordering};
+use crate::os::sys::{open_directory, retry};
+use crate::pool::layouts::Layouts;
+use crate::pool::namespace::{LOCKS, TREE};
+use crate::pool::pool_file::Pool;
+use crate::pool::rules::Rules;
+use crate::pool::space::Spill;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, Weak};
+use stripewise_layout::{Layout, ServerId};
+
+/// An open pool.
+#[derive(Debug)]
+pub struct Store {
+    pool: Pool,
+    default_layout: Arc<Layout>,
+    plane: Arc<DataPlane>,
+    tree: OwnedFd,
+    locks: OwnedFd,
+    pub(crate) layouts: Layouts,
+    pub(crate) open_memory: Arc<OpenMemory>,
+    pub(crate) rules: Rules,
+    pub(crate) spill: Spill,
+    /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
+    inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
+    /// The deaths of servers after which all open files have let go of what is dead.
+    deaths: AtomicU32,
+}
+
+/// The name under which an open descriptor can be opened again.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+impl Store {
+    /// Opens a pool: its namespace, servers and epoch page. A missing server is no error here.
+    pub fn open(pool: Pool) -> Result<Arc<Self>> {
+        let plane = DataPlane::open(&pool, PlaneOptions::default())?;
+        let directory = |name| {
+            let path = pool.namespace.join(name);
+            open_directory(&path).map_err(Error::io("open", path))
+        };
+        let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
+        let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
+        let rules = Rules::open(&pool.namespace)?;
+        let default_layout = Arc::new(pool.default_layout());
+        Ok(Arc::new(Self {
+            pool,
+            default_layout,
+            plane,
+            tree,
+            locks,
+            layouts,
+            open_memory: Arc::default(),
+            rules,
+            spill: Spill::default(),
+            inodes: Mutex::default(),
+            deaths: AtomicU32::new(0),
+        }))
+    }
+
+    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted again.
+    /// One atomic load when none was. Not for those who hold a lock of the store.
+    #[cold]
+    pub(crate) fn let_go_of_dead(&self) {
+        let deaths = self.plane.deaths();
+        if self.deaths.swap(deaths, Ordering::AcqRel) == deaths {
+            return;
+        }
+        let known = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        open.iter().for_each(|inode| inode.let_go_of_dead());
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The layout of files that no rule names.
+    pub fn default_layout(&self) -> &Arc<Layout> {
+        &self.default_layout
+    }
+
+    /// The data plane.
+    pub fn plane(&self) -> &Arc<DataPlane> {
+        &self.plane
+    }
+
+    /// Descriptor (O_PATH|O_DIRECTORY) of the directory that holds the names (`<namespace>/tree`).
+    pub fn tree(&self) -> BorrowedFd<'_> {
+        self.tree.as_fd()
+    }
+
+    pub(crate) fn locks(&self) -> BorrowedFd<'_> {
+        self.locks.as_fd()
+    }
+
+    /// Checks that a layout can be served by this pool: its servers exist, and the metadata tier stands alone in its
+    /// region (its bytes are the inode's own, at their own offsets).
+    pub fn check_layout(&self, layout: &Layout) -> Result<()> {
+        for (index, region) in layout.regions().iter().enumerate() {
+            for stripe in region.stripes() {
+                if stripe.server == ServerId::META {
+                    if region.stripes().len() > 1 {
+                        return Err(Error::Invalid(format!(
+                            "region {index} (offset {}): meta must be the only server of its region",
+                            region.offset()
+                        )));
+                    }
+                } else {
+                    self.plane.server(stripe.server)?;
+                }
+            }
+        }
+        // The table of a single generation is the smallest that the file will ever have.
+        Datafiles::new(layout, &crate::format::generations::GenerationMap::whole(1))?;
+        Ok(())
+    }
+
+    /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
+    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's default;
+    /// without the servers that are nearly full, as the last [`Store::due_look`] found them. Call it before the file gets
+    /// its final mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too. Three
+    /// system calls where no rule has changed.
+    pub fn create(&self, fd: BorrowedFd<'_>, path: impl FnOnce() -> Result<PathBuf>) -> Result<Created> {
+        let layout = self.with_room(self.layout_for_new(path)?);
+        let hash = self.layouts.put(&layout)?;
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
+        let handle = Handle::new(stat.st_ino, hash);
+        rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode()?, XattrFlags::CREATE)
+            .map_err(Error::io("set the handle of", proc_path(fd)))?;
+        Ok(Created { handle, layout, owner: stat.st_uid })
+    }
+
+    /// The placed file that [`Store::create`] has just made on `fd` (open for reading and writing, not appending), without
+    /// reading again what is known. At most one system call.
+    pub fn adopt(self: &Arc<Self>, created: Created, fd: OwnedFd) -> Result<Arc<Inode>> {
+        let key = (created.handle.logical, created.handle.real);
+        let inode = Arc::new(Inode::created(self.clone(), created, fd)?);
+        remember(&mut self.inodes.lock().unwrap_or_else(PoisonError::into_inner), key, &inode);
+        Ok(inode)
+    }
+
+    /// The placed file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree. `None`: a
+    /// plain file without a handle, its bytes are the inode's own. One `Inode` per file and process, shared.
+    ///
+    /// Pass a descriptor that is open for reading and writing where there is one: it is duplicated and kept; otherwise
+    /// the inode is opened again through /proc with what its mode allows.
+    pub fn inode(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Option<Arc<Inode>>> {
+        let path = proc_path(fd);
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
+        // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with it
+        // is said when the file is opened.
+        let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (handle.logical, stat.st_ino);
+        if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
+            if !inode.can_write()
+                && let (own, true) = reopen(fd, &path)?
+            {
+                inode.offer_descriptor(own);
+            }
+            return Ok(Some(inode));
+        }
+        let (own, writable) = reopen(fd, &path)?;
+        let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
+        remember(&mut inodes, key, &inode);
+        Ok(Some(inode))
+    }
+
+    /// The placed file behind `fd`, whose handle is `logical`, as it is: nothing that was interrupted is finished. For
+    /// the holder of its structural lock.
+    pub(crate) fn inode_under_lock(self: &Arc<Self>, fd: BorrowedFd<'_>, logical: u64) -> Result<Arc<Inode>> {
+        let path = proc_path(fd);
+        let real = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_ino;
+        let (own, writable) = reopen(fd, &path)?;
+        Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
+    }
+
+    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a plain
+    /// file. A file that nobody writes is not opened, unless it is a large one with holes: three system calls, one less if
+    /// it is `known` by which logical handle this has found it before, and that its inode has not changed since.
+    pub fn attributes(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        real: u64,
+        known: Option<u64>,
+    ) -> Result<Option<Attributes>> {
+        // The lock file before the inode: the last writer puts the size before it removes the lock file.
+        let closed = |logical| {
+            let stat = rustix::fs::fstat(fd).map_err(|errno| Error::io("read", proc_path(fd))(errno))?;
+            Ok::<_, Error>(Attributes::of_closed(logical, &stat))
+        };
+        if let Some(logical) = known
+            && !LockFile::exists(self.locks(), logical)?
+            && let found = closed(logical)?
+            && found.size_bytes < COUNTED_BYTES
+        {
+            return Ok(Some(found));
+        }
+        let path = proc_path(fd);
+        let Some(handle) = read_handle(&path, real)? else { return Ok(None) };
+        if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
+            return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
+        }
+        let closed = closed(handle.logical)?;
+        if closed.size_bytes < COUNTED_BYTES || !handle.sparse {
+            return Ok(Some(closed));
+        }
+        // A file that cannot be opened, as a server is missing, still has a size.
+        let inode = self.inode(fd).ok().flatten();
+        Ok(Some(inode.map_or(closed, |inode| inode.with_blocks(closed))))
+    }
+
+    /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.
+    /// Two system calls for one that has none, as nobody has written it, and whose logical handle is `known`; else three.
+    pub fn remains(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64, known: Option<u64>) -> Result<Option<Arc<Inode>>> {
+        let path = proc_path(fd);
+        let read = || Ok::<_, Error>(read_handle(&path, real)?.map(|handle| handle.logical));
+        let Some(logical) = known.map_or_else(read, |known| Ok(Some(known)))? else { return Ok(None) };
+        // In this order: datafiles are made, and noted in the handle, under the lock file.
+        let written = LockFile::exists(self.locks(), logical)?
+            || read_handle(&path, real)?.is_none_or(|handle| handle.logical != logical || !handle.present.is_empty());
+        if written { self.inode(fd) } else { Ok(None) }
+    }
+
+    /// Opens the file at `path` (relative to the tree) and returns its [`Inode`]; `None` for a plain file. For tools;
+    /// the mount has its own descriptors.
+    pub fn lookup(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
+        self.inode(self.open_place(path)?.as_fd())
+    }
+
+    /// Opens what is at `path` (relative to the tree) as a place only, whatever kind of file it is; a link at the end is not
+    /// followed.
+    pub fn open_place(&self, path: &Path) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // No user's link and no `..` leads a tool of root's out of the tree.
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = retry(|| match rustix::fs::openat2(self.tree(), path, flags, Mode::empty(), inside) {
+            Err(Errno::AGAIN) => Err(Errno::INTR),
+            done => done,
+        });
+        opened.map_err(Error::io("open", path))
+    }
+
+    /// Removes the datafiles of `inode` if it has no name left and no process is registered as a writer. Call it after unlink or
+    /// rename-over, and after the last close, once no program holds the file open any more.
+    ///
+    /// # Errors
+    /// A server that is there cannot remove its datafile; those of the others are gone.
+    pub fn collect(&self, inode: &Inode) -> Result<Collected> {
+        inode.collect()
+    }
+
+    /// Whether this process uses the placed file of this logical handle and inode.
+    pub(crate) fn has_open(&self, handle: u64, real: u64) -> bool {
+        let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        inodes.get(&(handle, real)).is_some_and(|inode| inode.strong_count() > 0)
+    }
+}
+
+/// What has become of the datafiles of a file that has lost a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collected {
+    /// It still has a name or a writer, and its datafiles.
+    InUse,
+    /// None is left that this user may remove.
+    Gone,
+    /// Those on servers that are missing are left.
+    Missing,
+}
+
+/// What [`Store::create`] has given a file.
+#[derive(Debug)]
+#[must_use = "the file is known by it without being read again"]
+pub struct Created {
+    pub(crate) handle: Handle,
+    pub(crate) layout: Arc<Layout>,
+    /// User whose file it is.
+    pub(crate) owner: u32,
+}
+
+impl Created {
+    /// Number of the file's inode.
+    pub fn real(&self) -> u64 {
+        self.handle.real
+    }
+}
+
+/// Remembers an inode, and forgets those that nobody uses any more: each about once for every time it was remembered.
+fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
+    if inodes.len() >= 64 && inodes.len().is_power_of_two() {
+        inodes.retain(|_, other| other.strong_count() > 0);
+    }
+    inodes.insert(key, Arc::downgrade(inode));
+}
+
+/// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
+pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
+    // The path is one of a descriptor, which says nothing to a person.
+    let unusable = |reason| {
+        let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+        Error::HandleOf { path, reason }
+    };
+    let mut bytes = [0; MAX_BYTES];
+    let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
+        Ok(len) => len,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+        Err(Errno::RANGE) => return Err(unusable(HandleError::Damaged("longer than 4096 bytes"))),
+        Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
+    };
+    let handle = Handle::decode(&bytes[..len]).map_err(unusable)?;
+    if handle.real != real {
+        return Err(unusable(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }));
+    }
+    Ok(Some(handle))
+}
+
+/// A descriptor of our own for the inode behind `fd`, and whether it can write.
+fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
+    let flags = rustix::fs::fcntl_getfl(fd).map_err(Error::io("read", path))?;
+    let access = flags & OFlags::ACCMODE;
+    // An appending descriptor would write the metadata tier's bytes at the end, whatever the offset.
+    if !flags.contains(OFlags::PATH) && !flags.contains(OFlags::APPEND) && access == OFlags::RDWR {
+        let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
+        return Ok((own, true));
+    }
+    // NONBLOCK: its owner may hold a lease on it, for which the kernel would have us wait.
+    let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let open = |access| retry(|| rustix::fs::open(path, access | flags, Mode::empty()));
+    match open(OFlags::RDWR) {
+        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => {
+            open(OFlags::RDONLY).map(|fd| (fd, false)).map_err(Error::io("open", path))
+        }
+        other => other.map(|fd| (fd, true)).map_err(Error::io("open", path)),
+    }
+}

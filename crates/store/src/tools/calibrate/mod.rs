@@ -1,0 +1,362 @@
+//! Measures what servers cost: startup time and bandwidth, for reads and for writes.
+//!
+//! Each server gets a scratch file without a name and random requests of several sizes on it, one at a time, by direct I/O
+//! (on an emulated server: through its queue, as the store does). All servers are measured at once, each in its own
+//! thread. The times are those that programs see: of an emulated server the dilated ones.
+
+mod fit;
+mod scratch;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use stripewise_layout::ServerId;
+use stripewise_model::{Op, OpProfile, Profile};
+
+use crate::backend::emulate::{EmulateConfig, EmulateError, now_ns};
+use crate::pool::pool_file::{Pool, Server};
+pub use fit::{OpFit, Sample, fit};
+use scratch::{AlignedBuffer, BLOCK_BYTES, Scratch};
+
+/// Sizes of the timed requests in bytes.
+pub const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
+/// Requests of each size and operation that a fit needs.
+const MIN_ROUNDS: usize = 5;
+
+/// A server to measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Index in the pool.
+    pub id: ServerId,
+    /// Name, as in `hdd.0`.
+    pub name: String,
+    /// Name of its tier.
+    pub tier: String,
+    /// Its directory.
+    pub root: PathBuf,
+    /// The device that it stands for, if it is emulated.
+    pub emulate: Option<EmulateConfig>,
+}
+
+/// All servers of a pool, to measure.
+pub fn targets(pool: &Pool) -> Vec<Target> {
+    let target = |server: &Server| Target {
+        id: server.id,
+        name: server.name.clone(),
+        tier: pool.tiers[server.tier].name.clone(),
+        root: server.root.clone(),
+        emulate: server.emulate,
+    };
+    pool.servers.iter().map(target).collect()
+}
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CalibrateOptions {
+    /// Time for the requests in seconds, reads and writes together; filling the scratch file is not in it.
+    pub budget_s: f64,
+    /// Size of the scratch file of a real server in bytes: the distance over which a disk seeks.
+    pub scratch_bytes: u64,
+    /// Most requests of one operation on one server.
+    pub max_requests: usize,
+}
+
+impl Default for CalibrateOptions {
+    fn default() -> Self {
+        Self { budget_s: 16.0, scratch_bytes: 256 << 20, max_requests: 6000 }
+    }
+}
+
+/// Scratch file of an emulated server: its device does not seek, and its bytes stay in the page cache.
+const EMULATED_SCRATCH_BYTES: u64 = 16 << 20;
+
+/// How requests reached the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoPath {
+    /// By direct I/O.
+    Direct,
+    /// Through the queue of an emulated device.
+    Emulated,
+    /// Through the page cache, because the file system refuses direct I/O: writes synced one by one, pages dropped before
+    /// reads. On a file system in memory this measures memory.
+    Cached,
+}
+
+/// What one server costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerCalibration {
+    /// The server.
+    pub target: Target,
+    /// Reads.
+    pub read: OpFit,
+    /// Writes.
+    pub write: OpFit,
+    /// How it was measured.
+    pub path: IoPath,
+}
+
+impl ServerCalibration {
+    /// The fits as a profile. The network's share, if any, is in the transfer times.
+    pub fn profile(&self) -> Profile {
+        Profile { read: self.read.profile, write: self.write.profile, network_s_per_byte: 0.0 }
+    }
+}
+
+/// What the servers of one tier cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TierCalibration {
+    /// Name of the tier.
+    pub tier: String,
+    /// Medians over its servers: the tier's profile.
+    pub profile: Profile,
+    /// Largest residual of a fit of reads on its servers.
+    pub read_residual: f64,
+    /// Largest residual of a fit of writes on its servers.
+    pub write_residual: f64,
+    /// Requests measured.
+    pub requests: usize,
+    /// What a person should know before believing the figures.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// A system call on a server failed.
+    #[error("server {server}: cannot {action} {}: {errno}", root.display())]
+    Io {
+        /// Name of the server.
+        server: String,
+        /// What was tried.
+        action: &'static str,
+        /// Its directory.
+        root: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The queue of an emulated server cannot be used.
+    #[error("server {server}: {source}")]
+    Emulate {
+        /// Name of the server.
+        server: String,
+        /// Why.
+        source: EmulateError,
+    },
+    /// Too few requests in the time for a fit.
+    #[error("server {server}: only {rounds} requests of each size in {budget_s} s; give it more time")]
+    TooSlow {
+        /// Name of the server.
+        server: String,
+        /// Requests of each size.
+        rounds: usize,
+        /// The time that there was.
+        budget_s: f64,
+    },
+    /// The caller's `progress` asked to stop.
+    #[error("calibration was stopped; no profile has changed")]
+    Stopped,
+}
+
+/// Measures all `targets` at once. `progress` is called on the caller's thread ten times a second with the share that is
+/// done of each (0 to 1, in the order of `targets`); it may stop the whole.
+///
+/// # Errors
+/// [`CalibrateError`] of the first server that could not be measured. Scratch files are gone in every case.
+pub fn calibrate(
+    targets: &[Target],
+    options: &CalibrateOptions,
+    mut progress: impl FnMut(&[f64]) -> ControlFlow<()>,
+) -> Result<Vec<ServerCalibration>, CalibrateError> {
+    let permille: Vec<AtomicU32> = targets.iter().map(|_| AtomicU32::new(0)).collect();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = targets
+            .iter()
+            .zip(&permille)
+            .map(|(target, permille)| {
+                let stop = &stop;
+                scope.spawn(move || measure(target, options, permille, stop))
+            })
+            .collect();
+        let mut report = |stop: &AtomicBool| {
+            let shares: Vec<f64> = permille.iter().map(|p| f64::from(p.load(Relaxed)) / 1000.0).collect();
+            if progress(&shares).is_break() {
+                stop.store(true, Relaxed);
+            }
+        };
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            report(&stop);
+            thread::sleep(Duration::from_millis(100));
+        }
+        report(&stop);
+        // One that fails has stopped the others: its own error is the one to tell.
+        let mut results = Vec::new();
+        let mut error = None;
+        for worker in workers {
+            match worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(result) => results.push(result),
+                Err(CalibrateError::Stopped) => error = error.or(Some(CalibrateError::Stopped)),
+                Err(other) => {
+                    if !matches!(error, Some(ref earlier) if !matches!(earlier, CalibrateError::Stopped)) {
+                        error = Some(other);
+                    }
+                }
+            }
+        }
+        error.map_or(Ok(results), Err)
+    })
+}
+
+/// Measures one server in the calling thread.
+fn measure(
+    target: &Target,
+    options: &CalibrateOptions,
+    permille: &AtomicU32,
+    stop: &AtomicBool,
+) -> Result<ServerCalibration, CalibrateError> {
+    let result = measure_both(target, options, permille, stop);
+    if result.is_err() {
+        stop.store(true, Relaxed);
+    }
+    result
+}
+
+fn measure_both(
+    target: &Target,
+    options: &CalibrateOptions,
+    permille: &AtomicU32,
+    stop: &AtomicBool,
+) -> Result<ServerCalibration, CalibrateError> {
+    let largest = SIZES[SIZES.len() - 1];
+    let wanted = if target.emulate.is_some() { EMULATED_SCRATCH_BYTES } else { options.scratch_bytes };
+    let bytes = wanted.max(largest);
+    let mut buffer = AlignedBuffer::new(largest as usize);
+    let scratch = Scratch::new(&target.name, &target.root, target.id, target.emulate.as_ref(), bytes, &mut buffer)?;
+    let mut fits = [None; 2];
+    for (half, op) in [Op::Write, Op::Read].into_iter().enumerate() {
+        let mut samples = SIZES.map(|bytes| Sample { bytes, times_s: Vec::new() });
+        let mut random = now_ns() | 1;
+        let start_ns = now_ns();
+        let budget_ns = (options.budget_s * 0.5e9) as u64;
+        let mut rounds = 0;
+        loop {
+            let spent_ns = now_ns() - start_ns;
+            let share = (spent_ns as f64 / budget_ns as f64)
+                .max((rounds * SIZES.len()) as f64 / options.max_requests as f64)
+                .min(1.0);
+            permille.store((500.0 * (half as f64 + share)) as u32, Relaxed);
+            // A slow server may take four times its budget for the least that a fit needs.
+            let enough = rounds >= MIN_ROUNDS || spent_ns > budget_ns.saturating_mul(4);
+            if share >= 1.0 && enough {
+                break;
+            }
+            for sample in &mut samples {
+                if stop.load(Relaxed) {
+                    return Err(CalibrateError::Stopped);
+                }
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let places = (bytes - sample.bytes) / BLOCK_BYTES as u64 + 1;
+                let offset = (random >> 16) % places * BLOCK_BYTES as u64;
+                let time_s = scratch.request(op, offset, buffer.bytes(sample.bytes as usize)).map_err(|errno| {
+                    let action = if op == Op::Read { "read a scratch file in" } else { "write a scratch file in" };
+                    CalibrateError::Io { server: target.name.clone(), action, root: target.root.clone(), errno }
+                })?;
+                sample.times_s.push(time_s);
+            }
+            rounds += 1;
+        }
+        let too_slow = || CalibrateError::TooSlow { server: target.name.clone(), rounds, budget_s: options.budget_s };
+        if rounds < MIN_ROUNDS {
+            return Err(too_slow());
+        }
+        fits[half] = Some(fit(&samples).ok_or_else(too_slow)?);
+    }
+    permille.store(1000, Relaxed);
+    let [Some(write), Some(read)] = fits else { return Err(CalibrateError::Stopped) };
+    Ok(ServerCalibration { target: target.clone(), read, write, path: scratch.path() })
+}
+
+/// A server that is this far from its tier's median does not belong there.
+const MAX_SPREAD: f64 = 0.25;
+
+/// More outliers than this are worth a word.
+const MAX_OUTLIERS: f64 = 0.05;
+
+/// A fit with a residual above this is worth a word.
+const MAX_RESIDUAL: f64 = 0.2;
+
+/// Joins the servers of each tier, tiers in the order of their first server.
+pub fn tiers(servers: &[ServerCalibration]) -> Vec<TierCalibration> {
+    let mut names: Vec<&str> = Vec::new();
+    for server in servers {
+        if !names.contains(&server.target.tier.as_str()) {
+            names.push(&server.target.tier);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| tier(name, &servers.iter().filter(|server| server.target.tier == name).collect::<Vec<_>>()))
+        .collect()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
+    let middle = |of: fn(&ServerCalibration) -> &OpFit| OpProfile {
+        startup_min_s: median(servers.iter().map(|server| of(server).profile.startup_min_s)),
+        startup_max_s: median(servers.iter().map(|server| of(server).profile.startup_max_s)),
+        transfer_s_per_byte: median(servers.iter().map(|server| of(server).profile.transfer_s_per_byte)),
+    };
+    let profile = Profile { read: middle(|s| &s.read), write: middle(|s| &s.write), network_s_per_byte: 0.0 };
+    let mut warnings = Vec::new();
+    for server in servers {
+        let who = &server.target.name;
+        if server.path == IoPath::Cached {
+            warnings.push(format!(
+                "{who}: its file system refuses direct I/O, so the page cache may have served requests; correct the \
+                 profile by hand if the device is slower"
+            ));
+        }
+        for (op, fit, of_tier) in [("reads", &server.read, &profile.read), ("writes", &server.write, &profile.write)] {
+            // A request of 512 KiB weighs startup and transfer about as programs do.
+            let cost = |p: &OpProfile| (p.startup_min_s + p.startup_max_s) / 2.0 + 524_288.0 * p.transfer_s_per_byte;
+            let ratio = cost(&fit.profile) / cost(of_tier);
+            if !(1.0 - MAX_SPREAD..=1.0 + MAX_SPREAD).contains(&ratio) {
+                warnings
+                    .push(format!("{who}: {op} take {ratio:.2} times the tier's median; give it a tier of its own"));
+            }
+            if fit.outliers > MAX_OUTLIERS {
+                let percent = fit.outliers * 100.0;
+                warnings.push(format!(
+                    "{who}: {percent:.0} % of small {op} took far longer than the others and are left out; was the machine \
+                     busy?"
+                ));
+            }
+            if fit.residual > MAX_RESIDUAL {
+                let percent = fit.residual * 100.0;
+                warnings.push(format!(
+                    "{who}: {op} are up to {percent:.0} % off a startup and a time per byte; was the machine busy?"
+                ));
+            }
+        }
+    }
+    let worst = |of: fn(&ServerCalibration) -> &OpFit| servers.iter().map(|s| of(s).residual).fold(0.0, f64::max);
+    TierCalibration {
+        tier: name.to_owned(),
+        profile,
+        read_residual: worst(|s| &s.read),
+        write_residual: worst(|s| &s.write),
+        requests: servers.iter().map(|server| server.read.requests + server.write.requests).sum(),
+        warnings,
+    }
+}

@@ -1,0 +1,168 @@
+//! The scratch file that requests are timed on.
+
+use std::path::Path;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use stripewise_layout::ServerId;
+use stripewise_model::Op;
+
+use super::{CalibrateError, IoPath};
+use crate::backend::emulate::{Device, EmulateConfig, now_ns};
+
+/// Alignment of offsets, sizes and memory: what direct I/O needs on any device of today.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Memory aligned to [`BLOCK_BYTES`].
+pub struct AlignedBuffer {
+    blocks: Vec<[u8; BLOCK_BYTES]>,
+    skip: usize,
+}
+
+impl AlignedBuffer {
+    /// At least `length` bytes that do not compress.
+    pub fn new(length: usize) -> Self {
+        let mut blocks = vec![[0; BLOCK_BYTES]; length.div_ceil(BLOCK_BYTES) + 1];
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for word in blocks.as_flattened_mut().chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_ne_bytes());
+        }
+        let skip = blocks.as_ptr().cast::<u8>().align_offset(BLOCK_BYTES);
+        Self { blocks, skip }
+    }
+
+    /// Its first `length` bytes.
+    pub fn bytes(&mut self, length: usize) -> &mut [u8] {
+        &mut self.blocks.as_flattened_mut()[self.skip..self.skip + length]
+    }
+}
+
+/// A file without a name on the server, filled with data. It is gone with this process, however that ends.
+pub struct Scratch {
+    file: OwnedFd,
+    device: Option<Device>,
+    path: IoPath,
+}
+
+impl Scratch {
+    /// Makes the file on the server in `root` and fills it with `bytes`.
+    pub fn new(
+        name: &str,
+        root: &Path,
+        server: ServerId,
+        emulate: Option<&EmulateConfig>,
+        bytes: u64,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<Self, CalibrateError> {
+        let io = |action| {
+            let (server, root) = (name.to_owned(), root.to_owned());
+            move |errno| CalibrateError::Io { server, action, root, errno }
+        };
+        let directory = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(io("open"))?;
+        let device = emulate
+            .map(|config| Device::open(&directory, server, config))
+            .transpose()
+            .map_err(|source| CalibrateError::Emulate { server: name.to_owned(), source })?;
+        // An emulated server's bytes go the store's way, through the page cache.
+        let (file, path) = if device.is_some() {
+            (unnamed(&directory, OFlags::empty()).map_err(io("make a scratch file in"))?, IoPath::Emulated)
+        } else {
+            open_direct(&directory, buffer).map_err(io("make a scratch file in"))?
+        };
+        let scratch = Self { file, device, path };
+        let mut offset = 0;
+        while offset < bytes {
+            let chunk = (bytes - offset).min(1 << 20) as usize;
+            scratch.transfer(Op::Write, offset, buffer.bytes(chunk)).map_err(io("fill a scratch file in"))?;
+            offset += chunk as u64;
+        }
+        if scratch.device.is_none() {
+            rustix::fs::fsync(&scratch.file).map_err(io("sync a scratch file in"))?;
+        }
+        Ok(scratch)
+    }
+
+    /// How its requests reach the device.
+    pub fn path(&self) -> IoPath {
+        self.path
+    }
+
+    /// Makes one request, through the queue of the emulated device if it has one; how long it took in seconds.
+    pub fn request(&self, op: Op, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<f64> {
+        if self.path == IoPath::Cached && op == Op::Read {
+            // Pages that are still to be written stay; the result says that the cache may have served.
+            let length = std::num::NonZeroU64::new(buffer.len() as u64);
+            let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
+        }
+        let start_ns = now_ns();
+        match &self.device {
+            Some(device) => {
+                let ticket = device.reserve_at(op, buffer.len() as u64, start_ns);
+                self.transfer(op, offset, buffer)?;
+                device.finish(&ticket);
+            }
+            None => {
+                self.transfer(op, offset, buffer)?;
+                if self.path == IoPath::Cached && op == Op::Write {
+                    rustix::fs::fdatasync(&self.file)?;
+                }
+            }
+        }
+        Ok((now_ns() - start_ns) as f64 * 1e-9)
+    }
+
+    /// The real bytes of one request.
+    fn transfer(&self, op: Op, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let result = match op {
+                Op::Read => rustix::io::pread(&self.file, &mut buffer[done..], at),
+                Op::Write => rustix::io::pwrite(&self.file, &buffer[done..], at),
+            };
+            match result {
+                Ok(0) => return Err(Errno::IO),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file for direct I/O; through the page cache where the file system refuses, at `open` or at the first write.
+fn open_direct(directory: &OwnedFd, buffer: &mut AlignedBuffer) -> rustix::io::Result<(OwnedFd, IoPath)> {
+    let direct = unnamed(directory, OFlags::DIRECT).and_then(|file| {
+        rustix::io::pwrite(&file, buffer.bytes(BLOCK_BYTES), 0)?;
+        Ok(file)
+    });
+    match direct {
+        Ok(file) => Ok((file, IoPath::Direct)),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((unnamed(directory, OFlags::empty())?, IoPath::Cached)),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A file without a name: by `O_TMPFILE`, or unlinked at once where the file system has none.
+fn unnamed(directory: impl AsFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    match rustix::fs::openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
+        // EINVAL may be O_DIRECT's refusal as well: the second way then gives it again.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
+        other => return other,
+    }
+    let name = format!(".calibrate.{}.{:x}", std::process::id(), now_ns());
+    let file = rustix::fs::openat(&directory, name.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode);
+    // Some file systems refuse O_DIRECT after they have made the file.
+    match rustix::fs::unlinkat(&directory, name.as_str(), AtFlags::empty()) {
+        Ok(()) => file,
+        Err(errno) => file.and(Err(errno)),
+    }
+}

@@ -1,0 +1,229 @@
+//! What all steps of a check share: the ground, the options, and who is told.
+
+use super::finding::{Finding, Kind, Outcome, Outcomes, Report};
+use super::ground::Ground;
+use super::hold::Holding;
+use crate::file::inode::guard;
+use crate::os::error::{Error, Result};
+use crate::pool::namespace::is_shared;
+use crate::pool::neighbours::Quiet;
+use crate::pool::pool_file::Pool;
+use crate::pool::store::Store;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Files between two tellings of progress.
+pub(super) const TELL_EVERY: u64 = 1024;
+
+/// How to check a pool.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only say what would be mended; nothing on the disks changes.
+    pub dry_run: bool,
+    /// Take over a copied or restored pool: a new uuid, and the handles get the numbers of the inodes that carry them.
+    pub rebind: bool,
+    /// Take datafiles that are gone for lost: their bytes read as zeros from now on.
+    pub forget_missing: bool,
+    /// Remove orphan datafiles instead of keeping them in `lost+found`.
+    pub remove_orphans: bool,
+    /// Read every byte of every file, to find what the disks cannot give back.
+    pub scrub: bool,
+    /// Namespaces of other pools, in which a missing layout may be found.
+    pub layouts_from: Vec<PathBuf>,
+    /// Threads that look at files; 0 takes twice the number of processors.
+    pub threads: usize,
+}
+
+/// What a check is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Looking at the files of the tree.
+    Files,
+    /// Looking again at those with unusable handles or leftovers.
+    Again,
+    /// Looking at the datafiles.
+    Datafiles,
+    /// Reading all bytes; `done` and `of` are bytes.
+    Reading,
+}
+
+/// Who is told what a check finds. Called from several threads.
+pub trait Watch: Sync {
+    /// Something was found, and this came of it.
+    fn found(&self, finding: &Finding);
+    /// So many files or datafiles have been looked at in this step; `of` is how many there are, where that is known.
+    /// `false` stops the check.
+    fn progress(&self, step: Step, done: u64, of: Option<u64>) -> bool {
+        let _ = (step, done, of);
+        true
+    }
+}
+
+/// Findings in memory, for those who expect few.
+impl Watch for Mutex<Vec<Finding>> {
+    fn found(&self, finding: &Finding) {
+        guard(self).push(finding.clone());
+    }
+}
+
+/// A check under way.
+pub(super) struct Context<'a> {
+    pub(super) ground: Ground,
+    pub(super) options: &'a Options,
+    watch: &'a dyn Watch,
+    /// Whether anything had the pool mounted when the check began, and how to find out whether it has now.
+    pub(super) quiet: Quiet,
+    pub(super) holding: Holding,
+    store: Mutex<Option<Arc<Store>>>,
+    kinds: Mutex<BTreeMap<Kind, Outcomes>>,
+    pub(super) files: AtomicU64,
+    pub(super) placed_files: AtomicU64,
+    pub(super) files_in_use: AtomicU64,
+    pub(super) datafiles: AtomicU64,
+    /// What all files take of the disks.
+    pub(super) allocated_bytes: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    stopped: AtomicBool,
+    /// Some file may have a handle that we do not know, so that nobody can say which datafiles are nobody's.
+    unknown_handles: AtomicBool,
+}
+
+impl<'a> Context<'a> {
+    /// The inner error is the report of a dry run that cannot go on, because a directory would have to be made first.
+    pub(super) fn open(pool: &Pool, options: &'a Options, watch: &'a dyn Watch) -> Result<Result<Self, Report>> {
+        let mut findings = Vec::new();
+        let Some(ground) = Ground::open(pool, options, &mut findings)? else {
+            let mut kinds: BTreeMap<Kind, Outcomes> = BTreeMap::new();
+            for finding in findings {
+                kinds.entry(finding.kind).or_default().add(finding.outcome);
+                watch.found(&finding);
+            }
+            return Ok(Err(Report { kinds: kinds.into_iter().collect(), ..Report::default() }));
+        };
+        let quiet = Quiet::look(&pool.namespace, !options.dry_run, is_shared(pool).unwrap_or(false))?;
+        let context = Self {
+            ground,
+            options,
+            watch,
+            quiet,
+            holding: Holding::default(),
+            store: Mutex::default(),
+            kinds: Mutex::default(),
+            files: AtomicU64::new(0),
+            placed_files: AtomicU64::new(0),
+            files_in_use: AtomicU64::new(0),
+            datafiles: AtomicU64::new(0),
+            allocated_bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            unknown_handles: AtomicBool::new(false),
+        };
+        findings.into_iter().for_each(|finding| context.tell(finding));
+        Ok(Ok(context))
+    }
+
+    /// How many threads to use.
+    pub(super) fn threads(&self) -> usize {
+        match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(2, |count| count.get() * 2).min(64),
+            count => count,
+        }
+    }
+
+    /// The store, opened when something is mended.
+    pub(super) fn store(&self) -> Result<Arc<Store>> {
+        let mut store = guard(&self.store);
+        if let Some(store) = &*store {
+            return Ok(store.clone());
+        }
+        let opened = Store::open(self.ground.pool.clone())?;
+        *store = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Tells `finding` as it is.
+    pub(super) fn tell(&self, finding: Finding) {
+        guard(&self.kinds).entry(finding.kind).or_default().add(finding.outcome);
+        self.watch.found(&finding);
+    }
+
+    /// Tells that `finding` is left, for its action to be done by somebody else.
+    pub(super) fn left(&self, finding: Finding) {
+        self.tell(Finding { outcome: Outcome::Left, ..finding });
+    }
+
+    /// Tells something that is not wrong.
+    pub(super) fn note(&self, finding: Finding) {
+        self.tell(Finding { outcome: Outcome::Note, ..finding });
+    }
+
+    /// Tells that something could not be read: nothing is known of it.
+    pub(super) fn unreadable(&self, finding: Finding) {
+        self.unknown_handles.store(true, Ordering::Relaxed);
+        self.left(finding);
+    }
+
+    /// Mends what `finding` says by `work`, unless this is a dry run; `finding.action` is what was or would be done.
+    /// Whether it is in order now.
+    pub(super) fn mend(&self, finding: Finding, work: impl FnOnce() -> Result<()>) -> bool {
+        if self.options.dry_run {
+            self.tell(Finding { outcome: Outcome::WouldMend, ..finding });
+            return false;
+        }
+        match work() {
+            Ok(()) => {
+                self.tell(Finding { outcome: Outcome::Mended, ..finding });
+                true
+            }
+            Err(error) => {
+                let action = format!("not mended ({}): {error}", finding.action);
+                self.left(Finding { action, ..finding });
+                false
+            }
+        }
+    }
+
+    /// Notes that some file's handle is not known.
+    pub(super) fn note_unknown_handle(&self) {
+        self.unknown_handles.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether every file's handle is known.
+    pub(super) fn knows_all_handles(&self) -> bool {
+        !self.unknown_handles.load(Ordering::Relaxed)
+    }
+
+    /// Tells progress; an error when the watcher wants no more.
+    pub(super) fn progress(&self, step: Step, done: u64, of: Option<u64>) -> Result<()> {
+        if !self.watch.progress(step, done, of) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        self.go_on()
+    }
+
+    /// An error when the watcher wants no more.
+    pub(super) fn go_on(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return Err(Error::Invalid("the check was stopped; what it mended is mended".into()));
+        }
+        Ok(())
+    }
+
+    /// Makes what was mended durable, and sums up.
+    pub(super) fn end(self) -> Result<Report> {
+        if !self.options.dry_run {
+            self.ground.sync()?;
+        }
+        let kinds = std::mem::take(&mut *guard(&self.kinds));
+        Ok(Report {
+            files: self.files.into_inner(),
+            placed_files: self.placed_files.into_inner(),
+            files_in_use: self.files_in_use.into_inner(),
+            datafiles: self.datafiles.into_inner(),
+            read_bytes: self.read_bytes.into_inner(),
+            kinds: kinds.into_iter().collect(),
+        })
+    }
+}

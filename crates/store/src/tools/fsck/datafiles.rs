@@ -1,0 +1,177 @@
+//! The datafiles of one file, compared with what its handle says.
+
+use super::ground::Ground;
+use super::hold::Subject;
+use crate::file::lengths::stretches;
+use crate::format::extent::{datafile_bytes, file_bytes};
+use crate::format::handle::Handle;
+use crate::format::identity::{Identity, Said};
+use crate::format::placement::Datafiles;
+use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use stripewise_layout::{Layout, ServerId};
+
+/// Something wrong with the datafiles of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The datafile of that index is gone.
+    Missing(u16),
+    /// The datafile of that index is no regular file.
+    Type(u16),
+    /// The datafile of that index belongs to another user.
+    Owner(u16, u32),
+    /// The datafile of that index is not bound to the file's inode.
+    Unbound(u16),
+    /// The datafile of that index has so many bytes, and was recorded with so many.
+    Short(u16, u64, u64),
+    /// The datafile of that index has another group or mode than the file.
+    Rights(u16, u32, u32),
+}
+
+/// What the servers have of a file.
+pub(super) struct Look {
+    pub(super) faults: Vec<Fault>,
+    /// Servers of the file that are not there.
+    pub(super) away: BTreeSet<ServerId>,
+    /// Whether there are datafiles that are the file's.
+    pub(super) has_own: bool,
+    /// The least size of the file, by its datafiles.
+    pub(super) least_bytes: u64,
+    /// What the datafiles take of their disks, in bytes.
+    pub(super) allocated_bytes: u64,
+}
+
+/// Looks at the datafiles that `handle` lists. One `fstatat` each, one system call for what is recorded of them, and one for
+/// the inode where others than its owner may have rights.
+pub(super) fn look(
+    ground: &Ground,
+    handle: &Handle,
+    layout: &Layout,
+    datafiles: &Datafiles,
+    subject: &Subject,
+) -> Result<Look> {
+    let rights = if handle.present.is_empty() { None } else { Some(subject.rights()) };
+    let identity = if handle.present.is_empty() { None } else { subject.identity(ground)? };
+    let mut look =
+        Look { faults: Vec::new(), away: BTreeSet::new(), has_own: false, least_bytes: 0, allocated_bytes: 0 };
+    let lengths = if handle.present.is_empty() { None } else { subject.lengths(handle.logical)? };
+    for (index, datafile) in datafiles.table.iter().enumerate() {
+        if !handle.present.contains(index) {
+            continue;
+        }
+        let index = index as u16;
+        let Some(directory) = ground.directory(datafile.server) else {
+            look.away.insert(datafile.server);
+            continue;
+        };
+        let path = datafile.path(handle.logical);
+        match rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                    look.faults.push(Fault::Type(index));
+                    continue;
+                }
+                if stat.st_uid != subject.stat.st_uid {
+                    look.faults.push(Fault::Owner(index, stat.st_uid));
+                } else if let Some(identity) = identity
+                    && said(directory, path.as_c_str(), identity)? != Said::Same
+                {
+                    // Whatever else it is, it is not this file's to tell.
+                    look.faults.push(Fault::Unbound(index));
+                    continue;
+                } else if rights.is_some_and(|rights| !rights.are_those_of(&stat)) {
+                    look.faults.push(Fault::Rights(index, stat.st_gid, stat.st_mode & 0o7777));
+                }
+                look.has_own |= stat.st_uid == subject.stat.st_uid;
+                let recorded_bytes = lengths.as_ref().map_or(0, |lengths| lengths.of(*datafile));
+                if recorded_bytes > stat.st_size as u64 {
+                    look.faults.push(Fault::Short(index, stat.st_size as u64, recorded_bytes));
+                }
+                look.allocated_bytes += 512 * stat.st_blocks as u64;
+                let reaches = file_bytes(layout, datafiles, index, stat.st_size as u64);
+                look.least_bytes = look.least_bytes.max(reaches);
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => look.faults.push(Fault::Missing(index)),
+            Err(errno) => {
+                let server = ground.server_name(datafile.server);
+                return Err(Error::Server { action: "look at a datafile", server, errno });
+            }
+        }
+    }
+    Ok(look)
+}
+
+/// Opens a datafile to ask about it.
+pub(super) fn open(directory: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let opened = retry(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
+    opened.map_err(Error::io("open the datafile", path.to_string_lossy().into_owned()))
+}
+
+/// Whose the datafile at `path` says that it is.
+pub(super) fn said(directory: BorrowedFd<'_>, path: &CStr, identity: Identity) -> Result<Said> {
+    let asked = identity.asked_of(open(directory, path)?);
+    asked.map_err(Error::io("read the binding of", path.to_string_lossy().into_owned()))
+}
+
+/// Bytes of the file that stand in datafile `index` if the file is `size_bytes` long.
+pub(super) fn bytes_in(layout: &Layout, datafiles: &Datafiles, index: u16, size_bytes: u64) -> u64 {
+    datafile_bytes(layout, datafiles, index, size_bytes)
+}
+
+/// Most stretches of a file that a finding lists.
+const MOST_STRETCHES: usize = 4096;
+/// Most of them that its words name.
+const MOST_NAMED: usize = 4;
+
+/// Stretches of a file that cannot be had, as `(from, to)` in ascending order.
+#[derive(Debug, Default)]
+pub(super) struct Stretches {
+    /// The first of them.
+    pub(super) listed: Vec<(u64, u64)>,
+    /// Bytes of all of them.
+    pub(super) bytes: u64,
+    /// How many there are.
+    count: u64,
+    /// Where the last one ends.
+    end: u64,
+}
+
+impl Stretches {
+    /// Those that stand in `[from, to)` of datafile `index` of a file of `size_bytes`.
+    pub(super) fn of(layout: &Layout, datafiles: &Datafiles, index: u16, place: (u64, u64), size_bytes: u64) -> Self {
+        let mut all = Self::default();
+        stretches(layout, datafiles, index, place, size_bytes, |from, to| all.add(from, to));
+        all
+    }
+
+    /// Adds a stretch behind all others.
+    pub(super) fn add(&mut self, from: u64, to: u64) {
+        let goes_on = self.count > 0 && from == self.end;
+        self.bytes += to - from;
+        self.end = to;
+        match self.listed.last_mut() {
+            Some(last) if goes_on && last.1 == from => last.1 = to,
+            _ if goes_on => {}
+            _ => {
+                self.count += 1;
+                if self.listed.len() < MOST_STRETCHES {
+                    self.listed.push((from, to));
+                }
+            }
+        }
+    }
+
+    /// In words: bytes from the first to the last of each, both counted.
+    pub(super) fn words(&self) -> String {
+        let named: Vec<_> = self.listed.iter().take(MOST_NAMED).map(|(a, b)| format!("{a}-{}", b - 1)).collect();
+        let more = self.count - named.len() as u64;
+        let rest = if more > 0 { format!(" and {more} more stretches up to {}", self.end - 1) } else { String::new() };
+        format!("bytes {}{rest} ({} in all)", named.join(", "), self.bytes)
+    }
+}

@@ -1,0 +1,190 @@
+//! Handles that cannot be used as they are: damaged ones, and those of other inodes.
+
+use super::bindings;
+use super::context::{Context, Step, TELL_EVERY};
+use super::correct::corrections;
+use super::datafiles::look;
+use super::duplicates::{self, Twin};
+use super::finding::{Finding, Kind};
+use super::hold::{Found, Subject, hold};
+use super::known::Known;
+use crate::file::inode::guard;
+use crate::format::handle::{Handle, HandleError};
+use crate::format::placement::Datafiles;
+use crate::os::error::Result;
+use crate::tools::walk::{Entry, walk};
+use rustix::fs::AtFlags;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest damaged handle of which every byte is tried.
+const MAX_CORRECTED_BYTES: usize = 1024;
+
+struct Again<'a> {
+    context: &'a Context<'a>,
+    known: &'a Known,
+    seen: Mutex<HashSet<u64>>,
+    /// Files that share a handle.
+    twins: Mutex<BTreeMap<u64, Vec<Twin>>>,
+    /// Handles that got their inode, or were corrected.
+    settled: Mutex<Vec<(Handle, Datafiles)>>,
+    done: AtomicU64,
+}
+
+/// Looks again at the files whose handles cannot be used, now that all others are known.
+pub(super) fn resolve(context: &Context<'_>, known: &mut Known) -> Result<()> {
+    // In a shared pool, who may write a file can have given it any handle.
+    let planted = context.ground.shared && known.has_twins();
+    if !known.has_doubtful() && !planted {
+        return Ok(());
+    }
+    let again = Again {
+        context,
+        known,
+        seen: Mutex::default(),
+        twins: Mutex::default(),
+        settled: Mutex::default(),
+        done: AtomicU64::new(0),
+    };
+    walk(&context.ground.tree, context.threads(), &|entry| again.visit(entry).map(|()| true), &|_, _| ())?;
+    let twins = again.twins.into_inner().unwrap_or_default();
+    let settled = again.settled.into_inner().unwrap_or_default();
+    settled.iter().for_each(|(handle, datafiles)| known.add(handle, datafiles));
+    for (_, twins) in twins {
+        for (handle, datafiles) in duplicates::resolve(context, twins)? {
+            known.add(&handle, &datafiles);
+        }
+    }
+    Ok(())
+}
+
+impl Again<'_> {
+    fn visit(&self, entry: &Entry<'_>) -> Result<()> {
+        let context = self.context;
+        let count = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_multiple_of(TELL_EVERY) {
+            context.progress(Step::Again, count, Some(context.files.load(Ordering::Relaxed)))?;
+        }
+        // What cannot be opened was told by the first walk.
+        let Ok(fd) = entry.open() else { return Ok(()) };
+        let subject = Subject::new(fd, entry.path())?;
+        if subject.stat.st_nlink > 1 && !guard(&self.seen).insert(subject.stat.st_ino) {
+            return Ok(());
+        }
+        match subject.handle() {
+            Ok(Found::Damaged(bytes, error)) => self.damaged(subject, &bytes, &error),
+            Ok(Found::Handle(handle)) => self.foreign(subject, handle),
+            Ok(Found::Plain) | Err(_) => Ok(()),
+        }
+    }
+
+    fn damaged(&self, subject: Subject, bytes: &[u8], error: &HandleError) -> Result<()> {
+        let context = self.context;
+        let finding = Finding::new(Kind::DamagedHandle, error.to_string(), "").of(&subject.path);
+        let candidates = if bytes.len() <= MAX_CORRECTED_BYTES { corrections(bytes) } else { Vec::new() };
+        let mut right = candidates.into_iter().filter_map(|handle| self.proven(&subject, handle));
+        let Some((handle, datafiles)) = right.next() else {
+            context.note_unknown_handle();
+            context.left(match error {
+                HandleError::Format(_) => {
+                    let action = "check with the release that wrote it".to_owned();
+                    Finding { kind: Kind::LaterHandle, action, ..finding }
+                }
+                _ => Finding { action: "restore the file from a backup; its datafiles are kept".into(), ..finding },
+            });
+            return Ok(());
+        };
+        let finding = Finding { action: "corrected: check sum and datafiles agree".into(), ..finding };
+        if !context.mend(finding, || subject.set_handle(context, &handle)) {
+            context.note_unknown_handle();
+        }
+        guard(&self.settled).push((handle, datafiles));
+        Ok(())
+    }
+
+    /// Whether a corrected handle is what the disks say it is: of this inode, used by no other, its layout there, and its
+    /// datafiles exactly those that it lists.
+    fn proven(&self, subject: &Subject, handle: Handle) -> Option<(Handle, Datafiles)> {
+        let ground = &self.context.ground;
+        if handle.real != subject.stat.st_ino || !self.known.of(handle.logical).is_empty() {
+            return None;
+        }
+        let layout = ground.known_layouts.get(&handle.layout).ok()?;
+        let datafiles = Datafiles::new(&layout, &handle.generations).ok()?;
+        for (index, datafile) in datafiles.table.iter().enumerate() {
+            let path = datafile.path(handle.logical);
+            let there =
+                rustix::fs::statat(ground.directory(datafile.server)?, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+            if there.is_ok() != handle.present.contains(index) {
+                return None;
+            }
+        }
+        Some((handle, datafiles))
+    }
+
+    /// A handle that is another inode's, or that another inode has a copy of.
+    fn foreign(&self, subject: Subject, handle: Handle) -> Result<()> {
+        let context = self.context;
+        let same = self.known.of(handle.logical);
+        let bound = handle.real == subject.stat.st_ino;
+        if same.len() > 1 {
+            guard(&self.twins).entry(handle.logical).or_default().push(Twin { subject, handle });
+            return Ok(());
+        }
+        if bound {
+            return if context.ground.shared {
+                bindings::check(context, &subject, &handle, !self.known.damaged)
+            } else {
+                Ok(())
+            };
+        }
+        let what = format!("its handle is that of inode {}, it is inode {}", handle.real, subject.stat.st_ino);
+        let finding = Finding::new(Kind::UnboundHandle, what, "").of(&subject.path);
+        if !context.options.rebind {
+            let action = "if the pool was copied or restored, take it over with --rebind";
+            context.left(Finding { action: action.into(), ..finding });
+            return Ok(());
+        }
+        rebind(context, &subject, &handle, finding)
+    }
+}
+
+/// Gives a handle the number of the inode that carries it, if its datafiles are there and the file owner's.
+fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Finding) -> Result<()> {
+    let refused = |reason: String| {
+        let action = format!("not taken over: {reason}");
+        context.left(Finding { action, ..finding.clone() });
+    };
+    let Ok(layout) = context.ground.known_layouts.get(&handle.layout) else {
+        refused("its layout is lost".into());
+        return Ok(());
+    };
+    let Ok(datafiles) = Datafiles::new(&layout, &handle.generations) else {
+        refused("it does not fit its layout".into());
+        return Ok(());
+    };
+    let found = look(&context.ground, handle, &layout, &datafiles, subject)?;
+    let owners = found.faults.iter().any(|fault| matches!(fault, super::datafiles::Fault::Owner(..)));
+    if owners {
+        refused("its datafiles are another user's".into());
+        return Ok(());
+    }
+    let Some(hold) = hold(context, handle.logical)? else {
+        refused("it is being written".into());
+        return Ok(());
+    };
+    let bound = Handle { real: subject.stat.st_ino, ..handle.clone() };
+    let finding = Finding { action: "taken over".into(), ..finding };
+    let taken = context.mend(finding, || {
+        bindings::bind(context, subject, &bound, &datafiles)?;
+        subject.set_handle(context, &bound)
+    });
+    // Whether it is in order otherwise is for the next look at it. A check that was killed here left its lock file.
+    let whole = found.faults.is_empty() && found.away.is_empty();
+    let settled = taken
+        && hold.was_stale
+        && whole
+        && subject.inode(context, &bound).and_then(|inode| inode.recover_under_lock()).is_ok();
+    hold.release(context, settled)
+}

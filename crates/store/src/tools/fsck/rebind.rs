@@ -1,0 +1,74 @@
+//! Taking over a copied or restored pool: a new uuid for its directories, so that no other namespace finds its servers
+//! any more. The handles get the numbers of the inodes that carry them later, with the other handles.
+//!
+//! The new uuid stands in `<namespace>/rebind` until all markers have it, so that one who was killed goes on with it.
+
+use super::context::Options;
+use super::finding::{Finding, Kind, Outcome};
+use super::ground::{marker_of, write_marker};
+use crate::os::error::{Error, Result};
+use crate::os::sys::{open_directory, read_file_at, replace_file};
+use crate::pool::namespace::{MARKER_FILE, Marker, is_shared, marker_server};
+use crate::pool::neighbours::Quiet;
+use crate::pool::pool_file::Pool;
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
+
+/// Name of the file with the new uuid.
+pub(super) const FILE: &str = "rebind";
+
+/// Gives the pool a new uuid if `options` say so. `None`: nobody asked, and nothing is half-way.
+pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> {
+    let namespace = open_directory(&pool.namespace).map_err(Error::io("open the namespace", &pool.namespace))?;
+    let path = pool.namespace.join(FILE);
+    let begun = match read_file_at(&namespace, FILE, 64) {
+        Ok(uuid) => Some(String::from_utf8_lossy(&uuid).into_owned()),
+        Err(Errno::NOENT) => None,
+        Err(errno) => return Err(Error::io("read", path)(errno)),
+    };
+    if !options.rebind {
+        let half = Finding::new(Kind::HalfRebind, "taking over this pool stopped half-way", "run with --rebind");
+        return Ok(begun.map(|_| half.object(FILE)));
+    }
+    let refused = |reason: String| Error::Invalid(format!("pool '{}' cannot be taken over: {reason}", pool.name));
+    let shared = is_shared(pool).unwrap_or(false);
+    let quiet = Quiet::look(&pool.namespace, !options.dry_run, shared)?;
+    // Mounts of a shared pool do not count themselves: the administrator knows of them.
+    if !shared && !quiet.was_quiet() {
+        return Err(refused("it is mounted; unmount it".into()));
+    }
+    let old =
+        marker_of(&pool.namespace).ok_or_else(|| refused("its namespace has no marker; check it first".into()))?;
+    for server in &pool.servers {
+        let own = marker_server(&server.name, server.id);
+        let known = marker_of(&server.root).is_some_and(|marker| {
+            marker.server == own && (marker.uuid == old.uuid || Some(&marker.uuid) == begun.as_ref())
+        });
+        if !known {
+            let root = server.root.display();
+            return Err(refused(format!("{root} is not its server {}; all servers must be there", server.name)));
+        }
+    }
+    let finding = Finding::new(Kind::HalfRebind, "the pool is to be taken over", "gave its directories a new uuid");
+    let finding = finding.object(MARKER_FILE);
+    if options.dry_run {
+        return Ok(Some(Finding { outcome: Outcome::WouldMend, ..finding }));
+    }
+    let uuid = match begun {
+        Some(uuid) => uuid,
+        None => {
+            let uuid = format!("{:032x}", u128::from_ne_bytes(crate::os::sys::random()));
+            replace_file(&namespace, FILE, uuid.as_bytes(), Mode::from_raw_mode(0o600))
+                .map_err(Error::io("write", &path))?;
+            uuid
+        }
+    };
+    let marker = |server: String| Marker { server, uuid: uuid.clone(), ..old.clone() };
+    for server in &pool.servers {
+        let directory = open_directory(&server.root).map_err(Error::io("open", &server.root))?;
+        write_marker(directory, &marker(marker_server(&server.name, server.id)))?;
+    }
+    write_marker(&namespace, &marker("namespace".into()))?;
+    rustix::fs::unlinkat(&namespace, FILE, AtFlags::empty()).map_err(Error::io("remove", path))?;
+    Ok(Some(Finding { outcome: Outcome::Mended, ..finding }))
+}

@@ -1,0 +1,7 @@
+//! What goes through a whole pool: check, export, calibration.
+
+pub mod calibrate;
+pub(crate) mod directories;
+pub mod export_tree;
+pub mod fsck;
+pub(crate) mod walk;
