@@ -17,7 +17,7 @@ export PATH := $(BIN):$(PATH)
 
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help system setup demo test test-all suites lint bench accuracy clean
+.PHONY: help system setup demo test test-all suites lint site bench accuracy clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -93,7 +93,7 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	tail -n 1 build/pytest.log
 	exit $$status
 
-lint: $(VENV)/.tools ## rustfmt, clippy, ruff and mypy
+lint: $(VENV)/.tools site ## rustfmt, clippy, ruff, mypy, and the links of docs/
 	@cargo fmt --all --check
 	# rustfmt does not see modules that a macro declares: the list of planners.
 	rustfmt --check --edition 2024 crates/planner/src/planners/*.rs
@@ -101,6 +101,9 @@ lint: $(VENV)/.tools ## rustfmt, clippy, ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+site: $(VENV)/.tools ## docs/ as HTML in build/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed ## The figures of docs/benchmarks.md, each by the command that prints it
 	@exec $(BIN)/python -m benches

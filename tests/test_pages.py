@@ -1,0 +1,63 @@
+"""The pages hang together: links outside docs/, lists and tables that both renderers take, types of the glossary.
+
+Links between the pages of docs/ are checked by `make site`, which `make lint` runs.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OUTSIDE = sorted(ROOT.glob("*.md"))
+PAGES = [*OUTSIDE, *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def prose(page):
+    """The lines of a page with their numbers, without those of code blocks."""
+    fenced = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = [line.lstrip("#").strip() for _, line in prose(page) if line.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: page.name)
+def test_links_of_pages_outside_the_site_lead_somewhere(page):
+    for number, line in prose(page):
+        for link in re.findall(r"\]\(([^)\s]+)\)", line):
+            if link.startswith(("https://", "http://")):
+                continue
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name}:{number}: there is no {path}"
+            assert not anchor or anchor in anchors(target), f"{page.name}:{number}: {path} has no heading #{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lists_and_tables_begin_after_an_empty_line(page):
+    """Otherwise the site shows them as one paragraph; GitHub does not mind."""
+    before = ""
+    for number, line in prose(page):
+        item = re.match(r"([-*]|\d+\.) ", line)
+        begins = (item and not before.startswith(" ") and not re.match(r"([-*]|\d+\.) ", before)) or (
+            line.startswith("|") and not before.startswith("|")
+        )
+        if begins:
+            assert not before or before.startswith(("#", "<!--")), f"{page.name}:{number}: an empty line is missing"
+        before = line
+
+
+def test_the_types_that_the_glossary_names_exist():
+    named = re.findall(r"\(`([a-z]+): ([A-Za-z]+)`\)", (ROOT / "docs" / "glossary.md").read_text())
+    assert len(named) > 15
+    for crate, name in named:
+        sources = "".join(file.read_text() for file in (ROOT / "crates" / crate / "src").rglob("*.rs"))
+        assert re.search(rf"pub (struct|enum|trait) {name}\b", sources), f"crates/{crate} has no type {name}"
