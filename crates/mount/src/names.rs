@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use stripewise_store::Inode;
-use stripewise_store::store::Created;
+use stripewise_store::handle::Created;
 
 use crate::Failure;
 use crate::attr::Attributes;

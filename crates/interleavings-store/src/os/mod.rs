@@ -3,6 +3,8 @@
 pub(crate) mod byte_lock;
 #[path = "../../../store/src/os/error.rs"]
 pub mod error;
+#[path = "../../../store/src/os/room.rs"]
+pub(crate) mod room;
 #[path = "../../../store/src/os/shared_pages.rs"]
 pub(crate) mod shared_pages;
 #[path = "../../../store/src/os/sys.rs"]
@@ -10,6 +12,12 @@ pub(crate) mod sys;
 
 pub(crate) mod sync {
     pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, atomic};
+    use std::sync::PoisonError;
+
+    /// As the store's own.
+    pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// In memory that processes share, where shuttle's cannot lie.
     pub(crate) mod mapped {

@@ -1,14 +1,14 @@
 //! The files of a pool as a program uses them that needs no mount: names, and opening. What is open is a
 //! [`File`](crate::File).
 
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::file::open_file::File;
 use crate::os::error::{Error, Result};
-use crate::os::sync::Mutex;
-use crate::os::sys::retry;
+use crate::os::sync::{Mutex, guard};
+use crate::os::sys::{proc_path, retry};
 use crate::pool::neighbours::{Neighbours, SHORT_IS_OVER};
 use crate::pool::pool_file::Pool;
-use crate::pool::store::{Store, proc_path};
+use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timestamps};
 use rustix::io::Errno;

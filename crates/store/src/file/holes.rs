@@ -7,11 +7,12 @@
 //! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data begins
 //! and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
 
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::file::lengths::Lengths;
 use crate::file::placed_file::PlacedFile;
 use crate::format::placement::Datafiles;
 use crate::os::error::Result;
+use crate::os::sync::guard;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

@@ -8,14 +8,14 @@ use crate::file::placed_file::{Outcome, PlacedFile};
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::Failures;
 use crate::file::writers::Writers;
-use crate::format::handle::{ATTRIBUTE, Handle};
+use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::{AtomicBool, AtomicI64};
-use crate::os::sync::{Mutex, MutexGuard, RwLock};
-use crate::os::sys::retry;
-use crate::pool::store::{Created, Store, proc_path, read_handle};
+use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
+use crate::os::sys::{proc_path, retry};
+use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ pub struct Inode {
     pub(crate) appending: Mutex<()>,
     /// The same for changes of the handle.
     changing: Mutex<()>,
-    /// What a write that failed half-way has left is being cut off ([`crate::file::surplus`]).
+    /// What a write that failed half-way has left is being cut off ([`crate::file::cut_back`]).
     pub(crate) cutting: AtomicBool,
     /// Syncs that failed.
     pub(crate) failures: Failures,
@@ -54,11 +54,6 @@ pub struct Inode {
     pub(crate) unrecorded: AtomicBool,
     /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
     pub(crate) was_read_ns: AtomicI64,
-}
-
-/// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.
-pub(crate) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to change a file's handle, until it is dropped.

@@ -13,9 +13,9 @@
 use crate::file::inode::Inode;
 use crate::file::placed_file::{Missing, PlacedFile};
 use crate::format::extent::datafile_bytes;
-use crate::format::handle::{HandleError, Reader};
+use crate::format::handle::Reader;
 use crate::format::placement::Datafile;
-use crate::os::error::{Error, Result};
+use crate::os::error::{Error, HandleError, Result};
 use crate::os::sync::atomic::Ordering;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;

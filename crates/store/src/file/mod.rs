@@ -1,6 +1,7 @@
 //! One file: its inode, its bytes on the servers, its writers, size, holes, rights and moves.
 
 pub(crate) mod access;
+pub(crate) mod cut_back;
 pub(crate) mod engine;
 pub(crate) mod files;
 pub(crate) mod holes;
@@ -14,7 +15,6 @@ pub(crate) mod pages;
 pub(crate) mod placed_file;
 pub(crate) mod resize;
 pub(crate) mod rights;
-pub mod surplus;
 pub(crate) mod unsynced;
 pub(crate) mod whole;
 pub(crate) mod writers;

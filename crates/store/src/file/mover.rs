@@ -6,13 +6,14 @@
 //! file and some datafiles that no handle names; after it, the new file and some leftovers. Both are cleared by whoever
 //! next opens the file for writing or moves it.
 
-use crate::file::inode::{Inode, guard, sync_names};
+use crate::file::inode::{Inode, sync_names};
 use crate::file::placed_file::{Missing, Outcome, PlacedFile};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::os::sys::retry;
 use rustix::fs::{AtFlags, Timespec, Timestamps};
 use rustix::io::Errno;

@@ -1,12 +1,11 @@
 //! An open file of a pool, for programs that need no mount.
 
 use crate::file::files::Files;
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::file::unsynced::Told;
 use crate::os::error::{Error, Result};
-use crate::os::sync::Mutex;
-use crate::os::sys::retry;
-use crate::pool::store::proc_path;
+use crate::os::sync::{Mutex, guard};
+use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};

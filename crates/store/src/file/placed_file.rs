@@ -2,10 +2,11 @@
 
 use crate::backend::emulate::{Op, Ticket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
+use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
-use crate::file::surplus::{Part, Parts, Surplus, length_before};
 use crate::format::placement::{Datafile, Datafiles, Placement};
+use crate::format::surplus::{Part, Parts, Surplus};
 use crate::os::error::{Error, Result, has_gone};
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::retry;
@@ -242,7 +243,7 @@ impl PlacedFile {
     }
 
     /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
-    /// cutting the file back ([`crate::file::surplus`]).
+    /// cutting the file back ([`crate::file::cut_back`]).
     pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;
         if len == 0 {

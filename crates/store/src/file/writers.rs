@@ -1,10 +1,11 @@
 //! Who writes a file: registration, appends, the size while a file is being written, what a crash left.
 
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
+use crate::os::sync::guard;
 use crate::pool::store::Collected;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};

@@ -6,7 +6,11 @@
 //! write that attribute, so decoding trusts nothing.
 
 use crate::format::generations::{GenerationMap, MAX_GENERATIONS};
-use stripewise_layout::MAX_OFFSET;
+use crate::os::error::{Error, HandleError, Result};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Layout, MAX_OFFSET};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise";
@@ -28,38 +32,6 @@ const TRUNCATING: u8 = 1;
 const SPARSE: u8 = 2;
 /// Greatest parameters of an optimisation type: 59 bits (math E.1).
 const MAX_PARAMETERS: u64 = (1 << 59) - 1;
-
-/// Why a handle could not be read or changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HandleError {
-    /// The attribute is not a handle, or a damaged one.
-    #[error("damaged handle: {0}")]
-    Damaged(&'static str),
-    /// A format that a later release wrote.
-    #[error("handle of format {0}, this release reads format 1: use the release that wrote it")]
-    Format(u8),
-    /// The handle was copied from another inode.
-    #[error("handle {logical:016x} belongs to inode {real}, not to {found} (a copied or restored pool)")]
-    OtherInode {
-        /// Logical handle.
-        logical: u64,
-        /// Inode that the handle names.
-        real: u64,
-        /// Inode that carries it.
-        found: u64,
-    },
-    /// More than [`MAX_DATAFILES`] datafiles or [`MAX_BYTES`] bytes.
-    #[error("the layout needs too large a handle ({0}): use fewer servers or regions")]
-    TooLarge(&'static str),
-    /// An optimisation type out of bounds: type 0 to 31, parameters below 2^59.
-    #[error("optimisation type {index} with parameters {parameters} is out of bounds (0 to 31, below 2^59)")]
-    Optimisation {
-        /// Type.
-        index: u32,
-        /// Parameters.
-        parameters: u64,
-    },
-}
 
 /// The optimisation types of a handle (math E.1): a mask, and a word of 59 bits for each enabled type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -300,6 +272,44 @@ impl Handle {
         let sparse = flags & SPARSE != 0;
         Ok(Self { logical, real, version, optimisations, layout, generations, present, truncating_to, sparse })
     }
+}
+
+/// What [`crate::Store::create`] has given a file.
+#[derive(Debug)]
+#[must_use = "the file is known by it without being read again"]
+pub struct Created {
+    pub(crate) handle: Handle,
+    pub(crate) layout: Arc<Layout>,
+    /// User whose file it is.
+    pub(crate) owner: u32,
+}
+
+impl Created {
+    /// Number of the file's inode.
+    pub fn real(&self) -> u64 {
+        self.handle.real
+    }
+}
+
+/// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
+pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
+    // The path is one of a descriptor, which says nothing to a person.
+    let unusable = |reason| {
+        let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+        Error::HandleOf { path, reason }
+    };
+    let mut bytes = [0; MAX_BYTES];
+    let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
+        Ok(len) => len,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+        Err(Errno::RANGE) => return Err(unusable(HandleError::Damaged("longer than 4096 bytes"))),
+        Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
+    };
+    let handle = Handle::decode(&bytes[..len]).map_err(unusable)?;
+    if handle.real != real {
+        return Err(unusable(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }));
+    }
+    Ok(Some(handle))
 }
 
 /// Takes fields off the front of a slice; shared with the other binary forms of this crate.

@@ -46,7 +46,7 @@ impl Identity {
         match asked {
             Ok(()) => Ok(Self { inode, generation: words[0] }),
             Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Ok(Self::without_generation(inode)),
-            Err(errno) => Err(Error::io("read the generation of", crate::pool::store::proc_path(fd))(errno)),
+            Err(errno) => Err(Error::io("read the generation of", crate::os::sys::proc_path(fd))(errno)),
         }
     }
 

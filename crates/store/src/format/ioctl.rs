@@ -4,7 +4,7 @@
 //! They are restricted ioctls of FUSE: the kernel copies a fixed structure in and out, its size (at most 16383 bytes)
 //! encoded in the command. All integers are in the machine's order; both sides run on one machine.
 
-use crate::file::surplus::{Part, Surplus};
+use crate::format::surplus::{Part, Surplus};
 use stripewise_layout::MAX_OFFSET;
 
 /// Bytes of a placement that one [`PLACEMENT`] call returns.

@@ -6,3 +6,4 @@ pub mod handle;
 pub mod identity;
 pub mod ioctl;
 pub mod placement;
+pub mod surplus;

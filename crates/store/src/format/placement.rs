@@ -1,8 +1,9 @@
 //! A placement: all that is needed to find a file's bytes, as the mount hands it to the preload.
 
 use crate::format::generations::GenerationMap;
-use crate::format::handle::{HandleError, MAX_DATAFILES, Present, Reader};
+use crate::format::handle::{MAX_DATAFILES, Present, Reader};
 use crate::format::identity::Identity;
+use crate::os::error::HandleError;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};

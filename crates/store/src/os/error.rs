@@ -1,6 +1,6 @@
 //! What can go wrong in the store, with the errno that a program sees.
 
-use crate::pool::room::Room;
+use crate::os::room::Room;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
@@ -176,14 +176,14 @@ pub enum Error {
     },
     /// The handle cannot be used.
     #[error("{0}; run `stripewise fsck`")]
-    Handle(#[from] crate::format::handle::HandleError),
+    Handle(#[from] HandleError),
     /// The handle of a file cannot be used.
     #[error("{}: {reason}; run `stripewise fsck`", path.display())]
     HandleOf {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        reason: crate::format::handle::HandleError,
+        reason: HandleError,
     },
     /// The layout that a handle or a rule names cannot be used.
     #[error("layout {hash}: {reason}")]
@@ -265,6 +265,38 @@ pub enum Error {
     /// A value that is out of its bounds.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// Why a handle could not be read or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandleError {
+    /// The attribute is not a handle, or a damaged one.
+    #[error("damaged handle: {0}")]
+    Damaged(&'static str),
+    /// A format that a later release wrote.
+    #[error("handle of format {0}, this release reads format 1: use the release that wrote it")]
+    Format(u8),
+    /// The handle was copied from another inode.
+    #[error("handle {logical:016x} belongs to inode {real}, not to {found} (a copied or restored pool)")]
+    OtherInode {
+        /// Logical handle.
+        logical: u64,
+        /// Inode that the handle names.
+        real: u64,
+        /// Inode that carries it.
+        found: u64,
+    },
+    /// More datafiles than a file may have, or a handle of more than 4096 bytes.
+    #[error("the layout needs too large a handle ({0}): use fewer servers or regions")]
+    TooLarge(&'static str),
+    /// An optimisation type out of bounds: type 0 to 31, parameters below 2^59.
+    #[error("optimisation type {index} with parameters {parameters} is out of bounds (0 to 31, below 2^59)")]
+    Optimisation {
+        /// Type.
+        index: u32,
+        /// Parameters.
+        parameters: u64,
+    },
 }
 
 /// How much a full server has: a file that is larger than that was not taken.

@@ -2,6 +2,7 @@
 
 pub(crate) mod byte_lock;
 pub mod error;
+pub(crate) mod room;
 pub(crate) mod shared_pages;
 pub(crate) mod sync;
 pub(crate) mod sys;

@@ -1,10 +1,10 @@
 //! Small helpers over direct system calls. Nothing here goes through a symbol of libc that the preload intercepts.
 
 use crate::os::error::{Error, Result};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `N` random bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
@@ -27,6 +27,11 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
             other => return other,
         }
     }
+}
+
+/// The name under which an open descriptor can be opened again.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 /// Opens a directory without access to it, as a starting point for names.
@@ -129,7 +134,7 @@ pub(crate) fn create_file(path: &Path, bytes: &[u8], mode: Mode) -> rustix::io::
         file => file?,
     };
     write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file))?;
-    let place = crate::pool::store::proc_path(file.as_fd());
+    let place = proc_path(file.as_fd());
     rustix::fs::linkat(CWD, &place, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
     sync_directory(CWD, parent)
 }

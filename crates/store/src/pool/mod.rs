@@ -7,7 +7,6 @@ pub(crate) mod namespace;
 pub mod neighbours;
 pub(crate) mod pool_file;
 pub(crate) mod removals;
-pub(crate) mod room;
 pub mod rules;
 pub(crate) mod shared;
 pub(crate) mod space;

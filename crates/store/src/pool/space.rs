@@ -2,8 +2,8 @@
 
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
+use crate::os::room::Room;
 use crate::pool::pool_file::Server;
-use crate::pool::room::Room;
 use crate::pool::store::Store;
 use rustix::fd::AsFd as _;
 use std::collections::HashMap;

@@ -5,18 +5,18 @@ use crate::file::inode::Inode;
 use crate::file::lockfile::LockFile;
 use crate::file::open_memory::OpenMemory;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
-use crate::format::handle::{ATTRIBUTE, Handle, HandleError, MAX_BYTES};
+use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
 use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;
 use crate::os::sync::atomic::{AtomicU32, Ordering};
-use crate::os::sys::{open_directory, retry};
+use crate::os::sys::{open_directory, proc_path, retry};
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::{LOCKS, TREE};
 use crate::pool::pool_file::Pool;
 use crate::pool::rules::Rules;
 use crate::pool::space::Spill;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -40,11 +40,6 @@ pub struct Store {
     inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
     /// The deaths of servers after which all open files have let go of what is dead.
     deaths: AtomicU32,
-}
-
-/// The name under which an open descriptor can be opened again.
-pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 impl Store {
@@ -291,50 +286,12 @@ pub enum Collected {
     Missing,
 }
 
-/// What [`Store::create`] has given a file.
-#[derive(Debug)]
-#[must_use = "the file is known by it without being read again"]
-pub struct Created {
-    pub(crate) handle: Handle,
-    pub(crate) layout: Arc<Layout>,
-    /// User whose file it is.
-    pub(crate) owner: u32,
-}
-
-impl Created {
-    /// Number of the file's inode.
-    pub fn real(&self) -> u64 {
-        self.handle.real
-    }
-}
-
 /// Remembers an inode, and forgets those that nobody uses any more: each about once for every time it was remembered.
 fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
     if inodes.len() >= 64 && inodes.len().is_power_of_two() {
         inodes.retain(|_, other| other.strong_count() > 0);
     }
     inodes.insert(key, Arc::downgrade(inode));
-}
-
-/// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
-pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
-    // The path is one of a descriptor, which says nothing to a person.
-    let unusable = |reason| {
-        let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
-        Error::HandleOf { path, reason }
-    };
-    let mut bytes = [0; MAX_BYTES];
-    let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
-        Ok(len) => len,
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
-        Err(Errno::RANGE) => return Err(unusable(HandleError::Damaged("longer than 4096 bytes"))),
-        Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
-    };
-    let handle = Handle::decode(&bytes[..len]).map_err(unusable)?;
-    if handle.real != real {
-        return Err(unusable(HandleError::OtherInode { logical: handle.logical, real: handle.real, found: real }));
-    }
-    Ok(Some(handle))
 }
 
 /// A descriptor of our own for the inode behind `fd`, and whether it can write.

@@ -4,7 +4,7 @@
 //! A directory that was closed is opened again from the one below it when that is left, or else from the nearest one above it
 //! that is open, and must be the one that it was. So descriptors do not grow with the depth, and each name is kept once.
 
-use crate::file::inode::guard;
+use crate::os::sync::guard;
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};

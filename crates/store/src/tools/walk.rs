@@ -1,7 +1,8 @@
 //! Walks a tree with several threads: every regular file is shown once for each of its names.
 
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::os::error::Result;
+use crate::os::sync::guard;
 use crate::os::sys::retry;
 use crate::pool::store::Store;
 use crate::tools::directories::{Directory, open_inside};

@@ -3,9 +3,9 @@
 use super::Journal;
 use super::pages::{HEADER_BYTES, Header, MAX_BYTES, judge, records};
 use super::record::{Found, State};
-use crate::file::inode::guard;
 use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};

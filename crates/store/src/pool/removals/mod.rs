@@ -25,9 +25,9 @@ mod record;
 
 pub use pages::Slot;
 
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
-use crate::os::sync::Mutex;
+use crate::os::sync::{Mutex, guard};
 use crate::pool::neighbours::Neighbours;
 use crate::pool::store::Store;
 use gone::{Gone, Outages, Outcome, Which};

@@ -1,7 +1,7 @@
 //! Owner, mode, times and extended attributes of what was exported.
 
 use super::{Export, count};
-use crate::pool::store::proc_path;
+use crate::os::sys::proc_path;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;

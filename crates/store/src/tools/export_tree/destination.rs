@@ -12,9 +12,8 @@
 
 use super::journal::Journal;
 use crate::os::error::{Error, Result};
-use crate::os::sys::{read_file_at, replace_file, retry};
+use crate::os::sys::{proc_path, read_file_at, replace_file, retry};
 use crate::pool::pool_file::Pool;
-use crate::pool::store::proc_path;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -125,7 +124,7 @@ impl Destination {
     /// Ends an export: what it kept goes, unless something failed and it can be resumed.
     pub(super) fn finish(&self, whole: bool) -> Result<()> {
         let failed = || Error::io("finish the export in", self.path.clone());
-        crate::file::inode::guard(&self.journal).sync(self.root.as_fd()).map_err(failed())?;
+        crate::os::sync::guard(&self.journal).sync(self.root.as_fd()).map_err(failed())?;
         if !whole {
             return Ok(());
         }

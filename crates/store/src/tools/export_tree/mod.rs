@@ -16,8 +16,8 @@ mod journal;
 mod traverse;
 mod verify;
 
-use crate::file::inode::guard;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use destination::Destination;

@@ -3,8 +3,8 @@
 use super::copy::{self, Source};
 use super::destination::{STATE, make_directory, open_directory};
 use super::{Export, attributes, count, verify};
-use crate::file::inode::guard;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::tools::directories::{Directory, open_inside, why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};

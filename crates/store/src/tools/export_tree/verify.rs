@@ -5,7 +5,7 @@ use super::copy::{Source, is_of, read_full};
 use super::traverse::Pair;
 use super::{Export, count};
 use crate::os::error::{Error, Result};
-use crate::pool::store::proc_path;
+use crate::os::sys::proc_path;
 use crate::tools::directories::open_inside;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags, Stat};

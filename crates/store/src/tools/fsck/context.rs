@@ -3,8 +3,8 @@
 use super::finding::{Finding, Kind, Outcome, Outcomes, Report};
 use super::ground::Ground;
 use super::hold::Holding;
-use crate::file::inode::guard;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::pool::namespace::is_shared;
 use crate::pool::neighbours::Quiet;
 use crate::pool::pool_file::Pool;

@@ -69,7 +69,7 @@ impl Files<'_> {
                 return Ok(());
             }
         };
-        if subject.stat.st_nlink > 1 && !crate::file::inode::guard(&self.seen).insert(subject.stat.st_ino) {
+        if subject.stat.st_nlink > 1 && !crate::os::sync::guard(&self.seen).insert(subject.stat.st_ino) {
             return Ok(());
         }
         let path = subject.path.clone();

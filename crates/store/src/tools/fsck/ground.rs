@@ -240,7 +240,7 @@ fn has_datafiles_of(tree: &OwnedFd, directory: &OwnedFd) -> Result<bool> {
             let mut bytes = [0; MAX_BYTES];
             if let Ok(fd) = entry.open()
                 && let Ok(len) =
-                    retry(|| rustix::fs::getxattr(crate::pool::store::proc_path(fd.as_fd()), ATTRIBUTE, &mut bytes[..]))
+                    retry(|| rustix::fs::getxattr(crate::os::sys::proc_path(fd.as_fd()), ATTRIBUTE, &mut bytes[..]))
                 && Handle::decode(&bytes[..len]).is_ok_and(|handle| sample.contains(&handle.logical))
             {
                 found.store(true, std::sync::atomic::Ordering::Relaxed);

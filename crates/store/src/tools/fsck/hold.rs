@@ -2,16 +2,16 @@
 
 use super::context::Context;
 use super::ground::Ground;
-use crate::file::inode::{Inode, guard};
+use crate::file::inode::Inode;
 use crate::file::lengths::{self, Lengths};
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::rights::{Rights, former_owner};
-use crate::format::handle::{ATTRIBUTE, FORMER_OWNER, Handle, HandleError, MAX_BYTES};
+use crate::format::handle::{ATTRIBUTE, FORMER_OWNER, Handle, MAX_BYTES};
 use crate::format::identity::Identity;
 use crate::format::placement::Datafile;
-use crate::os::error::{Error, Result};
-use crate::os::sys::retry;
-use crate::pool::store::proc_path;
+use crate::os::error::{Error, HandleError, Result};
+use crate::os::sync::guard;
+use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;

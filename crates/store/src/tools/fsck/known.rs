@@ -1,8 +1,8 @@
 //! What the datafiles of all files are called, in 32 bytes a file.
 
-use crate::file::inode::guard;
 use crate::format::handle::{Handle, Present};
 use crate::format::placement::{Datafile, Datafiles};
+use crate::os::sync::guard;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

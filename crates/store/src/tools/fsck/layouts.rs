@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::finding::{Finding, Kind};
-use crate::file::inode::guard;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use crate::os::sys::{open_directory, read_file_at};
 use crate::pool::layouts::{MAX_BYTES, hex};
 use rustix::fs::AtFlags;

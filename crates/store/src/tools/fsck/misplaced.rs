@@ -3,9 +3,9 @@
 use super::context::Context;
 use super::lost_found::make_durable_directory;
 use super::servers::parse;
-use crate::file::inode::guard;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, Result};
+use crate::os::sync::guard;
 use rustix::fd::BorrowedFd;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;

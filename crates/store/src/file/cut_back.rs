@@ -13,40 +13,13 @@ use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
 use crate::file::placed_file::PlacedFile;
 use crate::format::extent::{datafile_bytes, file_bytes};
+use crate::format::surplus::{Part, Surplus};
 use crate::os::error::Result;
 use crate::os::sync::atomic::{AtomicBool, Ordering};
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, SeekFrom, StatxFlags};
-use smallvec::SmallVec;
 use std::sync::atomic::fence;
-
-/// What a write that failed half-way may have left behind the bytes that count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surplus {
-    /// Version of the handle that the parts' indexes are of.
-    pub version: u32,
-    /// Offset in the file of the first byte that was not written; at least one byte before it was.
-    pub kept_to: u64,
-    /// The datafiles that may have bytes of the write behind that.
-    pub parts: Parts,
-}
-
-/// The parts of a [`Surplus`]; no allocation up to 16.
-pub type Parts = SmallVec<[Part; 16]>;
-
-/// What a write did in one datafile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// Index in the placement's table of datafiles.
-    pub index: u16,
-    /// Bytes that the datafile had before.
-    pub before_bytes: u64,
-    /// First byte in it that the write may have written.
-    pub from: u64,
-    /// End of what it has written there.
-    pub to: u64,
-}
 
 /// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for nothing but
 /// the size: on network file systems other attributes would have to wait for what is not written back yet.
