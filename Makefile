@@ -95,8 +95,6 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 
 lint: $(VENV)/.tools site ## rustfmt, clippy, ruff, mypy, and the links of docs/
 	@cargo fmt --all --check
-	# rustfmt does not see modules that a macro declares: the list of planners.
-	rustfmt --check --edition 2024 crates/planner/src/planners/*.rs
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

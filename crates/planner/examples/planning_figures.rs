@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::time::Instant;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
-use stripewise_planner::{FileTrace, PlanOptions, plan, plan_harl};
+use stripewise_planner::{FileTrace, Job, PlanOptions, harl_within_limits, plan_by};
 use stripewise_simulate::{Network, Options, Workload, simulate};
 
 const KIB: u64 = 1 << 10;
@@ -321,7 +321,8 @@ fn planned(stage: &Stage, requests: &[Request], network: Network) -> (Layout, st
     let begin = Instant::now();
     let files = [FileTrace { name: "file".into(), requests, size_bytes: Some(stage.bytes) }];
     let options = PlanOptions { network, ..PlanOptions::default() };
-    let plan = plan(&files, &stage.cluster, &options).expect("a plan");
+    let job = Job::new(&files, &stage.cluster, &options).expect("a job");
+    let plan = plan_by("regions", &job).expect("a plan").plan;
     let layout = plan.files[0].layout.clone();
     assert!(stage.valid(&layout), "the plan exceeds a limit");
     (layout, plan, begin.elapsed().as_secs_f64())
@@ -373,7 +374,8 @@ fn unequal(case: &Case, fresh: &Case, verdict: &mut Verdict) {
     }
     let hottest = hottest.highest(stage.best_split(&by_region, chunk));
     let files = [FileTrace { name: "file".into(), requests: &case.requests, size_bytes: Some(case.bytes) }];
-    let harl = plan_harl(&files, &stage.cluster, &PlanOptions::default()).expect("valid").expect("fits");
+    let options = PlanOptions::default();
+    let harl = harl_within_limits(&Job::new(&files, &stage.cluster, &options).expect("valid")).expect("fits");
     assert!(stage.valid(&harl[0]));
     let harl = stage.rates(&harl[0]);
     let mut random = Random(99);

@@ -7,7 +7,7 @@ use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Op, Request, TierWidths, presets};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::planners::{by_name, propose};
-use stripewise_planner::{FileTrace, Job, PlanOptions, plan};
+use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_simulate::{Network, Options, Workload, simulate};
 
 const KIB: u64 = 1 << 10;
@@ -77,8 +77,8 @@ fn main() {
                     };
                     let theta_only = PlanOptions { simulations: 0, ..base };
                     let planned = |options| {
-                        let plan = plan(&files, cluster, options).expect("a plan");
-                        plan.files.into_iter().next().expect("one file").layout
+                        let job = Job::new(&files, cluster, options).expect("a job");
+                        propose(by_name("regions").expect("a planner"), &job).expect("a proposal").layouts.remove(0)
                     };
                     let fixed = TierWidths::layout(&[(0, TierWidths::uniform(cluster, 64 * KIB))], cluster);
                     let harl = harl::plan(&own, cluster, &HarlOptions::default()).layout(cluster);

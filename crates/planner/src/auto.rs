@@ -6,9 +6,10 @@
 
 use crate::error::PlanError;
 use crate::job::{Job, Price};
-use crate::outcome::Rehearsal;
-use crate::planners::{PLANNERS, Planner, checked};
-use crate::rehearse::Stage;
+use crate::plan::outcome::Rehearsal;
+use crate::planners::PLANNERS;
+use crate::planners::planner::{Planner, checked};
+use crate::regions::rehearse::Stage;
 use crate::why::{Why, why};
 use rayon::prelude::*;
 use stripewise_layout::Layout;

@@ -257,5 +257,5 @@ fn the_documented_planner_is_the_real_one() {
     assert_eq!(shown, [std::fs::read_to_string(root.join("src/planners/fixed.rs")).unwrap()]);
     let (_, rest) = page.split_once("```text\n").unwrap();
     let line = rest.split("```").next().unwrap();
-    assert!(std::fs::read_to_string(root.join("src/planners.rs")).unwrap().contains(line), "{line}");
+    assert!(std::fs::read_to_string(root.join("src/planners/mod.rs")).unwrap().contains(line), "{line}");
 }

@@ -1,10 +1,14 @@
 //! Whatever is asked for, a plan keeps the limits, serves every byte and is not priced above the default; or an error
 //! says why not.
 
+#[path = "common/planned.rs"]
+mod planned;
+
+use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
-use stripewise_planner::{FileTrace, PlanError, PlanOptions, plan, plan_harl, predict};
+use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits};
 use stripewise_simulate::{Network, Options, Workload, simulate};
 
 fn quick() -> PlanOptions {
@@ -113,7 +117,7 @@ proptest! {
                 let shares: f64 = plan.files.iter().flat_map(|f| &f.regions).map(|r| r.times.planned_s).sum();
                 prop_assert!((shares - plan.total.planned_s).abs() <= 1e-6 * plan.total.planned_s.max(1e-9));
                 let layouts: Vec<Layout> = plan.files.iter().map(|f| f.layout.clone()).collect();
-                let again = predict(&files, &layouts, &cluster, &options).unwrap();
+                let again = Job::new(&files, &cluster, &options).unwrap().price(&layouts).unwrap().predicted_s;
                 prop_assert!((again - plan.total.planned_s).abs() <= 1e-9 * again.max(1e-9));
             }
             Err(PlanError::NoServer) => prop_assert!(cluster.tiers.iter().all(|tier| tier.servers.is_empty())),
@@ -326,7 +330,7 @@ fn one_process_one_request_one_server_and_nothing_at_all() {
     let empty = planned(&[], &presets::set_p(6, 2, false), &quick());
     assert_eq!(empty.files[0].layout, Layout::striped((0..8).map(ServerId), 64 << 10).unwrap());
     assert_eq!(empty.total.gain(), 1.0);
-    assert!(stripewise_planner::plan(&[], &single, &quick()).unwrap().files.is_empty());
+    assert!(self::plan(&[], &single, &quick()).unwrap().files.is_empty());
 }
 
 #[test]
@@ -360,7 +364,9 @@ fn errors_name_the_thing_and_the_remedy() {
     assert!(error(&cluster, &PlanOptions { default_width_bytes: 0, ..quick() }).contains("default width"));
     assert!(error(&cluster, &PlanOptions { processes: Some(0.5), ..quick() }).contains("processes"));
     let meta = Layout::striped([ServerId::META], 4096).unwrap();
-    assert!(predict(&files, &[meta], &cluster, &quick()).unwrap_err().to_string().contains("data/x"));
+    let options = quick();
+    let job = Job::new(&files, &cluster, &options).unwrap();
+    assert!(job.price(&[meta]).unwrap_err().to_string().contains("data/x"));
 }
 
 #[test]
@@ -368,15 +374,16 @@ fn harl_is_brought_within_the_limits() {
     let requests = uniform(500, 128 << 10, 1024);
     let mut cluster = presets::set_ab(6, 2);
     let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes: Some(128 << 20) }];
-    let free = plan_harl(&files, &cluster, &quick()).unwrap().unwrap();
+    let harl = |cluster: &Cluster| harl_within_limits(&Job::new(&files, cluster, &quick()).unwrap());
+    let free = harl(&cluster).unwrap();
     // F.2: 128K goes to {0, 64K}.
     assert_eq!(free[0].servers(), vec![ServerId(6), ServerId(7)]);
     cluster.tiers[1].capacity_bytes = Some(16 << 20);
-    let kept = plan_harl(&files, &cluster, &quick()).unwrap().unwrap();
+    let kept = harl(&cluster).unwrap();
     for server in [6, 7] {
         assert!(held(&kept[0], ServerId(server), 128 << 20) <= 16 << 20);
     }
     cluster.tiers[0].capacity_bytes = Some(17 << 20);
     cluster.tiers[1].capacity_bytes = Some(14 << 20);
-    assert_eq!(plan_harl(&files, &cluster, &quick()).unwrap(), None);
+    assert_eq!(harl(&cluster), None);
 }

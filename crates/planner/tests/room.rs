@@ -1,9 +1,13 @@
 //! Plans for servers whose disks are not empty: nothing is put where it does not fit.
 
+#[path = "common/planned.rs"]
+mod planned;
+
+use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, MAX_TIERS, Op, Request, presets};
-use stripewise_planner::{FileTrace, PlanOptions, plan, within_room};
+use stripewise_planner::{FileTrace, PlanOptions, within_room};
 
 const MIB: u64 = 1 << 20;
 

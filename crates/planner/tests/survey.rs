@@ -1,8 +1,11 @@
 //! A plan from a survey of very many requests is that of the requests: its printed bound holds where all of them can be
 //! priced.
 
+#[path = "common/planned.rs"]
+mod planned;
+
 use stripewise_model::{Op, Request, presets};
-use stripewise_planner::{FileTrace, PlanOptions, RequestSource, Survey, SurveyedFile, plan_surveyed, predict};
+use stripewise_planner::{FileTrace, Job, PlanOptions, RequestSource, Survey, SurveyedFile, plan_by};
 
 struct Held<'a>(&'a [Request]);
 
@@ -40,7 +43,8 @@ fn the_printed_bound_holds_against_all_requests() {
     let options = PlanOptions { max_entries: 3000, max_chunks: 64, simulations: 0, ..PlanOptions::default() };
     let files = vec![SurveyedFile { name: "f".into(), size_bytes }];
     let survey = Survey::new(files, &Held(&requests), &options).unwrap();
-    let plan = plan_surveyed(&survey, &cluster, &options).unwrap();
+    let traces = survey.traces();
+    let plan = plan_by("regions", &Job::surveyed(&survey, &traces, &cluster, &options).unwrap()).unwrap().plan;
     let sampled = plan.sampled.unwrap();
     assert!(sampled.kept < 6000 && sampled.of == 60_000, "{sampled:?}");
     assert!(sampled.error_bound < 0.1, "{sampled:?}");
@@ -49,7 +53,7 @@ fn the_printed_bound_holds_against_all_requests() {
     let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes }];
     let default = stripewise_layout::Layout::striped((0..8).map(stripewise_layout::ServerId), 64 << 10).unwrap();
     for (layout, time_s) in [(default, plan.total.default_s), (plan.files[0].layout.clone(), plan.total.planned_s)] {
-        let exact_s = predict(&files, &[layout], &cluster, &all).unwrap();
+        let exact_s = Job::new(&files, &cluster, &all).unwrap().price(&[layout]).unwrap().predicted_s;
         assert!((time_s / exact_s - 1.0).abs() <= sampled.error_bound, "{time_s} {exact_s} {sampled:?}");
     }
     assert_eq!(plan.phases.iter().map(|phase| phase.requests).sum::<u64>(), 60_000);
@@ -81,7 +85,7 @@ fn many_files_of_few_kinds_are_planned_by_kind_within_the_limits() {
         .enumerate()
         .map(|(index, requests)| FileTrace { name: format!("f{index}"), requests, size_bytes: None })
         .collect();
-    let plan = stripewise_planner::plan(&files, &cluster, &PlanOptions::default()).unwrap();
+    let plan = planned::plan(&files, &cluster, &PlanOptions::default()).unwrap();
     assert_eq!(plan.files.len(), 300);
     assert!(plan.total.planned_s <= plan.total.default_s);
     assert!(plan.tiers[1].planned_bytes <= 80 << 20);

@@ -2,7 +2,7 @@
 
 use crate::error::PlanError;
 use crate::job::Job;
-use crate::planners::Planner;
+use crate::planners::planner::Planner;
 use stripewise_layout::Layout;
 
 /// The pool's default layout.
