@@ -1,4 +1,7 @@
-"""Every command that README.md and docs/ show is run here, and every pool file that they show is read."""
+"""Every command that README.md and docs/ show is run here, and every pool file that they show is read.
+
+A block with a title is a file: with a path of the tree it is an excerpt of that file, with a plain name the reader writes it.
+"""
 
 import os
 import random
@@ -21,10 +24,25 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
+def titled(page):
+    """Title and text of each block that has a title."""
+    return re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```$', page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if titled(page)], ids=lambda page: page.name)
+def test_excerpts_are_what_the_tree_has(page):
+    for title, text in titled(page):
+        if "/" in title:
+            assert text in (ROOT / title).read_text(), f"{page.name}: {title} has changed, or never had:\n{text}"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shown_commands_run(page, tmp_path):
-    """The commands of a page, then its Python, in one directory. `job.darshan`, the reader's log, is PyDarshan's."""
+    """The files of a page, its commands, then its Python, in one directory. `job.darshan`, the reader's log, is PyDarshan's."""
     shutil.copy(Path(darshan.__file__).parent / "tests" / "input" / "sample-badost.darshan", tmp_path / "job.darshan")
+    for title, text in titled(page):
+        if "/" not in title:
+            (tmp_path / title).write_text(text)
     script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
     python = tmp_path / "shown.py"
     python.write_text("\n".join(blocks(page, "python")))

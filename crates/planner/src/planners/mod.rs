@@ -4,7 +4,7 @@
 //! is in the frame around it ([`propose`]).
 //!
 //! To add a planner, write `planners/NAME.rs` with a unit struct that implements [`Planner`], declare it here and add it
-//! to the list below; the command line, `auto` and the tests find it there. `docs/planners.md` shows it with `fixed`.
+//! to the list below; the command line, `auto` and the tests find it there. `docs/adding-a-planner.md` goes through it.
 
 pub(crate) mod chen;
 mod fixed;
