@@ -1,6 +1,6 @@
 """Every command that README.md and docs/ show is run here, and every pool file that they show is read.
 
-A block with a title is a file: with a path of the tree it is an excerpt of that file, with a plain name the reader writes it.
+A block with a title is a file: a path of the tree has to hold the excerpt, a plain name is a file that a reader writes.
 """
 
 import os
@@ -38,7 +38,7 @@ def test_excerpts_are_what_the_tree_has(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
 def test_shown_commands_run(page, tmp_path):
-    """The files of a page, its commands, then its Python, in one directory. `job.darshan`, the reader's log, is PyDarshan's."""
+    """A page's files, its commands, then its Python, in one directory. `job.darshan`, the reader's, is PyDarshan's."""
     shutil.copy(Path(darshan.__file__).parent / "tests" / "input" / "sample-badost.darshan", tmp_path / "job.darshan")
     for title, text in titled(page):
         if "/" not in title:
