@@ -4,13 +4,13 @@
 //! there is (`case`).
 
 use crate::bottleneck::Bottleneck;
-use crate::case::Case;
+use crate::case::ComparedCase;
 use crate::cluster_file::ClusterFile;
 use crate::findings::Finding;
 use crate::gather::Gathered;
 use crate::interval::{Cause, Gain};
 use crate::look::Looked;
-use crate::passes::{Found, Pass, Passes};
+use crate::passes::{Pass, PassResult, Passes};
 use crate::sides::servers;
 use std::path::{Path, PathBuf};
 use stripewise_import::About;
@@ -22,7 +22,7 @@ use stripewise_trace::Trace;
 
 /// Where a file's present layout is known from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum LayoutSource {
     /// The log tells what Lustre had.
     Log,
     /// The pool itself.
@@ -31,7 +31,7 @@ pub enum Source {
     Default,
 }
 
-impl Source {
+impl LayoutSource {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ pub type PresentLayout<'a> = dyn Fn(&Path) -> Option<Layout> + 'a;
 
 /// What to advise on.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct AdviceOptions<'a> {
     /// The servers; `None`: those that the log's Lustre layouts show.
     pub cluster: Option<&'a ClusterFile>,
     /// Profile of servers that were found from the log.
@@ -94,7 +94,7 @@ pub enum AdviseError {
 
 /// Where files of a kind are, or should be.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placed {
+pub struct KindPlacement {
     /// The layout of the first of them.
     pub layout: Layout,
     /// The others are on other servers, striped alike.
@@ -107,7 +107,7 @@ pub struct Placed {
 
 /// Bytes on a tier.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Space {
+pub struct TierSpace {
     /// Name of the tier.
     pub tier: String,
     /// Bytes under the present layouts.
@@ -120,7 +120,7 @@ pub struct Space {
 
 /// Advice on files of one kind.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct AdviceRow {
     /// Path below the root; a pattern where there are several.
     pub path: String,
     /// How many.
@@ -136,22 +136,22 @@ pub struct Row {
     /// Known from counters alone.
     pub counters_only: bool,
     /// Where they are.
-    pub present: Placed,
+    pub present: KindPlacement,
     /// How that is known.
-    pub source: Source,
+    pub source: LayoutSource,
     /// Where they should be; `None` is no change.
-    pub recommended: Option<Placed>,
+    pub recommended: Option<KindPlacement>,
     /// What that gains; 1 without a change.
     pub gain: Gain,
     /// Room that it takes, by tier.
-    pub space: Vec<Space>,
+    pub space: Vec<TierSpace>,
     /// What matters beside the layout.
     pub findings: Vec<Finding>,
 }
 
 /// Kinds of one directory together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Directory {
+pub struct DirectoryAdvice {
     /// Path below the root, numbers as `*`; empty is the root itself.
     pub path: String,
     /// Files in it.
@@ -174,9 +174,9 @@ pub struct Advice {
     /// The directory that paths are relative to.
     pub root: PathBuf,
     /// Kinds of files, those that move most first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<AdviceRow>,
     /// By directory, those that move most first.
-    pub directories: Vec<Directory>,
+    pub directories: Vec<DirectoryAdvice>,
     /// Bytes per second of all under the present layouts.
     pub present_bytes_per_s: f64,
     /// The same under the recommended ones.
@@ -184,7 +184,7 @@ pub struct Advice {
     /// Of all files together.
     pub gain: Gain,
     /// Room on tiers.
-    pub space: Vec<Space>,
+    pub space: Vec<TierSpace>,
     /// What is wide about the intervals.
     pub causes: Vec<Cause>,
     /// Name of the planner.
@@ -206,7 +206,7 @@ pub struct Advice {
 ///
 /// # Errors
 /// [`AdviseError`] with the remedy.
-pub fn advise(trace: &Trace, about: &About, options: &Options) -> Result<Advice, AdviseError> {
+pub fn advise(trace: &Trace, about: &About, options: &AdviceOptions) -> Result<Advice, AdviseError> {
     advise_by(trace, about, options, trace)
 }
 
@@ -215,7 +215,12 @@ pub fn advise(trace: &Trace, about: &About, options: &Options) -> Result<Advice,
 ///
 /// # Errors
 /// [`AdviseError`] with the remedy.
-pub fn advise_by(trace: &Trace, about: &About, options: &Options, passes: &dyn Passes) -> Result<Advice, AdviseError> {
+pub fn advise_by(
+    trace: &Trace,
+    about: &About,
+    options: &AdviceOptions,
+    passes: &dyn Passes,
+) -> Result<Advice, AdviseError> {
     if let Some(name) = options.planner.filter(|name| *name != auto::AUTO)
         && PLANNERS.iter().all(|planner| planner.name() != name)
     {
@@ -230,7 +235,7 @@ pub fn advise_by(trace: &Trace, about: &About, options: &Options, passes: &dyn P
     let mut looked = Looked::default();
     let root = options.root.map(|root| root.as_os_str().to_owned());
     passes.make(&Pass::Look(root), &mut |found| {
-        if let Found::Looked(part) = found {
+        if let PassResult::Looked(part) = found {
             looked.join(part);
         }
     })?;
@@ -238,6 +243,6 @@ pub fn advise_by(trace: &Trace, about: &About, options: &Options, passes: &dyn P
     if gathered.files.is_empty() {
         return Err(AdviseError::NothingMoved { root: gathered.root });
     }
-    let case = Case::new(&servers, &targets, about, options, passes, &mut gathered)?;
+    let case = ComparedCase::new(&servers, &targets, about, options, passes, &mut gathered)?;
     case.advice(&gathered, about, options)
 }

@@ -1,18 +1,20 @@
 //! What there is held against what was planned, by the simulator and kind by kind: a kind of file keeps its layout where
 //! the interval of its gain does not support another one, and the rest is simulated again.
 
-use crate::advice::{Advice, AdviseError, Directory, Options, Placed, Row, Source, Space};
+use crate::advice::{
+    Advice, AdviceOptions, AdviceRow, AdviseError, DirectoryAdvice, KindPlacement, LayoutSource, TierSpace,
+};
 use crate::bottleneck::bottleneck;
 use crate::cluster_file::ClusterFile;
-use crate::findings::{self, Around};
+use crate::findings::{self, FindingContext};
 use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
-use crate::kinds::{Kind, kinds};
+use crate::kinds::{FileKind, kinds};
 use crate::passes::Passes;
 use crate::planning::{Planned, plan};
 use crate::present::Targets;
-use crate::rehearsal::{Rehearsal, Run, gains, mean, thinned};
+use crate::rehearsal::{KindRehearsal, SeedRates, gains, mean, thinned};
 use crate::sides::present;
 use crate::slow::{Slow, slow_of_log, slow_of_pool};
 use std::collections::BTreeMap;
@@ -31,16 +33,16 @@ const LOADED: usize = 20_000;
 const ROUNDS: usize = 4;
 
 /// What is compared.
-pub(crate) struct Case<'a> {
+pub(crate) struct ComparedCase<'a> {
     servers: &'a ClusterFile,
     cluster: Cluster,
     labels: Vec<String>,
     /// Present layout of every file, and how it is known.
     present: Vec<Layout>,
-    sources: Vec<Source>,
+    sources: Vec<LayoutSource>,
     /// Servers that are slower than others of their kind.
     slow: Option<Slow>,
-    kinds: Vec<Kind>,
+    kinds: Vec<FileKind>,
     /// A sample of the requests of every file.
     sample: Vec<Vec<Request>>,
     planned: Vec<Layout>,
@@ -53,18 +55,18 @@ pub(crate) struct Case<'a> {
     sampled: Option<f64>,
 }
 
-impl<'a> Case<'a> {
+impl<'a> ComparedCase<'a> {
     pub(crate) fn new(
         servers: &'a ClusterFile,
         targets: &Targets,
         about: &About,
-        options: &Options,
+        options: &AdviceOptions,
         passes: &dyn Passes,
         gathered: &mut Gathered,
     ) -> Result<Self, AdviseError> {
         let cluster = servers.cluster();
         let files = gathered.files.iter().map(|file| (file.id, file.path.as_str()));
-        let (present, sources): (Vec<Layout>, Vec<Source>) =
+        let (present, sources): (Vec<Layout>, Vec<LayoutSource>) =
             present(servers, targets, about, options, files).into_iter().unzip();
         let alike = kinds(&gathered.files, &present);
         let made_up = about.lacks.contains(Lacks::TIMES) || about.lacks.contains(Lacks::DURATIONS);
@@ -101,7 +103,12 @@ impl<'a> Case<'a> {
         })
     }
 
-    pub(crate) fn advice(&self, gathered: &Gathered, about: &About, options: &Options) -> Result<Advice, AdviseError> {
+    pub(crate) fn advice(
+        &self,
+        gathered: &Gathered,
+        about: &About,
+        options: &AdviceOptions,
+    ) -> Result<Advice, AdviseError> {
         let is_found = options.cluster.is_none();
         let preset = self.servers.tiers.iter().find_map(|tier| tier.preset.as_deref());
         let mut of_all = causes(about.lacks, preset, is_found, self.sampled);
@@ -110,7 +117,7 @@ impl<'a> Case<'a> {
         }
         of_all.extend(self.gaps.cause());
         let with_counters = [of_all.clone(), vec![counters_only()]].concat();
-        let is_counted = |kind: &Kind| kind.files.iter().any(|&file| gathered.files[file].counted);
+        let is_counted = |kind: &FileKind| kind.files.iter().any(|&file| gathered.files[file].counted);
         let of_kinds: Vec<&[Cause]> =
             self.kinds.iter().map(|kind| if is_counted(kind) { &*with_counters } else { &*of_all }).collect();
         let causes = if self.kinds.iter().any(is_counted) { &with_counters } else { &of_all };
@@ -118,7 +125,7 @@ impl<'a> Case<'a> {
         for (number, kind) in self.kinds.iter().enumerate() {
             kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
         }
-        let rehearsal = Rehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
+        let rehearsal = KindRehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
         let before = rehearsal.runs(&self.present)?;
         let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
         let loaded = thinned(&self.sample, LOADED);
@@ -127,10 +134,10 @@ impl<'a> Case<'a> {
         let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
         let all_bytes = gathered.all.both().bytes;
         let rows = self.kinds.iter().enumerate().map(|(number, kind)| {
-            let place = |layouts: &[Layout], runs: &[Run], slow: Option<&Slow>| {
+            let place = |layouts: &[Layout], runs: &[SeedRates], slow: Option<&Slow>| {
                 let files = kind.files.iter().map(|&file| (&layouts[file], loaded[file].as_slice()));
                 let first = &layouts[kind.files[0]];
-                Placed {
+                KindPlacement {
                     layout: first.clone(),
                     spread: kind.files.iter().any(|&file| layouts[file] != *first),
                     bytes_per_s: mean(runs, Some(number)),
@@ -140,13 +147,14 @@ impl<'a> Case<'a> {
             let first = kind.files[0];
             let both = kind.used.both();
             let width = self.present[first].regions()[0].stripes()[0].width_bytes;
-            let around = Around { processes, weight: crate::usage::share(both.bytes, all_bytes), width_bytes: width };
+            let around =
+                FindingContext { processes, weight: crate::usage::share(both.bytes, all_bytes), width_bytes: width };
             let gain = if changed[number] {
                 Gain::of(&gains(&before, &after, Some(number)), of_kinds[number])
             } else {
                 Gain::NONE
             };
-            Row {
+            AdviceRow {
                 path: kind.path.clone(),
                 files: kind.files.len(),
                 read_bytes: kind.used.reads.bytes,
@@ -162,7 +170,7 @@ impl<'a> Case<'a> {
                 findings: findings::of_files(&kind.used, &around),
             }
         });
-        let rows: Vec<Row> = rows.collect();
+        let rows: Vec<AdviceRow> = rows.collect();
         let gain = if changed.contains(&true) { Gain::of(&gains(&before, &after, None), causes) } else { Gain::NONE };
         let every: Vec<usize> = (0..gathered.files.len()).collect();
         Ok(Advice {
@@ -189,8 +197,8 @@ impl<'a> Case<'a> {
     /// Which kinds should change: those whose own gain, in the company of the others that change, is beyond doubt.
     fn choose(
         &self,
-        rehearsal: &Rehearsal,
-        before: &[Run],
+        rehearsal: &KindRehearsal,
+        before: &[SeedRates],
         causes: &[Cause],
         of_kinds: &[&[Cause]],
     ) -> Result<Chosen, SimulateError> {
@@ -228,7 +236,7 @@ impl<'a> Case<'a> {
     }
 
     /// Bytes of `files` on each tier under the present layouts and under `layouts`. O(files x stripes).
-    fn space(&self, gathered: &Gathered, files: &[usize], layouts: &[Layout]) -> Vec<Space> {
+    fn space(&self, gathered: &Gathered, files: &[usize], layouts: &[Layout]) -> Vec<TierSpace> {
         let tier_of: Vec<usize> =
             self.cluster.tiers.iter().enumerate().flat_map(|(at, tier)| vec![at; tier.servers.len()]).collect();
         let held = |layouts: &[Layout]| {
@@ -250,7 +258,7 @@ impl<'a> Case<'a> {
         let (present, recommended) = (held(&self.present), held(layouts));
         let tiers = self.cluster.tiers.iter().zip(present.into_iter().zip(recommended));
         tiers
-            .map(|(tier, (present_bytes, recommended_bytes))| Space {
+            .map(|(tier, (present_bytes, recommended_bytes))| TierSpace {
                 tier: tier.name.clone(),
                 present_bytes,
                 recommended_bytes,
@@ -261,7 +269,7 @@ impl<'a> Case<'a> {
 
     /// The layouts of the kinds that change: by their pattern where all have one layout and no other file fits the
     /// pattern, else file by file.
-    fn layout_file(&self, gathered: &Gathered, rows: &[Row], changed: &[bool], layouts: &[Layout]) -> LayoutFile {
+    fn layout_file(&self, gathered: &Gathered, rows: &[AdviceRow], changed: &[bool], layouts: &[Layout]) -> LayoutFile {
         let mut written = LayoutFile { pool: self.servers.name.clone(), files: Vec::new() };
         let mut stripes = 0;
         for ((kind, row), _) in self.kinds.iter().zip(rows).zip(changed).filter(|(_, changed)| **changed) {
@@ -298,16 +306,16 @@ impl<'a> Case<'a> {
 struct Chosen {
     changed: Vec<bool>,
     layouts: Vec<Layout>,
-    after: Vec<Run>,
+    after: Vec<SeedRates>,
 }
 
 /// Rows by directory.
-fn directories(rows: &[Row]) -> Vec<Directory> {
-    let mut found: BTreeMap<&str, Directory> = BTreeMap::new();
-    let bytes = |row: &Row| row.read_bytes.saturating_add(row.written_bytes);
+fn directories(rows: &[AdviceRow]) -> Vec<DirectoryAdvice> {
+    let mut found: BTreeMap<&str, DirectoryAdvice> = BTreeMap::new();
+    let bytes = |row: &AdviceRow| row.read_bytes.saturating_add(row.written_bytes);
     for (index, row) in rows.iter().enumerate() {
         let path = row.path.rsplit_once('/').map_or("", |(directory, _)| directory);
-        let empty = || Directory { path: path.to_owned(), files: 0, bytes: 0, row: None };
+        let empty = || DirectoryAdvice { path: path.to_owned(), files: 0, bytes: 0, row: None };
         let directory = found.entry(path).or_insert_with(empty);
         directory.files += row.files;
         directory.bytes = directory.bytes.saturating_add(bytes(row));
@@ -316,7 +324,7 @@ fn directories(rows: &[Row]) -> Vec<Directory> {
             directory.row = Some(index);
         }
     }
-    let mut found: Vec<Directory> = found.into_values().collect();
+    let mut found: Vec<DirectoryAdvice> = found.into_values().collect();
     found.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
     found
 }

@@ -1,7 +1,7 @@
 //! What counters tell of a file: all of its use where the log has no requests of it (Darshan without DXT; the importer
 //! makes them up), and opens, stats and the kinds of MPI-IO's calls where rows lack them.
 
-use crate::usage::{RankUse, Requests, Use};
+use crate::usage::{RankUse, RequestCounts, Use};
 use stripewise_import::FileCounters;
 use stripewise_model::Op;
 use stripewise_trace::Api;
@@ -110,7 +110,7 @@ pub(crate) fn used(records: &[&FileCounters]) -> Use {
             let consecutive = integer(of, direction.consecutive).min(sequential);
             let known = of.api == Api::Posix;
             let requests = if direction.op == Op::Read { &mut used.reads } else { &mut used.writes };
-            *requests = Requests {
+            *requests = RequestCounts {
                 count: requests.count.saturating_add(count),
                 bytes: requests.bytes.saturating_add(bytes),
                 tiny: requests.tiny.saturating_add(tiny),

@@ -1,7 +1,7 @@
 //! From a log to the files that advice is given on: what each was asked for, and how it was used.
 
 use crate::counted;
-use crate::look::{Looked, Thread};
+use crate::look::{Looked, ThreadKey};
 use crate::requests::{Below, below_root, common_directory_of};
 use crate::usage::Use;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use stripewise_trace::{Process, Trace};
 
 /// A file to give advice on.
 #[derive(Debug, Clone)]
-pub(crate) struct File {
+pub(crate) struct AdvisedFile {
     /// Its number in the trace.
     pub id: u32,
     /// Path below the root.
@@ -27,11 +27,11 @@ pub(crate) struct File {
 /// The files of a log, in order of path.
 pub(crate) struct Gathered {
     pub root: PathBuf,
-    pub files: Vec<File>,
+    pub files: Vec<AdvisedFile>,
     /// Requests of these files.
     pub requests: u64,
     /// All that read or wrote, in order.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadKey>,
     /// Use of all files (below the root that was given), those that move next to nothing included.
     pub all: Use,
     /// Files of the log that advice is not given on, since they move next to nothing.
@@ -54,12 +54,12 @@ impl Gathered {
         let root = given.map_or_else(|| common_directory_of(trace, moved), Path::to_owned);
         let below = Below::of(trace, &root, moved);
         let requests = below.requests;
-        let mut files: Vec<File> = Vec::new();
+        let mut files: Vec<AdvisedFile> = Vec::new();
         for (id, path) in below.files {
             let of = counters.get(&id).map_or(&[][..], Vec::as_slice);
             let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of);
             let looked = looked_at.remove(&id).unwrap_or_default();
-            files.push(File { id, path, used: if counted { counted::used(of) } else { looked }, counted });
+            files.push(AdvisedFile { id, path, used: if counted { counted::used(of) } else { looked }, counted });
         }
         // What rows do not show, counters may: opens, and whether calls were collective.
         for file in &mut files {

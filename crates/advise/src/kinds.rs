@@ -1,14 +1,14 @@
 //! Files of one kind: in one directory, named alike but for numbers, laid out alike and used alike. A kind is one row
 //! of advice, of however many files.
 
-use crate::gather::File;
+use crate::gather::AdvisedFile;
 use crate::usage::Use;
 use std::collections::HashMap;
 use stripewise_layout::Layout;
 
 /// Files of one kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Kind {
+pub(crate) struct FileKind {
     /// Their path, or the pattern of their paths: numbers are `*`.
     pub path: String,
     /// Indices of the files, in order of path.
@@ -28,15 +28,15 @@ struct Alike {
 }
 
 /// The kinds of `files`, those that move most first. O(files x ranks of each).
-pub(crate) fn kinds(files: &[File], layouts: &[Layout]) -> Vec<Kind> {
+pub(crate) fn kinds(files: &[AdvisedFile], layouts: &[Layout]) -> Vec<FileKind> {
     let mut found: HashMap<Alike, usize> = HashMap::new();
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<FileKind> = Vec::new();
     for (index, (file, layout)) in files.iter().zip(layouts).enumerate() {
         let pattern = numbers_replaced(&file.path);
         let alike = Alike { layout: shape(layout), used: use_of(&file.used), pattern };
         let pattern = alike.pattern.clone();
         let at = *found.entry(alike).or_insert_with(|| {
-            kinds.push(Kind { path: pattern, files: Vec::new(), used: Use::default() });
+            kinds.push(FileKind { path: pattern, files: Vec::new(), used: Use::default() });
             kinds.len() - 1
         });
         kinds[at].files.push(index);
@@ -48,7 +48,7 @@ pub(crate) fn kinds(files: &[File], layouts: &[Layout]) -> Vec<Kind> {
         }
     }
     kinds.sort_by(|a, b| {
-        let bytes = |kind: &Kind| kind.used.both().bytes;
+        let bytes = |kind: &FileKind| kind.used.both().bytes;
         bytes(b).cmp(&bytes(a)).then_with(|| a.path.cmp(&b.path)).then(a.files.cmp(&b.files))
     });
     kinds
@@ -87,18 +87,19 @@ mod tests {
     use super::*;
     use stripewise_layout::{Pattern, ServerId};
 
-    fn file(path: &str, bytes: u64) -> File {
+    fn file(path: &str, bytes: u64) -> AdvisedFile {
         let mut used = Use::default();
         used.writes.count = 1;
         used.writes.bytes = bytes;
         used.end = bytes;
-        File { id: 0, path: path.into(), used, counted: false }
+        AdvisedFile { id: 0, path: path.into(), used, counted: false }
     }
 
     #[test]
     fn files_that_differ_by_numbers_alone_are_one_kind() {
         let layout = Layout::striped([ServerId(0)], 1 << 20).unwrap();
-        let files: Vec<File> = (0..2048).map(|n| file(&format!("run{}/rank.{n:04}.out", n / 1024), 1 << 20)).collect();
+        let files: Vec<AdvisedFile> =
+            (0..2048).map(|n| file(&format!("run{}/rank.{n:04}.out", n / 1024), 1 << 20)).collect();
         let found = kinds(&files, &vec![layout.clone(); 2048]);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].path.as_str(), found[0].files.len()), ("run*/rank.*.out", 2048));

@@ -27,12 +27,13 @@ mod surveying;
 mod usage;
 
 pub use advice::{
-    Advice, AdviseError, Directory, Options, Placed, PresentLayout, Row, Source, Space, advise, advise_by,
+    Advice, AdviceOptions, AdviceRow, AdviseError, DirectoryAdvice, KindPlacement, LayoutSource, PresentLayout,
+    TierSpace, advise, advise_by,
 };
 pub use bottleneck::Bottleneck;
 pub use cluster_file::{ClusterError, ClusterFile, ClusterTier, DefaultLayout, FileSystem};
 pub use findings::{Finding, Severity};
 pub use interval::{Cause, Gain};
-pub use passes::{Found, Pass, Passes, Wanted};
+pub use passes::{Pass, PassResult, Passes, Wanted};
 pub use requests::{Below, FileRequests, below, common_directory};
 pub use sides::{Sided, Sides};

@@ -1,7 +1,7 @@
 //! [`Looked`]: how each file was used, by its own rows.
 
 use crate::requests::below_root;
-use crate::usage::{RankUse, Requests, SMALL_BYTES, TINY_BYTES, Use};
+use crate::usage::{RankUse, RequestCounts, SMALL_BYTES, TINY_BYTES, Use};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use stripewise_trace::{Api, Operation, Record, Trace, flags};
 const PLACED: usize = 1_000_000;
 
 /// Rank, process and thread.
-pub(crate) type Thread = (u32, u32, u32);
+pub(crate) type ThreadKey = (u32, u32, u32);
 
 /// How files were used. Of some of them or of all: parts add up, in any order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Looked {
     /// Number in the trace, and use, of every file with records.
     pub(crate) files: Vec<(u32, Use)>,
     /// All that read or wrote.
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) threads: Vec<ThreadKey>,
 }
 
 impl Looked {
@@ -80,7 +80,7 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
 }
 
 /// How a file was used, by its rows. O(records log records).
-fn used(trace: &Trace, id: u32, threads: &mut HashSet<Thread>) -> Use {
+fn used(trace: &Trace, id: u32, threads: &mut HashSet<ThreadKey>) -> Use {
     let mut used = used_meta(trace, id);
     let mut count = 0_usize;
     let mut last = None;
@@ -107,12 +107,12 @@ fn used(trace: &Trace, id: u32, threads: &mut HashSet<Thread>) -> Use {
     used
 }
 
-fn of<'u>(used: &'u mut Use, record: &Record) -> &'u mut Requests {
+fn of<'u>(used: &'u mut Use, record: &Record) -> &'u mut RequestCounts {
     if record.operation() == Some(Operation::Write) { &mut used.writes } else { &mut used.reads }
 }
 
-fn counted_one(before: Requests, size: u64) -> Requests {
-    Requests {
+fn counted_one(before: RequestCounts, size: u64) -> RequestCounts {
+    RequestCounts {
         count: before.count + 1,
         bytes: before.bytes.saturating_add(size),
         tiny: before.tiny + u64::from(size < TINY_BYTES),

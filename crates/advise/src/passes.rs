@@ -5,7 +5,7 @@
 
 use crate::advice::AdviseError;
 use crate::gaps::{Spans, Timed};
-use crate::look::{Looked, Thread};
+use crate::look::{Looked, ThreadKey};
 use crate::requests::request_of;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// Numbers in the trace; their places here are the files' indices.
     pub(crate) files: Vec<u32>,
     /// In order: their places here are the numbers of processes, as each thread has one request in flight.
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) threads: Vec<ThreadKey>,
 }
 
 /// A question to the requests of a trace.
@@ -39,7 +39,7 @@ pub enum Pass {
 
 /// What a pass found in some files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Found {
+pub enum PassResult {
     /// To [`Pass::Look`].
     Looked(Looked),
     /// To [`Pass::Hold`]: requests by index of the file.
@@ -52,21 +52,23 @@ pub enum Found {
 
 impl Pass {
     /// Makes the pass through those files that `trace` has requests of. O(records).
-    pub fn through(&self, trace: &Trace) -> Found {
+    pub fn through(&self, trace: &Trace) -> PassResult {
         match self {
-            Self::Look(root) => Found::Looked(Looked::of(trace, root.as_deref().map(Path::new))),
+            Self::Look(root) => PassResult::Looked(Looked::of(trace, root.as_deref().map(Path::new))),
             Self::Hold(wanted) => {
                 let mut held: Vec<(u32, Vec<Request>)> = Vec::new();
                 Source::new(trace, wanted).visit(&mut |file, request| match held.last_mut() {
                     Some((last, requests)) if *last == file as u32 => requests.push(*request),
                     _ => held.push((file as u32, vec![*request])),
                 });
-                Found::Held(held)
+                PassResult::Held(held)
             }
-            Self::Overview(wanted) => Found::Overview(Overview::of(wanted.files.len(), &Source::new(trace, wanted))),
+            Self::Overview(wanted) => {
+                PassResult::Overview(Overview::of(wanted.files.len(), &Source::new(trace, wanted)))
+            }
             Self::Count(wanted, strata, timed) => {
                 let source = Source::new(trace, wanted);
-                Found::Counted(strata.counted(&source), timed.spans(&source))
+                PassResult::Counted(strata.counted(&source), timed.spans(&source))
             }
         }
     }
@@ -78,12 +80,12 @@ pub trait Passes {
     ///
     /// # Errors
     /// [`AdviseError::Passes`] where it could not be made.
-    fn make(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> Result<(), AdviseError>;
+    fn make(&self, pass: &Pass, take: &mut dyn FnMut(PassResult)) -> Result<(), AdviseError>;
 }
 
 /// All requests are here: one part.
 impl Passes for Trace {
-    fn make(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> Result<(), AdviseError> {
+    fn make(&self, pass: &Pass, take: &mut dyn FnMut(PassResult)) -> Result<(), AdviseError> {
         take(pass.through(self));
         Ok(())
     }
@@ -93,7 +95,7 @@ impl Passes for Trace {
 struct Source<'a> {
     trace: &'a Trace,
     files: &'a [u32],
-    numbers: HashMap<Thread, u32>,
+    numbers: HashMap<ThreadKey, u32>,
 }
 
 impl<'a> Source<'a> {

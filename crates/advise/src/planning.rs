@@ -1,10 +1,10 @@
 //! [`plan`]: layouts for all files together.
 
-use crate::advice::{AdviseError, Options};
+use crate::advice::{AdviceOptions, AdviseError};
 use crate::cluster_file::ClusterFile;
 use crate::gaps::Gaps;
 use crate::gather::Gathered;
-use crate::kinds::Kind;
+use crate::kinds::FileKind;
 use crate::passes::Passes;
 use crate::rehearsal::thinned;
 use crate::surveying::{HELD, Requested, requested};
@@ -42,10 +42,10 @@ pub(crate) fn plan(
     gathered: &Gathered,
     timed: Vec<bool>,
     passes: &dyn Passes,
-    kinds: &[Kind],
+    kinds: &[FileKind],
     cluster: &Cluster,
     servers: &ClusterFile,
-    options: &Options,
+    options: &AdviceOptions,
 ) -> Result<Planned, AdviseError> {
     let planner = options.planner.unwrap_or(if gathered.files.len() <= FEW_FILES { auto::AUTO } else { "regions" });
     let plan_options = PlanOptions {
@@ -122,7 +122,7 @@ fn trace_of(((name, size_bytes), requests): ((String, Option<u64>), &[Request]))
 }
 
 /// Of each kind the files that stand for it: about [`PLANNED`] of all, at least one of each, evenly.
-fn stand_ins(kinds: &[Kind]) -> Vec<Vec<usize>> {
+fn stand_ins(kinds: &[FileKind]) -> Vec<Vec<usize>> {
     let files: usize = kinds.iter().map(|kind| kind.files.len()).sum();
     let every = files.div_ceil(PLANNED).max(1);
     kinds.iter().map(|kind| kind.files.iter().copied().step_by(every).collect()).collect()

@@ -5,7 +5,9 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
-use stripewise_simulate::{Access, Options, SimulateError, Step, Workload, simulate_observed};
+use stripewise_simulate::{
+    ClosedLoop, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions, simulate_observed,
+};
 
 /// Most requests that are replayed; more are thinned out evenly.
 const MOST_REQUESTS: usize = 16_000;
@@ -17,24 +19,24 @@ const SEEDS: u64 = 7;
 const FIRST_SEED: u64 = 1 << 40;
 
 /// Files, requests and servers.
-pub(crate) struct Rehearsal<'a> {
+pub(crate) struct KindRehearsal<'a> {
     cluster: &'a Cluster,
     /// Of each seed.
-    workloads: Vec<Workload>,
+    workloads: Vec<ClosedLoop>,
     /// Kind of every file.
     kinds: Vec<u32>,
 }
 
 /// Bytes per second of one seed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Run {
+pub(crate) struct SeedRates {
     /// Over the whole run.
     pub total: f64,
     /// Of each kind, while any of its requests was in flight; 0 where none was.
     pub kinds: Vec<f64>,
 }
 
-impl<'a> Rehearsal<'a> {
+impl<'a> KindRehearsal<'a> {
     /// `requests` of each file, `kinds` of each file, the times at which all processes meet, and those that a process
     /// spends between its requests. O(seeds x requests).
     pub(crate) fn new(
@@ -46,44 +48,50 @@ impl<'a> Rehearsal<'a> {
     ) -> Self {
         let thinned = thinned(requests, MOST_REQUESTS);
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
-        let workload = Workload::replay(&slices, cuts_s, false);
+        let workload = ClosedLoop::replay(&slices, cuts_s, false);
         let workloads = (0..SEEDS).map(|seed| with_gap(workload.clone(), gaps.of_run(seed, SEEDS))).collect();
         Self { cluster, workloads, kinds }
     }
 
     /// Runs under `layouts`, one a file. O(seeds x requests).
-    pub(crate) fn runs(&self, layouts: &[Layout]) -> Result<Vec<Run>, SimulateError> {
+    pub(crate) fn runs(&self, layouts: &[Layout]) -> Result<Vec<SeedRates>, SimulateError> {
         let count = self.kinds.iter().max().map_or(0, |&most| most as usize + 1);
         let numbered = self.workloads.par_iter().enumerate();
         numbered.map(|(number, workload)| self.run(layouts, workload, FIRST_SEED + number as u64, count)).collect()
     }
 
-    fn run(&self, layouts: &[Layout], workload: &Workload, seed: u64, count: usize) -> Result<Run, SimulateError> {
+    fn run(
+        &self,
+        layouts: &[Layout],
+        workload: &ClosedLoop,
+        seed: u64,
+        count: usize,
+    ) -> Result<SeedRates, SimulateError> {
         let mut flights: HashMap<u32, (u64, Vec<(f64, f64)>)> = HashMap::new();
-        let note = |access: &Access, issued_s: f64, ended_s: f64| {
+        let note = |access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             let flight = flights.entry(self.kinds[access.file as usize]).or_default();
             flight.0 += access.size;
             flight.1.push((issued_s, ended_s));
         };
-        let options = Options { seed, ..Options::default() };
+        let options = SimulationOptions { seed, ..SimulationOptions::default() };
         let outcome = simulate_observed(self.cluster, layouts, workload, &options, note)?;
         let mut kinds = vec![0.0; count];
         for (kind, (bytes, spans)) in flights {
             let busy_s = union_s(spans);
             kinds[kind as usize] = if busy_s > 0.0 { bytes as f64 / busy_s } else { 0.0 };
         }
-        Ok(Run { total: outcome.throughput(), kinds })
+        Ok(SeedRates { total: outcome.throughput(), kinds })
     }
 }
 
 /// `workload`, whose processes spend `gap_s` between two requests.
-fn with_gap(mut workload: Workload, gap_s: f64) -> Workload {
+fn with_gap(mut workload: ClosedLoop, gap_s: f64) -> ClosedLoop {
     for steps in &mut workload.processes {
         let mut follows = false;
         for step in steps {
             match step {
-                Step::Access(access) if follows => access.think_s = gap_s,
-                Step::Access(_) => follows = true,
+                SimulatedStep::Access(access) if follows => access.think_s = gap_s,
+                SimulatedStep::Access(_) => follows = true,
                 _ => follows = false,
             }
         }
@@ -117,14 +125,14 @@ pub(crate) fn thinned(requests: &[Vec<Request>], most: usize) -> Vec<Vec<Request
 }
 
 /// Gains of each seed: of the whole, or of a kind.
-pub(crate) fn gains(before: &[Run], after: &[Run], kind: Option<usize>) -> Vec<f64> {
-    let rate = |run: &Run| kind.map_or(run.total, |kind| run.kinds.get(kind).copied().unwrap_or(0.0));
+pub(crate) fn gains(before: &[SeedRates], after: &[SeedRates], kind: Option<usize>) -> Vec<f64> {
+    let rate = |run: &SeedRates| kind.map_or(run.total, |kind| run.kinds.get(kind).copied().unwrap_or(0.0));
     before.iter().zip(after).map(|(before, after)| rate(after) / rate(before)).collect()
 }
 
 /// Mean over the seeds, in bytes per second.
-pub(crate) fn mean(runs: &[Run], kind: Option<usize>) -> f64 {
-    let rate = |run: &Run| kind.map_or(run.total, |kind| run.kinds.get(kind).copied().unwrap_or(0.0));
+pub(crate) fn mean(runs: &[SeedRates], kind: Option<usize>) -> f64 {
+    let rate = |run: &SeedRates| kind.map_or(run.total, |kind| run.kinds.get(kind).copied().unwrap_or(0.0));
     if runs.is_empty() { 0.0 } else { runs.iter().map(rate).sum::<f64>() / runs.len() as f64 }
 }
 
@@ -155,7 +163,7 @@ mod tests {
             end_s: n as f64 + 1.0,
         };
         let requests = vec![(0..160).map(request).collect::<Vec<_>>()];
-        let rehearsal = Rehearsal::new(&cluster, &requests, vec![0], &[], &Gaps::default());
+        let rehearsal = KindRehearsal::new(&cluster, &requests, vec![0], &[], &Gaps::default());
         let one = [Layout::striped([ServerId(0)], 1 << 20).unwrap()];
         let all = [Layout::striped((0..8).map(ServerId), 1 << 20).unwrap()];
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
@@ -165,7 +173,7 @@ mod tests {
         assert!(mean(&after, None) > mean(&before, Some(0)));
         // What the program does between its requests no layout makes faster.
         let slow = Gaps { least_s: 0.1, most_s: 0.1, ..Gaps::default() };
-        let rehearsal = Rehearsal::new(&cluster, &requests, vec![0], &[], &slow);
+        let rehearsal = KindRehearsal::new(&cluster, &requests, vec![0], &[], &slow);
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
         assert!(gains(&before, &after, None).iter().all(|&gain| gain < 2.0));
     }

@@ -56,10 +56,10 @@ pub(crate) fn request_of(record: &Record, process: u32) -> Request {
 }
 
 /// Requests and bytes that a file moved.
-pub(crate) type Moved = (u64, f64);
+pub(crate) type FileTraffic = (u64, f64);
 
 /// O(records of the file).
-fn moved(trace: &Trace, id: u32) -> Moved {
+fn moved(trace: &Trace, id: u32) -> FileTraffic {
     trace.stream(id).fold((0, 0.0), |sum, record| (sum.0 + 1, sum.1 + record.size as f64))
 }
 
@@ -70,7 +70,7 @@ pub fn common_directory(trace: &Trace) -> PathBuf {
 }
 
 /// [`common_directory`] where it is known what files `moved`. O(files).
-pub(crate) fn common_directory_of(trace: &Trace, moved: impl Fn(u32) -> Moved) -> PathBuf {
+pub(crate) fn common_directory_of(trace: &Trace, moved: impl Fn(u32) -> FileTraffic) -> PathBuf {
     let worth = Below::of(trace, Path::new("/"), moved);
     let worth: HashSet<u32> = worth.files.into_iter().map(|(id, _)| id).collect();
     let used = trace.files().iter().filter(|file| worth.contains(&file.id));
@@ -133,7 +133,7 @@ impl<'a> Below<'a> {
     }
 
     /// [`Below::new`] where it is known what files `moved`. O(files).
-    pub(crate) fn of(trace: &'a Trace, root: &Path, moved: impl Fn(u32) -> Moved) -> Self {
+    pub(crate) fn of(trace: &'a Trace, root: &Path, moved: impl Fn(u32) -> FileTraffic) -> Self {
         let mut found: Vec<(u32, String, u64, f64)> = Vec::new();
         for file in trace.files() {
             let Some(relative) = below_root(&file.path, root) else { continue };

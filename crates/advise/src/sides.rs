@@ -1,6 +1,6 @@
 //! [`Sides`]: the layouts that the files of a trace have, beside those of a layout file.
 
-use crate::advice::{AdviseError, Options, Source};
+use crate::advice::{AdviceOptions, AdviseError, LayoutSource};
 use crate::cluster_file::ClusterFile;
 use crate::present::{Targets, found};
 use crate::requests::{Below, common_directory};
@@ -11,7 +11,7 @@ use stripewise_layout::{Layout, LayoutFile, RstError};
 use stripewise_trace::Trace;
 
 /// The servers that files are on.
-pub(crate) fn servers(about: &About, options: &Options) -> Result<(ClusterFile, Targets), AdviseError> {
+pub(crate) fn servers(about: &About, options: &AdviceOptions) -> Result<(ClusterFile, Targets), AdviseError> {
     let shown = found(&about.lustre_layouts, options.preset).map_err(AdviseError::Preset)?;
     match options.cluster {
         Some(cluster) => Ok((cluster.clone(), Targets::of(cluster))),
@@ -24,18 +24,18 @@ pub(crate) fn present<'f>(
     servers: &ClusterFile,
     targets: &Targets,
     about: &About,
-    options: &Options,
+    options: &AdviceOptions,
     files: impl Iterator<Item = (u32, &'f str)>,
-) -> Vec<(Layout, Source)> {
+) -> Vec<(Layout, LayoutSource)> {
     let of_log: HashMap<u32, _> = about.lustre_layouts.iter().map(|layout| (layout.file, layout)).collect();
     let present = files.enumerate().map(|(number, (id, path))| {
         let of_pool = options.present.and_then(|present| present(Path::new(path)));
         let of_log = || of_log.get(&id).and_then(|record| targets.layout(record, number));
         match of_pool {
-            Some(layout) => (layout, Source::Pool),
+            Some(layout) => (layout, LayoutSource::Pool),
             None => match of_log() {
-                Some(layout) => (layout, Source::Log),
-                None => (servers.default_layout(number), Source::Default),
+                Some(layout) => (layout, LayoutSource::Log),
+                None => (servers.default_layout(number), LayoutSource::Default),
             },
         }
     });
@@ -52,7 +52,7 @@ pub struct Sided {
     /// The layout that it has.
     pub present: Layout,
     /// How that is known.
-    pub source: Source,
+    pub source: LayoutSource,
     /// The layout that the layout file gives it; the present one where that does not name it.
     pub layout: Layout,
 }
@@ -77,7 +77,7 @@ impl Sides {
     pub fn of(
         trace: &Trace,
         about: &About,
-        options: &Options,
+        options: &AdviceOptions,
         read: impl FnOnce(&ClusterFile) -> Result<LayoutFile, RstError>,
     ) -> Result<Result<Self, AdviseError>, RstError> {
         let (cluster, targets) = match servers(about, options) {

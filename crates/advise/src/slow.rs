@@ -1,7 +1,7 @@
 //! Servers that are slower than others of their kind, by how long the log's own files or requests took on them. Which are
 //! slow is [`target_rates`]' to say; here it gets its samples.
 
-use crate::gather::File;
+use crate::gather::AdvisedFile;
 use crate::present::Targets;
 use crate::usage::SMALL_BYTES;
 use std::collections::{HashMap, HashSet};
@@ -62,7 +62,7 @@ impl Slow {
 
 /// Slow object storage targets, by the counters of files whose requests are large: small ones say more of themselves
 /// than of the target. O(counters + stripes).
-pub(crate) fn slow_of_log(about: &About, files: &[File], targets: &Targets) -> Option<Slow> {
+pub(crate) fn slow_of_log(about: &About, files: &[AdvisedFile], targets: &Targets) -> Option<Slow> {
     let large: HashSet<u32> = files
         .iter()
         .filter(|file| file.used.both().bytes >= BYTES && file.used.both().mean_bytes() >= SMALL_BYTES as f64)

@@ -3,7 +3,7 @@
 use crate::advice::AdviseError;
 use crate::gaps::{Gaps, Spans, Timed};
 use crate::gather::Gathered;
-use crate::passes::{Found, Pass, Passes, Wanted};
+use crate::passes::{Pass, PassResult, Passes, Wanted};
 use stripewise_model::Request;
 use stripewise_planner::{Counted, Overview, PlanOptions, RequestSource, Strata, Survey, SurveyedFile};
 
@@ -39,7 +39,7 @@ pub(crate) fn requested(
     if gathered.requests <= HELD {
         let mut held = vec![Vec::new(); count];
         passes.make(&Pass::Hold(wanted), &mut |found| {
-            let Found::Held(parts) = found else { return };
+            let PassResult::Held(parts) = found else { return };
             parts.into_iter().for_each(|(file, requests)| held[file as usize] = requests);
         })?;
         let gaps = Gaps::of(timed.spans(&Held(&held)));
@@ -50,7 +50,7 @@ pub(crate) fn requested(
     let named: Vec<SurveyedFile> = named.collect();
     let mut overview = Overview::empty(count);
     passes.make(&Pass::Overview(wanted.clone()), &mut |found| {
-        if let Found::Overview(part) = found {
+        if let PassResult::Overview(part) = found {
             overview.join(part);
         }
     })?;
@@ -58,7 +58,7 @@ pub(crate) fn requested(
     let strata = Strata::new(&overview, options);
     let (mut counted, mut spans) = (Counted::empty(&strata), Spans::default());
     passes.make(&Pass::Count(wanted, strata.clone(), timed), &mut |found| {
-        if let Found::Counted(part, of_part) = found {
+        if let PassResult::Counted(part, of_part) = found {
             counted.join(part);
             spans.join(of_part);
         }

@@ -14,7 +14,7 @@ const DURATIONS: usize = 64;
 
 /// Requests of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Requests {
+pub struct RequestCounts {
     /// How many.
     pub count: u64,
     /// Their bytes.
@@ -35,7 +35,7 @@ pub struct Requests {
     pub unaligned: u64,
 }
 
-impl Requests {
+impl RequestCounts {
     fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -72,9 +72,9 @@ pub struct RankUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Use {
     /// Reads.
-    pub reads: Requests,
+    pub reads: RequestCounts,
     /// Writes.
-    pub writes: Requests,
+    pub writes: RequestCounts,
     /// By rank, where ranks are known.
     pub ranks: HashMap<u32, RankUse>,
     /// Ranks that used each file, most of any.
@@ -104,8 +104,8 @@ pub struct Use {
 impl Default for Use {
     fn default() -> Self {
         Self {
-            reads: Requests::default(),
-            writes: Requests::default(),
+            reads: RequestCounts::default(),
+            writes: RequestCounts::default(),
             ranks: HashMap::new(),
             sharers: 0,
             opens: 0,
@@ -165,7 +165,7 @@ impl Use {
     }
 
     /// Reads and writes.
-    pub fn both(&self) -> Requests {
+    pub fn both(&self) -> RequestCounts {
         let mut both = self.reads;
         both.add(&self.writes);
         both

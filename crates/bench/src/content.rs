@@ -4,7 +4,7 @@ use crate::random::{mix, unmix};
 
 /// What the files of one run contain.
 #[derive(Debug, Clone, Copy)]
-pub struct Content {
+pub struct RunContent {
     /// Seed of the run.
     pub seed: u64,
 }
@@ -20,7 +20,7 @@ pub struct Difference {
     pub found: Vec<u8>,
 }
 
-impl Content {
+impl RunContent {
     fn key(self, file: u32, generation: u32) -> u64 {
         mix(mix(self.seed) ^ (u64::from(file) << 32 | u64::from(generation)))
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CONTENT: Content = Content { seed: 7 };
+    const CONTENT: RunContent = RunContent { seed: 7 };
 
     proptest! {
         /// A byte depends on its place only, not on the request that it is part of.
@@ -139,7 +139,7 @@ mod tests {
     fn seed_file_offset_and_generation_all_matter() {
         let block = |seed, file, offset, generation| {
             let mut data = [0; 8];
-            Content { seed }.fill(&mut data, file, offset, generation);
+            RunContent { seed }.fill(&mut data, file, offset, generation);
             data
         };
         let all = [block(1, 0, 0, 1), block(2, 0, 0, 1), block(1, 1, 0, 1), block(1, 0, 8, 1), block(1, 0, 0, 2)];

@@ -4,10 +4,10 @@ use std::io;
 
 use crate::error::BenchError;
 use crate::posix::PosixFile;
-use crate::process::{Ended, Measured, OpenFile, Opening, Process, World};
-use crate::run::Run;
-use crate::shared::{Aborted, Shared};
-use crate::workload::Phase;
+use crate::process::{BenchFile, BenchProcess, Ended, Measured, Opening, ProcessWorld};
+use crate::run::BenchRun;
+use crate::shared::{Aborted, SharedMemory};
+use crate::workload::PhaseKind;
 
 /// Exit status of a process that had no error of its own.
 const ABORTED: i32 = 3;
@@ -20,13 +20,13 @@ impl From<Aborted> for Ended {
 
 /// What a forked process has around it.
 struct Fork<'a> {
-    run: &'a Run<'a>,
-    shared: &'a Shared,
+    run: &'a BenchRun<'a>,
+    shared: &'a SharedMemory,
     rank: u32,
 }
 
-impl World for Fork<'_> {
-    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn OpenFile + '_>, BenchError> {
+impl ProcessWorld for Fork<'_> {
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn BenchFile + '_>, BenchError> {
         let direct = self.run.common.direct;
         Ok(Box::new(PosixFile::open(opening.path, opening.phase, self.rank, self.run.api, direct)?))
     }
@@ -43,7 +43,7 @@ impl World for Fork<'_> {
         self.shared.has_failed()
     }
 
-    fn keep(&self, phase: Phase, measured: &Measured) -> Result<(), BenchError> {
+    fn keep(&self, phase: PhaseKind, measured: &Measured) -> Result<(), BenchError> {
         self.shared.keep(phase, self.rank, measured);
         Ok(())
     }
@@ -53,8 +53,8 @@ impl World for Fork<'_> {
 ///
 /// # Errors
 /// [`BenchError`] when a process failed, which each says itself, or could not be made.
-pub fn run(run: &Run<'_>) -> Result<Shared, BenchError> {
-    let shared = Shared::new(run)?;
+pub fn run(run: &BenchRun<'_>) -> Result<SharedMemory, BenchError> {
+    let shared = SharedMemory::new(run)?;
     let parent = rustix::process::getpid();
     let mut children = Vec::new();
     let mut failed = 0;
@@ -90,7 +90,7 @@ pub fn run(run: &Run<'_>) -> Result<Shared, BenchError> {
 ///
 /// # Errors
 /// [`BenchError::Io`] for one that cannot be removed; one that is not there is an error unless it `may_be_missing`.
-pub fn remove_files(run: &Run<'_>, may_be_missing: bool) -> Result<(), BenchError> {
+pub fn remove_files(run: &BenchRun<'_>, may_be_missing: bool) -> Result<(), BenchError> {
     for file in 0..run.files() {
         let path = run.path(file);
         match std::fs::remove_file(&path) {
@@ -105,13 +105,13 @@ pub fn remove_files(run: &Run<'_>, may_be_missing: bool) -> Result<(), BenchErro
 }
 
 /// A process of the run, from fork to its exit status.
-fn child(rank: u32, parent: rustix::process::Pid, run: &Run<'_>, shared: &Shared) -> i32 {
+fn child(rank: u32, parent: rustix::process::Pid, run: &BenchRun<'_>, shared: &SharedMemory) -> i32 {
     // Without its parent a process would wait in a barrier for ever.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if rustix::process::getppid() != Some(parent) {
         return ABORTED;
     }
-    match Process::new(rank, run, &Fork { run, shared, rank }).run() {
+    match BenchProcess::new(rank, run, &Fork { run, shared, rank }).run() {
         Ok(verified_bytes) => {
             shared.add_verified(verified_bytes);
             0
@@ -126,7 +126,7 @@ fn child(rank: u32, parent: rustix::process::Pid, run: &Run<'_>, shared: &Shared
 }
 
 /// Waits for all children; the number of those that failed. One that was killed keeps the others from no barrier.
-fn wait_for(children: &[libc::pid_t], shared: &Shared) -> Result<u32, BenchError> {
+fn wait_for(children: &[libc::pid_t], shared: &SharedMemory) -> Result<u32, BenchError> {
     let mut failed = 0;
     for _ in children {
         let mut status = 0;

@@ -22,9 +22,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use crate::error::BenchError;
-use crate::options::{Api, Cli};
-use crate::report::Report;
-use crate::run::Run;
+use crate::options::{BenchApi, Cli};
+use crate::report::BenchReport;
+use crate::run::BenchRun;
 
 fn main() -> ExitCode {
     let cli = Cli::read(std::env::args_os());
@@ -53,10 +53,10 @@ fn main() -> ExitCode {
 }
 
 /// Does what the command line asks for. All but the first of MPI's processes have no report.
-fn report(cli: &Cli) -> Result<Option<Report>, BenchError> {
-    let run = Run::new(cli)?;
-    if run.api != Api::MpiIo {
-        return Ok(Some(Report::new(&run, &forked::run(&run)?, None)));
+fn report(cli: &Cli) -> Result<Option<BenchReport>, BenchError> {
+    let run = BenchRun::new(cli)?;
+    if run.api != BenchApi::MpiIo {
+        return Ok(Some(BenchReport::new(&run, &forked::run(&run)?, None)));
     }
     if mpi::launch::is_rank() { mpi::rank::run(&run) } else { Err(mpi::launch::start(&run)) }
 }

@@ -162,7 +162,7 @@ pub struct Common {
 
     /// Calls to use: system calls with the offset in the call, lseek first, or MPI-IO
     #[arg(long, value_enum)]
-    pub api: Option<Api>,
+    pub api: Option<BenchApi>,
 
     /// Collective calls: all processes of an instance make each call together (MPI-IO)
     #[arg(long, conflicts_with = "independent")]
@@ -250,7 +250,7 @@ pub enum Verify {
 /// Calls to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Api {
+pub enum BenchApi {
     /// pread and pwrite
     Pread,
     /// lseek, then read or write

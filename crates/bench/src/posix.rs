@@ -7,16 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
-use crate::options::Api;
-use crate::process::{Access, OpenFile};
-use crate::workload::Phase;
+use crate::options::BenchApi;
+use crate::process::{BenchFile, FileRequest};
+use crate::workload::PhaseKind;
 
 /// An open file.
 pub struct PosixFile {
     descriptor: c_int,
     path: PathBuf,
     rank: u32,
-    api: Api,
+    api: BenchApi,
 }
 
 impl PosixFile {
@@ -24,10 +24,10 @@ impl PosixFile {
     ///
     /// # Errors
     /// What `open` said.
-    pub fn open(path: &Path, phase: Phase, rank: u32, api: Api, direct: bool) -> Result<Self, BenchError> {
+    pub fn open(path: &Path, phase: PhaseKind, rank: u32, api: BenchApi, direct: bool) -> Result<Self, BenchError> {
         let access = match phase {
-            Phase::Write => libc::O_WRONLY | libc::O_CREAT,
-            Phase::Read => libc::O_RDONLY,
+            PhaseKind::Write => libc::O_WRONLY | libc::O_CREAT,
+            PhaseKind::Read => libc::O_RDONLY,
         };
         let direct = if direct { libc::O_DIRECT } else { 0 };
         let name = CString::new(path.as_os_str().as_bytes())
@@ -51,7 +51,7 @@ impl PosixFile {
     }
 
     fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> Result<(), BenchError> {
-        if self.api == Api::Read {
+        if self.api == BenchApi::Read {
             self.seek(offset)?;
         }
         while !buffer.is_empty() {
@@ -59,7 +59,7 @@ impl PosixFile {
             // SAFETY: `to` is valid for writes of `length` bytes.
             let (call, got) = unsafe {
                 match self.api {
-                    Api::Read => ("read", libc::read(self.descriptor, to, length)),
+                    BenchApi::Read => ("read", libc::read(self.descriptor, to, length)),
                     _ => ("pread", libc::pread(self.descriptor, to, length, offset as i64)),
                 }
             };
@@ -76,7 +76,7 @@ impl PosixFile {
     }
 
     fn write_at(&self, mut buffer: &[u8], mut offset: u64) -> Result<(), BenchError> {
-        if self.api == Api::Read {
+        if self.api == BenchApi::Read {
             self.seek(offset)?;
         }
         while !buffer.is_empty() {
@@ -84,7 +84,7 @@ impl PosixFile {
             // SAFETY: `from` is valid for reads of `length` bytes.
             let (call, put) = unsafe {
                 match self.api {
-                    Api::Read => ("write", libc::write(self.descriptor, from, length)),
+                    BenchApi::Read => ("write", libc::write(self.descriptor, from, length)),
                     _ => ("pwrite", libc::pwrite(self.descriptor, from, length, offset as i64)),
                 }
             };
@@ -108,12 +108,12 @@ impl PosixFile {
     }
 }
 
-impl OpenFile for PosixFile {
-    fn write(&mut self, access: &Access<'_>, buffer: &[u8]) -> Result<(), BenchError> {
+impl BenchFile for PosixFile {
+    fn write(&mut self, access: &FileRequest<'_>, buffer: &[u8]) -> Result<(), BenchError> {
         access.segments.iter().try_for_each(|part| self.write_at(&buffer[part.at..part.at + part.bytes], part.offset))
     }
 
-    fn read(&mut self, access: &Access<'_>, buffer: &mut [u8]) -> Result<(), BenchError> {
+    fn read(&mut self, access: &FileRequest<'_>, buffer: &mut [u8]) -> Result<(), BenchError> {
         access
             .segments
             .iter()

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::content::Content;
+use crate::content::RunContent;
 use crate::error::BenchError;
 use crate::options::Verify;
-use crate::run::Run;
+use crate::run::BenchRun;
 use crate::view::{Piece, View};
-use crate::workload::{Phase, Spaced};
+use crate::workload::{PhaseKind, Spaced};
 
 /// Why a process ends early.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl From<BenchError> for Ended {
 
 /// Times of one process in one group of requests of one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct GroupTimes {
     /// Begin of the first request (`CLOCK_MONOTONIC`, nanoseconds).
     pub first_ns: u64,
     /// End of the last one.
@@ -40,7 +40,7 @@ pub struct Measured {
     /// When all processes were ready (`CLOCK_MONOTONIC`, nanoseconds).
     pub start_ns: u64,
     /// Of each group.
-    pub spans: Vec<Span>,
+    pub spans: Vec<GroupTimes>,
     /// Of each request, in nanoseconds.
     pub times_ns: Vec<u64>,
 }
@@ -58,7 +58,7 @@ pub struct Segment {
 
 /// A request as a file takes it.
 #[derive(Debug, Clone, Copy)]
-pub struct Access<'a> {
+pub struct FileRequest<'a> {
     /// First byte in the view.
     pub offset: u64,
     /// Bytes, gaps not counted.
@@ -72,7 +72,7 @@ pub struct Opening<'a> {
     /// The file.
     pub path: &'a Path,
     /// For what.
-    pub phase: Phase,
+    pub phase: PhaseKind,
     /// Which bytes of it.
     pub view: &'a View,
     /// Whether the view is the whole file, for every process that opens it.
@@ -84,18 +84,18 @@ pub struct Opening<'a> {
 }
 
 /// An open file.
-pub trait OpenFile {
+pub trait BenchFile {
     /// Writes a request.
     ///
     /// # Errors
     /// What the call said.
-    fn write(&mut self, access: &Access<'_>, buffer: &[u8]) -> Result<(), BenchError>;
+    fn write(&mut self, access: &FileRequest<'_>, buffer: &[u8]) -> Result<(), BenchError>;
 
     /// Reads a request.
     ///
     /// # Errors
     /// What the call said, or that the file ends inside the request.
-    fn read(&mut self, access: &Access<'_>, buffer: &mut [u8]) -> Result<(), BenchError>;
+    fn read(&mut self, access: &FileRequest<'_>, buffer: &mut [u8]) -> Result<(), BenchError>;
 
     /// Makes writes durable.
     ///
@@ -111,12 +111,12 @@ pub trait OpenFile {
 }
 
 /// What a process has around it: the other processes, and a way to files.
-pub trait World {
+pub trait ProcessWorld {
     /// Opens a file.
     ///
     /// # Errors
     /// What the call said.
-    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn OpenFile + '_>, BenchError>;
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn BenchFile + '_>, BenchError>;
 
     /// Waits for all processes of the run.
     ///
@@ -137,7 +137,7 @@ pub trait World {
     ///
     /// # Errors
     /// [`BenchError`] when it cannot be passed on.
-    fn keep(&self, phase: Phase, measured: &Measured) -> Result<(), BenchError>;
+    fn keep(&self, phase: PhaseKind, measured: &Measured) -> Result<(), BenchError>;
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
@@ -195,28 +195,28 @@ fn segments(pieces: &[Piece], memory: Option<Spaced>, found: &mut Vec<Segment>) 
 }
 
 /// A process and what it works with.
-pub struct Process<'a> {
-    run: &'a Run<'a>,
-    world: &'a dyn World,
+pub struct BenchProcess<'a> {
+    run: &'a BenchRun<'a>,
+    world: &'a dyn ProcessWorld,
     rank: u32,
     instance: u32,
     local_rank: u32,
-    content: Content,
+    content: RunContent,
     buffer: Buffer,
     /// What a check compares with.
     expected: Buffer,
     verified_bytes: u64,
 }
 
-impl<'a> Process<'a> {
+impl<'a> BenchProcess<'a> {
     /// Process `rank` of a run.
-    pub fn new(rank: u32, run: &'a Run<'a>, world: &'a dyn World) -> Self {
+    pub fn new(rank: u32, run: &'a BenchRun<'a>, world: &'a dyn ProcessWorld) -> Self {
         let (instance, local_rank) = run.place_of(rank);
         let workload = &run.workload;
         let sizes: Option<Vec<u64>> = workload.groups().iter().map(|group| group.request_size).collect();
         let mut largest = sizes.unwrap_or_else(|| {
             let of = |phase| workload.requests(phase, local_rank, run.owner(phase, local_rank));
-            [Phase::Write, Phase::Read].into_iter().flat_map(of).map(|request| request.bytes).collect()
+            [PhaseKind::Write, PhaseKind::Read].into_iter().flat_map(of).map(|request| request.bytes).collect()
         });
         largest.sort_unstable();
         let mut largest = largest.last().copied().unwrap_or(0);
@@ -225,7 +225,7 @@ impl<'a> Process<'a> {
             largest = workload.checks(local_rank).iter().map(|check| check.bytes).fold(largest, u64::max);
             length = length.max(largest as usize);
         }
-        let content = Content { seed: run.common.seed };
+        let content = RunContent { seed: run.common.seed };
         let mut buffer = Buffer::new(length);
         content.fill(buffer.bytes(length), run.file_number(instance, workload.file_of(local_rank)), 0, 0);
         let expected = Buffer::new(if run.common.verify.is_some() { largest as usize } else { 0 });
@@ -238,10 +238,10 @@ impl<'a> Process<'a> {
     /// [`Ended`] when it or another process failed.
     pub fn run(&mut self) -> Result<u64, Ended> {
         if self.run.common.writes() {
-            self.timed(Phase::Write)?;
+            self.timed(PhaseKind::Write)?;
         }
         if self.run.common.reads() {
-            self.timed(Phase::Read)?;
+            self.timed(PhaseKind::Read)?;
         }
         if self.run.common.verify == Some(Verify::After) {
             self.check_all()?;
@@ -250,7 +250,7 @@ impl<'a> Process<'a> {
     }
 
     /// A phase between two barriers. Opening and closing are outside the time, `fsync` is inside.
-    fn timed(&mut self, phase: Phase) -> Result<(), Ended> {
+    fn timed(&mut self, phase: PhaseKind) -> Result<(), Ended> {
         let (run, workload, common) = (self.run, &self.run.workload, self.run.common);
         let owner = run.owner(phase, self.local_rank);
         let requests = workload.requests(phase, self.local_rank, owner);
@@ -261,7 +261,7 @@ impl<'a> Process<'a> {
         let base = run.base(self.instance);
         let plain = (0..workload.processes()).all(|any| workload.view(any).moved(base).is_plain());
         let mut file = self.world.open(&Opening { path: &path, phase, view: &view, plain, memory, together })?;
-        let mut spans = vec![Span::default(); workload.groups().len()];
+        let mut spans = vec![GroupTimes::default(); workload.groups().len()];
         let mut times_ns = Vec::with_capacity(requests.len());
         let (mut pieces, mut parts) = (Vec::new(), Vec::new());
         let think = Duration::from_secs_f64(common.think);
@@ -274,17 +274,17 @@ impl<'a> Process<'a> {
             view.pieces(request.offset, request.bytes, &mut pieces);
             segments(&pieces, memory, &mut parts);
             let buffer = self.buffer.bytes(footprint(request.bytes, memory));
-            if phase == Phase::Write && common.verify.is_some() {
+            if phase == PhaseKind::Write && common.verify.is_some() {
                 for part in &parts {
                     let bytes = &mut buffer[part.at..part.at + part.bytes];
                     self.content.fill(bytes, number, part.offset, request.generation);
                 }
             }
-            let access = Access { offset: request.offset, bytes: request.bytes, segments: &parts };
+            let access = FileRequest { offset: request.offset, bytes: request.bytes, segments: &parts };
             let start_ns = now_ns();
             match phase {
-                Phase::Write => file.write(&access, buffer)?,
-                Phase::Read => file.read(&access, buffer)?,
+                PhaseKind::Write => file.write(&access, buffer)?,
+                PhaseKind::Read => file.read(&access, buffer)?,
             }
             let end_ns = now_ns();
             times_ns.push(end_ns - start_ns);
@@ -293,7 +293,7 @@ impl<'a> Process<'a> {
                 span.first_ns = start_ns;
             }
             span.last_ns = end_ns;
-            if phase == Phase::Read && common.verify == Some(Verify::Inline) {
+            if phase == PhaseKind::Read && common.verify == Some(Verify::Inline) {
                 for part in &parts {
                     self.check(&path, number, *part, request.generation)?;
                 }
@@ -305,7 +305,7 @@ impl<'a> Process<'a> {
                 std::thread::sleep(think);
             }
         }
-        if phase == Phase::Write && common.fsync {
+        if phase == PhaseKind::Write && common.fsync {
             file.sync()?;
             // The whole phase waits for it; so does the group that was last.
             if let Some(last) = requests.last() {
@@ -327,12 +327,12 @@ impl<'a> Process<'a> {
         for of_file in checks.chunk_by(|a, b| a.file == b.file) {
             let number = run.file_number(self.instance, of_file[0].file);
             let path = run.path(number);
-            let (phase, plain) = (Phase::Read, view.is_plain());
+            let (phase, plain) = (PhaseKind::Read, view.is_plain());
             let opening = Opening { path: &path, phase, view: &view, plain, memory: None, together: false };
             let mut file = self.world.open(&opening)?;
             for check in of_file {
                 let part = Segment { offset: base + check.offset, at: 0, bytes: check.bytes as usize };
-                let access = Access { offset: check.offset, bytes: check.bytes, segments: &[part] };
+                let access = FileRequest { offset: check.offset, bytes: check.bytes, segments: &[part] };
                 file.read(&access, self.buffer.bytes(part.bytes))?;
                 for run in workload.coverage().runs(check.offset, check.bytes) {
                     let at = (run.offset - check.offset) as usize;

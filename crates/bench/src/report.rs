@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stripewise_layout::units::format_bytes;
 
-use crate::options::{Api, RegionSpec};
-use crate::process::Span;
-use crate::run::Run;
-use crate::workload::Phase;
+use crate::options::{BenchApi, RegionSpec};
+use crate::process::GroupTimes;
+use crate::run::BenchRun;
+use crate::workload::PhaseKind;
 
 /// What the processes of a run measured.
 pub trait Figures {
@@ -17,15 +17,15 @@ pub trait Figures {
     fn verified_bytes(&self) -> u64;
 
     /// The time of one request in nanoseconds.
-    fn time_ns(&self, phase: Phase, rank: u32, request: usize) -> u64;
+    fn time_ns(&self, phase: PhaseKind, rank: u32, request: usize) -> u64;
 
     /// The span of a process in a group.
-    fn span(&self, phase: Phase, rank: u32, group: usize) -> Span;
+    fn span(&self, phase: PhaseKind, rank: u32, group: usize) -> GroupTimes;
 }
 
 /// A run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     workload: &'static str,
     file: String,
     /// Of all instances.
@@ -34,7 +34,7 @@ pub struct Report {
     /// What the workload was asked for.
     #[serde(flatten)]
     settings: Map<String, Value>,
-    api: Api,
+    api: BenchApi,
     collective: bool,
     barrier: bool,
     think_s: f64,
@@ -138,11 +138,11 @@ impl Measured {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// Reads the measurements of a run that has ended.
-    pub fn new(run: &Run<'_>, figures: &dyn Figures, mpi_library: Option<String>) -> Self {
+    pub fn new(run: &BenchRun<'_>, figures: &dyn Figures, mpi_library: Option<String>) -> Self {
         let common = run.common;
-        let asked = [(Phase::Write, common.writes()), (Phase::Read, common.reads())];
+        let asked = [(PhaseKind::Write, common.writes()), (PhaseKind::Read, common.reads())];
         Self {
             workload: run.workload.name(),
             file: common.file.display().to_string(),
@@ -170,7 +170,7 @@ impl Report {
 }
 
 /// What was run, in a line.
-fn heading(run: &Run<'_>) -> String {
+fn heading(run: &BenchRun<'_>) -> String {
     let count = |count: u32, one: &str, several: &str| format!("{count} {}", if count == 1 { one } else { several });
     let processes = count(run.workload.processes(), "process", "processes");
     let mut words = vec![match run.common.instances {
@@ -178,7 +178,7 @@ fn heading(run: &Run<'_>) -> String {
         instances => format!("{instances} instances of {processes}"),
     }];
     words.push(run.workload.describe());
-    if run.api == Api::MpiIo {
+    if run.api == BenchApi::MpiIo {
         words.push(if run.collective { "collective MPI-IO".into() } else { "MPI-IO".into() });
     }
     if run.common.barrier {
@@ -197,7 +197,7 @@ struct Collected {
     times_ns: Vec<u64>,
     bytes: u64,
     /// Of each process that had any.
-    spans: Vec<Span>,
+    spans: Vec<GroupTimes>,
 }
 
 impl Collected {
@@ -210,7 +210,7 @@ impl Collected {
 
 impl PhaseReport {
     /// Cost: linear in the requests, and sorts their times.
-    fn new(phase: Phase, run: &Run<'_>, figures: &dyn Figures) -> Self {
+    fn new(phase: PhaseKind, run: &BenchRun<'_>, figures: &dyn Figures) -> Self {
         let groups = run.workload.groups();
         let several = run.common.instances > 1;
         let mut total = Collected::default();
@@ -246,7 +246,7 @@ impl PhaseReport {
             }
         }
         Self {
-            op: if phase == Phase::Write { "write" } else { "read" },
+            op: if phase == PhaseKind::Write { "write" } else { "read" },
             total: total.measured(),
             regions,
             sizes,
@@ -282,7 +282,7 @@ fn bytes(value: f64) -> String {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.heading)?;
         const HEADINGS: [&str; 10] =

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::error::BenchError;
-use crate::options::{Api, Cli, Common, Named, Verify};
-use crate::workload::{Phase, Workload};
+use crate::options::{BenchApi, Cli, Common, Named, Verify};
+use crate::workload::{PhaseKind, Workload};
 use crate::workloads;
 
 /// Requests of all processes in a phase whose times can be kept.
@@ -12,18 +12,18 @@ const MOST_REQUESTS: u64 = 1 << 28;
 
 /// What a command line asks for.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct BenchRun<'a> {
     /// Options that all workloads have.
     pub common: &'a Common,
     /// What one instance does.
     pub workload: Box<dyn Workload>,
     /// Calls to use.
-    pub api: Api,
+    pub api: BenchApi,
     /// Whether processes make them together.
     pub collective: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> BenchRun<'a> {
     /// Works out what the command line asks for.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl<'a> Run<'a> {
         let workload = workloads::new(&cli.workload)?;
         let (usual_api, usually_collective) = workload.usual_calls();
         let api = common.api.unwrap_or(usual_api);
-        let mpi = api == Api::MpiIo;
+        let mpi = api == BenchApi::MpiIo;
         if common.collective && !mpi {
             return usage("--collective needs --api mpi-io".into());
         }
@@ -88,10 +88,10 @@ impl<'a> Run<'a> {
     }
 
     /// The process of the same instance whose data a process uses in a phase: its own, or for reads that of another rank.
-    pub fn owner(&self, phase: Phase, local_rank: u32) -> u32 {
+    pub fn owner(&self, phase: PhaseKind, local_rank: u32) -> u32 {
         match phase {
-            Phase::Write => local_rank,
-            Phase::Read => (u64::from(local_rank) + u64::from(self.common.read_shift))
+            PhaseKind::Write => local_rank,
+            PhaseKind::Read => (u64::from(local_rank) + u64::from(self.common.read_shift))
                 .rem_euclid(u64::from(self.workload.processes())) as u32,
         }
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rustix::thread::futex;
 
 use crate::error::BenchError;
-use crate::process::{Measured, Span};
+use crate::process::{GroupTimes, Measured};
 use crate::report::Figures;
-use crate::run::Run;
-use crate::workload::Phase;
+use crate::run::BenchRun;
+use crate::workload::PhaseKind;
 
 /// Where all processes wait for each other.
 #[repr(C)]
@@ -27,7 +27,7 @@ impl Barrier {
 }
 
 /// Memory shared by all processes of a run, mapped before they are made.
-pub struct Shared {
+pub struct SharedMemory {
     /// Of all processes, then of each instance.
     barriers: &'static [Barrier],
     failed: &'static AtomicBool,
@@ -64,12 +64,12 @@ fn map<T>(count: usize) -> io::Result<*const T> {
     if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address.cast_const().cast()) }
 }
 
-impl Shared {
+impl SharedMemory {
     /// Maps the memory for a run. It stays until the process ends.
     ///
     /// # Errors
     /// [`BenchError::System`] when there is not enough memory.
-    pub fn new(run: &Run<'_>) -> Result<Self, BenchError> {
+    pub fn new(run: &BenchRun<'_>) -> Result<Self, BenchError> {
         let error = |source| BenchError::System { action: "map shared memory for the times of all requests", source };
         let (instances, each) = (run.common.instances, run.workload.processes());
         let (groups, requests) = (run.workload.groups().len(), run.workload.requests_per_process() as usize);
@@ -138,13 +138,13 @@ impl Shared {
         self.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn base(&self, phase: Phase, rank: u32) -> usize {
+    fn base(&self, phase: PhaseKind, rank: u32) -> usize {
         let processes = (self.instances * self.each) as usize;
         (phase as usize * processes + rank as usize) * (self.groups * 2 + self.requests)
     }
 
     /// Keeps what a process measured in a phase.
-    pub fn keep(&self, phase: Phase, rank: u32, measured: &Measured) {
+    pub fn keep(&self, phase: PhaseKind, rank: u32, measured: &Measured) {
         let spans = measured.spans.iter().flat_map(|span| [span.first_ns, span.last_ns]);
         let values = spans.chain(measured.times_ns.iter().copied());
         for (word, value) in self.words[self.base(phase, rank)..].iter().zip(values) {
@@ -153,17 +153,20 @@ impl Shared {
     }
 }
 
-impl Figures for Shared {
+impl Figures for SharedMemory {
     fn verified_bytes(&self) -> u64 {
         self.verified_bytes.load(Ordering::Relaxed)
     }
 
-    fn time_ns(&self, phase: Phase, rank: u32, request: usize) -> u64 {
+    fn time_ns(&self, phase: PhaseKind, rank: u32, request: usize) -> u64 {
         self.words[self.base(phase, rank) + self.groups * 2 + request].load(Ordering::Relaxed)
     }
 
-    fn span(&self, phase: Phase, rank: u32, group: usize) -> Span {
+    fn span(&self, phase: PhaseKind, rank: u32, group: usize) -> GroupTimes {
         let at = self.base(phase, rank) + group * 2;
-        Span { first_ns: self.words[at].load(Ordering::Relaxed), last_ns: self.words[at + 1].load(Ordering::Relaxed) }
+        GroupTimes {
+            first_ns: self.words[at].load(Ordering::Relaxed),
+            last_ns: self.words[at + 1].load(Ordering::Relaxed),
+        }
     }
 }

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::options::{Api, RegionSpec};
+use crate::options::{BenchApi, RegionSpec};
 use crate::view::{Piece, View};
 
 /// What a phase does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum PhaseKind {
     /// Timed writes.
     Write,
     /// Timed reads.
@@ -17,7 +17,7 @@ pub enum Phase {
 
 /// One request of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct BenchRequest {
     /// First byte in the view of the owner of the data; without a view, in the file.
     pub offset: u64,
     /// Bytes.
@@ -108,8 +108,8 @@ pub trait Workload: std::fmt::Debug {
     fn settings(&self) -> Map<String, Value>;
 
     /// The calls that it is known by: which, and whether they are collective.
-    fn usual_calls(&self) -> (Api, bool) {
-        (Api::MpiIo, false)
+    fn usual_calls(&self) -> (BenchApi, bool) {
+        (BenchApi::MpiIo, false)
     }
 
     /// Processes.
@@ -122,7 +122,7 @@ pub trait Workload: std::fmt::Debug {
     fn groups(&self) -> Vec<Group>;
 
     /// The requests of process `rank` in a phase, in order, on the data of process `owner` (its own, if it writes).
-    fn requests(&self, phase: Phase, rank: u32, owner: u32) -> Vec<Request>;
+    fn requests(&self, phase: PhaseKind, rank: u32, owner: u32) -> Vec<BenchRequest>;
 
     /// What is written of each file.
     fn coverage(&self) -> Coverage;
@@ -172,7 +172,7 @@ pub mod tests {
     use super::*;
 
     /// Every byte that the requests of all processes touch in a file, as runs in order, and whether any is touched twice.
-    pub fn touched(workload: &dyn Workload, phase: Phase) -> (Vec<(u64, u64)>, bool) {
+    pub fn touched(workload: &dyn Workload, phase: PhaseKind) -> (Vec<(u64, u64)>, bool) {
         let mut all = Vec::new();
         let mut pieces = Vec::new();
         for rank in 0..workload.processes() {
@@ -205,7 +205,7 @@ pub mod tests {
         let coverage = workload.coverage();
         let expected: Vec<_> =
             coverage.runs(0, coverage.end).map(|piece| (piece.offset, piece.offset + piece.bytes)).collect();
-        for phase in [Phase::Write, Phase::Read] {
+        for phase in [PhaseKind::Write, PhaseKind::Read] {
             assert_eq!(touched(workload, phase).0, expected, "{workload:?}");
         }
         let mut checked: Vec<_> = (0..workload.processes()).flat_map(|rank| workload.checks(rank)).collect();

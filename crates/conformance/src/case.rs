@@ -1,33 +1,33 @@
 //! A case: layouts and a list of operations, and how it is tried in a world.
 
-use crate::model::{Model, Window};
-use crate::operation::{Answer, Operation};
+use crate::model::{ClockInterval, ReferenceModel};
+use crate::operation::{Answer, CaseOperation};
 use crate::world::World;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A layout as regions of `(offset, round)`, a round as `(server, width in bytes)`; server 65535 is the metadata tier.
-pub type Rows = Vec<(u64, Vec<(u16, u64)>)>;
+pub type LayoutRows = Vec<(u64, Vec<(u16, u64)>)>;
 
 /// One operation, by one of the agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct CaseStep {
     /// The agent's number, counted round the agents that there are.
     #[serde(default)]
     pub who: usize,
     #[serde(flatten)]
     #[allow(missing_docs, reason = "its type says it")]
-    pub operation: Operation,
+    pub operation: CaseOperation,
 }
 
 /// What is tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// Layouts: of new files called `a`, `b` and `c` the first three; a move takes any.
-    pub layouts: Vec<Rows>,
+    pub layouts: Vec<LayoutRows>,
     /// The operations in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CaseStep>,
 }
 
 impl Case {
@@ -77,12 +77,12 @@ fn difference(got: &Answer, expected: &Answer) -> String {
 /// A case that is being tried.
 struct Trial<'a> {
     world: &'a mut World,
-    model: Model,
+    model: ReferenceModel,
 }
 
 impl Trial<'_> {
     /// One operation, through the way in and in the model; left out where the way does not have it.
-    fn step(&mut self, who: usize, operation: &Operation) -> Result<(), String> {
+    fn step(&mut self, who: usize, operation: &CaseOperation) -> Result<(), String> {
         let who = who % self.world.agents();
         if !self.world.has(who, operation) || !self.model.allows(who, operation) {
             return Ok(());
@@ -90,11 +90,11 @@ impl Trial<'_> {
         self.step_anyhow(who, operation)
     }
 
-    fn step_anyhow(&mut self, who: usize, operation: &Operation) -> Result<(), String> {
+    fn step_anyhow(&mut self, who: usize, operation: &CaseOperation) -> Result<(), String> {
         let data = operation.data();
         let from_ns = now_ns();
         let got = self.world.run(who, operation, &data)?;
-        let window = Window { from_ns, to_ns: now_ns() };
+        let window = ClockInterval { from_ns, to_ns: now_ns() };
         let expected = self.model.step(who, operation, &data, &got, window);
         if got == expected {
             return Ok(());
@@ -107,25 +107,25 @@ impl Trial<'_> {
     fn compare_all(&mut self) -> Result<(), String> {
         let agents = self.world.agents();
         for (who, slot) in self.model.open_slots() {
-            self.step(who, &Operation::Fstat { slot })?;
+            self.step(who, &CaseOperation::Fstat { slot })?;
             self.compare(who, slot, self.model.stretches_of_slot((who, slot)))?;
         }
         for who in 0..agents {
-            (0..SLOTS).try_for_each(|slot| self.step(who, &Operation::Unmap { slot }))?;
+            (0..SLOTS).try_for_each(|slot| self.step(who, &CaseOperation::Unmap { slot }))?;
         }
         for (who, slot) in self.model.open_slots() {
-            self.step(who, &Operation::Close { slot })?;
+            self.step(who, &CaseOperation::Close { slot })?;
         }
         for who in 0..agents {
             for (path, directory) in self.model.all_names() {
-                self.step(who, &Operation::Stat { path: path.clone(), follow: false })?;
+                self.step(who, &CaseOperation::Stat { path: path.clone(), follow: false })?;
                 if directory {
-                    self.step(who, &Operation::List { path })?;
+                    self.step(who, &CaseOperation::List { path })?;
                 } else if self.model.file_at(&path).is_some() {
                     let stretches = self.model.stretches_at(&path);
-                    self.step(who, &Operation::Open { slot: 0, path, flags: libc::O_RDONLY, mode: 0 })?;
+                    self.step(who, &CaseOperation::Open { slot: 0, path, flags: libc::O_RDONLY, mode: 0 })?;
                     self.compare(who, 0, stretches)?;
-                    self.step(who, &Operation::Close { slot: 0 })?;
+                    self.step(who, &CaseOperation::Close { slot: 0 })?;
                 }
             }
         }
@@ -133,12 +133,14 @@ impl Trial<'_> {
     }
 
     fn compare(&mut self, who: usize, slot: u8, stretches: Vec<(u64, usize)>) -> Result<(), String> {
-        stretches.into_iter().try_for_each(|(at, len)| self.step(who, &Operation::Pread { slot, at: at as i64, len }))
+        stretches
+            .into_iter()
+            .try_for_each(|(at, len)| self.step(who, &CaseOperation::Pread { slot, at: at as i64, len }))
     }
 
     fn remove_all(&mut self) -> Result<(), String> {
         for (path, directory) in self.model.all_names() {
-            let gone = if directory { Operation::Rmdir { path } } else { Operation::Unlink { path } };
+            let gone = if directory { CaseOperation::Rmdir { path } } else { CaseOperation::Unlink { path } };
             // Whatever the others remember: nobody asks for these names again.
             self.step_anyhow(0, &gone)?;
         }
@@ -155,7 +157,7 @@ pub const SLOTS: u8 = 4;
 /// The first operation whose answer was not right, or what was left behind at the end.
 pub fn try_case(world: &mut World, case: &Case) -> Result<(), String> {
     world.begin(&case.layouts)?;
-    let mut trial = Trial { world, model: Model::default() };
+    let mut trial = Trial { world, model: ReferenceModel::default() };
     let mut tried = || {
         for (number, step) in case.steps.iter().enumerate() {
             trial.step(step.who, &step.operation).map_err(|wrong| format!("step {number}: {wrong}"))?;

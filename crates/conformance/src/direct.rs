@@ -1,6 +1,6 @@
 //! Carries out operations through the store's own interface, in this process.
 
-use crate::operation::{Answer, Operation, Stat};
+use crate::operation::{Answer, CaseOperation, Stat};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -84,24 +84,24 @@ impl Direct {
     }
 
     /// Whether the store has the operation: maps are the kernel's, attributes and copies between files the mount's.
-    pub fn has(operation: &Operation) -> bool {
+    pub fn has(operation: &CaseOperation) -> bool {
         !matches!(
             operation,
-            Operation::Map { .. }
-                | Operation::MapRead { .. }
-                | Operation::MapWrite { .. }
-                | Operation::Msync { .. }
-                | Operation::Unmap { .. }
-                | Operation::CopyRange { .. }
-                | Operation::SetXattr { .. }
-                | Operation::GetXattr { .. }
-                | Operation::ListXattr { .. }
-                | Operation::RemoveXattr { .. }
+            CaseOperation::Map { .. }
+                | CaseOperation::MapRead { .. }
+                | CaseOperation::MapWrite { .. }
+                | CaseOperation::Msync { .. }
+                | CaseOperation::Unmap { .. }
+                | CaseOperation::CopyRange { .. }
+                | CaseOperation::SetXattr { .. }
+                | CaseOperation::GetXattr { .. }
+                | CaseOperation::ListXattr { .. }
+                | CaseOperation::RemoveXattr { .. }
         )
     }
 
     /// Carries out one operation; `data` is what it writes.
-    pub fn run(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+    pub fn run(&mut self, operation: &CaseOperation, data: &[u8]) -> Answer {
         let ran = self.on_file(operation, data).unwrap_or_else(|| self.on_names(operation));
         ran.unwrap_or_else(Answer::Failed)
     }
@@ -135,9 +135,9 @@ impl Direct {
         written.map(|count| Answer::Done(count as i64)).map_err(errno)
     }
 
-    fn on_file(&mut self, operation: &Operation, data: &[u8]) -> Option<Result> {
+    fn on_file(&mut self, operation: &CaseOperation, data: &[u8]) -> Option<Result> {
         let ran = match *operation {
-            Operation::Open { slot, ref path, flags, mode } => {
+            CaseOperation::Open { slot, ref path, flags, mode } => {
                 self.slots.remove(&slot);
                 let flags = OFlags::from_bits_retain(flags as u32);
                 match self.files.open_file(&self.path(path), flags, Mode::from_raw_mode(mode)) {
@@ -148,37 +148,39 @@ impl Direct {
                     Err(error) => Err(errno(error)),
                 }
             }
-            Operation::Close { slot } => match self.slots.remove(&slot).map(Arc::try_unwrap) {
+            CaseOperation::Close { slot } => match self.slots.remove(&slot).map(Arc::try_unwrap) {
                 Some(Ok(file)) => file.close().map(done).map_err(errno),
                 // A duplicate has it open still.
                 Some(Err(_)) => Ok(Answer::Done(0)),
                 None => Err(libc::EBADF),
             },
-            Operation::Dup { from, to } => match self.slots.get(&from).cloned() {
+            CaseOperation::Dup { from, to } => match self.slots.get(&from).cloned() {
                 Some(file) => {
                     self.slots.insert(to, file);
                     Ok(Answer::Done(0))
                 }
                 None => Err(libc::EBADF),
             },
-            Operation::Read { slot, len } => self.read(slot, None, &[len]),
-            Operation::Pread { slot, at, len } => self.read(slot, Some(at), &[len]),
-            Operation::Readv { slot, at, ref lens } => self.read(slot, at, lens),
-            Operation::Write { slot, len, .. } => self.write(slot, None, data, &[len]),
-            Operation::Pwrite { slot, at, len, .. } => self.write(slot, Some(at), data, &[len]),
-            Operation::Writev { slot, at, ref lens, .. } => self.write(slot, at, data, lens),
-            Operation::Seek { slot, at, whence } => self.seek(slot, at, whence),
-            Operation::Ftruncate { slot, size } => {
+            CaseOperation::Read { slot, len } => self.read(slot, None, &[len]),
+            CaseOperation::Pread { slot, at, len } => self.read(slot, Some(at), &[len]),
+            CaseOperation::Readv { slot, at, ref lens } => self.read(slot, at, lens),
+            CaseOperation::Write { slot, len, .. } => self.write(slot, None, data, &[len]),
+            CaseOperation::Pwrite { slot, at, len, .. } => self.write(slot, Some(at), data, &[len]),
+            CaseOperation::Writev { slot, at, ref lens, .. } => self.write(slot, at, data, lens),
+            CaseOperation::Seek { slot, at, whence } => self.seek(slot, at, whence),
+            CaseOperation::Ftruncate { slot, size } => {
                 self.slot(slot).and_then(|file| file.truncate(size as u64).map(done).map_err(errno))
             }
-            Operation::Fallocate { slot, mode, at, len } => self.slot(slot).and_then(|file| {
+            CaseOperation::Fallocate { slot, mode, at, len } => self.slot(slot).and_then(|file| {
                 let mode = FallocateFlags::from_bits_retain(mode as u32);
                 file.allocate(mode, at as u64, len as u64).map(done).map_err(errno)
             }),
-            Operation::Fsync { slot, data_only } => {
+            CaseOperation::Fsync { slot, data_only } => {
                 self.slot(slot).and_then(|file| file.sync(data_only).map(done).map_err(errno))
             }
-            Operation::Fstat { slot } => self.slot(slot).and_then(|file| file.stat().map(stat_answer).map_err(errno)),
+            CaseOperation::Fstat { slot } => {
+                self.slot(slot).and_then(|file| file.stat().map(stat_answer).map_err(errno))
+            }
             _ => return None,
         };
         Some(ran)
@@ -197,36 +199,38 @@ impl Direct {
         file.seek(to).map(|at| Answer::Done(at as i64)).map_err(errno)
     }
 
-    fn on_names(&self, operation: &Operation) -> Result {
+    fn on_names(&self, operation: &CaseOperation) -> Result {
         let files = &self.files;
         let ran = match operation {
-            Operation::Truncate { path, size } => files
+            CaseOperation::Truncate { path, size } => files
                 .open_file(&self.path(path), OFlags::WRONLY, Mode::empty())
                 .and_then(|file| file.truncate(*size as u64).and_then(|()| file.close()))
                 .map(done),
-            Operation::Stat { path, follow } => files.stat(&self.path(path), *follow).map(stat_answer),
-            Operation::Rename { from, to, flags } => {
+            CaseOperation::Stat { path, follow } => files.stat(&self.path(path), *follow).map(stat_answer),
+            CaseOperation::Rename { from, to, flags } => {
                 files.rename(&self.path(from), &self.path(to), RenameFlags::from_bits_retain(*flags)).map(done)
             }
-            Operation::Link { from, to } => files.link(&self.path(from), &self.path(to)).map(done),
-            Operation::Unlink { path } => files.unlink(&self.path(path)).map(done),
-            Operation::Mkdir { path } => files.make_directory(&self.path(path), Mode::from_raw_mode(0o755)).map(done),
-            Operation::Rmdir { path } => files.remove_directory(&self.path(path)).map(done),
-            Operation::List { path } => files.list(&self.path(path)).map(|mut names| {
+            CaseOperation::Link { from, to } => files.link(&self.path(from), &self.path(to)).map(done),
+            CaseOperation::Unlink { path } => files.unlink(&self.path(path)).map(done),
+            CaseOperation::Mkdir { path } => {
+                files.make_directory(&self.path(path), Mode::from_raw_mode(0o755)).map(done)
+            }
+            CaseOperation::Rmdir { path } => files.remove_directory(&self.path(path)).map(done),
+            CaseOperation::List { path } => files.list(&self.path(path)).map(|mut names| {
                 names.sort_unstable();
                 Answer::Names(names.iter().map(|name| name.to_string_lossy().into_owned()).collect())
             }),
-            Operation::Symlink { target, path } => {
+            CaseOperation::Symlink { target, path } => {
                 files.link_symbolically(Path::new(target), &self.path(path)).map(done)
             }
-            Operation::Readlink { path } => files.read_link(&self.path(path)).map(|target| {
+            CaseOperation::Readlink { path } => files.read_link(&self.path(path)).map(|target| {
                 let data = target.into_os_string().into_encoded_bytes();
                 Answer::Bytes { data }
             }),
-            Operation::Chmod { path, mode } => {
+            CaseOperation::Chmod { path, mode } => {
                 files.change_mode(&self.path(path), Mode::from_raw_mode(*mode)).map(done)
             }
-            Operation::SetTimes { path, atime_ns, mtime_ns } => {
+            CaseOperation::SetTimes { path, atime_ns, mtime_ns } => {
                 let time = |ns: Option<i64>| match ns {
                     Some(ns) => {
                         Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) }

@@ -1,7 +1,7 @@
 //! Cases drawn at random.
 
-use crate::case::{Case, Rows, SLOTS, Step};
-use crate::operation::Operation;
+use crate::case::{Case, CaseStep, LayoutRows, SLOTS};
+use crate::operation::CaseOperation;
 use crate::world::SERVERS;
 use proptest::collection::vec;
 use proptest::option;
@@ -21,7 +21,7 @@ pub struct Scope {
     pub steps: usize,
 }
 
-fn rows() -> impl Strategy<Value = Rows> {
+fn rows() -> impl Strategy<Value = LayoutRows> {
     let width = prop_oneof![1_u64..64, 500_u64..600, Just(4096_u64), 1_u64..20_000];
     let round = vec((0..SERVERS, width), 1..=usize::from(SERVERS)).prop_map(|round| {
         let mut once: Vec<(u16, u64)> = Vec::new();
@@ -118,8 +118,8 @@ fn xattr() -> impl Strategy<Value = String> {
     select(&["user.one", "user.two"][..]).prop_map(str::to_owned)
 }
 
-fn transfers() -> BoxedStrategy<Operation> {
-    use Operation as O;
+fn transfers() -> BoxedStrategy<CaseOperation> {
+    use CaseOperation as O;
     prop_oneof![
         6 => (slot(), offset(), len(), seed()).prop_map(|(slot, at, len, seed)| O::Pwrite { slot, at, len, seed }),
         6 => (slot(), offset(), len()).prop_map(|(slot, at, len)| O::Pread { slot, at, len }),
@@ -134,8 +134,8 @@ fn transfers() -> BoxedStrategy<Operation> {
     .boxed()
 }
 
-fn on_descriptors() -> BoxedStrategy<Operation> {
-    use Operation as O;
+fn on_descriptors() -> BoxedStrategy<CaseOperation> {
+    use CaseOperation as O;
     let whence = select(&[libc::SEEK_SET, libc::SEEK_CUR, libc::SEEK_END, libc::SEEK_DATA, libc::SEEK_HOLE][..]);
     let modes = select(
         &[
@@ -163,8 +163,8 @@ fn on_descriptors() -> BoxedStrategy<Operation> {
     .boxed()
 }
 
-fn on_names() -> BoxedStrategy<Operation> {
-    use Operation as O;
+fn on_names() -> BoxedStrategy<CaseOperation> {
+    use CaseOperation as O;
     let renames = select(&[0, 0, 0, libc::RENAME_NOREPLACE, libc::RENAME_EXCHANGE][..]);
     let replaces = select(&[0, libc::XATTR_CREATE, libc::XATTR_REPLACE][..]);
     prop_oneof![
@@ -193,8 +193,8 @@ fn on_names() -> BoxedStrategy<Operation> {
     .boxed()
 }
 
-fn on_maps() -> BoxedStrategy<Operation> {
-    use Operation as O;
+fn on_maps() -> BoxedStrategy<CaseOperation> {
+    use CaseOperation as O;
     let at = 0..NEAR_BYTES as usize;
     let len = 1..6000_usize;
     prop_oneof![
@@ -210,11 +210,15 @@ fn on_maps() -> BoxedStrategy<Operation> {
 /// Cases that begin with every agent's opening the same file, so that most operations find one.
 pub fn cases(scope: Scope) -> impl Strategy<Value = Case> {
     let operation = prop_oneof![8 => transfers(), 6 => on_descriptors(), 4 => on_names(), 2 => on_maps()];
-    let step = (0..scope.agents, operation).prop_map(|(who, operation)| Step { who, operation });
+    let step = (0..scope.agents, operation).prop_map(|(who, operation)| CaseStep { who, operation });
     let first = (0..scope.agents).map(|who| {
-        let open =
-            (file(), flags(), mode()).prop_map(|(path, flags, mode)| Operation::Open { slot: 0, path, flags, mode });
-        open.prop_map(move |operation| Step { who, operation }).boxed()
+        let open = (file(), flags(), mode()).prop_map(|(path, flags, mode)| CaseOperation::Open {
+            slot: 0,
+            path,
+            flags,
+            mode,
+        });
+        open.prop_map(move |operation| CaseStep { who, operation }).boxed()
     });
     let first: Vec<_> = first.collect();
     (vec(rows(), 3..6), first, vec(step, 1..scope.steps))

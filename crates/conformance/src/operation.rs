@@ -11,7 +11,7 @@ use std::io::{BufRead, Error, ErrorKind, Result, Write};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are the parameters of the call that the variant is named after")]
-pub enum Operation {
+pub enum CaseOperation {
     /// `open` into a slot; what was in it is closed first. `flags` are those of the system call.
     Open {
         slot: u8,
@@ -187,7 +187,7 @@ pub enum Operation {
     },
 }
 
-impl Operation {
+impl CaseOperation {
     /// The bytes that the operation writes.
     pub fn data(&self) -> Vec<u8> {
         match self {
@@ -255,11 +255,11 @@ pub enum Answer {
 /// What an agent is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum AgentRequest {
     /// Forgets all slots and works in this directory from now on.
     Enter(String),
     /// Carries out an operation; what it writes follows.
-    Do(Operation),
+    Do(CaseOperation),
 }
 
 #[derive(Serialize, Deserialize)]

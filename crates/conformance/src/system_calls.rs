@@ -1,12 +1,12 @@
 //! Carries out operations by the functions of libc, which a preloaded library may have taken over.
 
-use crate::operation::{Answer, Operation, Stat};
+use crate::operation::{Answer, CaseOperation, Stat};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
 /// The slots of one process.
 #[derive(Debug, Default)]
-pub struct Process {
+pub struct ProcessSlots {
     descriptors: HashMap<u8, i32>,
     maps: HashMap<u8, (*mut c_void, usize)>,
 }
@@ -86,7 +86,7 @@ fn sorted(mut names: Vec<String>) -> Answer {
     Answer::Names(names)
 }
 
-impl Process {
+impl ProcessSlots {
     /// Closes everything and goes to a directory.
     pub fn enter(&mut self, directory: &str) -> Answer {
         for slot in self.maps.keys().copied().collect::<Vec<_>>() {
@@ -120,39 +120,41 @@ impl Process {
     }
 
     /// Carries out one operation; `data` is what it writes.
-    pub fn run(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+    pub fn run(&mut self, operation: &CaseOperation, data: &[u8]) -> Answer {
         match operation {
-            Operation::Open { .. } | Operation::Close { .. } | Operation::Dup { .. } => self.descriptor(operation),
-            Operation::Map { .. }
-            | Operation::MapRead { .. }
-            | Operation::MapWrite { .. }
-            | Operation::Msync { .. }
-            | Operation::Unmap { .. } => self.mapping(operation, data),
-            Operation::Read { .. }
-            | Operation::Write { .. }
-            | Operation::Pread { .. }
-            | Operation::Pwrite { .. }
-            | Operation::Readv { .. }
-            | Operation::Writev { .. }
-            | Operation::CopyRange { .. } => self.transfer(operation, data),
-            Operation::Seek { .. }
-            | Operation::Ftruncate { .. }
-            | Operation::Fallocate { .. }
-            | Operation::Fsync { .. }
-            | Operation::Fstat { .. } => self.change(operation),
+            CaseOperation::Open { .. } | CaseOperation::Close { .. } | CaseOperation::Dup { .. } => {
+                self.descriptor(operation)
+            }
+            CaseOperation::Map { .. }
+            | CaseOperation::MapRead { .. }
+            | CaseOperation::MapWrite { .. }
+            | CaseOperation::Msync { .. }
+            | CaseOperation::Unmap { .. } => self.mapping(operation, data),
+            CaseOperation::Read { .. }
+            | CaseOperation::Write { .. }
+            | CaseOperation::Pread { .. }
+            | CaseOperation::Pwrite { .. }
+            | CaseOperation::Readv { .. }
+            | CaseOperation::Writev { .. }
+            | CaseOperation::CopyRange { .. } => self.transfer(operation, data),
+            CaseOperation::Seek { .. }
+            | CaseOperation::Ftruncate { .. }
+            | CaseOperation::Fallocate { .. }
+            | CaseOperation::Fsync { .. }
+            | CaseOperation::Fstat { .. } => self.change(operation),
             _ => names(operation, data),
         }
     }
 
-    fn descriptor(&mut self, operation: &Operation) -> Answer {
+    fn descriptor(&mut self, operation: &CaseOperation) -> Answer {
         let (slot, fd) = match *operation {
-            Operation::Open { slot, ref path, flags, mode } => {
+            CaseOperation::Open { slot, ref path, flags, mode } => {
                 self.close(slot);
                 // SAFETY: a string that ends in 0.
                 (slot, unsafe { libc::open(c(path).as_ptr(), flags | libc::O_CLOEXEC, mode) })
             }
-            Operation::Close { slot } => return self.close(slot),
-            Operation::Dup { from, to } => {
+            CaseOperation::Close { slot } => return self.close(slot),
+            CaseOperation::Dup { from, to } => {
                 let fd = self.fd(from);
                 match self.descriptors.get(&to) {
                     // SAFETY: both descriptors are ours; `to` is closed by it if it was another.
@@ -170,9 +172,9 @@ impl Process {
         Answer::Done(0)
     }
 
-    fn mapping(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+    fn mapping(&mut self, operation: &CaseOperation, data: &[u8]) -> Answer {
         match *operation {
-            Operation::Map { slot, len } => {
+            CaseOperation::Map { slot, len } => {
                 self.unmap(slot);
                 let access = libc::PROT_READ | libc::PROT_WRITE;
                 // SAFETY: a new mapping at an address of the kernel's choice.
@@ -183,7 +185,7 @@ impl Process {
                 self.maps.insert(slot, (base, len));
                 Answer::Done(0)
             }
-            Operation::MapRead { slot, at, len } => match self.maps.get(&slot) {
+            CaseOperation::MapRead { slot, at, len } => match self.maps.get(&slot) {
                 Some(&(base, size)) if at + len <= size => {
                     let mut data = vec![0; len];
                     // SAFETY: within the mapping, of which no reference exists; the harness asks for no byte behind the
@@ -193,7 +195,7 @@ impl Process {
                 }
                 _ => Answer::Failed(libc::EINVAL),
             },
-            Operation::MapWrite { slot, at, len, .. } => match self.maps.get(&slot) {
+            CaseOperation::MapWrite { slot, at, len, .. } => match self.maps.get(&slot) {
                 Some(&(base, size)) if at + len <= size && len == data.len() => {
                     // SAFETY: as above.
                     unsafe { base.cast::<u8>().add(at).copy_from(data.as_ptr(), len) };
@@ -201,29 +203,29 @@ impl Process {
                 }
                 _ => Answer::Failed(libc::EINVAL),
             },
-            Operation::Msync { slot } => match self.maps.get(&slot) {
+            CaseOperation::Msync { slot } => match self.maps.get(&slot) {
                 // SAFETY: our own mapping.
                 Some(&(base, len)) => done(unsafe { libc::msync(base, len, libc::MS_SYNC) }),
                 None => Answer::Failed(libc::EINVAL),
             },
-            Operation::Unmap { slot } => self.unmap(slot),
+            CaseOperation::Unmap { slot } => self.unmap(slot),
             _ => unreachable!("an operation on mappings"),
         }
     }
 
-    fn transfer(&mut self, operation: &Operation, data: &[u8]) -> Answer {
+    fn transfer(&mut self, operation: &CaseOperation, data: &[u8]) -> Answer {
         match operation {
-            Operation::Read { slot, len } => {
+            CaseOperation::Read { slot, len } => {
                 let mut data = vec![0xee; *len];
                 // SAFETY: the buffer has that many bytes, here and below.
                 bytes(unsafe { libc::read(self.fd(*slot), data.as_mut_ptr().cast(), *len) }, data)
             }
-            Operation::Pread { slot, at, len } => {
+            CaseOperation::Pread { slot, at, len } => {
                 let mut data = vec![0xee; *len];
                 // SAFETY: as above.
                 bytes(unsafe { libc::pread(self.fd(*slot), data.as_mut_ptr().cast(), *len, *at) }, data)
             }
-            Operation::Readv { slot, at, lens } => {
+            CaseOperation::Readv { slot, at, lens } => {
                 let mut data = vec![0xee; lens.iter().sum()];
                 let (fd, bufs) = (self.fd(*slot), vectors(&mut data, lens));
                 let (base, count) = (bufs.as_ptr(), bufs.len() as i32);
@@ -236,15 +238,15 @@ impl Process {
                 };
                 bytes(got, data)
             }
-            Operation::Write { slot, .. } => {
+            CaseOperation::Write { slot, .. } => {
                 // SAFETY: as above.
                 done(unsafe { libc::write(self.fd(*slot), data.as_ptr().cast(), data.len()) } as i64)
             }
-            Operation::Pwrite { slot, at, .. } => {
+            CaseOperation::Pwrite { slot, at, .. } => {
                 // SAFETY: as above.
                 done(unsafe { libc::pwrite(self.fd(*slot), data.as_ptr().cast(), data.len(), *at) } as i64)
             }
-            Operation::Writev { slot, at, lens, .. } => {
+            CaseOperation::Writev { slot, at, lens, .. } => {
                 let mut data = data.to_vec();
                 let (fd, bufs) = (self.fd(*slot), vectors(&mut data, lens));
                 let (base, count) = (bufs.as_ptr(), bufs.len() as i32);
@@ -257,7 +259,7 @@ impl Process {
                 };
                 done(put as i64)
             }
-            Operation::CopyRange { from, from_at, to, to_at, len } => {
+            CaseOperation::CopyRange { from, from_at, to, to_at, len } => {
                 let (mut from_at, mut to_at) = (*from_at, *to_at);
                 let pointer = |at: &mut Option<i64>| at.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
                 let (source, target) = (pointer(&mut from_at), pointer(&mut to_at));
@@ -268,16 +270,16 @@ impl Process {
         }
     }
 
-    fn change(&mut self, operation: &Operation) -> Answer {
+    fn change(&mut self, operation: &CaseOperation) -> Answer {
         // SAFETY: descriptors and numbers only, and a place for the attributes.
         unsafe {
             match *operation {
-                Operation::Seek { slot, at, whence } => done(libc::lseek(self.fd(slot), at, whence)),
-                Operation::Ftruncate { slot, size } => done(libc::ftruncate(self.fd(slot), size)),
-                Operation::Fallocate { slot, mode, at, len } => done(libc::fallocate(self.fd(slot), mode, at, len)),
-                Operation::Fsync { slot, data_only: true } => done(libc::fdatasync(self.fd(slot))),
-                Operation::Fsync { slot, data_only: false } => done(libc::fsync(self.fd(slot))),
-                Operation::Fstat { slot } => {
+                CaseOperation::Seek { slot, at, whence } => done(libc::lseek(self.fd(slot), at, whence)),
+                CaseOperation::Ftruncate { slot, size } => done(libc::ftruncate(self.fd(slot), size)),
+                CaseOperation::Fallocate { slot, mode, at, len } => done(libc::fallocate(self.fd(slot), mode, at, len)),
+                CaseOperation::Fsync { slot, data_only: true } => done(libc::fdatasync(self.fd(slot))),
+                CaseOperation::Fsync { slot, data_only: false } => done(libc::fsync(self.fd(slot))),
+                CaseOperation::Fstat { slot } => {
                     let mut stat = std::mem::zeroed();
                     stat_answer(libc::fstat(self.fd(slot), &mut stat), &stat)
                 }
@@ -288,32 +290,32 @@ impl Process {
 }
 
 /// Operations on names.
-fn names(operation: &Operation, data: &[u8]) -> Answer {
+fn names(operation: &CaseOperation, data: &[u8]) -> Answer {
     let at = libc::AT_FDCWD;
     // SAFETY: strings that end in 0, and buffers with their lengths.
     unsafe {
         match operation {
-            Operation::Truncate { path, size } => done(libc::truncate(c(path).as_ptr(), *size)),
-            Operation::Stat { path, follow } => {
+            CaseOperation::Truncate { path, size } => done(libc::truncate(c(path).as_ptr(), *size)),
+            CaseOperation::Stat { path, follow } => {
                 let (path, mut stat) = (c(path), std::mem::zeroed());
                 let call = if *follow { libc::stat } else { libc::lstat };
                 stat_answer(call(path.as_ptr(), &mut stat), &stat)
             }
-            Operation::Rename { from, to, flags } => {
+            CaseOperation::Rename { from, to, flags } => {
                 done(libc::renameat2(at, c(from).as_ptr(), at, c(to).as_ptr(), *flags))
             }
-            Operation::Link { from, to } => done(libc::link(c(from).as_ptr(), c(to).as_ptr())),
-            Operation::Unlink { path } => done(libc::unlink(c(path).as_ptr())),
-            Operation::Mkdir { path } => done(libc::mkdir(c(path).as_ptr(), 0o755)),
-            Operation::Rmdir { path } => done(libc::rmdir(c(path).as_ptr())),
-            Operation::List { path } => list(path),
-            Operation::Symlink { target, path } => done(libc::symlink(c(target).as_ptr(), c(path).as_ptr())),
-            Operation::Readlink { path } => {
+            CaseOperation::Link { from, to } => done(libc::link(c(from).as_ptr(), c(to).as_ptr())),
+            CaseOperation::Unlink { path } => done(libc::unlink(c(path).as_ptr())),
+            CaseOperation::Mkdir { path } => done(libc::mkdir(c(path).as_ptr(), 0o755)),
+            CaseOperation::Rmdir { path } => done(libc::rmdir(c(path).as_ptr())),
+            CaseOperation::List { path } => list(path),
+            CaseOperation::Symlink { target, path } => done(libc::symlink(c(target).as_ptr(), c(path).as_ptr())),
+            CaseOperation::Readlink { path } => {
                 let mut data = vec![0; 4096];
                 bytes(libc::readlink(c(path).as_ptr(), data.as_mut_ptr().cast(), data.len()), data)
             }
-            Operation::Chmod { path, mode } => done(libc::chmod(c(path).as_ptr(), *mode)),
-            Operation::SetTimes { path, atime_ns, mtime_ns } => {
+            CaseOperation::Chmod { path, mode } => done(libc::chmod(c(path).as_ptr(), *mode)),
+            CaseOperation::SetTimes { path, atime_ns, mtime_ns } => {
                 let time = |ns: &Option<i64>| match ns {
                     Some(ns) => {
                         libc::timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) }
@@ -322,15 +324,15 @@ fn names(operation: &Operation, data: &[u8]) -> Answer {
                 };
                 done(libc::utimensat(at, c(path).as_ptr(), [time(atime_ns), time(mtime_ns)].as_ptr(), 0))
             }
-            Operation::SetXattr { path, name, flags, .. } => {
+            CaseOperation::SetXattr { path, name, flags, .. } => {
                 done(libc::setxattr(c(path).as_ptr(), c(name).as_ptr(), data.as_ptr().cast(), data.len(), *flags))
             }
-            Operation::GetXattr { path, name } => {
+            CaseOperation::GetXattr { path, name } => {
                 let mut data = vec![0; 4096];
                 let got = libc::getxattr(c(path).as_ptr(), c(name).as_ptr(), data.as_mut_ptr().cast(), data.len());
                 bytes(got, data)
             }
-            Operation::ListXattr { path } => {
+            CaseOperation::ListXattr { path } => {
                 let mut data = vec![0_u8; 4096];
                 let got = libc::listxattr(c(path).as_ptr(), data.as_mut_ptr().cast(), data.len());
                 if got < 0 {
@@ -339,7 +341,7 @@ fn names(operation: &Operation, data: &[u8]) -> Answer {
                 let names = data[..got as usize].split(|&byte| byte == 0).map(|name| String::from_utf8_lossy(name));
                 sorted(names.filter(|name| name.starts_with("user.")).map(|name| name.into_owned()).collect())
             }
-            Operation::RemoveXattr { path, name } => done(libc::removexattr(c(path).as_ptr(), c(name).as_ptr())),
+            CaseOperation::RemoveXattr { path, name } => done(libc::removexattr(c(path).as_ptr(), c(name).as_ptr())),
             _ => unreachable!("an operation on names"),
         }
     }

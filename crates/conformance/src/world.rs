@@ -1,8 +1,8 @@
 //! A pool, its mounts, and the agents that use it, each through its way in.
 
-use crate::case::Rows;
+use crate::case::LayoutRows;
 use crate::direct::Direct;
-use crate::operation::{Answer, Operation, Request, receive, send};
+use crate::operation::{AgentRequest, Answer, CaseOperation, receive, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, XattrFlags};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
-use stripewise_store::fsck::{Finding, Kind, Options, check};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, DamageKind, check};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Error, Pool, Store};
 
@@ -24,7 +24,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
 /// How an agent reaches its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessWay {
     /// A plain directory, without Stripewise: this tries the model.
     Bare,
     /// A mount, the first or the second of the pool.
@@ -47,7 +47,7 @@ pub enum Way {
     Python,
 }
 
-impl Way {
+impl AccessWay {
     fn mount(self) -> Option<(usize, &'static str)> {
         match self {
             Self::Mount(number) | Self::Preload(number) => Some((number, "rw")),
@@ -72,22 +72,22 @@ impl Way {
     }
 
     /// Whether the way has the operation at all.
-    fn has(self, operation: &Operation) -> bool {
+    fn has(self, operation: &CaseOperation) -> bool {
         match self {
             Self::Store => Direct::has(operation),
             // Files of Python have neither vectors nor duplicates.
             Self::Python => {
                 let others = matches!(
                     operation,
-                    Operation::Dup { .. }
-                        | Operation::Readv { .. }
-                        | Operation::Writev { .. }
-                        | Operation::Fallocate { .. }
-                        | Operation::Link { .. }
-                        | Operation::Symlink { .. }
-                        | Operation::Readlink { .. }
-                        | Operation::Chmod { .. }
-                        | Operation::SetTimes { .. }
+                    CaseOperation::Dup { .. }
+                        | CaseOperation::Readv { .. }
+                        | CaseOperation::Writev { .. }
+                        | CaseOperation::Fallocate { .. }
+                        | CaseOperation::Link { .. }
+                        | CaseOperation::Symlink { .. }
+                        | CaseOperation::Readlink { .. }
+                        | CaseOperation::Chmod { .. }
+                        | CaseOperation::SetTimes { .. }
                 );
                 Direct::has(operation) && !others
             }
@@ -98,7 +98,7 @@ impl Way {
 
 /// Who carries out operations.
 struct Agent {
-    way: Way,
+    way: AccessWay,
     /// The directory that it works in.
     root: PathBuf,
     runs: Runs,
@@ -120,7 +120,7 @@ struct Remote {
 
 impl Remote {
     /// What it answers.
-    fn ask(&mut self, request: &Request, data: &[u8]) -> std::io::Result<Answer> {
+    fn ask(&mut self, request: &AgentRequest, data: &[u8]) -> std::io::Result<Answer> {
         let requests = self.requests.as_mut().ok_or_else(|| std::io::Error::other("it was ended"))?;
         send(requests, request, data)?;
         let mut ready = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
@@ -208,7 +208,7 @@ fn directory() -> tempfile::TempDir {
     memory.unwrap_or_else(|| make(&std::env::temp_dir()).expect("a temporary directory"))
 }
 
-fn layout(rows: &Rows) -> Result<Layout, String> {
+fn layout(rows: &LayoutRows) -> Result<Layout, String> {
     let stripe = |&(server, width_bytes): &(u16, u64)| Stripe { server: ServerId(server), width_bytes };
     Layout::new(rows.iter().map(|(offset, round)| (*offset, round.iter().map(stripe).collect())))
         .map_err(|error| error.to_string())
@@ -219,7 +219,7 @@ impl World {
     ///
     /// # Panics
     /// Something that the ways need is not there.
-    pub fn new(ways: &[Way]) -> Self {
+    pub fn new(ways: &[AccessWay]) -> Self {
         assert!(
             Path::new("/dev/fuse").exists(),
             "/dev/fuse does not exist: these tests mount real file systems (modprobe fuse, or --device /dev/fuse)"
@@ -254,9 +254,9 @@ impl World {
     }
 
     /// Mounts what the way needs; the directory where its agents find the files.
-    fn mount(&mut self, way: Way) -> PathBuf {
+    fn mount(&mut self, way: AccessWay) -> PathBuf {
         let Some((number, options)) = way.mount() else {
-            return self.base().join(if way == Way::Bare { "bare" } else { "mnt0" });
+            return self.base().join(if way == AccessWay::Bare { "bare" } else { "mnt0" });
         };
         let directory = self.base().join(format!("mnt{number}"));
         if !self.mounts.contains(&directory) {
@@ -269,15 +269,15 @@ impl World {
         directory
     }
 
-    fn start(&self, way: Way, root: PathBuf) -> Agent {
+    fn start(&self, way: AccessWay, root: PathBuf) -> Agent {
         let runs = match way {
-            Way::Store => Runs::Here(Direct::new(self.store.pool().clone()).expect("the pool")),
+            AccessWay::Store => Runs::Here(Direct::new(self.store.pool().clone()).expect("the pool")),
             _ => Runs::InAProcess(self.start_process(way, &root)),
         };
         Agent { way, root, runs }
     }
 
-    fn start_process(&self, way: Way, root: &Path) -> Remote {
+    fn start_process(&self, way: AccessWay, root: &Path) -> Remote {
         let mut command = Command::new(if way.is_private() { built().join("stripewise-mount") } else { "env".into() });
         if way.is_private() {
             command.arg("--private").arg(self.base().join("pool.toml")).args(["--", "env"]);
@@ -285,7 +285,7 @@ impl World {
         if way.is_preloaded() {
             command.arg(format!("LD_PRELOAD={}", built().join("libstripewise_preload.so").display()));
         }
-        if way == Way::Python {
+        if way == AccessWay::Python {
             command.arg(python()).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent.py"));
         } else {
             command.arg(target().join("conformance-agent"));
@@ -308,7 +308,7 @@ impl World {
     }
 
     /// Whether the agent's way has the operation, and what it promises covers it.
-    pub fn has(&self, who: usize, operation: &Operation) -> bool {
+    pub fn has(&self, who: usize, operation: &CaseOperation) -> bool {
         let way = self.agents[who].way;
         if !way.has(operation) {
             return false;
@@ -317,13 +317,14 @@ impl World {
         let one_kernel = || others().all(|other| way.shares_names_with(other));
         match operation {
             // Another kernel notices within a second that a name has gone or leads elsewhere, or a directory's new mode.
-            Operation::Rename { .. } | Operation::Unlink { .. } | Operation::Rmdir { .. } | Operation::Chmod { .. } => {
-                one_kernel()
-            }
+            CaseOperation::Rename { .. }
+            | CaseOperation::Unlink { .. }
+            | CaseOperation::Rmdir { .. }
+            | CaseOperation::Chmod { .. } => one_kernel(),
             // Maps are of one mount.
-            Operation::Map { .. } => one_kernel(),
+            CaseOperation::Map { .. } => one_kernel(),
             // The kernel copies no further than it knows the file to reach: nobody may write it past this mount meanwhile.
-            Operation::CopyRange { .. } => {
+            CaseOperation::CopyRange { .. } => {
                 way.is_preloaded() || others().all(|other| other == way && way.shares_names_with(other))
             }
             _ => true,
@@ -334,7 +335,7 @@ impl World {
     ///
     /// # Errors
     /// A layout that is none.
-    pub fn begin(&mut self, rows: &[Rows]) -> Result<(), String> {
+    pub fn begin(&mut self, rows: &[LayoutRows]) -> Result<(), String> {
         self.layouts = rows.iter().map(layout).collect::<Result<_, _>>()?;
         for (name, layout) in ["**/a", "**/b", "**/c"].iter().zip(&self.layouts) {
             let pattern = Pattern::new(name).map_err(|error| error.to_string())?;
@@ -356,9 +357,11 @@ impl World {
                 return Ok(());
             }
             // Python's paths are the pool's.
-            Runs::InAProcess(remote) if agent.way == Way::Python => remote.ask(&Request::Enter(name.to_owned()), &[]),
+            Runs::InAProcess(remote) if agent.way == AccessWay::Python => {
+                remote.ask(&AgentRequest::Enter(name.to_owned()), &[])
+            }
             Runs::InAProcess(remote) => {
-                remote.ask(&Request::Enter(agent.root.join(name).to_string_lossy().into_owned()), &[])
+                remote.ask(&AgentRequest::Enter(agent.root.join(name).to_string_lossy().into_owned()), &[])
             }
         };
         match entered {
@@ -372,11 +375,14 @@ impl World {
     /// # Errors
     /// Such a file, or the check could not be made.
     pub fn raises_no_alarm(&self) -> Result<(), String> {
-        let told: Mutex<Vec<Finding>> = Mutex::default();
-        let options = Options { dry_run: true, threads: 1, ..Options::default() };
+        let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+        let options = CheckOptions { dry_run: true, threads: 1, ..CheckOptions::default() };
         check(self.store.pool(), &options, &told).map_err(|error| format!("checking the pool: {error}"))?;
         let told = told.into_inner().unwrap_or_default();
-        match told.into_iter().find(|finding| matches!(finding.kind, Kind::ShortDatafile | Kind::MissingDatafile)) {
+        match told
+            .into_iter()
+            .find(|finding| matches!(finding.kind, DamageKind::ShortDatafile | DamageKind::MissingDatafile))
+        {
             Some(finding) => Err(format!("a pool that is well is taken for a damaged one: {finding:?}")),
             None => Ok(()),
         }
@@ -426,13 +432,13 @@ impl World {
     ///
     /// # Errors
     /// The agent has died, or does not answer.
-    pub fn run(&mut self, who: usize, operation: &Operation, data: &[u8]) -> Result<Answer, String> {
-        if let Operation::Move { path, layout } = operation {
+    pub fn run(&mut self, who: usize, operation: &CaseOperation, data: &[u8]) -> Result<Answer, String> {
+        if let CaseOperation::Move { path, layout } = operation {
             return self.move_file(path, *layout);
         }
         let answer = match &mut self.agents[who].runs {
             Runs::Here(direct) => Ok(direct.run(operation, data)),
-            Runs::InAProcess(remote) => remote.ask(&Request::Do(operation.clone()), data),
+            Runs::InAProcess(remote) => remote.ask(&AgentRequest::Do(operation.clone()), data),
         };
         answer.map_err(|error| format!("{}: {operation:?}: {error}", self.name_of(who)))
     }

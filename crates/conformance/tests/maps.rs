@@ -1,10 +1,10 @@
 //! Maps, for each pair of ways in: what one wrote and closed is what the other sees through a map after it has opened the
 //! file, and what the other then puts into the map, the first one reads. A test per pair, both ways round where both map.
 
-use stripewise_conformance::case::Rows;
-use stripewise_conformance::operation::{Answer, Operation, pattern};
-use stripewise_conformance::world::Way::{Longer, Mount, Preload, Private, PrivatePreload, Python, Store};
-use stripewise_conformance::world::{Way, World};
+use stripewise_conformance::case::LayoutRows;
+use stripewise_conformance::operation::{Answer, CaseOperation, pattern};
+use stripewise_conformance::world::AccessWay::{Longer, Mount, Preload, Private, PrivatePreload, Python, Store};
+use stripewise_conformance::world::{AccessWay, World};
 
 /// Neither a multiple of a page nor of a stripe.
 const LEN: usize = 100_003;
@@ -12,7 +12,7 @@ const LONGER: usize = 140_001;
 
 /// Over all servers in small stripes, whole on one server (where the kernel may serve it itself), and in regions, the
 /// first on the metadata tier.
-fn layouts() -> [(&'static str, Rows); 3] {
+fn layouts() -> [(&'static str, LayoutRows); 3] {
     [
         ("a", vec![(0, vec![(0, 1000), (1, 4096), (2, 777), (3, 64)])]),
         ("b", vec![(0, vec![(2, 65536)])]),
@@ -20,7 +20,7 @@ fn layouts() -> [(&'static str, Rows); 3] {
     ]
 }
 
-fn maps(way: Way) -> bool {
+fn maps(way: AccessWay) -> bool {
     !matches!(way, Store | Python)
 }
 
@@ -33,7 +33,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn run(&mut self, who: usize, operation: &Operation) -> Answer {
+    fn run(&mut self, who: usize, operation: &CaseOperation) -> Answer {
         let answer = self.world.run(who, operation, &operation.data()).unwrap();
         if let Answer::Failed(errno) = answer {
             let error = std::io::Error::from_raw_os_error(errno);
@@ -44,11 +44,11 @@ impl Pair<'_> {
 
     fn open(&mut self, who: usize) {
         let path = self.file.to_owned();
-        self.run(who, &Operation::Open { slot: 0, path, flags: libc::O_RDWR | libc::O_CREAT, mode: 0o644 });
+        self.run(who, &CaseOperation::Open { slot: 0, path, flags: libc::O_RDWR | libc::O_CREAT, mode: 0o644 });
     }
 
     fn close(&mut self, who: usize) {
-        self.run(who, &Operation::Close { slot: 0 });
+        self.run(who, &CaseOperation::Close { slot: 0 });
     }
 
     fn put(&mut self, at: usize, len: usize) -> u64 {
@@ -60,20 +60,20 @@ impl Pair<'_> {
 
     fn write(&mut self, who: usize, at: usize, len: usize) {
         let seed = self.put(at, len);
-        let answer = self.run(who, &Operation::Pwrite { slot: 0, at: at as i64, len, seed });
+        let answer = self.run(who, &CaseOperation::Pwrite { slot: 0, at: at as i64, len, seed });
         assert_eq!(answer, Answer::Done(len as i64));
     }
 
     fn write_map(&mut self, who: usize, at: usize, len: usize) {
         let seed = self.put(at, len);
-        self.run(who, &Operation::MapWrite { slot: 0, at, len, seed });
+        self.run(who, &CaseOperation::MapWrite { slot: 0, at, len, seed });
     }
 
     fn map(&mut self, who: usize) {
-        self.run(who, &Operation::Map { slot: 0, len: self.right.len() });
+        self.run(who, &CaseOperation::Map { slot: 0, len: self.right.len() });
     }
 
-    fn sees(&mut self, who: usize, operation: &Operation, when: &str) {
+    fn sees(&mut self, who: usize, operation: &CaseOperation, when: &str) {
         let Answer::Bytes { data } = self.run(who, operation) else { panic!("no bytes of {operation:?}") };
         let name = self.world.name_of(who);
         assert_eq!(data.len(), self.right.len(), "{}, {when}, through {name}: its size", self.file);
@@ -82,12 +82,12 @@ impl Pair<'_> {
     }
 
     fn sees_map(&mut self, who: usize, when: &str) {
-        self.sees(who, &Operation::MapRead { slot: 0, at: 0, len: self.right.len() }, when);
+        self.sees(who, &CaseOperation::MapRead { slot: 0, at: 0, len: self.right.len() }, when);
     }
 
     fn reads(&mut self, who: usize, when: &str) {
         // One byte more than there are.
-        self.sees(who, &Operation::Pread { slot: 0, at: 0, len: self.right.len() + 1 }, when);
+        self.sees(who, &CaseOperation::Pread { slot: 0, at: 0, len: self.right.len() + 1 }, when);
     }
 
     fn take_turns(&mut self, who: usize, other: usize) {
@@ -98,7 +98,7 @@ impl Pair<'_> {
         self.open(other);
         self.map(other);
         self.sees_map(other, "mapped after the other wrote and closed it");
-        self.run(other, &Operation::Unmap { slot: 0 });
+        self.run(other, &CaseOperation::Unmap { slot: 0 });
         self.close(other);
 
         // What the other's kernel remembers of the map is old now.
@@ -111,34 +111,34 @@ impl Pair<'_> {
         self.sees_map(other, "mapped again after the other changed it");
 
         self.write_map(other, 30_000, 20_000);
-        self.run(other, &Operation::Msync { slot: 0 });
+        self.run(other, &CaseOperation::Msync { slot: 0 });
         self.open(who);
         self.reads(who, "after msync of the other's map");
         self.close(who);
 
         self.write_map(other, LONGER - 5000, 5000);
-        self.run(other, &Operation::Unmap { slot: 0 });
+        self.run(other, &CaseOperation::Unmap { slot: 0 });
         self.close(other);
         self.open(who);
         self.reads(who, "after the other put bytes into its map and closed it");
 
         // Shorter and longer again: zeros in the place of what the other's map had.
-        self.run(who, &Operation::Ftruncate { slot: 0, size: 50_000 });
-        self.run(who, &Operation::Ftruncate { slot: 0, size: LEN as i64 });
+        self.run(who, &CaseOperation::Ftruncate { slot: 0, size: 50_000 });
+        self.run(who, &CaseOperation::Ftruncate { slot: 0, size: LEN as i64 });
         self.right.truncate(50_000);
         self.right.resize(LEN, 0);
         self.close(who);
         self.open(other);
         self.map(other);
         self.sees_map(other, "mapped after the other cut it and made it longer");
-        self.run(other, &Operation::Unmap { slot: 0 });
+        self.run(other, &CaseOperation::Unmap { slot: 0 });
         self.close(other);
     }
 }
 
-fn both_see_maps(one: Way, other: Way) {
+fn both_see_maps(one: AccessWay, other: AccessWay) {
     let mut world = World::new(&[one, other]);
-    let rows: Vec<Rows> = layouts().into_iter().map(|(_, rows)| rows).collect();
+    let rows: Vec<LayoutRows> = layouts().into_iter().map(|(_, rows)| rows).collect();
     for (who, mapping) in [(0, 1), (1, 0)] {
         if !maps([one, other][mapping]) {
             continue;
@@ -147,7 +147,7 @@ fn both_see_maps(one: Way, other: Way) {
         for (file, _) in layouts() {
             Pair { world: &mut world, file, right: Vec::new(), seed: 0 }.take_turns(who, mapping);
             // Whoever made it: the other kernel is not asked for its name again.
-            world.run(who, &Operation::Unlink { path: file.to_owned() }, &[]).unwrap();
+            world.run(who, &CaseOperation::Unlink { path: file.to_owned() }, &[]).unwrap();
         }
         world.end().unwrap();
     }

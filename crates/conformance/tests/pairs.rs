@@ -3,7 +3,7 @@
 mod common;
 
 use common::conforms;
-use stripewise_conformance::world::Way::{
+use stripewise_conformance::world::AccessWay::{
     Kept, KeptPreload, Longer, Mount, Preload, Private, PrivatePreload, Python, Store,
 };
 

@@ -3,39 +3,39 @@
 mod common;
 
 use common::conforms;
-use stripewise_conformance::world::Way;
+use stripewise_conformance::world::AccessWay;
 
 #[test]
 fn a_plain_directory_agrees_with_the_model() {
-    conforms("bare", &[Way::Bare], 400);
+    conforms("bare", &[AccessWay::Bare], 400);
 }
 
 #[test]
 fn the_mount() {
-    conforms("mount", &[Way::Mount(0)], 150);
+    conforms("mount", &[AccessWay::Mount(0)], 150);
 }
 
 #[test]
 fn the_mount_without_passthrough() {
-    conforms("longer", &[Way::Longer(0)], 150);
+    conforms("longer", &[AccessWay::Longer(0)], 150);
 }
 
 #[test]
 fn the_mount_with_writeback_cache() {
-    conforms("kept", &[Way::Kept(0)], 100);
+    conforms("kept", &[AccessWay::Kept(0)], 100);
 }
 
 #[test]
 fn the_preload() {
-    conforms("preload", &[Way::Preload(0)], 150);
+    conforms("preload", &[AccessWay::Preload(0)], 150);
 }
 
 #[test]
 fn the_store() {
-    conforms("store", &[Way::Store], 300);
+    conforms("store", &[AccessWay::Store], 300);
 }
 
 #[test]
 fn python() {
-    conforms("python", &[Way::Python], 100);
+    conforms("python", &[AccessWay::Python], 100);
 }

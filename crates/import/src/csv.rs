@@ -6,7 +6,7 @@ use crate::error::ImportError;
 use crate::lacks::Lacks;
 use crate::log::Log;
 use crate::out::Out;
-use crate::rows::{Cell, Rows};
+use crate::rows::{RowBuilder, TableCell};
 use crate::schema::COLUMNS;
 use crate::sink::{Sink, Summary};
 use csv_core::ReadRecordResult;
@@ -52,7 +52,7 @@ impl Importer for Csv {
             _ => Vec::new(),
         };
         let names = header.iter().map(|name| name.strip_prefix(BYTE_ORDER_MARK).unwrap_or(name));
-        let mut rows = Rows::new(&mut out, log, self.name(), names)?;
+        let mut rows = RowBuilder::new(&mut out, log, self.name(), names)?;
         let places = *rows.places();
         let mut next_progress = 0;
         loop {
@@ -69,8 +69,8 @@ impl Importer for Csv {
                 Some(Some(record)) => {
                     let line = || format!("line {}", record.line);
                     let cell = |column: usize| match places[column].filter(|place| *place < record.len()) {
-                        Some(place) => Cell::Text(record.field(place)),
-                        None => Cell::Nothing,
+                        Some(place) => TableCell::Text(record.field(place)),
+                        None => TableCell::Nothing,
                     };
                     if record.len() == header.len() {
                         rows.row(&mut out, &cell, &line)?;

@@ -41,7 +41,7 @@ pub use log::Log;
 pub use open::{Imported, Progress, open, open_files, open_index};
 pub use osts::{OstRate, OstRates, ost_rates, target_rates};
 pub use schema::write_csv;
-pub use sink::{BATCH_ROWS, Collected, Sink, Summary};
+pub use sink::{BATCH_ROWS, MemorySink, Sink, Summary};
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ pub trait Importer: Sync {
 /// Every importer, in the order in which they are asked.
 pub const IMPORTERS: &[&dyn Importer] = &[
     &darshan::Darshan,
-    &recorder::Recorder,
+    &recorder::RecorderImporter,
     &parquet_log::Parquet,
     &fio::Fio,
     &dftracer::Dftracer,

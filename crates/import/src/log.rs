@@ -117,7 +117,7 @@ impl Log {
     /// [`ImportError::Io`] where the file cannot be opened again.
     pub(crate) fn text_of(&self, part: usize) -> Result<Text, ImportError> {
         let (stored, done) = (&self.parts[part], Arc::default());
-        let part = Part { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
+        let part = LogSlice { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
         Ok(if stored.gzip { (Box::new(MultiGzDecoder::new(part)), done) } else { (Box::new(part), done) })
     }
 
@@ -127,7 +127,7 @@ impl Log {
         if !stored.gzip || stored.length < AHEAD_FROM_BYTES {
             return self.text_of(part);
         }
-        let part = Part { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
+        let part = LogSlice { file: stored.file()?, position: 0, end: u64::MAX, done: Arc::clone(&done) };
         let packed = BufReader::with_capacity(128 * 1024, part);
         let ahead = Ahead::new(bufread::MultiGzDecoder::new(packed));
         Ok((Box::new(ahead.map_err(|error| ImportError::io("unpack", &stored.path, error))?), done))
@@ -144,9 +144,9 @@ impl Log {
     }
 
     /// The stored bytes of its first file from `start` to `end`.
-    pub(crate) fn part(&self, start: u64, end: u64) -> Part {
+    pub(crate) fn part(&self, start: u64, end: u64) -> LogSlice {
         let file = self.parts[0].file.as_ref().expect("the first file of a log stays open");
-        Part { file: Arc::clone(file), position: start, end, done: Arc::default() }
+        LogSlice { file: Arc::clone(file), position: start, end, done: Arc::default() }
     }
 }
 
@@ -196,14 +196,14 @@ fn parts_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Reads a part of a log by position: no shared cursor.
-pub(crate) struct Part {
+pub(crate) struct LogSlice {
     file: Arc<File>,
     position: u64,
     end: u64,
     done: Arc<AtomicU64>,
 }
 
-impl Read for Part {
+impl Read for LogSlice {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len().min(usize::try_from(self.end - self.position.min(self.end)).unwrap_or(usize::MAX));
         let count = self.file.read_at(&mut buffer[..wanted], self.position)?;

@@ -4,7 +4,7 @@ use crate::about::About;
 use crate::dataset;
 use crate::error::ImportError;
 use crate::log::Log;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchTrace;
 use crate::sink::{Sink, Summary};
 use crate::{FileCounters, Lacks, LustreLayout, importer_of};
 use std::collections::HashMap;
@@ -87,7 +87,7 @@ fn recorded(trace: Trace) -> Imported {
 
 fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportError> {
     let mut converting = Converting {
-        scratch: Scratch::new(log.path())?,
+        scratch: ScratchTrace::new(log.path())?,
         tables: Tables::default(),
         processes: HashMap::new(),
         last_process: None,
@@ -107,7 +107,7 @@ fn convert(log: &Log, progress: &mut Progress<'_>) -> Result<Imported, ImportErr
 
 /// Rows to a temporary trace, the rest to memory.
 struct Converting<'a> {
-    scratch: Scratch,
+    scratch: ScratchTrace,
     tables: Tables,
     /// Place in the tables by program, rank and process id.
     processes: HashMap<(u32, u32, u32), usize>,

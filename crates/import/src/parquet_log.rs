@@ -5,7 +5,7 @@ use crate::Importer;
 use crate::error::ImportError;
 use crate::log::Log;
 use crate::out::Out;
-use crate::rows::{Cell, Rows};
+use crate::rows::{RowBuilder, TableCell};
 use crate::schema::COLUMNS;
 use crate::sink::{Sink, Summary};
 use crate::table::{Column, TableFile};
@@ -48,7 +48,7 @@ impl Importer for Parquet {
         let table = TableFile::open(file).map_err(damaged)?;
         let mut out = Out::new(log, sink, self.name());
         let names = table.names();
-        let mut rows = Rows::new(&mut out, log, self.name(), names.iter().map(|name| name.as_bytes()))?;
+        let mut rows = RowBuilder::new(&mut out, log, self.name(), names.iter().map(|name| name.as_bytes()))?;
         let places = *rows.places();
         let used: Vec<usize> = places.into_iter().flatten().collect();
         // Where each of our columns is among those that are read.
@@ -57,7 +57,8 @@ impl Importer for Parquet {
         let total = table.rows();
         let read = table.read(&used, &mut |first, count, columns| -> Result<(), Stop> {
             for index in 0..count {
-                let cell = |column: usize| read_as[column].map_or(Cell::Nothing, |at| cell_of(&columns[at], index));
+                let cell =
+                    |column: usize| read_as[column].map_or(TableCell::Nothing, |at| cell_of(&columns[at], index));
                 rows.row(&mut out, &cell, &|| format!("row {}", first + index as u64 + 1))?;
             }
             let done = (first + count as u64) as f64 / total.max(1) as f64;
@@ -74,17 +75,17 @@ impl Importer for Parquet {
     }
 }
 
-fn cell_of(column: &Column, row: usize) -> Cell<'_> {
+fn cell_of(column: &Column, row: usize) -> TableCell<'_> {
     if !column.has(row) {
-        return Cell::Nothing;
+        return TableCell::Nothing;
     }
     // Libraries without integers that may be missing write floats in their place.
     let whole = |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
     let number = column.unsigned(row).or_else(|| column.float(row).and_then(whole));
     match (column.text(row), number) {
-        (Some(text), _) => Cell::Text(text),
-        (None, Some(number)) => Cell::Number(number),
-        (None, None) if column.float(row).is_some_and(f64::is_nan) => Cell::Nothing,
-        (None, None) => Cell::Other,
+        (Some(text), _) => TableCell::Text(text),
+        (None, Some(number)) => TableCell::Number(number),
+        (None, None) if column.float(row).is_some_and(f64::is_nan) => TableCell::Nothing,
+        (None, None) => TableCell::Other,
     }
 }

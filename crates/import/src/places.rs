@@ -28,7 +28,7 @@ pub(crate) struct Places {
 
 /// Where one request stands, and which of the ranks makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RankRequest {
     pub offset: u64,
     /// Number of the rank among those that take part.
     pub lane: u64,
@@ -68,7 +68,7 @@ impl Places {
     }
 
     /// The places of requests of these sizes, in order of offset (of passes where there are several). O(1) each.
-    pub fn walk(&self, sizes: impl Iterator<Item = u64>) -> impl Iterator<Item = (Place, u64)> {
+    pub fn walk(&self, sizes: impl Iterator<Item = u64>) -> impl Iterator<Item = (RankRequest, u64)> {
         let mut cursor = 0u64;
         let (mut last_run, mut gap) = (0, 0);
         sizes.enumerate().map(move |(index, size)| {
@@ -78,7 +78,7 @@ impl Places {
                 let fits = cursor.checked_add(size).is_some_and(|end| end <= self.extent);
                 let offset = if fits { cursor } else { self.extent - size };
                 cursor = if fits { offset + size } else { 0 };
-                return (Place { offset, lane: part(index, self.lanes, self.requests) }, size);
+                return (RankRequest { offset, lane: part(index, self.lanes, self.requests) }, size);
             };
             let run = part(index, self.runs, self.requests);
             if run != last_run || index == 0 {
@@ -86,7 +86,7 @@ impl Places {
             }
             let offset = cursor + gap;
             cursor += size;
-            (Place { offset, lane: run % self.lanes }, size)
+            (RankRequest { offset, lane: run % self.lanes }, size)
         })
     }
 

@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use stripewise_trace::{MAGIC, Trace};
 
 /// Reads what `stripewise trace` writes. [`crate::open`] opens such a file where it is instead.
-pub struct Recorder;
+pub struct RecorderImporter;
 
 /// Rows after which progress is told.
 const WINDOW_ROWS: usize = 1 << 15;
 
-impl Importer for Recorder {
+impl Importer for RecorderImporter {
     fn name(&self) -> &'static str {
         "Stripewise"
     }

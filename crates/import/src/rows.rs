@@ -1,4 +1,4 @@
-//! [`Rows`]: tables with the columns of our schema, or some of them, as rows.
+//! [`RowBuilder`]: tables with the columns of our schema, or some of them, as rows.
 
 use crate::error::ImportError;
 use crate::lacks::Lacks;
@@ -10,7 +10,7 @@ use stripewise_trace::{Api, Operation, Record, flags};
 const NEEDED: [&str; 4] = ["file", "op", "offset", "size"];
 
 /// What a table has in one row of one column.
-pub(crate) enum Cell<'a> {
+pub(crate) enum TableCell<'a> {
     /// Nothing: an empty cell, or a column that the table does not have.
     Nothing,
     Text(&'a [u8]),
@@ -20,7 +20,7 @@ pub(crate) enum Cell<'a> {
 }
 
 /// Turns cells into rows; what the table does not have is stated at the end.
-pub(crate) struct Rows {
+pub(crate) struct RowBuilder {
     /// Place of each of [`COLUMNS`] in the table.
     places: [Option<usize>; COLUMNS.len()],
     program: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Rows {
 /// Why a row cannot be used, as a clause.
 type Bad = String;
 
-impl Rows {
+impl RowBuilder {
     /// For a table with columns of these names; others than ours are passed over.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Rows {
     pub fn row<'c>(
         &mut self,
         out: &mut Out<'_>,
-        cell: &dyn Fn(usize) -> Cell<'c>,
+        cell: &dyn Fn(usize) -> TableCell<'c>,
         place: &dyn Fn() -> String,
     ) -> Result<(), ImportError> {
         match self.record(out, cell)? {
@@ -108,7 +108,7 @@ impl Rows {
     fn record<'c>(
         &mut self,
         out: &mut Out<'_>,
-        cell: &dyn Fn(usize) -> Cell<'c>,
+        cell: &dyn Fn(usize) -> TableCell<'c>,
     ) -> Result<Result<Record, Bad>, ImportError> {
         let [program, rank, pid, tid, file, api, op, offset, size, start, end, flag_bits] = std::array::from_fn(cell);
         let numbers = (|| -> Result<Record, Bad> {
@@ -150,12 +150,12 @@ impl Rows {
         if let Err(why) = record.check() {
             return Ok(Err(why));
         }
-        let Cell::Text(path) = file else { return Ok(Err("it has no file".to_owned())) };
+        let TableCell::Text(path) = file else { return Ok(Err("it has no file".to_owned())) };
         if path.is_empty() {
             return Ok(Err("it has no file".to_owned()));
         }
         record.file = out.file(path)?;
-        if let Cell::Text(name) = program {
+        if let TableCell::Text(name) = program {
             record.program = out.program(name)?;
         } else if self.places[0].is_some() {
             record.program = out.program(b"unknown")?;
@@ -164,7 +164,7 @@ impl Rows {
     }
 
     /// A number of 32 bits, or 0 where there is none and that is a lack.
-    fn word(&mut self, name: &str, cell: Cell<'_>, lack: Lacks) -> Result<u32, Bad> {
+    fn word(&mut self, name: &str, cell: TableCell<'_>, lack: Lacks) -> Result<u32, Bad> {
         match number(name, cell)? {
             Some(value) => small(name, value),
             None => {
@@ -196,11 +196,11 @@ impl Rows {
 }
 
 /// The number in a cell; `None` where it is empty.
-fn number(name: &str, cell: Cell<'_>) -> Result<Option<u64>, Bad> {
+fn number(name: &str, cell: TableCell<'_>) -> Result<Option<u64>, Bad> {
     match cell {
-        Cell::Nothing => Ok(None),
-        Cell::Number(value) => Ok(Some(value)),
-        Cell::Text(text) => {
+        TableCell::Nothing => Ok(None),
+        TableCell::Number(value) => Ok(Some(value)),
+        TableCell::Text(text) => {
             let text = text.trim_ascii();
             if text.is_empty() {
                 return Ok(None);
@@ -208,7 +208,7 @@ fn number(name: &str, cell: Cell<'_>) -> Result<Option<u64>, Bad> {
             let digits = text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok());
             digits.flatten().map(Some).ok_or_else(|| format!("`{name}` is {:?}, not a number", shown(text)))
         }
-        Cell::Other => Err(format!("`{name}` is not a whole number")),
+        TableCell::Other => Err(format!("`{name}` is not a whole number")),
     }
 }
 
@@ -217,16 +217,16 @@ fn small<T: TryFrom<u64>>(name: &str, value: u64) -> Result<T, Bad> {
 }
 
 /// POSIX where nothing is said.
-fn api_of(cell: Cell<'_>) -> Result<Api, Bad> {
-    let Cell::Text(name) = cell else { return Ok(Api::Posix) };
+fn api_of(cell: TableCell<'_>) -> Result<Api, Bad> {
+    let TableCell::Text(name) = cell else { return Ok(Api::Posix) };
     let name = name.trim_ascii();
     let known = Api::ALL.into_iter().find(|api| api.name().as_bytes().eq_ignore_ascii_case(name));
     let known = if name.is_empty() { Some(Api::Posix) } else { known };
     known.ok_or_else(|| format!("`api` is {:?}, known are {}", shown(name), Api::ALL.map(Api::name).join(", ")))
 }
 
-fn operation_of(cell: Cell<'_>) -> Result<Operation, Bad> {
-    let Cell::Text(name) = cell else { return Err("it has no op".to_owned()) };
+fn operation_of(cell: TableCell<'_>) -> Result<Operation, Bad> {
+    let TableCell::Text(name) = cell else { return Err("it has no op".to_owned()) };
     let name = name.trim_ascii();
     let known = Operation::ALL.into_iter().find(|op| op.name().as_bytes().eq_ignore_ascii_case(name));
     known.ok_or_else(|| {

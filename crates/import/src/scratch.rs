@@ -1,4 +1,4 @@
-//! [`Scratch`]: the temporary trace that a log is converted to.
+//! [`ScratchTrace`]: the temporary trace that a log is converted to.
 
 use crate::error::ImportError;
 use std::io;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use stripewise_trace::{Record, Tables, Trace, TraceWriter};
 
 /// A temporary trace without a name: it is gone when it is dropped, and when the process ends in whatever way.
-pub(crate) struct Scratch {
+pub(crate) struct ScratchTrace {
     writer: TraceWriter,
     /// The log.
     of: PathBuf,
     dir: PathBuf,
 }
 
-impl Scratch {
+impl ScratchTrace {
     /// An empty one for the log `of`.
     pub fn new(of: &Path) -> Result<Self, ImportError> {
         let dir = scratch_dir();

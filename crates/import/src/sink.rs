@@ -68,7 +68,7 @@ impl Summary {
 
 /// Keeps everything in memory: for tests and small logs.
 #[derive(Debug, Default)]
-pub struct Collected {
+pub struct MemorySink {
     /// Paths of the files in order of number.
     pub files: Vec<Vec<u8>>,
     /// Names of the programs in order of number.
@@ -81,7 +81,7 @@ pub struct Collected {
     pub layouts: Vec<LustreLayout>,
 }
 
-impl Sink for Collected {
+impl Sink for MemorySink {
     fn file(&mut self, id: u32, path: &[u8]) -> io::Result<()> {
         debug_assert_eq!(id as usize, self.files.len());
         self.files.push(path.to_vec());

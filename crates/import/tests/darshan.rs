@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use stripewise_import::{Collected, IMPORTERS, Importer, Lacks, Summary};
+use stripewise_import::{IMPORTERS, Importer, Lacks, MemorySink, Summary};
 use stripewise_trace::{Api, Operation, Record, flags};
 
 fn darshan() -> &'static dyn Importer {
@@ -241,7 +241,7 @@ impl Form {
     }
 }
 
-fn check_rows(all: &Collected, summary: &Summary, api: Api, tid: u32, offsets: bool) {
+fn check_rows(all: &MemorySink, summary: &Summary, api: Api, tid: u32, offsets: bool) {
     assert_eq!((all.files[0].as_slice(), all.programs[0].as_slice()), (&b"/scratch/a"[..], &b"app"[..]));
     let bits = if offsets { 0 } else { flags::OFFSET_UNKNOWN };
     let row = |op, offset, size, start_ns| Record {

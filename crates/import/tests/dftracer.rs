@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
-use stripewise_import::{Collected, IMPORTERS, Importer, Lacks};
+use stripewise_import::{IMPORTERS, Importer, Lacks, MemorySink};
 use stripewise_trace::{Operation, Record, flags};
 
 fn dftracer() -> &'static dyn Importer {
@@ -15,12 +15,12 @@ fn dftracer() -> &'static dyn Importer {
 }
 
 /// (path, operation, offset, size, flags) of the rows.
-fn shape(all: &Collected) -> Vec<(&str, Operation, u64, u64, u16)> {
+fn shape(all: &MemorySink) -> Vec<(&str, Operation, u64, u64, u16)> {
     let name = |row: &Record| std::str::from_utf8(&all.files[row.file as usize]).expect("text");
     all.rows.iter().map(|row| (name(row), row.operation().expect("known"), row.offset, row.size, row.flags)).collect()
 }
 
-fn data(all: &Collected) -> Vec<(&str, Operation, u64, u64)> {
+fn data(all: &MemorySink) -> Vec<(&str, Operation, u64, u64)> {
     let moves = |op: Operation| matches!(op, Operation::Read | Operation::Write);
     shape(all).into_iter().filter(|row| moves(row.1)).map(|(file, op, at, size, _)| (file, op, at, size)).collect()
 }
@@ -63,7 +63,7 @@ fn a_real_log_has_the_requests_that_strace_saw() {
     assert!(summary.notes.is_empty() && summary.start_unix_ns.unwrap() / 1_000_000_000 == 1_795_320_685);
     assert_eq!(ours.programs, [&b"unknown"[..], b"python3.11"]);
     for op in [Operation::Open, Operation::Close, Operation::Seek, Operation::Sync] {
-        let count = |all: &Collected| all.rows.iter().filter(|row| row.op == op as u8).count();
+        let count = |all: &MemorySink| all.rows.iter().filter(|row| row.op == op as u8).count();
         assert_eq!(count(&ours), count(&theirs), "{op:?}");
     }
     assert!(damage(dftracer(), &std::fs::read(path("dftracer-python.pfw")).unwrap(), 50, 200) > 200);

@@ -6,7 +6,7 @@ use common::{collected, wheel_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_import::{ImportError, Imported, Lacks, open};
-use stripewise_trace::{Entry, Operation, ProcessInfo, Record, Recorder, merge};
+use stripewise_trace::{Operation, ProcessInfo, Record, Recorder, WrappedCall, merge};
 
 fn opened(path: &Path) -> Result<Imported, ImportError> {
     open(path, &mut |_, _| ControlFlow::Continue(()))
@@ -70,7 +70,7 @@ fn our_own_traces_are_opened_as_they_are() {
         let recorder = Recorder::create(dir.path(), &info).unwrap();
         let file = recorder.file_id(b"/f");
         let (op, api) = (Operation::Write, stripewise_trace::Api::Posix);
-        recorder.record(&Entry { file, api, op, offset: 5, size: 7, start_ns: 10, end_ns: 20, flags: 0 });
+        recorder.record(&WrappedCall { file, api, op, offset: 5, size: 7, start_ns: 10, end_ns: 20, flags: 0 });
     }
     let merged = dir.path().join("run.trace");
     merge(dir.path(), &merged).unwrap();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_import::{IMPORTERS, Imported, Importer, Lacks, import, open, write_csv, write_parquet};
-use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Record, Recorder, merge};
+use stripewise_trace::{Api, Operation, ProcessInfo, Record, Recorder, WrappedCall, merge};
 
 fn importer(name: &str) -> &'static dyn Importer {
     *IMPORTERS.iter().find(|importer| importer.name() == name).expect("listed")
@@ -130,7 +130,7 @@ fn our_own_traces_have_an_importer_too() {
         let (op, api) = (Operation::Write, Api::Posix);
         for offset in 0..5000 {
             let (start_ns, end_ns) = (offset + 1, offset + 2);
-            recorder.record(&Entry { file, api, op, offset, size: 7, start_ns, end_ns, flags: 0 });
+            recorder.record(&WrappedCall { file, api, op, offset, size: 7, start_ns, end_ns, flags: 0 });
         }
     }
     let merged = dir.path().join("run.trace");

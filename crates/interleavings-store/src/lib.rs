@@ -33,7 +33,7 @@ pub use backend::{emulate, plane};
 pub use file::files::Files;
 pub use file::inode::Inode;
 pub use file::open_file::File;
-pub use file::placed_file::{Missing, Outcome, PlacedFile};
+pub use file::placed_file::{Missing, PlacedFile, TransferOutcome};
 pub use file::unsynced::Told;
 pub use file::writers::{Attributes, COUNTED_BYTES};
 pub use file::{inode, mover};
@@ -48,6 +48,6 @@ pub use pool::applying::Applying;
 pub use pool::neighbours::Neighbours;
 pub use pool::removals::{Journal, Slot};
 
-pub use pool::space::{Forecast, Look, Space};
+pub use pool::space::{Forecast, RoomSurvey, Space};
 pub use pool::store::{Collected, Store};
 pub use pool::{epoch, neighbours, rules, store};

@@ -1,8 +1,8 @@
 //! The preload's table of descriptors and its open files, under threads that open, duplicate, read and close.
 
-use crate::slots::{Joined, Key, Pin, Slots};
+use crate::slots::{FileKey, Joined, Pin, Slots};
 use crate::sync::Mutex;
-use crate::table::{self, Entry};
+use crate::table::{self, DescriptorState};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 use std::ffi::c_int;
@@ -123,8 +123,8 @@ impl Execution {
     }
 }
 
-fn key(content: u64) -> Key {
-    Key { handle: content, owner: 0, inode: 0 }
+fn key(content: u64) -> FileKey {
+    FileKey { handle: content, owner: 0, inode: 0 }
 }
 
 /// What `open` of the preload does with a descriptor that has just come.
@@ -135,7 +135,11 @@ fn enter(kernel: &Kernel, fd: c_int) {
         Joined::Off => None,
         Joined::No => FILES.get().enter(key(content), kernel.version(content)),
     });
-    table::finish(fd, ticket, slot.map_or(Entry::NONE, |slot| Entry::new(libc::O_RDWR, Some(slot), 0)));
+    table::finish(
+        fd,
+        ticket,
+        slot.map_or(DescriptorState::NONE, |slot| DescriptorState::new(libc::O_RDWR, Some(slot), 0)),
+    );
 }
 
 /// What `close` of the preload does.
@@ -192,7 +196,7 @@ pub fn threads_with_descriptors_of_their_own() {
     }
     assert!(!GIVEN_UP.load(Relaxed), "a descriptor came whose number had an entry");
     for fd in 0..DESCRIPTORS {
-        assert_eq!(table::get(fd), Entry::NONE, "an entry outlived its descriptor");
+        assert_eq!(table::get(fd), DescriptorState::NONE, "an entry outlived its descriptor");
     }
     execution.end();
 }

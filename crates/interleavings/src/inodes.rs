@@ -2,7 +2,7 @@
 
 use crate::inode::{Node, ROOT_INO, Table};
 use crate::lock;
-use crate::prune::Room;
+use crate::prune::InodeRoom;
 use crate::sync::Mutex;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -32,7 +32,7 @@ pub fn prepare(directory: &Path) {
 /// That is not so.
 pub fn lookups_and_forgets(directory: &Path) {
     let tree = File::open(directory).expect("the directory");
-    let table = Arc::new(Table::new(tree.as_fd(), Room::new(8)).expect("a table"));
+    let table = Arc::new(Table::new(tree.as_fd(), InodeRoom::new(8)).expect("a table"));
     let held: Arc<Mutex<Vec<Arc<Node>>>> = Arc::default();
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {

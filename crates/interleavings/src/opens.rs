@@ -3,7 +3,7 @@
 use crate::file::OpenFile;
 use crate::fs::Core;
 use crate::inode::{Node, ROOT_INO, Table};
-use crate::prune::Room;
+use crate::prune::InodeRoom;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::{BackingId, Failure, Inode, Journal, Store, lock};
@@ -40,7 +40,7 @@ impl Mount {
         let core = Core {
             store: Arc::new(Store { file: Some(inode.clone()), ..Store::default() }),
             removals: Arc::default(),
-            table: Table::new(tree.as_fd(), Room::new(64)).expect("a table"),
+            table: Table::new(tree.as_fd(), InodeRoom::new(64)).expect("a table"),
             opened: AtomicUsize::new(0),
             passthrough: AtomicBool::new(thread_rng().gen_bool(0.8)),
             writeback: thread_rng().gen_bool(0.2),

@@ -9,7 +9,7 @@ use shuttle::thread;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_interleavings_store::system_calls::switching;
-use stripewise_interleavings_store::{Error, Inode, Missing, Outcome, PlacedFile, Store};
+use stripewise_interleavings_store::{Error, Inode, Missing, PlacedFile, Store, TransferOutcome};
 use stripewise_layout::Layout;
 
 /// Bytes of the file: three stripes and a part.
@@ -33,7 +33,7 @@ impl Past {
         lock(&self.held).clone()
     }
 
-    /// What the preload does with [`Outcome::Stale`].
+    /// What the preload does with [`TransferOutcome::Stale`].
     fn renew(&self, known: &Arc<PlacedFile>) {
         let placement = self.mount.placement().expect("a placement");
         if known.refresh(&placement) {
@@ -53,8 +53,8 @@ impl Past {
             let mut size = || self.mount.certain_size_bytes();
             match file.read_at(&mut [IoSliceMut::new(into)], 0, &mut size, &mut |_, _| Ok(Missing::Hole)).expect("read")
             {
-                Outcome::Done(count) => return count,
-                Outcome::Stale => self.renew(&file),
+                TransferOutcome::Done(count) => return count,
+                TransferOutcome::Stale => self.renew(&file),
                 other => panic!("a read came to {other:?}"),
             }
         }
@@ -65,9 +65,9 @@ impl Past {
         loop {
             let file = self.held();
             match file.write_at(&[IoSlice::new(bytes)], offset).expect("written") {
-                Outcome::Done(count) => return assert_eq!(count, bytes.len()),
-                Outcome::Stale => self.renew(&file),
-                Outcome::Absent(indexes) => {
+                TransferOutcome::Done(count) => return assert_eq!(count, bytes.len()),
+                TransferOutcome::Stale => self.renew(&file),
+                TransferOutcome::Absent(indexes) => {
                     self.mount.ensure_datafiles(file.placement().version, &indexes).expect("datafiles");
                     self.renew(&file);
                 }

@@ -9,7 +9,7 @@ use shuttle::thread;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_interleavings_store::surplus::{Part, Surplus};
+use stripewise_interleavings_store::surplus::{DatafileWrite, Surplus};
 use stripewise_interleavings_store::system_calls::switching;
 use stripewise_interleavings_store::{Files, Inode};
 
@@ -225,7 +225,7 @@ pub fn a_write_that_failed_half_way(pool: &TestPool) {
         if number == 0 {
             let version = inode.placement().expect("a placement").version;
             write(inode, &own, 0);
-            let part = |index, before_bytes| Part { index, before_bytes, from: 0, to: 3 * WIDTH };
+            let part = |index, before_bytes| DatafileWrite { index, before_bytes, from: 0, to: 3 * WIDTH };
             let parts = [part(0, WIDTH), part(1, 0)].into_iter().collect();
             inode.cut_back(&Surplus { version, kept_to: WIDTH, parts }).expect("cut back");
         } else {

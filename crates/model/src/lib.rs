@@ -1,7 +1,7 @@
 //! What a request costs under a layout.
 //!
 //! [`Round`] counts the bytes of a request per server in O(1) per tier; [`CostModel`] turns the counts into seconds,
-//! as HARL does ([`CostModel::paper_cost_s`]) and exactly ([`CostModel::latency_s`]); [`Loads`] adds requests up to the
+//! as HARL does ([`CostModel::paper_cost_s`]) and exactly ([`CostModel::latency_s`]); [`BusyTimes`] adds requests up to the
 //! throughput objective.
 
 mod cost;
@@ -17,6 +17,6 @@ pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
 pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
 pub use profile::{Cluster, Op, OpProfile, Profile, Request, Tier};
-pub use theta::{Loads, theta_of_layout_s, theta_of_widths_s};
-pub use water_fill::{Level, water_fill};
+pub use theta::{BusyTimes, theta_of_layout_s, theta_of_widths_s};
+pub use water_fill::{WaterLevel, water_fill};
 pub use widths::{MAX_TIERS, TierWidths};

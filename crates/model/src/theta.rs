@@ -9,13 +9,13 @@ use stripewise_layout::Layout;
 
 /// Busy time of every server (slots of [`CostModel`]) and latency, added up over requests.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loads {
+pub struct BusyTimes {
     servers: Vec<Busy>,
     latency_s: f64,
     requests: f64,
 }
 
-impl Loads {
+impl BusyTimes {
     /// No request yet, on `servers` servers.
     pub fn new(servers: usize) -> Self {
         Self { servers: vec![Busy::default(); servers], latency_s: 0.0, requests: 0.0 }
@@ -81,7 +81,7 @@ impl Loads {
 /// `theta` of one round for a whole set of requests. O(requests x servers).
 pub fn theta_of_widths_s(requests: &[Request], widths: &TierWidths, cluster: &Cluster, processes: f64) -> f64 {
     let (model, round) = (CostModel::new(cluster), Round::new(widths, cluster));
-    let mut loads = Loads::new(model.servers());
+    let mut loads = BusyTimes::new(model.servers());
     for request in requests {
         loads.add(&model, &round, request, 1.0);
     }
@@ -99,7 +99,7 @@ pub fn theta_of_layout_s(
     processes: f64,
 ) -> Result<f64, UnknownServer> {
     let model = CostModel::new(cluster);
-    let mut loads = Loads::new(model.servers());
+    let mut loads = BusyTimes::new(model.servers());
     for request in requests {
         loads.add_on_layout(&model, layout, request)?;
     }

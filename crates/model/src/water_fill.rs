@@ -2,7 +2,7 @@
 
 /// A server as water-filling sees it: its startup time, and its time for a byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Level {
+pub struct WaterLevel {
     /// Startup in seconds (`alpha`).
     pub startup_s: f64,
     /// Transfer and network in seconds per byte (`gamma = beta + t`); above 0.
@@ -14,8 +14,8 @@ pub struct Level {
 /// seconds and a width in bytes per server. O(servers log servers).
 ///
 /// A layout needs whole steps: round, keep the sum, and try a step more or less.
-pub fn water_fill(servers: &[Level], bytes: f64) -> (f64, Vec<f64>) {
-    let mut order: Vec<&Level> = servers.iter().collect();
+pub fn water_fill(servers: &[WaterLevel], bytes: f64) -> (f64, Vec<f64>) {
+    let mut order: Vec<&WaterLevel> = servers.iter().collect();
     order.sort_by(|a, b| a.startup_s.total_cmp(&b.startup_s));
     let (mut rate, mut head_start, mut ready_s) = (0.0, 0.0, f64::INFINITY);
     for level in order {
@@ -27,7 +27,7 @@ pub fn water_fill(servers: &[Level], bytes: f64) -> (f64, Vec<f64>) {
         head_start += level.startup_s / level.s_per_byte;
         ready_s = (bytes + head_start) / rate;
     }
-    let width = |level: &Level| ((ready_s - level.startup_s) / level.s_per_byte).max(0.0);
+    let width = |level: &WaterLevel| ((ready_s - level.startup_s) / level.s_per_byte).max(0.0);
     (ready_s, servers.iter().map(width).collect())
 }
 
@@ -36,16 +36,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn level(startup_ms: f64, kb_per_ms: f64) -> Level {
+    fn level(startup_ms: f64, kb_per_ms: f64) -> WaterLevel {
         // ms and KB, with the network of the papers.
-        Level { startup_s: startup_ms, s_per_byte: 1.0 / kb_per_ms + 1.0 / 117.0 }
+        WaterLevel { startup_s: startup_ms, s_per_byte: 1.0 / kb_per_ms + 1.0 / 117.0 }
     }
 
     #[test]
     fn old_disks_new_disks_and_flash() {
         // The table of three profiles: on the 4 KB grid {0,4,58} at 1.147 ms for 128 KB, {20,60,136} at 2.579 ms for
         // 512 KB, {52,132,236} at 4.414 ms for 1 MB. The continuous optimum is at most 2.6 % below.
-        let servers: Vec<Level> = [(1.33, 20.0), (1.0, 60.0), (0.083, 102.0)]
+        let servers: Vec<WaterLevel> = [(1.33, 20.0), (1.0, 60.0), (0.083, 102.0)]
             .into_iter()
             .zip([3, 3, 2])
             .flat_map(|((startup, rate), count)| vec![level(startup, rate); count])
@@ -66,8 +66,8 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_better(servers in prop::collection::vec((0.0_f64..10.0, 0.01_f64..1.0), 1..8), bytes in 0.1_f64..500.0, from in 0_usize..8, to in 0_usize..8) {
-            let servers: Vec<Level> =
-                servers.into_iter().map(|(startup_s, s_per_byte)| Level { startup_s, s_per_byte }).collect();
+            let servers: Vec<WaterLevel> =
+                servers.into_iter().map(|(startup_s, s_per_byte)| WaterLevel { startup_s, s_per_byte }).collect();
             let (ready, widths) = water_fill(&servers, bytes);
             prop_assert!((widths.iter().sum::<f64>() - bytes).abs() < 1e-6 * bytes.max(1.0));
             let time = |widths: &[f64]| {

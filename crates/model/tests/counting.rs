@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stripewise_layout::Layout;
 use stripewise_model::{
-    ClassShare, Cluster, CostModel, Loads, Op, Request, Round, TierWidths, expected_startup_s, presets,
+    BusyTimes, ClassShare, Cluster, CostModel, Op, Request, Round, TierWidths, expected_startup_s, presets,
 };
 
 /// Bytes per slot by walking the request one stripe unit at a time.
@@ -98,7 +98,7 @@ proptest! {
         let round = Round::new(&widths, &cluster);
         let layout: Layout = TierWidths::layout(&[(0, widths)], &cluster).unwrap();
         let request = Request { offset, size, op, process: 0, start_s: 0.0, end_s: 0.0 };
-        let (mut by_widths, mut by_layout) = (Loads::new(model.servers()), Loads::new(model.servers()));
+        let (mut by_widths, mut by_layout) = (BusyTimes::new(model.servers()), BusyTimes::new(model.servers()));
         by_widths.add(&model, &round, &request, 1.0);
         by_layout.add_on_layout(&model, &layout, &request).unwrap();
         for processes in [1.0, 16.0] {

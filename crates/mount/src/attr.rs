@@ -47,7 +47,7 @@ const BLOCK_BYTES: u32 = 64 << 10;
 
 /// Attributes of a node and how long they hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Attributes {
+pub struct NodeAttributes {
     /// As the kernel takes them.
     pub attr: FileAttr,
     /// For how long.
@@ -109,13 +109,13 @@ impl Core {
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
     /// with the attributes of its inode.
-    pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<Attributes, Errno> {
+    pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<NodeAttributes, Errno> {
         let open = if node.is_file() { lock(&node.shared).clone() } else { None };
         let was_read =
             open.as_ref().and_then(|shared| shared.placed.as_ref()).is_some_and(|inode| inode.settle_access());
         let stat = stat.filter(|_| !was_read).map_or_else(|| node.stat(), Ok)?;
         if !node.is_file() {
-            return Ok(Attributes { attr: file_attr(node.ino, &stat), ttl: LONG });
+            return Ok(NodeAttributes { attr: file_attr(node.ino, &stat), ttl: LONG });
         }
         let placed = match open.as_ref().map(|shared| &shared.placed) {
             Some(Some(inode)) => inode.attributes().map(Some),
@@ -124,10 +124,10 @@ impl Core {
         };
         let mut found = match placed {
             Ok(Some(known)) => self.attributes_of_placed(node, &stat, &known),
-            Ok(None) => Attributes { attr: file_attr(node.ino, &stat), ttl: LONG },
+            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: LONG },
             Err(failure) => {
                 self.report(node, "asking for the size", &Failure::Store(failure));
-                Attributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
+                NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
             }
         };
         // Only now: whoever was told meanwhile where its bytes are has made the kernel forget, and must not be undone.
@@ -155,19 +155,19 @@ impl Core {
         Ok(found)
     }
 
-    fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &stripewise_store::Attributes) -> Attributes {
+    fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &stripewise_store::Attributes) -> NodeAttributes {
         let mut attr = file_attr(node.ino, stat);
         attr.size = known.size_bytes;
         attr.blocks = known.blocks;
         attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
         attr.blksize = BLOCK_BYTES;
         // Who keeps what is written knows better than we, and would ask before each write.
-        Attributes { attr, ttl: if self.writeback { LONG } else { self.short() } }
+        NodeAttributes { attr, ttl: if self.writeback { LONG } else { self.short() } }
     }
 
     /// Attributes of a file that has just been made: until the kernel has them it lets nobody else of this mount look its
     /// name up, so nobody has written it. No system call.
-    pub fn attributes_of_made(&self, made: &Made) -> Attributes {
+    pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
         let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
         made.node.know_handle(Some(known.handle), &made.stat);
         self.attributes_of_placed(&made.node, &made.stat, &known)

@@ -8,18 +8,18 @@ use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{Dir, DirEntry, OFlags};
 use rustix::io::Errno;
 
-use crate::attr::{Attributes, file_attr, kind};
+use crate::attr::{NodeAttributes, file_attr, kind};
 use crate::fs::Core;
 use crate::inode::Node;
 use crate::lock;
-use crate::shares::Share;
+use crate::shares::UserShare;
 
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     node: Arc<Node>,
     /// What it counts for its user.
-    share: Share,
+    share: UserShare,
     /// One reader at a time.
     stream: Mutex<Stream>,
 }
@@ -141,7 +141,7 @@ impl OpenDir {
         }
         core.admit(self.share.user())?;
         let found = core.table.lookup_listed(&self.node, name, ino)?;
-        let (node, Attributes { attr, ttl }) = core.with_attributes(found)?;
+        let (node, NodeAttributes { attr, ttl }) = core.with_attributes(found)?;
         core.count_node(&node, self.share.user());
         let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
         if full {

@@ -13,7 +13,7 @@ use stripewise_store::{Inode, Slot, Told};
 
 use crate::fs::Core;
 use crate::inode::Node;
-use crate::shares::{Hold, Holders};
+use crate::shares::{Holders, InodeHold};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, thread};
 use crate::{Failure, lock};
@@ -34,7 +34,7 @@ thread_local! {
 
 /// What all opens of one inode share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedFile {
     /// The placed file; `None` for a plain one, whose bytes are the inode's own.
     pub placed: Option<Arc<Inode>>,
     /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
@@ -70,7 +70,7 @@ struct LostName {
     noted: Option<Slot>,
 }
 
-impl Shared {
+impl SharedFile {
     /// Whether a program has it open for writing.
     pub fn is_open_for_writing(&self) -> bool {
         self.writable.load(Ordering::Acquire) > 0
@@ -95,7 +95,7 @@ pub struct OpenFile {
     /// The inode.
     pub node: Arc<Node>,
     /// What it shares with other opens.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedFile>,
     /// Own descriptor of a plain file.
     plain: Option<OwnedFd>,
     /// Of a placed file: the failed syncs that this open has been told of.
@@ -113,7 +113,7 @@ pub struct OpenFile {
     registered: AtomicBool,
     registering: Mutex<()>,
     /// What it counts for its user.
-    pub held: OnceLock<Hold>,
+    pub held: OnceLock<InodeHold>,
 }
 
 impl OpenFile {
@@ -432,7 +432,7 @@ impl Core {
         writes: bool,
         made: Option<Arc<Inode>>,
         open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
-    ) -> Result<Arc<Shared>, Failure> {
+    ) -> Result<Arc<SharedFile>, Failure> {
         let mut slot = lock(&node.shared);
         if slot.is_none() {
             let placed = match made {
@@ -447,7 +447,7 @@ impl Core {
                 Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
                 None => self.backing_of_plain(node, open_backing),
             };
-            *slot = Some(Arc::new(Shared {
+            *slot = Some(Arc::new(SharedFile {
                 pinned: AtomicBool::new(placed.is_some() && backing.is_some()),
                 placed,
                 backing,
@@ -522,7 +522,7 @@ impl Core {
         backing
     }
 
-    fn unshare(&self, mut slot: MutexGuard<'_, Option<Arc<Shared>>>, node: &Node, shared: &Shared) {
+    fn unshare(&self, mut slot: MutexGuard<'_, Option<Arc<SharedFile>>>, node: &Node, shared: &SharedFile) {
         // None: the mount has ended, and closed it for good.
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 && slot.take().is_some() {
             self.unpin(node, shared);
@@ -533,7 +533,7 @@ impl Core {
     }
 
     /// Ends the registration that came with a backing. Once.
-    fn unpin(&self, node: &Node, shared: &Shared) {
+    fn unpin(&self, node: &Node, shared: &SharedFile) {
         if let Some(inode) = &shared.placed
             && shared.pinned.swap(false, Ordering::AcqRel)
         {

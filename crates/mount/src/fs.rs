@@ -26,9 +26,9 @@ use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
 use crate::options::MountOptions;
-use crate::prune::Room;
+use crate::prune::InodeRoom;
 use crate::removals::Removals;
-use crate::shares::{Hold, Share, Shares};
+use crate::shares::{InodeHold, Shares, UserShare};
 use crate::workers::Workers;
 use crate::{Failure, control, log};
 
@@ -75,7 +75,7 @@ impl Core {
     pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let room = Room::new(descriptors);
+        let room = InodeRoom::new(descriptors);
         let owner = rustix::process::geteuid().as_raw();
         let (opens, nodes) = (Shares::new(room.for_opens(), owner), Shares::new(room.most(), owner));
         let table = Table::new(store.tree(), room).map_err(MountError::system("opening the pool's names"))?;
@@ -168,10 +168,10 @@ impl Core {
 
     /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its
     /// lock file, and one on each server.
-    fn count_open(&self, open: &OpenFile, own: Share) {
+    fn count_open(&self, open: &OpenFile, own: UserShare) {
         let user = own.user();
         let units = if open.shared.placed.is_some() { 2 + self.store.pool().servers.len() } else { 0 };
-        open.held.get_or_init(|| Hold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
+        open.held.get_or_init(|| InodeHold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
     }
 
     /// Leaves everything in order when the mount has ended.
@@ -296,7 +296,7 @@ impl PoolFs {
 
     fn reply_entry(
         &self,
-        made: Result<(Arc<Node>, crate::attr::Attributes), Failure>,
+        made: Result<(Arc<Node>, crate::attr::NodeAttributes), Failure>,
         user: u32,
         what: &str,
         reply: ReplyEntry,
@@ -905,7 +905,7 @@ impl PoolFs {
         maker: Maker,
         flags: i32,
         open_backing: impl FnOnce(&std::os::fd::OwnedFd) -> Option<fuser::BackingId>,
-    ) -> Result<(Arc<OpenFile>, crate::attr::Attributes), Failure> {
+    ) -> Result<(Arc<OpenFile>, crate::attr::NodeAttributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;
         match core.with_room(|| core.make_file(&dir, name, maker)) {

@@ -15,10 +15,10 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::file::Shared;
+use crate::file::SharedFile;
 use crate::lock;
-use crate::prune::Room;
-use crate::shares::Share;
+use crate::prune::InodeRoom;
+use crate::shares::UserShare;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,10 +40,10 @@ pub struct Node {
     /// Kind of file; an inode never changes it.
     pub kind: FileType,
     /// What all opens of this inode share; present while it is open.
-    pub shared: Mutex<Option<Arc<Shared>>>,
+    pub shared: Mutex<Option<Arc<SharedFile>>>,
     handle: Mutex<KnownHandle>,
     /// What it counts for the user who looked it up first.
-    pub found_by: OnceLock<Share>,
+    pub found_by: OnceLock<UserShare>,
 }
 
 /// What was read of a node's handle.
@@ -116,7 +116,7 @@ pub struct Table {
     shards: Vec<Mutex<HashMap<u64, Known>>>,
     clock: AtomicU64,
     /// How many there may be.
-    pub room: Room,
+    pub room: InodeRoom,
 }
 
 impl Table {
@@ -124,7 +124,7 @@ impl Table {
     ///
     /// # Errors
     /// `tree` cannot be opened, or `/proc` is not mounted.
-    pub fn new(tree: BorrowedFd<'_>, room: Room) -> Result<Table, Errno> {
+    pub fn new(tree: BorrowedFd<'_>, room: InodeRoom) -> Result<Table, Errno> {
         let fd = rustix::fs::openat(tree, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         let proc_fds = rustix::fs::openat(
@@ -423,7 +423,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("sub")).unwrap();
         std::fs::write(dir.path().join("sub/file"), b"x").unwrap();
-        let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd(), Room::new(1024)).unwrap();
+        let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd(), InodeRoom::new(1024)).unwrap();
         (dir, table)
     }
 

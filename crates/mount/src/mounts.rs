@@ -46,29 +46,29 @@ impl MountEntry {
 
 /// What programs see at a path, held without a request to the file system there: it may be one whose server has died.
 #[derive(Debug)]
-pub struct Place {
+pub struct HeldDirectory {
     fd: OwnedFd,
     /// Its path without links.
     pub path: PathBuf,
 }
 
-impl Place {
+impl HeldDirectory {
     /// Holds the directory at `path`. What is mounted there is in use, to umount(2), as long as it is held.
     ///
     /// # Errors
     /// There is none, it is no directory, or it lies below a mount whose server has died (`ENOTCONN`).
-    pub fn open(path: &Path) -> io::Result<Place> {
+    pub fn open(path: &Path) -> io::Result<HeldDirectory> {
         let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-        Ok(Place { fd, path })
+        Ok(HeldDirectory { fd, path })
     }
 
     /// A second hold on the same.
     ///
     /// # Errors
     /// Those of dup(2).
-    pub fn try_clone(&self) -> io::Result<Place> {
-        Ok(Place { fd: self.fd.try_clone()?, path: self.path.clone() })
+    pub fn try_clone(&self) -> io::Result<HeldDirectory> {
+        Ok(HeldDirectory { fd: self.fd.try_clone()?, path: self.path.clone() })
     }
 
     /// The mount whose root this is, if it is one.

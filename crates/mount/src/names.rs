@@ -11,7 +11,7 @@ use stripewise_store::Inode;
 use stripewise_store::handle::Created;
 
 use crate::Failure;
-use crate::attr::Attributes;
+use crate::attr::NodeAttributes;
 use crate::caller::Caller;
 use crate::fs::Core;
 use crate::inode::Node;
@@ -66,7 +66,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of `openat`.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let parent = self.table.get(parent)?;
         self.with_attributes(self.table.lookup(&parent, name)?)
     }
@@ -75,7 +75,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::attributes`].
-    pub fn with_attributes(&self, (node, stat): (Arc<Node>, Stat)) -> Result<(Arc<Node>, Attributes), Errno> {
+    pub fn with_attributes(&self, (node, stat): (Arc<Node>, Stat)) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let attributes = self.attributes(&node, Some(stat)).inspect_err(|_| self.table.forget(node.ino, 1))?;
         Ok((node, attributes))
     }
@@ -189,7 +189,7 @@ impl Core {
         name: &OsStr,
         maker: Maker,
         make: impl Fn(&OwnedFd, Mode) -> Result<(), Errno>,
-    ) -> Result<(Arc<Node>, Attributes), Errno> {
+    ) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let parent = self.table.get(parent)?;
         let permissions = self.permissions(&parent, maker)?.of_others();
         self.as_caller_setting(maker.caller, permissions.as_raw_mode(), || make(&parent.fd, permissions))?;
@@ -206,7 +206,7 @@ impl Core {
         name: &OsStr,
         maker: Maker,
         rdev: u32,
-    ) -> Result<(Arc<Node>, Attributes), Failure> {
+    ) -> Result<(Arc<Node>, NodeAttributes), Failure> {
         let kind = FileType::from_raw_mode(maker.mode);
         if kind == FileType::RegularFile {
             let made = self.make_file(&*self.table.get(parent)?, name, maker)?;
@@ -225,7 +225,13 @@ impl Core {
     ///
     /// # Errors
     /// Those of `linkat`.
-    pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Attributes), Errno> {
+    pub fn link(
+        &self,
+        caller: Caller,
+        ino: u64,
+        parent: u64,
+        name: &OsStr,
+    ) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let (node, parent) = (self.table.get(ino)?, self.table.get(parent)?);
         let own = self.table.proc_name(&node);
         self.as_caller(caller, || {

@@ -25,7 +25,7 @@ use stripewise_store::Pool;
 
 use crate::error::MountError;
 use crate::log;
-use crate::mounts::{MountEntry, Place};
+use crate::mounts::{HeldDirectory, MountEntry};
 use crate::options::MountOptions;
 use crate::session::Serving;
 
@@ -73,7 +73,7 @@ pub fn run_private(
         let error = program(command, None).exec();
         return Ok(cannot_run(&command[0], &error));
     }
-    if Place::open(&dir).is_err() {
+    if HeldDirectory::open(&dir).is_err() {
         std::fs::create_dir_all(&dir).map_err(|source| MountError::MountPoint { dir: dir.clone(), source })?;
     }
     enter_namespaces()?;
@@ -110,7 +110,7 @@ pub fn run_private(
 }
 
 fn already_mounted(pool: &Pool) -> Result<bool, MountError> {
-    let Ok(place) = Place::open(&pool.mount) else { return Ok(false) };
+    let Ok(place) = HeldDirectory::open(&pool.mount) else { return Ok(false) };
     let entry = place.mount().map_err(MountError::system("reading the mount table"))?;
     let Some(entry) = entry.filter(MountEntry::is_ours) else { return Ok(false) };
     if entry.is_of(pool) && place.is_dead() {

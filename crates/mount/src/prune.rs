@@ -2,7 +2,7 @@
 //!
 //! The kernel goes on knowing an inode that nobody uses until its memory gets short, and each costs us a descriptor. A
 //! program that walks a tree of a million files would take a million of them. So when the kernel knows more than
-//! [`Room::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then gives its
+//! [`InodeRoom::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then gives its
 //! references back. What is looked at again is looked up again.
 //!
 //! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to do for
@@ -37,7 +37,7 @@ const FUSE_NOTIFY_PRUNE: u32 = 9;
 
 /// How many inodes the kernel knows and may know.
 #[derive(Debug)]
-pub struct Room {
+pub struct InodeRoom {
     known: AtomicUsize,
     /// How many open files the process may have.
     descriptors: usize,
@@ -59,11 +59,11 @@ struct Asked {
     ended: bool,
 }
 
-impl Room {
+impl InodeRoom {
     /// Room for a process that may have so many open files: half of them for inodes, up to three quarters for a moment.
-    pub fn new(descriptors: u64) -> Room {
+    pub fn new(descriptors: u64) -> InodeRoom {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        Room {
+        InodeRoom {
             known: AtomicUsize::new(0),
             descriptors,
             aim: (descriptors / 2).min(AIM),
@@ -232,14 +232,14 @@ mod tests {
 
     #[test]
     fn half_of_the_descriptors_are_for_inodes_but_no_more_than_help() {
-        let room = Room::new(1024);
+        let room = InodeRoom::new(1024);
         assert_eq!((room.aim, room.most, room.for_opens()), (512, 768, 448));
-        assert_eq!(Room::new(u64::MAX).aim, AIM);
+        assert_eq!(InodeRoom::new(u64::MAX).aim, AIM);
     }
 
     #[test]
     fn what_is_above_the_aim_and_an_eighth_more_is_dropped() {
-        let room = Room::new(32);
+        let room = InodeRoom::new(32);
         for _ in 0..16 {
             room.add();
         }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_has_too_much_in_use_is_not_let_in_and_others_are() {
-        let room = Room::new(32);
+        let room = InodeRoom::new(32);
         for _ in 0..17 {
             room.add();
         }
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn without_a_kernel_that_can_be_asked_nothing_waits() {
-        let room = Room::new(0);
+        let room = InodeRoom::new(0);
         room.add();
         assert_eq!(room.open(|| Err(Errno::MFILE)).unwrap_err(), Errno::MFILE);
     }

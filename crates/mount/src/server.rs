@@ -22,31 +22,31 @@ use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use stripewise_store::ioctl::{SERVING_PROCESS, ServingProcess};
 
 use crate::error::MountError;
-use crate::mounts::{MountEntry, Place};
+use crate::mounts::{HeldDirectory, MountEntry};
 
 /// A wait that lasts longer is told of.
 const LONG: Duration = Duration::from_secs(2);
 
 /// What is known of the process behind a mount.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ServerLookup {
     /// It has died.
     Dead,
     /// It lives.
-    Process(Process),
+    Process(ServerProcess),
     /// It may live; why nothing more is known.
     Unknown(String),
 }
 
 /// A process that serves a mount.
 #[derive(Debug)]
-pub struct Process {
+pub struct ServerProcess {
     /// Its number.
     pub pid: u64,
     fd: OwnedFd,
 }
 
-impl Process {
+impl ServerProcess {
     /// Waits for its end; false when it lives after `patience`. `slow` is called once, after a while.
     ///
     /// # Errors
@@ -78,11 +78,11 @@ impl Process {
 /// # Errors
 /// A thread cannot be made.
 pub fn who_serves(
-    place: &Place,
+    place: &HeldDirectory,
     entry: &MountEntry,
     patience: Duration,
     slow: impl FnOnce(),
-) -> Result<Option<Answer>, MountError> {
+) -> Result<Option<ServerLookup>, MountError> {
     let (tell, told) = sync_channel(1);
     // A thread of its own holds it: the one that waits must be able to give up.
     let place = place.try_clone().map_err(MountError::system("holding the mount"))?;
@@ -104,36 +104,36 @@ pub fn who_serves(
     Ok(answer)
 }
 
-fn ask(place: &Place, owner: Option<(u32, u32)>) -> Answer {
-    let unknown = |what: &str, errno: Errno| Answer::Unknown(format!("{what}: {}", io::Error::from(errno)));
+fn ask(place: &HeldDirectory, owner: Option<(u32, u32)>) -> ServerLookup {
+    let unknown = |what: &str, errno: Errno| ServerLookup::Unknown(format!("{what}: {}", io::Error::from(errno)));
     if let Some((uid, gid)) = owner.filter(|(uid, _)| *uid != 0 && rustix::process::geteuid().is_root())
         && let Err(errno) = become_user(Uid::from_raw(uid), Gid::from_raw(gid))
     {
         return unknown("asking as its user", errno);
     }
     if place.is_dead() {
-        return Answer::Dead;
+        return ServerLookup::Dead;
     }
     let first = match serving_process(&place.held_path()) {
-        Err(Errno::NOTCONN | Errno::CONNABORTED) if place.is_dead() => return Answer::Dead,
+        Err(Errno::NOTCONN | Errno::CONNABORTED) if place.is_dead() => return ServerLookup::Dead,
         Err(errno) => return unknown("it does not say which that is", errno),
         Ok(first) => first,
     };
     if first.pid_namespace != ServingProcess::own_pid_namespace() {
-        return Answer::Unknown("it runs in another pid namespace".into());
+        return ServerLookup::Unknown("it runs in another pid namespace".into());
     }
     let Some(pid) = i32::try_from(first.pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
         return unknown("it does not say which that is", Errno::INVAL);
     };
     let fd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => fd,
-        Err(_) if place.is_dead() => return Answer::Dead,
+        Err(_) if place.is_dead() => return ServerLookup::Dead,
         Err(errno) => return unknown("holding it", errno),
     };
     match serving_process(&place.held_path()) {
-        Ok(second) if second == first => Answer::Process(Process { pid: first.pid, fd }),
-        _ if place.is_dead() => Answer::Dead,
-        _ => Answer::Unknown("it says this and that of itself".into()),
+        Ok(second) if second == first => ServerLookup::Process(ServerProcess { pid: first.pid, fd }),
+        _ if place.is_dead() => ServerLookup::Dead,
+        _ => ServerLookup::Unknown("it says this and that of itself".into()),
     }
 }
 

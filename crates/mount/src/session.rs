@@ -20,7 +20,7 @@ use stripewise_store::{Pool, Store};
 use crate::error::MountError;
 use crate::fs::{Core, PoolFs};
 use crate::log;
-use crate::mounts::{FS_TYPE, MountEntry, Place, mount_around, mounted_at};
+use crate::mounts::{FS_TYPE, HeldDirectory, MountEntry, mount_around, mounted_at};
 use crate::options::MountOptions;
 use crate::unmount::detach_dead;
 
@@ -162,7 +162,7 @@ fn default_threads(pool: &Pool) -> usize {
 fn check_mount_point(pool: &Pool, dir: &Path, options: &MountOptions) -> Result<PathBuf, MountError> {
     let wrong = |source| MountError::MountPoint { dir: dir.to_owned(), source };
     loop {
-        let place = match Place::open(dir) {
+        let place = match HeldDirectory::open(dir) {
             Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
                 return Err(mount_around(dir).map_or_else(|| wrong(error), |entry| dead(&entry, "")));
             }
@@ -273,7 +273,7 @@ fn detach(dir: &Path) {
 /// Nothing of ours is mounted there, or the kernel refuses: files are open for writing, or the caller is not root.
 pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     let nothing = || MountError::NotMounted { dir: dir.to_owned() };
-    let real = Place::open(dir).map_err(|_| nothing())?.path;
+    let real = HeldDirectory::open(dir).map_err(|_| nothing())?.path;
     let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
     entry.filter(MountEntry::is_ours).ok_or_else(nothing)?;
     if options.flags.contains(MountFlags::STRICTATIME) {

@@ -34,7 +34,7 @@ struct User {
 
 /// What a user holds, until it is dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct UserShare {
     shares: Arc<Shares>,
     user: u32,
     index: usize,
@@ -52,17 +52,17 @@ impl Shares {
     ///
     /// # Errors
     /// `ENFILE`: the user would hold more than are free.
-    pub fn take(self: &Arc<Shares>, user: u32, units: usize) -> Result<Share, Errno> {
+    pub fn take(self: &Arc<Shares>, user: u32, units: usize) -> Result<UserShare, Errno> {
         let share = self.charge(user, units);
         if self.is_fair(user) { Ok(share) } else { Err(Errno::NFILE) }
     }
 
     /// As [`Shares::take`] of what the user has already, whether that is fair or not.
-    pub fn charge(self: &Arc<Shares>, user: u32, units: usize) -> Share {
+    pub fn charge(self: &Arc<Shares>, user: u32, units: usize) -> UserShare {
         let index = self.index(user);
         self.users[index].held.fetch_add(units, Ordering::AcqRel);
         self.held.fetch_add(units, Ordering::AcqRel);
-        Share { shares: self.clone(), user, index, units }
+        UserShare { shares: self.clone(), user, index, units }
     }
 
     /// Whether `user` holds no more than are free.
@@ -86,14 +86,14 @@ impl Shares {
     }
 }
 
-impl Share {
+impl UserShare {
     /// Whose it is.
     pub fn user(&self) -> u32 {
         self.user
     }
 }
 
-impl Drop for Share {
+impl Drop for UserShare {
     fn drop(&mut self) {
         self.shares.users[self.index].held.fetch_sub(self.units, Ordering::AcqRel);
         self.shares.held.fetch_sub(self.units, Ordering::AcqRel);
@@ -102,25 +102,25 @@ impl Drop for Share {
 
 /// Who has an inode open. What its opens share is counted once for each user, as any of them may be the last.
 #[derive(Debug, Default)]
-pub struct Holders(Mutex<HashMap<u32, (usize, Share)>>);
+pub struct Holders(Mutex<HashMap<u32, (usize, UserShare)>>);
 
 /// One open of an inode.
 #[derive(Debug)]
-pub struct Hold {
+pub struct InodeHold {
     holders: Arc<Holders>,
-    own: Share,
+    own: UserShare,
 }
 
-impl Hold {
+impl InodeHold {
     /// Notes an open by the user of `own`, its own part; `shared` counts what all opens share, and is asked if this is the
     /// user's first.
-    pub fn new(holders: &Arc<Holders>, own: Share, shared: impl FnOnce() -> Share) -> Hold {
+    pub fn new(holders: &Arc<Holders>, own: UserShare, shared: impl FnOnce() -> UserShare) -> InodeHold {
         lock(&holders.0).entry(own.user()).or_insert_with(|| (0, shared())).0 += 1;
-        Hold { holders: holders.clone(), own }
+        InodeHold { holders: holders.clone(), own }
     }
 }
 
-impl Drop for Hold {
+impl Drop for InodeHold {
     fn drop(&mut self) {
         if let Entry::Occupied(mut held) = lock(&self.holders.0).entry(self.own.user()) {
             held.get_mut().0 -= 1;
@@ -137,7 +137,7 @@ mod tests {
 
     const OWNER: u32 = 7;
 
-    fn take_all(shares: &Arc<Shares>, user: u32) -> Vec<Share> {
+    fn take_all(shares: &Arc<Shares>, user: u32) -> Vec<UserShare> {
         std::iter::from_fn(|| shares.take(user, 1).ok()).collect()
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn what_opens_share_counts_once_for_each_user() {
         let shares = Shares::new(1000, OWNER);
         let holders = Arc::new(Holders::default());
-        let open = |user| Hold::new(&holders, shares.take(user, 1).unwrap(), || shares.charge(user, 10));
+        let open = |user| InodeHold::new(&holders, shares.take(user, 1).unwrap(), || shares.charge(user, 10));
         let held = || shares.held.load(Ordering::Relaxed);
         let (a, b, other) = (open(1000), open(1000), open(1001));
         assert_eq!(held(), 2 + 10 + 1 + 10);

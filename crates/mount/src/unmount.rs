@@ -10,8 +10,8 @@ use rustix::mount::UnmountFlags;
 
 use crate::error::MountError;
 use crate::log;
-use crate::mounts::{MountEntry, Place, table};
-use crate::server::{Answer, who_serves};
+use crate::mounts::{HeldDirectory, MountEntry, table};
+use crate::server::{ServerLookup, who_serves};
 
 /// How long the process of a mount may take to say who it is.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// Nothing of ours is mounted there, programs use it, or the process has not ended in time.
 pub fn unmount(dir: &Path, lazy: bool, patience: Duration) -> Result<(), MountError> {
     let nothing = || MountError::NotMounted { dir: dir.to_owned() };
-    let place = Place::open(dir).map_err(|_| nothing())?;
+    let place = HeldDirectory::open(dir).map_err(|_| nothing())?;
     let entry = place.mount().map_err(MountError::system("reading the mount table"))?;
     let entry = entry.filter(MountEntry::is_ours).ok_or_else(nothing)?;
     let failed = |source| MountError::Unmount { dir: entry.mount_point.clone(), source };
@@ -37,18 +37,18 @@ pub fn unmount(dir: &Path, lazy: bool, patience: Duration) -> Result<(), MountEr
     let slow = || log::error(&format!("waiting for an answer of the process that serves {}", dir.display()));
     match who_serves(&place, &entry, ANSWER, slow)? {
         None => Err(MountError::Silent { dir, waited_s: ANSWER.as_secs() }),
-        Some(Answer::Dead) => {
+        Some(ServerLookup::Dead) => {
             detach_dead(place).map_err(failed)?;
             log::error(&format!("detached {}: its process had died before", dir.display()));
             Ok(())
         }
-        Some(Answer::Unknown(reason)) => {
+        Some(ServerLookup::Unknown(reason)) => {
             drop(place);
             take_away(&dir, UnmountFlags::empty()).map_err(failed)?;
             log::error(&format!("unmounted {}, and cannot tell when its process ends: {reason}", dir.display()));
             Ok(())
         }
-        Some(Answer::Process(process)) => {
+        Some(ServerLookup::Process(process)) => {
             drop(place);
             take_away(&dir, UnmountFlags::empty()).map_err(failed)?;
             let mounts = table().map_err(MountError::system("reading the mount table"))?;
@@ -93,7 +93,7 @@ fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of umount(2) and of fusermount3.
-pub fn detach_dead(place: Place) -> io::Result<()> {
+pub fn detach_dead(place: HeldDirectory) -> io::Result<()> {
     // Root names the very mount that was found dead: another may have been made at its path meanwhile.
     match rustix::mount::unmount(place.held_path(), UnmountFlags::DETACH) {
         Ok(()) => Ok(()),

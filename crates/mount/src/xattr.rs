@@ -8,7 +8,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::caller::Caller;
-use crate::file::Shared;
+use crate::file::SharedFile;
 use crate::fs::Core;
 use crate::inode::Node;
 use crate::{Failure, lock};
@@ -140,7 +140,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of `removexattr`.
-    pub fn drop_capabilities(&self, node: &Node, shared: &Shared) -> Result<(), Errno> {
+    pub fn drop_capabilities(&self, node: &Node, shared: &SharedFile) -> Result<(), Errno> {
         if !shared.may_have_capabilities.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use common::faulty::{Faults, Faulty};
 use common::{BIN, TestPool, eventually_within};
 use fuser::Errno;
 use stripewise_store::Pool;
-use stripewise_store::fsck::{self, Finding, Kind};
+use stripewise_store::fsck::{self, CheckFinding, DamageKind};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 
 const WIDTH: usize = 4096;
@@ -153,9 +153,9 @@ fn handle(pool: &TestPool, name: &str) -> Option<Handle> {
     Handle::decode(&found[..length]).ok()
 }
 
-fn check(pool: &TestPool) -> Vec<Finding> {
-    let told: Mutex<Vec<Finding>> = Mutex::default();
-    let options = fsck::Options { dry_run: true, ..fsck::Options::default() };
+fn check(pool: &TestPool) -> Vec<CheckFinding> {
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+    let options = fsck::CheckOptions { dry_run: true, ..fsck::CheckOptions::default() };
     fsck::check(&Pool::load(&pool.file()).unwrap(), &options, &told).unwrap();
     told.into_inner().unwrap()
 }
@@ -478,7 +478,7 @@ fn after_a_power_cut_only_what_is_certain_is_collected() {
         mount.log().contains("1 removals that were interrupted cannot be finished")
     });
     mount.unmount();
-    assert!(check(&pool).iter().all(|finding| finding.kind == Kind::OrphanDatafile));
+    assert!(check(&pool).iter().all(|finding| finding.kind == DamageKind::OrphanDatafile));
 }
 
 /// A journal in which nothing is sure: of another pool, a copy, and from before a sync that failed.
@@ -608,10 +608,10 @@ fn a_check_that_comes_first_keeps_orphans_as_ever() {
     let pool = TestPool::new();
     let found = orphans(&pool, &["file"]);
     write_journal(&pool.path("ns/removals/a"), &pool, &this_boot(), 2, &[(found[0].clone(), own_user(), 0)]);
-    let told: Mutex<Vec<Finding>> = Mutex::default();
-    fsck::check(&Pool::load(&pool.file()).unwrap(), &fsck::Options::default(), &told).unwrap();
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+    fsck::check(&Pool::load(&pool.file()).unwrap(), &fsck::CheckOptions::default(), &told).unwrap();
     let told = told.into_inner().unwrap();
-    assert!(told.len() == 3 && told.iter().all(|finding| finding.kind == Kind::OrphanDatafile), "{told:?}");
+    assert!(told.len() == 3 && told.iter().all(|finding| finding.kind == DamageKind::OrphanDatafile), "{told:?}");
     let mount = Served::new(&pool, "mnt");
     eventually_within(PATIENCE, "the journal was taken over", || journals(&pool).len() == 1);
     mount.unmount();
@@ -748,7 +748,7 @@ fn killed_at_random_times() {
         mount.unmount();
         assert_eq!(journals(&pool), Vec::<PathBuf>::new());
         let in_flight: BTreeSet<u64> = known.iter().flat_map(|known| known.in_flight.iter().copied()).collect();
-        for finding in check(&pool).iter().filter(|finding| finding.kind == Kind::OrphanDatafile) {
+        for finding in check(&pool).iter().filter(|finding| finding.kind == DamageKind::OrphanDatafile) {
             let object = finding.object.as_ref().unwrap();
             let logical = u64::from_str_radix(&object[3..19], 16).unwrap();
             assert!(in_flight.contains(&logical), "{finding:?}");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_store::fsck::{self, Finding, Kind, Outcome};
+use stripewise_store::fsck::{self, CheckFinding, DamageKind, FindingOutcome};
 use stripewise_store::generations::GenerationMap;
 use stripewise_store::handle::Handle;
 use stripewise_store::{Inode, Pool, Store, export_tree};
@@ -87,13 +87,13 @@ impl Shared {
         self.ok(ALICE, &script);
     }
 
-    fn check(&self) -> Vec<Finding> {
-        check(&self.users.pool.file(), &fsck::Options::default())
+    fn check(&self) -> Vec<CheckFinding> {
+        check(&self.users.pool.file(), &fsck::CheckOptions::default())
     }
 }
 
-fn check(pool: &Path, options: &fsck::Options) -> Vec<Finding> {
-    let told: Mutex<Vec<Finding>> = Mutex::default();
+fn check(pool: &Path, options: &fsck::CheckOptions) -> Vec<CheckFinding> {
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
     fsck::check(&Pool::load(pool).unwrap(), options, &told).unwrap();
     told.into_inner().unwrap()
 }
@@ -183,7 +183,8 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
         shared.plant(forged);
         let to = shared.users.pool.path(&format!("out/copy{number}"));
         let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
-        export_tree::export(&pool, &to, &export_tree::Options { verify_only: false, threads: 2 }, &failures).unwrap();
+        export_tree::export(&pool, &to, &export_tree::ExportOptions { verify_only: false, threads: 2 }, &failures)
+            .unwrap();
         assert_eq!(fs::read(to.join("p")).unwrap(), b"alice".repeat(8000));
         let copied = fs::read(to.join("log")).unwrap_or_default();
         assert!(!copied.starts_with(b"alice"), "copy {number}");
@@ -192,8 +193,8 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
         shared.victim_is_whole("a check");
         let found = |path: &str| {
             told.iter().any(|one| {
-                one.kind == Kind::DuplicateHandle
-                    && one.outcome == Outcome::Left
+                one.kind == DamageKind::DuplicateHandle
+                    && one.outcome == FindingOutcome::Left
                     && one.path.as_deref() == Some(Path::new(path))
             })
         };
@@ -250,9 +251,9 @@ fn a_copied_pool_gives_a_prepared_file_nothing() {
         let unmounted = Command::new(common::BIN).arg("--unmount").arg(&mounted).status().unwrap();
         assert!(unmounted.success());
         let copy = TestPool::copy_of(&shared.users.pool);
-        let rebind = fsck::Options { rebind: true, ..fsck::Options::default() };
+        let rebind = fsck::CheckOptions { rebind: true, ..fsck::CheckOptions::default() };
         check(&copy.file(), &rebind);
-        let told = check(&copy.file(), &fsck::Options::default());
+        let told = check(&copy.file(), &fsck::CheckOptions::default());
         let copied = Shared { users: Users::of(copy), victim: shared.victim.clone(), before: Vec::new() };
         let datafiles = copied.datafiles();
         let rights = |all: &[(PathBuf, u32, u32, u32, u64)]| -> Vec<_> {

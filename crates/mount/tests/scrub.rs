@@ -10,11 +10,11 @@ use std::sync::Mutex;
 use common::faulty::Faulty;
 use common::{TestPool, succeeded};
 use stripewise_store::Pool;
-use stripewise_store::fsck::{Finding, Kind, Options, Outcome, Report, check};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckReport, DamageKind, FindingOutcome, check};
 
-fn scrub(pool: &TestPool) -> (Report, Vec<Finding>) {
+fn scrub(pool: &TestPool) -> (CheckReport, Vec<CheckFinding>) {
     let told = Mutex::new(Vec::new());
-    let options = Options { scrub: true, ..Options::default() };
+    let options = CheckOptions { scrub: true, ..CheckOptions::default() };
     let report = check(&Pool::load(&pool.file()).unwrap(), &options, &told).unwrap();
     (report, told.into_inner().unwrap())
 }
@@ -77,7 +77,7 @@ fn a_scrub_names_what_a_disk_cannot_read() {
     let (report, told) = scrub(&pool);
     assert_eq!(report.exit_code(), 4);
     let [finding] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((finding.kind, finding.outcome), (Kind::UnreadableBytes, Outcome::Left));
+    assert_eq!((finding.kind, finding.outcome), (DamageKind::UnreadableBytes, FindingOutcome::Left));
     assert_eq!(finding.path, Some(PathBuf::from("f")));
     assert_eq!(finding.server.as_deref(), Some("hdd.1"));
     let page = 500_001 / 4096 * 4096;
@@ -88,7 +88,7 @@ fn a_scrub_names_what_a_disk_cannot_read() {
     assert!(finding.what.contains("(4096 in all)"), "{finding:?}");
     server.set(|faults| faults.bad = Some(400_000..u64::MAX));
     let (_, told) = scrub(&pool);
-    let bad: Vec<_> = told.iter().filter(|finding| finding.kind == Kind::UnreadableBytes).collect();
+    let bad: Vec<_> = told.iter().filter(|finding| finding.kind == DamageKind::UnreadableBytes).collect();
     assert_eq!(bad.len(), 1, "{told:?}");
     assert!(bad[0].what.contains("up to"), "{told:?}");
     server.well();

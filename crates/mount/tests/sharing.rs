@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Mounted, TestPool, eventually, succeeded};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{DataPlane, Missing, Outcome, PlacedFile, Placement, PlaneOptions, Pool};
+use stripewise_store::{DataPlane, Missing, PlacedFile, Placement, PlaneOptions, Pool, TransferOutcome};
 
 #[test]
 fn two_mounts_of_one_pool_see_each_other() {
@@ -107,12 +107,12 @@ fn past_the_mount_and_through_it_are_one_file() {
     let known = placement(&file);
     assert!(known.bypass);
     let past = PlacedFile::new(plane, known.clone(), None).unwrap();
-    let Outcome::Absent(missing) = past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap() else {
+    let TransferOutcome::Absent(missing) = past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap() else {
         panic!("two of three datafiles should be missing")
     };
     ioctl(&file, ENSURE_DATAFILES, &mut EnsureDatafiles::new(known.version, &missing)).unwrap();
     assert!(past.is_stale() && past.refresh(&placement(&file)));
-    assert_eq!(past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap(), Outcome::Done(9000));
+    assert_eq!(past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap(), TransferOutcome::Done(9000));
 
     // Size and bytes at once, through the mount.
     assert_eq!(file.metadata().unwrap().len(), 13_096);
@@ -126,7 +126,7 @@ fn past_the_mount_and_through_it_are_one_file() {
     let mut there = [0; 100];
     let mut hole = |_, _| Ok(Missing::Hole);
     let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole).unwrap();
-    assert_eq!((read, there), (Outcome::Done(100), [3; 100]));
+    assert_eq!((read, there), (TransferOutcome::Done(100), [3; 100]));
 
     // Who may only read may not make datafiles; plain files and other commands are refused.
     let reader = File::open(mount.path("f")).unwrap();

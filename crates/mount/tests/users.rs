@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_store::fsck::{self, Finding, Kind};
+use stripewise_store::fsck::{self, CheckFinding, DamageKind};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 use stripewise_store::{Pool, Store, export_tree};
 
@@ -217,10 +217,10 @@ fn an_overlong_handle_is_refused() {
         let store = Store::open(Pool::load(&users.pool.file()).unwrap()).unwrap();
         let said = store.lookup(Path::new("a")).unwrap_err().to_string();
         assert!(said.contains("longer than 4096 bytes"), "{said}");
-        let told: Mutex<Vec<Finding>> = Mutex::default();
-        let options = fsck::Options { dry_run: true, ..fsck::Options::default() };
+        let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+        let options = fsck::CheckOptions { dry_run: true, ..fsck::CheckOptions::default() };
         let report = fsck::check(store.pool(), &options, &told).unwrap();
-        assert_eq!(report.of(Kind::DamagedHandle).left, 1, "{told:?}");
+        assert_eq!(report.of(DamageKind::DamagedHandle).left, 1, "{told:?}");
     }
     users.ok(ALICE, SECRET);
     secret_is_whole(&users);
@@ -646,13 +646,13 @@ fn is_a_tool_for_another_test() {
     let found = |path: &str| Store::open(pool.clone()).and_then(|store| store.lookup(Path::new(path)));
     let said = match tool.split_once(' ').unwrap_or((&tool, "")) {
         ("fsck", _) => {
-            let told: Mutex<Vec<Finding>> = Mutex::default();
-            fsck::check(&pool, &fsck::Options::default(), &told).map(|report| format!("{report:?}"))
+            let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+            fsck::check(&pool, &fsck::CheckOptions::default(), &told).map(|report| format!("{report:?}"))
         }
         ("export", to) => {
             let to = file.parent().unwrap().join(to);
             let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
-            let options = export_tree::Options { verify_only: false, threads: 2 };
+            let options = export_tree::ExportOptions { verify_only: false, threads: 2 };
             export_tree::export(&pool, &to, &options, &failures).map(|report| format!("{report:?} {failures:?}"))
         }
         ("read", path) => found(path).and_then(|inode| {
@@ -698,10 +698,10 @@ fn tool(users: &Users, user: u32, tool: &str) -> String {
 }
 
 /// A check by root finds nothing but these.
-fn is_in_order(users: &Users, but: &[Kind]) {
-    let told: Mutex<Vec<Finding>> = Mutex::default();
+fn is_in_order(users: &Users, but: &[DamageKind]) {
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
     let pool = Pool::load(&users.pool.file()).unwrap();
-    let options = fsck::Options { dry_run: true, ..fsck::Options::default() };
+    let options = fsck::CheckOptions { dry_run: true, ..fsck::CheckOptions::default() };
     let report = fsck::check(&pool, &options, &told).unwrap();
     assert!(report.kinds.iter().all(|(kind, _)| but.contains(kind)), "{told:?}");
 }
@@ -753,7 +753,10 @@ fn tools_without_a_mount_do_what_their_user_may() {
     assert!(exported.contains("failed: 2") && exported.contains("mine"), "{exported}");
     secret_is_whole(&users);
     // What she forged is told, with a lock file of hers and bytes that were hers before; all else is in order.
-    is_in_order(&users, &[Kind::DuplicateHandle, Kind::OrphanDatafile, Kind::DatafileOwner, Kind::StaleLock]);
+    is_in_order(
+        &users,
+        &[DamageKind::DuplicateHandle, DamageKind::OrphanDatafile, DamageKind::DatafileOwner, DamageKind::StaleLock],
+    );
 }
 
 /// A script of a user on a mount that he makes himself with `fusermount3`, in a namespace of mounts where there are `/dev/fuse`
@@ -828,7 +831,7 @@ fn a_user_mounts_with_fusermount3_and_does_what_he_may() {
     let forged = "if cat bob/open | grep -a -q alice; then exit 9; fi; rm -f bob/open || true";
     succeeded(forged, &by_fusermount(&users, BOB, forged));
     secret_is_whole(&users);
-    is_in_order(&users, &[Kind::OrphanDatafile]);
+    is_in_order(&users, &[DamageKind::OrphanDatafile]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod table_ii;
 
 use stripewise_model::{Op, OpProfile, Profile, Request, TierWidths, presets};
-use stripewise_planner::chen::{Pattern, Rest, best_groups, one_dh_s, one_dv_s, two_d_s};
+use stripewise_planner::chen::{ChenPattern, Rest, best_groups, one_dh_s, one_dv_s, two_d_s};
 use stripewise_planner::harl::{HarlOptions, plan};
 use stripewise_planner::song::{BlockCosts, Blocks, quantile_widths};
 use table_ii::{TABLE_II, song_loop};
@@ -95,7 +95,7 @@ fn chen() {
     for servers in 1..=32_u64 {
         for processes in 1..=128_u64 {
             for part in [1, 4, 16, 64, 160, 640, 4096, 65_536] {
-                let of = Pattern { processes, servers, startup_s: 1.0, part_s: part as f64 / 16.0 };
+                let of = ChenPattern { processes, servers, startup_s: 1.0, part_s: part as f64 / 16.0 };
                 let (p, n, part_s) = (processes as f64, servers as f64, of.part_s);
                 // Sums in another order may differ in the last bits.
                 let above = |a: f64, b: f64| a > b * (1.0 + 1e-12);
@@ -127,7 +127,7 @@ fn chen() {
     all("else, p >= n: 1-DV costs more just where B.4 says", other_dv);
     all("else, p < n: 2-D costs more just where B.4 says", other_2d);
     let best = |processes, part_s| {
-        let (groups, cost) = best_groups(&Pattern { processes, servers: 8, startup_s: 1.0, part_s }, Rest::Floor);
+        let (groups, cost) = best_groups(&ChenPattern { processes, servers: 8, startup_s: 1.0, part_s }, Rest::Floor);
         format!("g = {groups}, {cost}")
     };
     table.row("p = 5, n = 8, s beta = 10 alpha: between the named", "g = 2, 10.5", &best(5, 10.0));

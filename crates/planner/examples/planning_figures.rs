@@ -11,7 +11,7 @@ use std::time::Instant;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
 use stripewise_planner::{FileTrace, Job, PlanOptions, harl_within_limits, plan_by};
-use stripewise_simulate::{Network, Options, Workload, simulate};
+use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -166,11 +166,11 @@ fn pool(bytes: u64, ssd_share: Option<f64>) -> Cluster {
 
 struct Stage {
     /// Requests that the planner has not seen, of the same regions.
-    fresh: Workload,
+    fresh: ClosedLoop,
     cluster: Cluster,
-    workload: Workload,
+    workload: ClosedLoop,
     bytes: u64,
-    options: Options,
+    options: SimulationOptions,
 }
 
 /// Throughput of a layout on the requests that it was chosen by, and on fresh ones.
@@ -331,10 +331,10 @@ fn planned(stage: &Stage, requests: &[Request], network: Network) -> (Layout, st
 fn unequal(case: &Case, fresh: &Case, verdict: &mut Verdict) {
     let stage = Stage {
         cluster: pool(case.bytes, Some(SSD_SHARE)),
-        workload: Workload::replay(&[&case.requests], &case.cuts_s, false),
-        fresh: Workload::replay(&[&fresh.requests], &fresh.cuts_s, false),
+        workload: ClosedLoop::replay(&[&case.requests], &case.cuts_s, false),
+        fresh: ClosedLoop::replay(&[&fresh.requests], &fresh.cuts_s, false),
         bytes: case.bytes,
-        options: Options { seed: SEED, network: Network::InBeta },
+        options: SimulationOptions { seed: SEED, network: Network::InBeta },
     };
     let (layout, plan, seconds) = planned(&stage, &case.requests, Network::InBeta);
     let ours = stage.rates(&layout);
@@ -419,11 +419,11 @@ fn uniform(name: &str, op: Op, cluster: Cluster, network: Network, least: f64, v
     let mut other = crate::case("uniform", 1005, &part, &Order::RegionByRegion, 16_000);
     other.requests.iter_mut().for_each(|r| r.op = op);
     let stage = Stage {
-        fresh: Workload::replay(&[&other.requests], &[], false),
+        fresh: ClosedLoop::replay(&[&other.requests], &[], false),
         cluster,
-        workload: Workload::replay(&[&case.requests], &[], false),
+        workload: ClosedLoop::replay(&[&case.requests], &[], false),
         bytes: case.bytes,
-        options: Options { seed: SEED, network },
+        options: SimulationOptions { seed: SEED, network },
     };
     let (layout, plan, seconds) = planned(&stage, &case.requests, network);
     let rates = stage.rates(&layout);

@@ -6,10 +6,10 @@
 use std::time::Instant;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Op, Request, presets};
-use stripewise_planner::assignment::{Files, Server, assign};
+use stripewise_planner::assignment::{FileCosts, ServerState, assign};
 use stripewise_planner::planners::{by_name, propose};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_simulate::{Options, Workload, simulate};
+use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
 
 const KIB: u64 = 1 << 10;
 /// Requests of a cell.
@@ -41,9 +41,9 @@ fn random(size: u64, processes: u64, op: Op, random: &mut Random) -> Vec<Request
 
 /// Simulated makespan in seconds, mean over the draws.
 fn simulated_s(cluster: &Cluster, layout: &Layout, requests: &[Request]) -> f64 {
-    let workload = Workload::replay(&[requests], &[], false);
+    let workload = ClosedLoop::replay(&[requests], &[], false);
     let draw = |seed| {
-        let options = Options { seed, ..Options::default() };
+        let options = SimulationOptions { seed, ..SimulationOptions::default() };
         simulate(cluster, std::slice::from_ref(layout), &workload, &options)
             .expect("the layout is the cluster's")
             .makespan_s
@@ -86,15 +86,15 @@ fn main() {
     println!("simulated: geometric mean {:.4}, least {least:.4}", f64::powf(product, 1.0 / f64::from(cells)));
 
     let mut random = Random(7);
-    let mut files = Files::default();
+    let mut files = FileCosts::default();
     for _ in 0..100_000 {
         let size = 1 + random.below(1 << 30);
         files.bytes.push(size);
         files.loads_ns.extend([12_000_000 + size / 80, 120_000 + size / 400]);
     }
     let room = files.bytes.iter().sum::<u64>() / 10_000 * 3 / 2;
-    let servers: Vec<Server> =
-        (0..10_000).map(|s| Server { class: usize::from(s >= 8000), busy_ns: 0, room_bytes: room }).collect();
+    let servers: Vec<ServerState> =
+        (0..10_000).map(|s| ServerState { class: usize::from(s >= 8000), busy_ns: 0, room_bytes: room }).collect();
     let begin = Instant::now();
     let found = assign(&files, &servers, 2).expect("there is room");
     println!(

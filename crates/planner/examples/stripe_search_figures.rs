@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 use stripewise_model::{Op, Request, presets};
-use stripewise_planner::stripe_search::{Found, Sampling, SearchOptions, exhaustive, search};
+use stripewise_planner::stripe_search::{Sampling, SearchOptions, StripeChoice, exhaustive, search};
 
 const KIB: u64 = 1024;
 
@@ -32,7 +32,7 @@ fn requests(count: usize, mut draw: impl FnMut(&mut Random) -> (u64, u64)) -> Ve
         .collect()
 }
 
-fn show(found: &Found, requests: usize, seconds: f64, step_bytes: u64, mean_bytes: f64) {
+fn show(found: &StripeChoice, requests: usize, seconds: f64, step_bytes: u64, mean_bytes: f64) {
     let steps = (mean_bytes / step_bytes as f64).ceil();
     let naive = steps * steps / 2.0 * requests as f64;
     println!(

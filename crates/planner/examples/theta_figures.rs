@@ -8,7 +8,7 @@ use stripewise_model::{Cluster, Op, Request, TierWidths, presets};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::planners::{by_name, propose};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_simulate::{Network, Options, Workload, simulate};
+use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
@@ -34,9 +34,9 @@ fn requests(seed: u64, size: u64, op: Op, processes: u64) -> Vec<Request> {
 }
 
 /// MiB/s of a layout, one FIFO disk and one link a server.
-fn rate(layout: &Layout, workload: &Workload, cluster: &Cluster) -> f64 {
+fn rate(layout: &Layout, workload: &ClosedLoop, cluster: &Cluster) -> f64 {
     let one = |draw| {
-        let options = Options { seed: 9_000_000 + draw, network: Network::Link };
+        let options = SimulationOptions { seed: 9_000_000 + draw, network: Network::Link };
         let outcome = simulate(cluster, std::slice::from_ref(layout), workload, &options);
         outcome.expect("layouts of this cluster").makespan_s
     };
@@ -67,7 +67,7 @@ fn main() {
             for size in [64, 128, 512, 1024, 4096].into_iter().filter(|&size| only.is_none_or(|only| only == size)) {
                 for processes in [1, 16, 64] {
                     let own = requests(1, size * KIB, op, processes);
-                    let fresh = Workload::replay(&[&requests(2, size * KIB, op, processes)], &[], false);
+                    let fresh = ClosedLoop::replay(&[&requests(2, size * KIB, op, processes)], &[], false);
                     let files = [FileTrace { name: "file".into(), requests: &own, size_bytes: Some(FILE) }];
                     let base = PlanOptions {
                         processes: Some(processes as f64),

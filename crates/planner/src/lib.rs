@@ -17,7 +17,7 @@ pub use error::PlanError;
 pub use job::input::{FileTrace, PlanOptions};
 pub use job::survey::{Counted, Overview, RequestSource, Strata, Survey, SurveyedFile};
 pub use job::{Job, Price};
-pub use plan::outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
+pub use plan::outcome::{FilePlan, LayoutTimes, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse};
 pub use plan::room::within_room;
 pub use plan::{PlannedBy, plan_as_is, plan_by};
 pub use planners::chen::costs as chen;

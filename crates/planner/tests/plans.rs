@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
 use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits};
-use stripewise_simulate::{Network, Options, Workload, simulate};
+use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 fn quick() -> PlanOptions {
     PlanOptions { max_chunks: 24, max_entries: 100, max_regions: 6, simulations: 60, ..PlanOptions::default() }
@@ -251,8 +251,8 @@ fn processes_with_parts_of_their_own_share_the_fast_servers() {
     cluster.tiers[1].capacity_bytes = Some(processes * each * size / 5);
     let plan = planned(&requests, &cluster, &PlanOptions::default());
     let simulated_s = |layout: &Layout| {
-        let workload = Workload::replay(&[&requests], &[], false);
-        let options = Options { seed: 5, network: Network::InBeta };
+        let workload = ClosedLoop::replay(&[&requests], &[], false);
+        let options = SimulationOptions { seed: 5, network: Network::InBeta };
         simulate(&cluster, std::slice::from_ref(layout), &workload, &options).unwrap().makespan_s
     };
     let round = TierWidths::new(&[size, 2 * size]);

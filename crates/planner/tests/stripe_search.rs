@@ -6,7 +6,7 @@ mod random;
 use random::Random;
 use stripewise_model::{Cluster, CostModel, Op, Request, TierWidths, presets};
 use stripewise_planner::stripe_search::{
-    Found, LatencyCost, Sampling, SearchOptions, TwoClasses, exhaustive, exhaustive_by, search, search_by,
+    LatencyCost, Sampling, SearchOptions, StripeChoice, TwoClasses, exhaustive, exhaustive_by, search, search_by,
 };
 
 const KIB: u64 = 1024;
@@ -55,7 +55,7 @@ fn requests(random: &mut Random) -> Vec<Request> {
         .collect()
 }
 
-fn assert_same(fast: &Found, full: &Found, context: &str) {
+fn assert_same(fast: &StripeChoice, full: &StripeChoice, context: &str) {
     assert_eq!(fast.pair_bytes, full.pair_bytes, "{context}");
     assert_eq!(fast.widths, full.widths, "{context}");
     assert!((fast.cost_s - full.cost_s).abs() <= 1e-10 * full.cost_s, "{context}: {} {}", fast.cost_s, full.cost_s);

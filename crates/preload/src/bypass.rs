@@ -5,13 +5,13 @@ use crate::placed;
 use crate::reach;
 use crate::real::set_errno;
 use crate::runtime;
-use crate::table::{self, Entry};
+use crate::table::{self, DescriptorState};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use stripewise_store::{Error, Missing, Outcome, PlacedFile};
+use stripewise_store::{Error, Missing, PlacedFile, TransferOutcome};
 
 use stripewise_trace::{Operation, flags, now_ns};
 
@@ -24,14 +24,14 @@ const MAX_REFRESHES: u32 = 16;
 
 /// Which way the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum TransferDirection {
     Read,
     Write,
 }
 
 /// Where in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Position {
+pub(crate) enum FilePosition {
     /// At the descriptor's offset, which moves on.
     Cursor,
     /// At this offset.
@@ -40,13 +40,13 @@ pub(crate) enum Position {
 
 /// The program's buffers.
 #[derive(Clone, Copy)]
-pub(crate) struct Buffers {
+pub(crate) struct ProgramBuffers {
     one: libc::iovec,
     many: *const libc::iovec,
     count: usize,
 }
 
-impl Buffers {
+impl ProgramBuffers {
     #[inline]
     pub(crate) fn one(base: *mut c_void, len: usize) -> Self {
         Self { one: libc::iovec { iov_base: base, iov_len: len }, many: std::ptr::null(), count: 1 }
@@ -99,9 +99,9 @@ impl Buffers {
 #[inline]
 pub(crate) fn transfer(
     fd: c_int,
-    direction: Direction,
-    position: Position,
-    buffers: Buffers,
+    direction: TransferDirection,
+    position: FilePosition,
+    buffers: ProgramBuffers,
     call: impl FnOnce() -> isize,
 ) -> isize {
     let entry = table::get(fd);
@@ -113,10 +113,10 @@ pub(crate) fn transfer(
 
 fn known(
     fd: c_int,
-    mut entry: Entry,
-    direction: Direction,
-    position: Position,
-    buffers: Buffers,
+    mut entry: DescriptorState,
+    direction: TransferDirection,
+    position: FilePosition,
+    buffers: ProgramBuffers,
     call: impl FnOnce() -> isize,
 ) -> isize {
     let buffers = buffers.checked();
@@ -133,13 +133,14 @@ fn known(
     };
     if let Some(recorder) = recorder.filter(|_| entry.file() != 0) {
         let end_ns = now_ns();
-        let mut marks = bypassed | if entry.appends() && direction == Direction::Write { flags::APPEND } else { 0 };
+        let mut marks =
+            bypassed | if entry.appends() && direction == TransferDirection::Write { flags::APPEND } else { 0 };
         let moved = result.max(0) as u64;
         let offset = match (offset, position) {
             (Some(offset), _) => offset,
-            (None, Position::At(offset)) if marks & flags::APPEND == 0 => offset.max(0) as u64,
+            (None, FilePosition::At(offset)) if marks & flags::APPEND == 0 => offset.max(0) as u64,
             // Where it was appended, as near as can be known afterwards.
-            (None, Position::At(_)) => {
+            (None, FilePosition::At(_)) => {
                 marks |= flags::OFFSET_UNKNOWN;
                 rustix::fs::fstat(borrow(fd)).map_or(0, |stat| (stat.st_size.max(0) as u64).saturating_sub(moved))
             }
@@ -158,10 +159,10 @@ fn known(
         } else if moved < wanted {
             marks |= flags::SHORT;
         }
-        recorder.record(&stripewise_trace::Entry {
+        recorder.record(&stripewise_trace::WrappedCall {
             file: entry.file(),
             api: stripewise_trace::Api::Posix,
-            op: if direction == Direction::Read { Operation::Read } else { Operation::Write },
+            op: if direction == TransferDirection::Read { Operation::Read } else { Operation::Write },
             offset,
             size: if result < 0 { wanted } else { moved },
             start_ns,
@@ -178,7 +179,7 @@ pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let entry = table::get(fd);
     // Who only reads cannot tell the others.
     let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin);
-    let lost = pin.as_ref().and_then(placed::Pin::file).is_some_and(PlacedFile::take_lost);
+    let lost = pin.as_ref().and_then(placed::PlacedPin::file).is_some_and(PlacedFile::take_lost);
     if lost {
         placed::tell_lost(borrow(fd));
     }
@@ -194,15 +195,15 @@ pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
 /// the program's own call must be made.
 fn attempt(
     fd: c_int,
-    entry: Entry,
-    direction: Direction,
-    position: Position,
-    buffers: Buffers,
+    entry: DescriptorState,
+    direction: TransferDirection,
+    position: FilePosition,
+    buffers: ProgramBuffers,
 ) -> Option<(isize, u64)> {
     let slot = entry.slot()?;
     let allowed = match direction {
-        Direction::Read => entry.can_read(),
-        Direction::Write => entry.can_write() && !entry.appends(),
+        TransferDirection::Read => entry.can_read(),
+        TransferDirection::Write => entry.can_write() && !entry.appends(),
     };
     if !allowed {
         return None;
@@ -214,12 +215,12 @@ fn attempt(
     }
     let offset = match position {
         // A request that ends beyond the greatest offset is the kernel's to refuse, as the seek below refuses it.
-        Position::At(offset) => {
+        FilePosition::At(offset) => {
             offset.checked_add(total as i64)?;
             u64::try_from(offset).ok()?
         }
         // Moves the descriptor's offset over the request's place, at once for all who share it.
-        Position::Cursor => {
+        FilePosition::Cursor => {
             rustix::fs::seek(borrow(fd), SeekFrom::Current(total as i64)).ok()?.checked_sub(total as u64)?
         }
     };
@@ -227,11 +228,11 @@ fn attempt(
     let served = match served {
         Ok(Some(count)) => Ok(count),
         // Whatever it was, the mount knows; the request's place is ours, so it goes there.
-        _ if position == Position::Cursor => through_mount(fd, direction, buffers, offset),
+        _ if position == FilePosition::Cursor => through_mount(fd, direction, buffers, offset),
         _ => return None,
     };
     let done = *served.as_ref().unwrap_or(&0);
-    if position == Position::Cursor && done < total {
+    if position == FilePosition::Cursor && done < total {
         let _ = rustix::fs::seek(borrow(fd), SeekFrom::Current(done as i64 - total as i64));
     }
     match served {
@@ -244,12 +245,18 @@ fn attempt(
 }
 
 /// Moves the bytes past the mount; `None` when the mount must do it.
-fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offset: u64) -> Option<usize> {
+fn serve(
+    pin: &placed::PlacedPin,
+    fd: c_int,
+    direction: TransferDirection,
+    all: ProgramBuffers,
+    offset: u64,
+) -> Option<usize> {
     let buffers = all.slice();
     for _ in 0..MAX_REFRESHES {
         let file = pin.file()?;
         let outcome = match direction {
-            Direction::Read => {
+            TransferDirection::Read => {
                 // SAFETY: IoSliceMut is an iovec (guaranteed by the standard library), and the program passed buffers
                 // to be written to. They are not read.
                 let slices = unsafe {
@@ -263,7 +270,7 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offse
                 // What no datafile has is a hole or lost: the mount knows what was recorded.
                 file.read_at(slices, offset, &mut size, &mut |_, _| Ok(Missing::Unknown))
             }
-            Direction::Write => {
+            TransferDirection::Write => {
                 // SAFETY: IoSlice is an iovec, and the program passed buffers to be read.
                 let slices =
                     unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
@@ -271,15 +278,15 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offse
             }
         };
         let again = match outcome {
-            Ok(Outcome::Done(count)) => return Some(count),
-            Ok(Outcome::Inode) | Err(_) => return None,
+            Ok(TransferOutcome::Done(count)) => return Some(count),
+            Ok(TransferOutcome::Inode) | Err(_) => return None,
             // The mount then says how much can be written, and why not all.
-            Ok(Outcome::Partly(_, surplus)) => {
+            Ok(TransferOutcome::Partly(_, surplus)) => {
                 placed::cut_back(borrow(fd), &surplus);
                 return None;
             }
-            Ok(Outcome::Stale) => pin.refresh(runtime::bypass()?, borrow(fd)),
-            Ok(Outcome::Absent(indexes)) => {
+            Ok(TransferOutcome::Stale) => pin.refresh(runtime::bypass()?, borrow(fd)),
+            Ok(TransferOutcome::Absent(indexes)) => {
                 pin.ensure(runtime::bypass()?, borrow(fd), file.placement().version, &indexes)
             }
         };
@@ -291,17 +298,22 @@ fn serve(pin: &placed::Pin, fd: c_int, direction: Direction, all: Buffers, offse
 }
 
 /// The mount's own read or write at `offset`, which leaves the descriptor's offset alone.
-fn through_mount(fd: c_int, direction: Direction, buffers: Buffers, offset: u64) -> Result<usize, Errno> {
+fn through_mount(
+    fd: c_int,
+    direction: TransferDirection,
+    buffers: ProgramBuffers,
+    offset: u64,
+) -> Result<usize, Errno> {
     let buffers = buffers.slice();
     match direction {
-        Direction::Read => {
+        TransferDirection::Read => {
             // SAFETY: as in `serve`.
             let slices = unsafe {
                 std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
             };
             rustix::io::preadv(borrow(fd), slices, offset)
         }
-        Direction::Write => {
+        TransferDirection::Write => {
             // SAFETY: as in `serve`.
             let slices = unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
             rustix::io::pwritev(borrow(fd), slices, offset)

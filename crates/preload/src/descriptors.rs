@@ -2,7 +2,7 @@
 
 use crate::placed;
 use crate::runtime::{self, Bypass};
-use crate::table::{self, Entry};
+use crate::table::{self, DescriptorState};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags};
 use std::ffi::{c_char, c_int};
@@ -49,9 +49,9 @@ fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
         let bypass = bypass.filter(|_| runtime::bypass().is_some() && !on_signal_stack());
         let slot = bypass.and_then(|bypass| placed::open(bypass, borrow(fd)));
         let file = recording.map_or(0, |recording| recording.file_of(fd));
-        (slot.is_some() || file != 0).then(|| Entry::new(flags, slot, file))
+        (slot.is_some() || file != 0).then(|| DescriptorState::new(flags, slot, file))
     }));
-    table::finish(fd, ticket, entry.ok().flatten().unwrap_or(Entry::NONE));
+    table::finish(fd, ticket, entry.ok().flatten().unwrap_or(DescriptorState::NONE));
     if bypass.is_some() && runtime::bypass().is_none() {
         // Another thread gave it up meanwhile.
         table::forget(fd);

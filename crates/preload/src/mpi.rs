@@ -4,7 +4,7 @@
 //! travel in one register), and the functions behind are found at run time under their profiling names, in whichever
 //! MPI library the program has loaded.
 
-use crate::recording::Event;
+use crate::recording::TimedOperation;
 use crate::runtime;
 use libc::dl_phdr_info;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -173,7 +173,8 @@ fn request(
     let size = bytes(count, datatype);
     let unknown = if offset.is_none() { marks::OFFSET_UNKNOWN } else { 0 };
     let flags = flags | marks::SIZE_REQUESTED | unknown;
-    let event = Event { file, api: Api::MpiIo, op, offset: offset.unwrap_or(0), size, start_ns: now_ns(), flags };
+    let event =
+        TimedOperation { file, api: Api::MpiIo, op, offset: offset.unwrap_or(0), size, start_ns: now_ns(), flags };
     let result = call().unwrap_or(MPI_ERR_OTHER);
     recording.note(event.result(if result == MPI_SUCCESS { 0 } else { -1 }));
     result
@@ -182,7 +183,8 @@ fn request(
 /// Another operation on an open MPI file.
 fn operation(handle: Handle, op: Operation, offset: u64, size: u64, call: impl FnOnce() -> Option<c_int>) -> c_int {
     let Some((recording, file)) = recorded(handle) else { return call().unwrap_or(MPI_ERR_OTHER) };
-    let event = Event { file, api: Api::MpiIo, op, offset, size, start_ns: now_ns(), flags: marks::COLLECTIVE };
+    let event =
+        TimedOperation { file, api: Api::MpiIo, op, offset, size, start_ns: now_ns(), flags: marks::COLLECTIVE };
     let result = call().unwrap_or(MPI_ERR_OTHER);
     recording.note(event.result(if result == MPI_SUCCESS { 0 } else { -1 }));
     result
@@ -217,8 +219,15 @@ extern "C" fn MPI_File_open(comm: Handle, name: *const c_char, mode: c_int, info
         // SAFETY: the call succeeded, so it wrote the handle there; an MPI_File is a pointer in every library.
         OPEN.insert(unsafe { out.cast::<Handle>().read() }, file);
     }
-    let event =
-        Event { file, api: Api::MpiIo, op: Operation::Open, offset: 0, size: 0, start_ns, flags: marks::COLLECTIVE };
+    let event = TimedOperation {
+        file,
+        api: Api::MpiIo,
+        op: Operation::Open,
+        offset: 0,
+        size: 0,
+        start_ns,
+        flags: marks::COLLECTIVE,
+    };
     recording.note(event.result(if result == MPI_SUCCESS { 0 } else { -1 }));
     result
 }

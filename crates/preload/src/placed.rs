@@ -2,7 +2,7 @@
 //! the mount says of them.
 
 use crate::runtime::Bypass;
-use crate::slots::{self, Joined, Key, Slots};
+use crate::slots::{self, FileKey, Joined, Slots};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
@@ -20,10 +20,10 @@ const MAX_PLACEMENT_BYTES: usize = 16 << 20;
 static FILES: Slots<PlacedFile, SLOTS> = Slots::new();
 
 /// A placed file that stays open as long as this lives.
-pub(crate) type Pin = slots::Pin<'static, PlacedFile>;
+pub(crate) type PlacedPin = slots::Pin<'static, PlacedFile>;
 
-fn key(placement: &Placement) -> Key {
-    Key { handle: placement.handle, owner: placement.owner, inode: placement.identity.inode }
+fn key(placement: &Placement) -> FileKey {
+    FileKey { handle: placement.handle, owner: placement.owner, inode: placement.identity.inode }
 }
 
 /// Counts one more descriptor for a slot that has one; `false` when it has none (any more).
@@ -38,11 +38,11 @@ pub(crate) fn release(index: u16) {
 
 /// Holds the file of slot `index` for one request, as [`Slots::pin`] does.
 #[inline]
-pub(crate) fn pin(index: u16) -> Option<Pin> {
+pub(crate) fn pin(index: u16) -> Option<PlacedPin> {
     FILES.pin(index)
 }
 
-impl Pin {
+impl PlacedPin {
     /// Fetches the placement again after [`stripewise_store::Outcome::Stale`]. `false`: leave it to the mount.
     #[cold]
     pub(crate) fn refresh(&self, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {

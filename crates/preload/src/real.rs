@@ -5,12 +5,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of the next library that has it.
-pub(crate) struct Symbol {
+pub(crate) struct NextSymbol {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
-impl Symbol {
+impl NextSymbol {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -22,7 +22,7 @@ impl Symbol {
         if address.is_null() { self.resolve() } else { address }
     }
 
-    /// Whether [`Symbol::address`] takes no search any more.
+    /// Whether [`NextSymbol::address`] takes no search any more.
     pub(crate) fn is_resolved(&self) -> bool {
         !self.address.load(Ordering::Relaxed).is_null()
     }
@@ -63,10 +63,10 @@ unsafe extern "C" {
 
 /// Looks every function up now, so that none is looked up in a signal handler or inside an allocator later.
 pub(crate) fn resolve_all() {
-    // SAFETY: both are borders of one section, which `wrap!` fills with references to `Symbol`s only.
+    // SAFETY: both are borders of one section, which `wrap!` fills with references to `NextSymbol`s only.
     let symbols = unsafe {
-        let first = (&raw const FIRST).cast::<&'static Symbol>();
-        let end = (&raw const END).cast::<&'static Symbol>();
+        let first = (&raw const FIRST).cast::<&'static NextSymbol>();
+        let end = (&raw const END).cast::<&'static NextSymbol>();
         std::slice::from_raw_parts(first, end.offset_from_unsigned(first))
     };
     for symbol in symbols {
@@ -80,7 +80,7 @@ macro_rules! wrap {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name($($arg: $type),*) -> $result {
-                static SYMBOL: $crate::real::Symbol = $crate::real::Symbol::new(
+                static SYMBOL: $crate::real::NextSymbol = $crate::real::NextSymbol::new(
                     match ::std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
                         Err(_) => panic!("a name has no zero inside"),
@@ -88,7 +88,7 @@ macro_rules! wrap {
                 );
                 #[used]
                 #[unsafe(link_section = "stripewise_symbols")]
-                static ENTRY: &$crate::real::Symbol = &SYMBOL;
+                static ENTRY: &$crate::real::NextSymbol = &SYMBOL;
                 // SAFETY: the next library's function of this name has this type; the arguments are the caller's own,
                 // and what they must fulfil is between him and it.
                 let $real: extern "C" fn($($type),*) -> $result = unsafe { ::std::mem::transmute(SYMBOL.address()) };

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Recorder, flags, now_ns};
+use stripewise_trace::{Api, Operation, ProcessInfo, Recorder, WrappedCall, flags, now_ns};
 
 /// Where the files of the system are, not the user's; as Darshan leaves them out. A pool's files are always recorded.
 const SYSTEM: [&[u8]; 17] = [
@@ -154,17 +154,17 @@ impl Recording {
 
     /// Records one operation that has just ended.
     #[inline]
-    pub(crate) fn note(&self, event: Event) {
+    pub(crate) fn note(&self, event: TimedOperation) {
         if let Some(recorder) = self.recorder() {
-            let Event { file, api, op, offset, size, start_ns, flags } = event;
-            recorder.record(&Entry { file, api, op, offset, size, start_ns, end_ns: now_ns(), flags });
+            let TimedOperation { file, api, op, offset, size, start_ns, flags } = event;
+            recorder.record(&WrappedCall { file, api, op, offset, size, start_ns, end_ns: now_ns(), flags });
         }
     }
 }
 
 /// An operation from its begin on.
 #[derive(Clone, Copy)]
-pub(crate) struct Event {
+pub(crate) struct TimedOperation {
     pub(crate) file: u32,
     pub(crate) api: Api,
     pub(crate) op: Operation,
@@ -174,7 +174,7 @@ pub(crate) struct Event {
     pub(crate) flags: u16,
 }
 
-impl Event {
+impl TimedOperation {
     pub(crate) fn posix(op: Operation, file: u32) -> Self {
         Self { file, api: Api::Posix, op, offset: 0, size: 0, start_ns: now_ns(), flags: 0 }
     }
@@ -210,7 +210,7 @@ fn recorded<R: Copy + Into<i64>>(fd: c_int, op: Operation, offset: u64, size: u6
     let Some(recording) = recording.filter(|_| file != 0) else {
         return call();
     };
-    let event = Event { offset, size, ..Event::posix(op, file) };
+    let event = TimedOperation { offset, size, ..TimedOperation::posix(op, file) };
     let result = call();
     recording.note(event.result(result.into()));
     result
@@ -244,7 +244,7 @@ pub(crate) fn on_path<R: Copy + Into<i64>>(
     }
     let file = file_of();
     if file != 0 {
-        recording.note(Event { start_ns, size, ..Event::posix(op, file) }.result(result.into()));
+        recording.note(TimedOperation { start_ns, size, ..TimedOperation::posix(op, file) }.result(result.into()));
     }
     crate::real::set_errno(errno);
     result

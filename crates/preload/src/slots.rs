@@ -14,7 +14,7 @@ const MAX_VERSIONS: u32 = 16;
 
 /// Which file: another user may have copied its handle to a file of their own, or to one that they may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct FileKey {
     pub(crate) handle: u64,
     pub(crate) owner: u32,
     pub(crate) inode: u64,
@@ -64,8 +64,8 @@ impl<T> Slot<T> {
         }
     }
 
-    fn key(&self) -> Key {
-        Key {
+    fn key(&self) -> FileKey {
+        FileKey {
             handle: self.handle.load(Ordering::Acquire),
             owner: self.owner.load(Ordering::Acquire),
             inode: self.inode.load(Ordering::Acquire),
@@ -134,13 +134,13 @@ impl<T, const N: usize> Slots<T, N> {
         (!slot.off.load(Ordering::Relaxed) && slot.acquire()).then(|| Pin { slot })
     }
 
-    fn places(key: Key) -> impl Iterator<Item = usize> {
+    fn places(key: FileKey) -> impl Iterator<Item = usize> {
         let start = (key.handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         (0..PROBES).map(move |probe| (start + probe) % N)
     }
 
     /// The slot of a file that is open already, with one more descriptor counted.
-    pub(crate) fn join(&self, key: Key) -> Joined {
+    pub(crate) fn join(&self, key: FileKey) -> Joined {
         for index in Self::places(key) {
             let slot = &self.slots[index];
             if slot.key() == key && slot.acquire() {
@@ -159,7 +159,7 @@ impl<T, const N: usize> Slots<T, N> {
     }
 
     /// A slot for a file that was not found open, with one descriptor counted; none when all places are taken.
-    pub(crate) fn enter(&self, key: Key, file: T) -> Option<u16> {
+    pub(crate) fn enter(&self, key: FileKey, file: T) -> Option<u16> {
         let version = Box::into_raw(Box::new(Version { file, before: ptr::null_mut() }));
         for index in Self::places(key) {
             let slot = &self.slots[index];
@@ -204,7 +204,7 @@ impl<T> Drop for Pin<'_, T> {
 }
 
 /// A version of a pinned file, as it was found.
-pub(crate) struct Known<'a, T> {
+pub(crate) struct PinnedVersion<'a, T> {
     version: *mut Version<T>,
     pin: &'a Pin<'a, T>,
 }
@@ -217,7 +217,7 @@ impl<T> Pin<'_, T> {
         unsafe { self.slot.newest.load(Ordering::Acquire).as_ref() }.map(|version| &version.file)
     }
 
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> FileKey {
         self.slot.key()
     }
 
@@ -227,12 +227,12 @@ impl<T> Pin<'_, T> {
     }
 
     /// The newest version, to be superseded.
-    pub(crate) fn known(&self) -> Known<'_, T> {
-        Known { version: self.slot.newest.load(Ordering::Acquire), pin: self }
+    pub(crate) fn known(&self) -> PinnedVersion<'_, T> {
+        PinnedVersion { version: self.slot.newest.load(Ordering::Acquire), pin: self }
     }
 }
 
-impl<T> Known<'_, T> {
+impl<T> PinnedVersion<'_, T> {
     pub(crate) fn file(&self) -> Option<&T> {
         // SAFETY: as in `Pin::file`.
         unsafe { self.version.as_ref() }.map(|version| &version.file)

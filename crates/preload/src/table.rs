@@ -20,10 +20,10 @@ static TABLE: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
 
 /// What is known of a descriptor. Zero is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(u64);
+pub(crate) struct DescriptorState(u64);
 
-impl Entry {
-    pub(crate) const NONE: Entry = Entry(0);
+impl DescriptorState {
+    pub(crate) const NONE: DescriptorState = DescriptorState(0);
     const KNOWN: u64 = 1;
     const READ: u64 = 1 << 1;
     const WRITE: u64 = 1 << 2;
@@ -103,28 +103,28 @@ fn word(fd: c_int) -> Option<&'static AtomicU64> {
 
 /// The entry of `fd`. One bound check and one load.
 #[inline]
-pub(crate) fn get(fd: c_int) -> Entry {
-    word(fd).map_or(Entry::NONE, |word| Entry::of(word.load(Ordering::Acquire)))
+pub(crate) fn get(fd: c_int) -> DescriptorState {
+    word(fd).map_or(DescriptorState::NONE, |word| DescriptorState::of(word.load(Ordering::Acquire)))
 }
 
 /// A descriptor that is being entered: no other has this number.
 #[derive(Clone, Copy)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct EntryTicket(u64);
 
 /// Begins to enter `fd`, which has just come.
-pub(crate) fn begin(fd: c_int) -> Ticket {
+pub(crate) fn begin(fd: c_int) -> EntryTicket {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // The lowest bit is that of a known entry.
     let ticket = NEXT.fetch_add(1, Ordering::Relaxed) << 1;
     if let Some(word) = word(fd) {
-        came(Entry::of(word.swap(ticket, Ordering::AcqRel)));
+        came(DescriptorState::of(word.swap(ticket, Ordering::AcqRel)));
     }
-    Ticket(ticket)
+    EntryTicket(ticket)
 }
 
 /// Sets the entry of `fd`, unless it was closed or replaced since its ticket. The entry's slot must have been acquired for
 /// it; it is released with the entry.
-pub(crate) fn finish(fd: c_int, ticket: Ticket, entry: Entry) {
+pub(crate) fn finish(fd: c_int, ticket: EntryTicket, entry: DescriptorState) {
     let set = |word: &AtomicU64| {
         word.compare_exchange(ticket.0, entry.0, Ordering::AcqRel, Ordering::Acquire).map_err(|_| ())
     };
@@ -139,12 +139,12 @@ pub(crate) fn clear(fd: c_int) {
     if let Some(word) = word(fd)
         && word.load(Ordering::Acquire) != 0
     {
-        came(Entry::of(word.swap(0, Ordering::AcqRel)));
+        came(DescriptorState::of(word.swap(0, Ordering::AcqRel)));
     }
 }
 
 /// A number had this entry when a descriptor came with it.
-fn came(entry: Entry) {
+fn came(entry: DescriptorState) {
     if entry.is_known() {
         release(entry);
         crate::runtime::give_up_bypass();
@@ -152,7 +152,7 @@ fn came(entry: Entry) {
 }
 
 /// Sets another file of the trace, unless the entry changed meanwhile.
-pub(crate) fn set_file(fd: c_int, entry: Entry, file: u32) {
+pub(crate) fn set_file(fd: c_int, entry: DescriptorState, file: u32) {
     if let Some(word) = word(fd) {
         let _ = word.compare_exchange(entry.0, entry.with_file(file).0, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -165,7 +165,7 @@ pub(crate) fn forget(fd: c_int) {
     if let Some(word) = word(fd)
         && word.load(Ordering::Acquire) != 0
     {
-        release(Entry::of(word.swap(0, Ordering::AcqRel)));
+        release(DescriptorState::of(word.swap(0, Ordering::AcqRel)));
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn forget_all() {
 
 /// `to` has just come as a copy of `from`, which had the entry `before` then: both are the same open file from now on. If
 /// `from` changed meanwhile, nobody knows which file it is, and `to` gets no entry.
-pub(crate) fn copy(from: c_int, before: Entry, to: c_int) {
+pub(crate) fn copy(from: c_int, before: DescriptorState, to: c_int) {
     if !before.is_known() {
         return clear(to);
     }
@@ -197,17 +197,17 @@ pub(crate) fn copy(from: c_int, before: Entry, to: c_int) {
         true => finish(to, ticket, entry),
         false => {
             release(entry);
-            finish(to, ticket, Entry::NONE);
+            finish(to, ticket, DescriptorState::NONE);
         }
     }
 }
 
 /// Descriptors that have an entry, with it.
-pub(crate) fn known() -> impl Iterator<Item = (c_int, Entry)> {
+pub(crate) fn known() -> impl Iterator<Item = (c_int, DescriptorState)> {
     (0..SIZE as c_int).map(|fd| (fd, get(fd))).filter(|(_, entry)| entry.is_known())
 }
 
-fn release(entry: Entry) {
+fn release(entry: DescriptorState) {
     if let Some(slot) = entry.slot() {
         placed::release(slot);
     }

@@ -2,7 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::trace::Trace;
+use crate::trace::PyTrace;
 use crate::{cluster, files};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use stripewise_advise::{
-    Advice, AdviseError, Bottleneck, Finding, Found, Gain, Options, Pass, Passes, Placed, PresentLayout, Row, Space,
-    advise_by,
+    Advice, AdviceOptions, AdviceRow, AdviseError, Bottleneck, Finding, Gain, KindPlacement, Pass, PassResult, Passes,
+    PresentLayout, TierSpace, advise_by,
 };
 use stripewise_layout::{Layout, ServerNames, round_entries};
 
@@ -22,7 +22,7 @@ use stripewise_layout::{Layout, ServerNames, round_entries};
 #[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", passes = None))]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     cluster: Option<PathBuf>,
     root: Option<PathBuf>,
     planner: Option<&str>,
@@ -41,7 +41,7 @@ pub(crate) fn advise<'py>(
 }
 
 fn advised(
-    trace: &Trace,
+    trace: &PyTrace,
     cluster: Option<&Path>,
     root: Option<&Path>,
     planner: Option<&str>,
@@ -49,8 +49,13 @@ fn advised(
     passes: &dyn Passes,
 ) -> Result<Value, String> {
     let servers = cluster.map(cluster::load).transpose()?;
-    let options =
-        Options { cluster: servers.as_ref().map(|servers| &servers.cluster), preset, root, planner, present: None };
+    let options = AdviceOptions {
+        cluster: servers.as_ref().map(|servers| &servers.cluster),
+        preset,
+        root,
+        planner,
+        present: None,
+    };
     let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster);
     let advice = with_present(pool, &options, |options| {
         advise_by(&trace.inner, &trace.about, options, passes).map_err(|error| error.to_string())
@@ -60,7 +65,7 @@ fn advised(
 
 /// Answers a question of [`advise`] from the requests that `trace` has.
 #[pyfunction]
-pub(crate) fn advise_pass<'py>(py: Python<'py>, trace: &Trace, question: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn advise_pass<'py>(py: Python<'py>, trace: &PyTrace, question: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| {
         let pass: Pass = postcard::from_bytes(question)?;
         postcard::to_allocvec(&pass.through(&trace.inner))
@@ -77,7 +82,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    fn ask(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> PyResult<()> {
+    fn ask(&self, pass: &Pass, take: &mut dyn FnMut(PassResult)) -> PyResult<()> {
         let question = postcard::to_allocvec(pass).map_err(raise)?;
         Python::attach(|py| {
             for answer in self.call.bind(py).call1((PyBytes::new(py, &question),))?.try_iter()? {
@@ -90,7 +95,7 @@ impl Elsewhere {
 }
 
 impl Passes for Elsewhere {
-    fn make(&self, pass: &Pass, take: &mut dyn FnMut(Found)) -> Result<(), AdviseError> {
+    fn make(&self, pass: &Pass, take: &mut dyn FnMut(PassResult)) -> Result<(), AdviseError> {
         self.ask(pass, take).map_err(|error| {
             self.raised.replace(Some(error));
             AdviseError::Passes
@@ -102,8 +107,8 @@ impl Passes for Elsewhere {
 /// mount.
 pub(crate) fn with_present<T>(
     pool: Option<&Path>,
-    options: &Options,
-    then: impl FnOnce(&Options) -> Result<T, String>,
+    options: &AdviceOptions,
+    then: impl FnOnce(&AdviceOptions) -> Result<T, String>,
 ) -> Result<T, String> {
     let Some(pool) = pool else { return then(options) };
     let file = if pool.is_dir() { pool.join("pool.toml") } else { pool.to_owned() };
@@ -111,10 +116,10 @@ pub(crate) fn with_present<T>(
     let mount = store.pool().mount.clone();
     let present = |path: &Path| files::present_layout(&store, path).ok().map(|layout| Layout::clone(&layout));
     let present: &PresentLayout = &present;
-    then(&Options { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options })
+    then(&AdviceOptions { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options })
 }
 
-fn describe(advice: &Advice, trace: &Trace, is_pool: bool) -> Value {
+fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
     let names = advice.cluster.names();
     let about = &trace.about;
     let present = placed(&names, advice, |row| Some(&row.present));
@@ -156,8 +161,8 @@ fn describe(advice: &Advice, trace: &Trace, is_pool: bool) -> Value {
     })
 }
 
-fn placed(names: &ServerNames, advice: &Advice, of: impl Fn(&Row) -> Option<&Placed>) -> Vec<Value> {
-    let one = |row: &Row| {
+fn placed(names: &ServerNames, advice: &Advice, of: impl Fn(&AdviceRow) -> Option<&KindPlacement>) -> Vec<Value> {
+    let one = |row: &AdviceRow| {
         of(row).map(|placed| {
             json!({
                 "layout": regions(names, &placed.layout),
@@ -170,7 +175,7 @@ fn placed(names: &ServerNames, advice: &Advice, of: impl Fn(&Row) -> Option<&Pla
     advice.rows.iter().map(|row| json!(one(row))).collect()
 }
 
-fn describe_row(row: &Row, mut present: Value, recommended: Value) -> Value {
+fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Value {
     present["source"] = json!(row.source.words());
     json!({
         "path": row.path,
@@ -221,7 +226,7 @@ fn gain(gain: &Gain) -> Value {
     json!({ "ratio": gain.ratio, "low": gain.low, "high": gain.high })
 }
 
-fn space(space: &[Space]) -> Value {
+fn space(space: &[TierSpace]) -> Value {
     let tiers = space.iter().map(|tier| {
         json!({
             "tier": tier.tier,

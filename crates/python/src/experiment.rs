@@ -8,13 +8,14 @@ use pyo3::prelude::*;
 use serde_json::json;
 use std::collections::HashSet;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_model::{Cluster, CostModel, Loads, Op, OpProfile, Profile, Request, Tier};
+use stripewise_model::{BusyTimes, Cluster, CostModel, Op, OpProfile, Profile, Request, Tier};
 use stripewise_planner::auto::{AUTO, auto};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::song::{BlockCosts, Blocks, quantile_widths};
 use stripewise_planner::{FileTrace, Job, PlanOptions, chen, planners};
 use stripewise_simulate::{
-    Access, Device, Links, Network, Options, Queue, ServerLink, Startup, Step, System, Workload, run, simulate,
+    ClosedLoop, Links, Network, Queue, ServerLink, SimulatedAccess, SimulatedStep, SimulationOptions, Startup, System,
+    TierDevice, run, simulate,
 };
 
 /// What one operation costs on a device: startup from .. to in seconds, seconds per byte.
@@ -32,12 +33,12 @@ pub(crate) struct Devices {
 }
 
 /// A layout as `[(offset, [(server, width_bytes)])]`.
-pub(crate) type Regions = Vec<(u64, Vec<(u16, u64)>)>;
+pub(crate) type RegionRows = Vec<(u64, Vec<(u16, u64)>)>;
 
 /// The steps of all processes, one column a field; the steps of a process follow each other in its order.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Steps<'py> {
+pub(crate) struct StepColumns<'py> {
     process: PyReadonlyArray1<'py, u32>,
     file: PyReadonlyArray1<'py, u32>,
     offset: PyReadonlyArray1<'py, u64>,
@@ -74,7 +75,7 @@ pub(crate) fn cluster_of(tiers: Vec<Devices>) -> PyResult<Cluster> {
     Ok(Cluster { tiers: tiers.collect::<PyResult<_>>()? })
 }
 
-fn layouts_of(layouts: Vec<Regions>) -> PyResult<Vec<Layout>> {
+fn layouts_of(layouts: Vec<RegionRows>) -> PyResult<Vec<Layout>> {
     let stripe = |(server, width_bytes)| Stripe { server: ServerId(server), width_bytes };
     let region = |(offset, round): (u64, Vec<(u16, u64)>)| (offset, round.into_iter().map(stripe).collect());
     layouts.into_iter().map(|layout| Layout::new(layout.into_iter().map(region)).map_err(raise)).collect()
@@ -106,7 +107,7 @@ fn op_of(kind: u8) -> PyResult<Option<Op>> {
     }
 }
 
-impl Steps<'_> {
+impl StepColumns<'_> {
     /// Number of steps, once all columns are known to have as many.
     fn rows(&self) -> PyResult<usize> {
         let rows = self.process.len()?;
@@ -118,7 +119,7 @@ impl Steps<'_> {
     }
 
     /// One list of steps a process. O(steps).
-    fn workload(&self) -> PyResult<Workload> {
+    fn workload(&self) -> PyResult<ClosedLoop> {
         let rows = self.rows()?;
         let (process, file) = (self.process.as_array(), self.file.as_array());
         let (offset, size, kind) = (self.offset.as_array(), self.size.as_array(), self.kind.as_array());
@@ -128,15 +129,15 @@ impl Steps<'_> {
         if processes > 1 << 24 {
             return Err(raise(format!("process {}: at most {} are simulated", processes - 1, 1 << 24)));
         }
-        let mut steps: Vec<Vec<Step>> = vec![Vec::new(); processes];
+        let mut steps: Vec<Vec<SimulatedStep>> = vec![Vec::new(); processes];
         for row in 0..rows {
-            let step = op_of(kind[row])?.map_or(Step::Barrier, |op| {
+            let step = op_of(kind[row])?.map_or(SimulatedStep::Barrier, |op| {
                 let (file, offset, size, think_s) = (file[row], offset[row], size[row], think_s[row]);
-                Step::Access(Access { file, offset, size, op, think_s })
+                SimulatedStep::Access(SimulatedAccess { file, offset, size, op, think_s })
             });
             steps[process[row] as usize].push(step);
         }
-        Ok(Workload { processes: steps })
+        Ok(ClosedLoop { processes: steps })
     }
 
     /// The requests of each file, without times; phases that barriers part follow each other on the clock. O(steps).
@@ -177,14 +178,14 @@ impl Steps<'_> {
 pub(crate) fn simulate_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
-    layouts: Vec<Regions>,
-    steps: Steps<'py>,
+    layouts: Vec<RegionRows>,
+    steps: StepColumns<'py>,
     seed: u64,
     network: &str,
     stroke_bytes: Option<u64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, layouts, workload) = (cluster_of(cluster)?, layouts_of(layouts)?, steps.workload()?);
-    let options = Options { seed, network: network_of(network)? };
+    let options = SimulationOptions { seed, network: network_of(network)? };
     let outcome = py.detach(|| match stroke_bytes {
         None => simulate(&cluster, &layouts, &workload, &options),
         Some(stroke_bytes) => {
@@ -214,7 +215,7 @@ pub(crate) fn simulate_generated<'py>(
 
 /// Servers with elevators whose startups depend on distance, within the range of their profiles.
 fn disks(cluster: &Cluster, stroke_bytes: u64, network: Network) -> System {
-    let devices = cluster.tiers.iter().map(|tier| Device {
+    let devices = cluster.tiers.iter().map(|tier| TierDevice {
         queue: Queue::Elevator,
         startup: Startup::seek_within(&tier.profile.read, &tier.profile.write, stroke_bytes),
     });
@@ -231,8 +232,8 @@ fn disks(cluster: &Cluster, stroke_bytes: u64, network: Network) -> System {
 pub(crate) fn price_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
-    layouts: Vec<Regions>,
-    steps: Steps<'py>,
+    layouts: Vec<RegionRows>,
+    steps: StepColumns<'py>,
     processes: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, layouts, requests) = (cluster_of(cluster)?, layouts_of(layouts)?, steps.requests()?);
@@ -240,7 +241,7 @@ pub(crate) fn price_generated<'py>(
         return Err(raise(format!("{} files, but only {} layouts were given", requests.len(), layouts.len())));
     }
     let model = CostModel::new(&cluster);
-    let mut loads = Loads::new(model.servers());
+    let mut loads = BusyTimes::new(model.servers());
     let mut count = 0.0;
     for (requests, layout) in requests.iter().zip(&layouts) {
         for request in requests {
@@ -263,7 +264,7 @@ pub(crate) fn price_generated<'py>(
 pub(crate) fn plan_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
-    steps: Steps<'py>,
+    steps: StepColumns<'py>,
     planner: &str,
     default_width_bytes: u64,
     network: &str,
@@ -300,7 +301,7 @@ pub(crate) fn plan_generated<'py>(
 pub(crate) fn plan_harl_generated<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
-    steps: Steps<'py>,
+    steps: StepColumns<'py>,
     epsilon: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
@@ -317,7 +318,7 @@ pub(crate) fn plan_harl_generated<'py>(
 #[pyfunction]
 pub(crate) fn equal_depth_generated(
     cluster: Vec<Devices>,
-    steps: Steps<'_>,
+    steps: StepColumns<'_>,
     round_bytes: u64,
     block_bytes: u64,
 ) -> PyResult<Vec<u64>> {
@@ -348,7 +349,7 @@ pub(crate) fn chen_costs(
     if processes == 0 || servers == 0 {
         return Err(raise(format!("{processes} processes on {servers} servers: at least one of each")));
     }
-    let of = chen::Pattern { processes, servers, startup_s, part_s };
+    let of = chen::ChenPattern { processes, servers, startup_s, part_s };
     let rest = chen::Rest::Floor;
     Ok((chen::one_dh_s(&of), chen::one_dv_s(&of), chen::two_d_s(&of, rest), chen::best_groups(&of, rest)))
 }

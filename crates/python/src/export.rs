@@ -3,7 +3,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::experiment::{Devices, Regions, Steps, cluster_of};
+use crate::experiment::{Devices, RegionRows, StepColumns, cluster_of};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ const MOST_UNITS: u64 = 4096;
 
 /// Where a native layout puts the bytes of a file.
 #[derive(FromPyObject)]
-pub(crate) enum Placed {
+pub(crate) enum NativePlacement {
     /// As a layout, but a server may stand in a round several times.
-    Rounds(Regions),
+    Rounds(RegionRows),
     /// Objects of equal size, filled in stripes over `count` of them at a time.
     Hashed(Hashed),
 }
@@ -40,7 +40,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn new(regions: Regions) -> PyResult<Self> {
+    fn new(regions: RegionRows) -> PyResult<Self> {
         let mut servers: HashMap<ServerId, u16> = HashMap::new();
         let mut ids: HashMap<(u16, usize), ServerId> = HashMap::new();
         let mut rounds = Vec::with_capacity(regions.len());
@@ -184,8 +184,8 @@ impl<'a> Sums<'a> {
 pub(crate) fn price_native<'py>(
     py: Python<'py>,
     cluster: Vec<Devices>,
-    files: Vec<Placed>,
-    steps: Steps<'py>,
+    files: Vec<NativePlacement>,
+    steps: StepColumns<'py>,
     processes: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (cluster, requests) = (cluster_of(cluster)?, steps.requests()?);
@@ -196,8 +196,8 @@ pub(crate) fn price_native<'py>(
     let mut parts = Vec::new();
     for ((number, requests), placed) in requests.iter().enumerate().zip(files) {
         let rounds = match placed {
-            Placed::Rounds(regions) => Ok(Rounds::new(regions)?),
-            Placed::Hashed(hashed) => hashed.check().map(|()| Err(hashed))?,
+            NativePlacement::Rounds(regions) => Ok(Rounds::new(regions)?),
+            NativePlacement::Hashed(hashed) => hashed.check().map(|()| Err(hashed))?,
         };
         for request in requests {
             parts.clear();

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stripewise_store::export_tree;
-use stripewise_store::fsck::{self, Finding, Outcomes, Step};
+use stripewise_store::fsck::{self, CheckFinding, CheckStep, Outcomes};
 use stripewise_store::{Pool, Result};
 
 /// How often progress is told at most.
@@ -74,8 +74,8 @@ impl Teller {
     }
 }
 
-impl fsck::Watch for Teller {
-    fn found(&self, finding: &Finding) {
+impl fsck::CheckWatch for Teller {
+    fn found(&self, finding: &CheckFinding) {
         self.tell(&json!({
             "kind": finding.kind.name(),
             "outcome": finding.outcome.name(),
@@ -88,18 +88,18 @@ impl fsck::Watch for Teller {
         }));
     }
 
-    fn progress(&self, step: Step, done: u64, of: Option<u64>) -> bool {
+    fn progress(&self, step: CheckStep, done: u64, of: Option<u64>) -> bool {
         let name = match step {
-            Step::Files => "files",
-            Step::Again => "files again",
-            Step::Datafiles => "datafiles",
-            Step::Reading => "bytes",
+            CheckStep::Files => "files",
+            CheckStep::Again => "files again",
+            CheckStep::Datafiles => "datafiles",
+            CheckStep::Reading => "bytes",
         };
         self.advance(name, done, of)
     }
 }
 
-impl export_tree::Watch for Teller {
+impl export_tree::ExportWatch for Teller {
     fn failed(&self, path: &Path, reason: &str) {
         self.tell(&json!({ "path": path.to_string_lossy(), "reason": reason }));
     }
@@ -139,7 +139,8 @@ pub(crate) fn pool_fsck<'py>(
     let pool = Pool::load(&pool_file).map_err(raise)?;
     let others = layouts_from.iter().map(|file| Pool::load(file).map(|pool| pool.namespace));
     let layouts_from = others.collect::<Result<_>>().map_err(raise)?;
-    let options = fsck::Options { dry_run, rebind, forget_missing, remove_orphans, scrub, layouts_from, threads: 0 };
+    let options =
+        fsck::CheckOptions { dry_run, rebind, forget_missing, remove_orphans, scrub, layouts_from, threads: 0 };
     let teller = Teller::new(found, progress);
     let report = teller.run(py, |teller| fsck::check(&pool, &options, teller))?;
     let kinds: serde_json::Map<_, _> =
@@ -169,7 +170,7 @@ pub(crate) fn pool_export_tree<'py>(
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let pool = Pool::load(&pool_file).map_err(raise)?;
-    let options = export_tree::Options { verify_only, threads: 0 };
+    let options = export_tree::ExportOptions { verify_only, threads: 0 };
     let teller = Teller::new(failed, progress);
     let report = teller.run(py, |teller| export_tree::export(&pool, &to, &options, teller))?;
     let value = json!({

@@ -31,8 +31,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StripewiseError", module.py().get_type::<error::StripewiseError>())?;
     module.add_function(wrap_pyfunction!(units::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_merge, module)?)?;
-    module.add_class::<trace::Trace>()?;
-    module.add_class::<signature::TraceSignature>()?;
+    module.add_class::<trace::PyTrace>()?;
+    module.add_class::<signature::PyTraceSignature>()?;
     module.add_function(wrap_pyfunction!(signature::signature_expand, module)?)?;
     module.add_function(wrap_pyfunction!(signature::signature_programs, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
@@ -53,7 +53,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fsck::pool_fsck, module)?)?;
     module.add_function(wrap_pyfunction!(fsck::pool_export_tree, module)?)?;
     module.add_class::<open_files::PoolFiles>()?;
-    module.add_class::<open_files::OpenFile>()?;
+    module.add_class::<open_files::PyOpenFile>()?;
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;

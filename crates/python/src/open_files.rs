@@ -45,10 +45,10 @@ impl PoolFiles {
         Ok(Self { files })
     }
 
-    fn open(&self, py: Python<'_>, path: PathBuf, flags: i32, mode: u32) -> PyResult<OpenFile> {
+    fn open(&self, py: Python<'_>, path: PathBuf, flags: i32, mode: u32) -> PyResult<PyOpenFile> {
         let (flags, mode) = (OFlags::from_bits_retain(flags as u32), Mode::from_raw_mode(mode));
         let file = py.detach(|| self.files.open_file(&path, flags, mode)).map_err(os_error)?;
-        Ok(OpenFile { files: self.files.clone(), file: RwLock::new(Some(file)) })
+        Ok(PyOpenFile { files: self.files.clone(), file: RwLock::new(Some(file)) })
     }
 
     fn stat(&self, py: Python<'_>, path: PathBuf, follow: bool) -> PyResult<Attributes> {
@@ -78,14 +78,14 @@ impl PoolFiles {
 }
 
 /// An open file.
-#[pyclass(frozen, module = "stripewise._native")]
-pub(crate) struct OpenFile {
+#[pyclass(frozen, name = "OpenFile", module = "stripewise._native")]
+pub(crate) struct PyOpenFile {
     files: Arc<Files>,
     /// `None` once it is closed. Readers of the lock are calls under way.
     file: RwLock<Option<File>>,
 }
 
-impl OpenFile {
+impl PyOpenFile {
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&File) -> Result<T, Error> + Send) -> PyResult<T> {
         py.detach(|| {
             let file = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -107,7 +107,7 @@ fn memory(buffer: &PyBuffer<u8>, writable: bool) -> PyResult<(usize, usize)> {
 }
 
 #[pymethods]
-impl OpenFile {
+impl PyOpenFile {
     /// Reads into `buffer`, at `offset` or at the file's own; how many bytes.
     fn read_into(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: Option<u64>) -> PyResult<usize> {
         let (address, len) = memory(&buffer, true)?;

@@ -3,7 +3,7 @@
 use crate::convert::to_python;
 use crate::error::raise;
 use crate::room::Rooms;
-use crate::trace::Trace;
+use crate::trace::PyTrace;
 use crate::{cluster, files, layout_file};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -18,17 +18,17 @@ use stripewise_planner::auto::{self, Comparison};
 use stripewise_planner::planners::PLANNERS;
 use stripewise_planner::why::Why;
 use stripewise_planner::{
-    FileTrace, Job as PlanJob, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile, Times,
+    FileTrace, Job as PlanJob, LayoutTimes, Plan, PlanError, PlanOptions, RegionPlan, Sampled, Survey, SurveyedFile,
     plan_as_is, plan_by,
 };
-use stripewise_simulate::{Access, Options, Workload, simulate_observed};
+use stripewise_simulate::{ClosedLoop, SimulatedAccess, SimulationOptions, simulate_observed};
 
 /// Plans the files of `trace` below `root` on a pool; `planner` is a name of [`planners`].
 #[pyfunction]
 #[pyo3(signature = (trace, pool_file, root, *, planner = "auto", processes = None, max_regions = None))]
 pub(crate) fn plan<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     pool_file: PathBuf,
     root: PathBuf,
     planner: &str,
@@ -48,7 +48,7 @@ pub(crate) fn plan<'py>(
 #[pyo3(signature = (trace, cluster, *, root = None, planner = "auto", processes = None, max_regions = None))]
 pub(crate) fn plan_on_cluster<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     cluster: PathBuf,
     root: Option<PathBuf>,
     planner: &str,
@@ -106,7 +106,7 @@ struct Job {
 
 impl Job {
     /// With `held` all requests are held in memory, however many they are.
-    fn on_pool(trace: &Trace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
+    fn on_pool(trace: &PyTrace, pool_file: &Path, root: &Path, held: bool) -> Result<Self, String> {
         let store = files::open(pool_file).map_err(|error| error.to_string())?;
         let (files, is_large) = requested(trace, root, held)?;
         let (mut present, mut sizes, mut inodes) = (Vec::new(), Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ impl Job {
     }
 
     /// Without a store: all files have the cluster's default layout, and no size but what the trace shows.
-    fn on_cluster(trace: &Trace, cluster: &ClusterFile, root: &Path) -> Result<Self, String> {
+    fn on_cluster(trace: &PyTrace, cluster: &ClusterFile, root: &Path) -> Result<Self, String> {
         let (files, is_large) = requested(trace, root, false)?;
         let present = (0..files.len()).map(|file| Arc::new(cluster.default_layout(file)));
         let target = Target {
@@ -145,7 +145,7 @@ impl Job {
         Ok(Self { target, cluster: cluster.cluster(), files, is_large, present, sizes, rooms: None })
     }
 
-    fn document(&self, trace: &Trace, root: &Path, planner: &str, options: &PlanOptions) -> Result<Value, String> {
+    fn document(&self, trace: &PyTrace, root: &Path, planner: &str, options: &PlanOptions) -> Result<Value, String> {
         let named = self.files.iter().zip(&self.sizes).map(|(file, &size_bytes)| (file, file.path.clone(), size_bytes));
         let surveyed = self.is_large.then(|| {
             let files = named.clone().map(|(_, name, size_bytes)| SurveyedFile { name, size_bytes }).collect();
@@ -247,7 +247,7 @@ impl Job {
 }
 
 /// The files of `trace` below `root`; and whether there are too many requests to be held, unless they are to be `held`.
-fn requested(trace: &Trace, root: &Path, held: bool) -> Result<(Vec<FileRequests>, bool), String> {
+fn requested(trace: &PyTrace, root: &Path, held: bool) -> Result<(Vec<FileRequests>, bool), String> {
     let below = Below::new(&trace.inner, root);
     let is_large = !held && below.is_large();
     let files = below.files(!is_large);
@@ -293,7 +293,7 @@ fn comparison(of: &Comparison) -> Value {
     })
 }
 
-fn times(times: &Times) -> Value {
+fn times(times: &LayoutTimes) -> Value {
     json!({ "default": times.default_s, "harl": times.harl_s, "plan": times.planned_s })
 }
 
@@ -331,7 +331,7 @@ fn about(bytes: f64) -> String {
 #[pyfunction]
 pub(crate) fn predict<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     pool_file: PathBuf,
     root: PathBuf,
     layout: PathBuf,
@@ -385,7 +385,7 @@ impl InFlight {
 impl Prediction<'_> {
     fn of(&self, files: &[FileRequests]) -> Result<Value, String> {
         let slices: Vec<&[Request]> = files.iter().map(|file| file.requests.as_slice()).collect();
-        let workload = Workload::replay(&slices, self.cuts_s, false);
+        let workload = ClosedLoop::replay(&slices, self.cuts_s, false);
         let (mut before, mut after) = (self.run(&workload, self.old)?, self.run(&workload, self.new)?);
         let total = json!({ "before": before.rates(None), "after": after.rates(None) });
         let files: Vec<Value> = files
@@ -402,9 +402,9 @@ impl Prediction<'_> {
 
     /// Runs the workload under `layouts`; requests are sorted by the region of the *new* layout that they begin in, so
     /// that the two sides compare.
-    fn run(&self, workload: &Workload, layouts: &[Layout]) -> Result<Observed, String> {
+    fn run(&self, workload: &ClosedLoop, layouts: &[Layout]) -> Result<Observed, String> {
         let mut observed = Observed::default();
-        let note = |access: &Access, issued_s: f64, ended_s: f64| {
+        let note = |access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             let region = self.new[access.file as usize].region_at(access.offset);
             for at in [None, Some((access.file, region))] {
                 for op in [None, Some(access.op)] {
@@ -414,7 +414,7 @@ impl Prediction<'_> {
                 }
             }
         };
-        let options = Options { seed: 1, ..Options::default() };
+        let options = SimulationOptions { seed: 1, ..SimulationOptions::default() };
         simulate_observed(self.cluster, layouts, workload, &options, note).map_err(|error| error.to_string())?;
         Ok(observed)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use stripewise_advise::FileRequests;
 use stripewise_model::Op;
-use stripewise_simulate::{Access, Did, MetadataOp, What};
+use stripewise_simulate::{Did, MetadataOp, SimulatedAccess, What};
 use stripewise_trace::{Api, Operation, Record, Trace, flags};
 
 /// What has one request in flight at a time: rank, process, thread, program. Ranks of a node are neighbours.
@@ -45,9 +45,9 @@ pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> 
     threads
 }
 
-fn access_of(record: &Record, file: u32) -> Access {
+fn access_of(record: &Record, file: u32) -> SimulatedAccess {
     let op = if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
-    Access { file, offset: record.offset, size: record.size, op, think_s: 0.0 }
+    SimulatedAccess { file, offset: record.offset, size: record.size, op, think_s: 0.0 }
 }
 
 /// Whether `record` is a collective call that returns when it is done; if it is, whether it moves data.

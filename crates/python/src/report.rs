@@ -3,7 +3,7 @@
 use crate::convert::to_python;
 use crate::error::raise;
 use crate::replay::{self, ThreadId};
-use crate::trace::Trace;
+use crate::trace::PyTrace;
 use crate::{advise, cluster};
 use numpy::{PyArray1, PyArrayMethods as _};
 use pyo3::prelude::*;
@@ -11,12 +11,12 @@ use pyo3::types::{PyDict, PyList};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use stripewise_advise::{Below, ClusterFile, FileRequests, Options, Sided, Sides, Source};
+use stripewise_advise::{AdviceOptions, Below, ClusterFile, FileRequests, LayoutSource, Sided, Sides};
 use stripewise_layout::{Layout, LayoutFile, ServerNames, round_entries};
 use stripewise_model::Cluster;
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_simulate::{Access, Did, System, run_observed};
-use stripewise_trace::{AccessMaps, AccessTotals, Fineness, HeatMap, Loads, Maps, Operation, ProcessId};
+use stripewise_simulate::{Did, SimulatedAccess, System, run_observed};
+use stripewise_trace::{AccessLoads, AccessMaps, AccessTotals, Fineness, HeatMap, Maps, Operation, ProcessId};
 
 /// Records between two calls of `progress`, at least.
 const STEP: u64 = 1 << 20;
@@ -30,7 +30,7 @@ const LEAST_SHARE: u64 = 100;
 #[pyo3(signature = (trace, *, most, columns, rows, progress))]
 pub(crate) fn access<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     most: usize,
     columns: usize,
     rows: usize,
@@ -106,7 +106,7 @@ fn totals_of(totals: &AccessTotals, lost: u64) -> Value {
     })
 }
 
-fn load(loads: &Loads, way: usize) -> Value {
+fn load(loads: &AccessLoads, way: usize) -> Value {
     let load = loads[way];
     json!({ "requests": load.requests, "bytes": load.bytes, "service_s": load.service_ns as f64 * 1e-9 })
 }
@@ -133,7 +133,7 @@ fn planes(py: Python<'_>, maps: Maps) -> PyResult<Bound<'_, PyDict>> {
 #[pyo3(signature = (trace, cluster, layout, origin, *, root = None, preset = "hdd-7200"))]
 pub(crate) fn server_load<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     cluster: Option<PathBuf>,
     layout: &str,
     origin: &str,
@@ -142,7 +142,7 @@ pub(crate) fn server_load<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let document = py.detach(|| {
         let servers = cluster.as_deref().map(cluster::load).transpose()?;
-        let options = Options {
+        let options = AdviceOptions {
             cluster: servers.as_ref().map(|servers| &servers.cluster),
             preset,
             root: root.as_deref(),
@@ -169,7 +169,7 @@ struct Moved {
 }
 
 /// What each of `servers` has to do under one of the layouts. O(requests x their sub-requests).
-fn moved(trace: &Trace, sides: &Sides, side: usize, servers: usize) -> Vec<Moved> {
+fn moved(trace: &PyTrace, sides: &Sides, side: usize, servers: usize) -> Vec<Moved> {
     let mut moved = vec![Moved::default(); servers];
     for file in &sides.files {
         let layout = layout_of(file, side);
@@ -203,7 +203,7 @@ struct Simulated {
 
 impl Simulated {
     /// `None` where there are too many requests to be held.
-    fn of(trace: &Trace, sides: &Sides) -> Result<Option<Self>, String> {
+    fn of(trace: &PyTrace, sides: &Sides) -> Result<Option<Self>, String> {
         let below = Below::new(&trace.inner, &sides.root);
         if below.is_large() {
             return Ok(None);
@@ -221,7 +221,7 @@ impl Simulated {
             let layouts = requests.iter().map(|file| by_id.get(&file.id).map(|file| layout_of(file, side).clone()));
             let layouts: Vec<Layout> = layouts.collect::<Option<_>>().ok_or("a file of the trace has no layout")?;
             let processes_s = &mut made.processes_s;
-            let observe = |process: u32, _: &Access, issued_s: f64, ended_s: f64| {
+            let observe = |process: u32, _: &SimulatedAccess, issued_s: f64, ended_s: f64| {
                 if let Some(&(rank, pid, _, program)) = ids.get(process as usize) {
                     processes_s.entry((program, rank, pid)).or_default()[side] += ended_s - issued_s;
                 }
@@ -244,7 +244,7 @@ fn cuts(files: &[FileRequests], cluster: &Cluster, default_width_bytes: u64) -> 
     Job::new(&traces, cluster, &options).map(|job| job.cuts_s().to_vec()).map_err(|error| error.to_string())
 }
 
-fn describe(trace: &Trace, sides: &Sides) -> Result<Value, String> {
+fn describe(trace: &PyTrace, sides: &Sides) -> Result<Value, String> {
     let cluster = &sides.cluster;
     let names = cluster.names();
     let count = cluster.tiers.iter().map(|tier| usize::from(tier.servers)).sum();
@@ -253,7 +253,7 @@ fn describe(trace: &Trace, sides: &Sides) -> Result<Value, String> {
     let simulated = simulated.as_ref();
     let files = sides.files.iter().map(|file| {
         let [present, layout] = [0, 1].map(|side| regions(layout_of(file, side), &names));
-        let known = file.source != Source::Default;
+        let known = file.source != LayoutSource::Default;
         json!({ "file": file.id, "path": file.path, "known": known, "present": present, "layout": layout })
     });
     let mut servers = Vec::new();

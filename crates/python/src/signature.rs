@@ -2,7 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::trace::Trace;
+use crate::trace::PyTrace;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,8 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use stripewise_import::FileCounters;
 use stripewise_signature::{
-    Access, Factors, FileProgram, FileSignature, Op, PatternSignature, Phase, ProcessSignature, ProgramFactors,
-    Signature, StreamSignature, Watch, programs_of, stream_in_words,
+    Access, AccessOp, Factors, FileProgram, FileSignature, PatternSignature, Phase, ProcessSignature, ProgramFactors,
+    Signature, SignatureProgress, StreamSignature, programs_of, stream_in_words,
 };
 use stripewise_trace::Api;
 
@@ -21,9 +21,9 @@ use stripewise_trace::Api;
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// What each process of a trace did with each file.
-#[pyclass(frozen, module = "stripewise._native")]
-pub(crate) struct TraceSignature {
-    trace: Py<Trace>,
+#[pyclass(frozen, name = "TraceSignature", module = "stripewise._native")]
+pub(crate) struct PyTraceSignature {
+    trace: Py<PyTrace>,
     inner: stripewise_signature::TraceSignature,
     /// Files whose requests, or some of them, were made up from counters.
     made_up: HashSet<u32>,
@@ -42,8 +42,8 @@ fn is_made_up(counters: &FileCounters) -> bool {
         }
 }
 
-impl TraceSignature {
-    pub(crate) fn of(trace: Bound<'_, Trace>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
+impl PyTraceSignature {
+    pub(crate) fn of(trace: Bound<'_, PyTrace>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
         let py = trace.py();
         let records = &trace.get().inner;
         let total = records.records().len();
@@ -76,7 +76,7 @@ impl TraceSignature {
 }
 
 #[pymethods]
-impl TraceSignature {
+impl PyTraceSignature {
     /// One dict a file that was read or written, in order of path: its five factors, what its processes do in words,
     /// and its phases.
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -234,9 +234,9 @@ fn told<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
     total: usize,
-    work: impl FnOnce(&Watch) -> T + Send,
+    work: impl FnOnce(&SignatureProgress) -> T + Send,
 ) -> PyResult<T> {
-    let watch = Watch::default();
+    let watch = SignatureProgress::default();
     let tell = || {
         Python::attach(|py| {
             py.check_signals()?;
@@ -272,7 +272,10 @@ fn told<T: Send>(
 
 fn columns(py: Python<'_>, accesses: Vec<Access>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("write", PyArray1::from_iter(py, accesses.iter().map(|access| u8::from(access.op == Op::Write))))?;
+    dict.set_item(
+        "write",
+        PyArray1::from_iter(py, accesses.iter().map(|access| u8::from(access.op == AccessOp::Write))),
+    )?;
     dict.set_item("offset", PyArray1::from_iter(py, accesses.iter().map(|access| access.offset)))?;
     dict.set_item("size", PyArray1::from_iter(py, accesses.iter().map(|access| access.size_bytes)))?;
     Ok(dict)

@@ -2,7 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::trace::Trace;
+use crate::trace::PyTrace;
 use crate::{cluster, files, layout_file, replay};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use stripewise_layout::{Layout, ServerId, ServerNames};
 use stripewise_model::Cluster;
 use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_simulate::{
-    ClientLink, Device, Did, Estimate, Forwarding, Latency, Links, Metadata, Packed, Program, Queue, Repeated,
-    Replayed, ServerLink, Service, Startup, System, repeat,
+    ClientLink, Did, Estimate, Forwarding, Latency, Links, Metadata, Packed, Queue, Repeated, Replayed, ServerLink,
+    Service, Startup, StepProgram, System, TierDevice, repeat,
 };
 use stripewise_store::Pool;
 
@@ -25,7 +25,7 @@ const STROKE_BYTES: u64 = 1_000_000_000_000;
 /// What stands around the pool's profiles, as written on the command line.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Around {
+pub(crate) struct SystemOptions {
     /// `NAME` for all tiers, `TIER=NAME` for one; the last that fits holds.
     queue: Vec<String>,
     wait: String,
@@ -50,11 +50,11 @@ pub(crate) struct Around {
 #[pyfunction]
 pub(crate) fn simulate<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     pool_file: PathBuf,
     root: PathBuf,
     layout: Option<PathBuf>,
-    around: Around,
+    around: SystemOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let store = files::open(&pool_file)?;
     let target = Target::pool(store.pool()).map_err(raise)?;
@@ -70,11 +70,11 @@ pub(crate) fn simulate<'py>(
 #[pyfunction]
 pub(crate) fn simulate_on_cluster<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     cluster: PathBuf,
     root: Option<PathBuf>,
     layout: Option<PathBuf>,
-    around: Around,
+    around: SystemOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let cluster = cluster::load(&cluster).map_err(raise)?.cluster;
     let root = root.unwrap_or_else(|| common_directory(&trace.inner));
@@ -87,11 +87,11 @@ type Present<'a> = dyn Fn(usize, &FileRequests) -> Result<Layout, String> + Sync
 
 fn of<'py>(
     py: Python<'py>,
-    trace: &Trace,
+    trace: &PyTrace,
     target: &Target,
     root: &Path,
     layout: Option<PathBuf>,
-    around: &Around,
+    around: &SystemOptions,
     present: &Present,
 ) -> PyResult<Bound<'py, PyAny>> {
     let load = |path: &Path| layout_file::load_for(path, target.kind, &target.name, &target.names);
@@ -150,15 +150,15 @@ struct Case<'a> {
     phases: usize,
     collectives: usize,
     system: System,
-    around: &'a Around,
+    around: &'a SystemOptions,
 }
 
 impl<'a> Case<'a> {
     fn new(
-        trace: &Trace,
+        trace: &PyTrace,
         target: &'a Target,
         root: &Path,
-        around: &'a Around,
+        around: &'a SystemOptions,
         present: &Present,
     ) -> Result<Self, String> {
         let files = advise::below(&trace.inner, root);
@@ -217,7 +217,7 @@ impl<'a> Case<'a> {
     }
 
     fn repeat(&self, layouts: &[Layout]) -> Result<Repeated, String> {
-        let Around { seed, repeat: runs, .. } = *self.around;
+        let SystemOptions { seed, repeat: runs, .. } = *self.around;
         repeat(&self.target.cluster, layouts, &self.program, &self.system, seed, runs)
             .map_err(|error| error.to_string())
     }
@@ -304,9 +304,9 @@ fn cuts(files: &[FileRequests], target: &Target) -> Result<Vec<f64>, String> {
 }
 
 /// The system that `around` describes, for the tiers of `target`.
-fn system(around: &Around, target: &Target, per_node: u32) -> Result<System, String> {
+fn system(around: &SystemOptions, target: &Target, per_node: u32) -> Result<System, String> {
     let Target { kind, name: of, cluster, .. } = target;
-    let mut devices = vec![Device::default(); cluster.tiers.len()];
+    let mut devices = vec![TierDevice::default(); cluster.tiers.len()];
     let tier_of = |option: &str, name: &str| {
         let known = || cluster.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join(", ");
         cluster

@@ -2,7 +2,7 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::signature::TraceSignature;
+use crate::signature::PyTraceSignature;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,14 +22,14 @@ pub(crate) fn trace_merge(py: Python<'_>, directory: PathBuf, out: PathBuf) -> P
 }
 
 /// A recorded run, or a log of one.
-#[pyclass(frozen, module = "stripewise._native")]
-pub(crate) struct Trace {
+#[pyclass(frozen, name = "Trace", module = "stripewise._native")]
+pub(crate) struct PyTrace {
     pub(crate) inner: trace::Trace,
     pub(crate) about: import::About,
 }
 
 #[pymethods]
-impl Trace {
+impl PyTrace {
     /// Opens a trace file, the directory of a run that is being recorded or was killed, or any log that can be
     /// imported. `progress` is called with the bytes of the log that are read and all its bytes. With `files`, numbers
     /// of files of a data set, only their requests, counters and layouts are read; with none, its index: no requests,
@@ -120,8 +120,8 @@ impl Trace {
 
     /// The signatures of all files by process. `progress` is called with records done and all records.
     #[pyo3(signature = (progress = None))]
-    fn signature(slf: Bound<'_, Self>, progress: Option<Py<PyAny>>) -> PyResult<TraceSignature> {
-        TraceSignature::of(slf, progress)
+    fn signature(slf: Bound<'_, Self>, progress: Option<Py<PyAny>>) -> PyResult<PyTraceSignature> {
+        PyTraceSignature::of(slf, progress)
     }
 
     /// Programs, processes, and each file with its sizes, rates and heat.
@@ -249,7 +249,7 @@ fn watched<T: Send>(
     raised.map_or(done, Err)
 }
 
-impl Trace {
+impl PyTrace {
     fn summarise(&self) -> Value {
         let inner = &self.inner;
         json!({
@@ -296,7 +296,7 @@ impl Trace {
     }
 }
 
-fn direction(direction: &trace::Direction) -> Value {
+fn direction(direction: &trace::DirectionSummary) -> Value {
     json!({
         "requests": direction.requests,
         "bytes": direction.bytes,

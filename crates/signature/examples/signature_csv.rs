@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
-use stripewise_signature::{Access, Factors, Op, Stream, StreamSignature, Who, file_in_words};
+use stripewise_signature::{Access, AccessOp, Factors, Stream, StreamSignature, Who, file_in_words};
 
 type Segment = (Access, (u64, u64));
 /// By layer and file, by rank.
@@ -17,7 +17,7 @@ fn segment(line: &str, files: &mut Files<Vec<Segment>>) -> Option<()> {
     let key = (fields.next()?.to_owned(), fields.next()?.to_owned());
     // Darshan's rank -1 is all of them.
     let rank = fields.next()?.parse::<i64>().ok()? as u32;
-    let op = if fields.next()? == "R" { Op::Read } else { Op::Write };
+    let op = if fields.next()? == "R" { AccessOp::Read } else { AccessOp::Write };
     let mut number = || fields.next()?.parse::<u64>().ok();
     let access = Access { op, offset: number()?, size_bytes: number()? };
     files.entry(key).or_default().entry(rank).or_default().push((access, (number()?, number()?)));

@@ -2,19 +2,19 @@
 
 /// Whether bytes came from the file or went to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
+pub enum AccessOp {
     /// Bytes came from the file.
     Read,
     /// Bytes went to the file.
     Write,
 }
 
-impl Op {
+impl AccessOp {
     /// Name in the notation of Chen et al.
     pub fn name(self) -> &'static str {
         match self {
-            Op::Read => "READ",
-            Op::Write => "WRITE",
+            AccessOp::Read => "READ",
+            AccessOp::Write => "WRITE",
         }
     }
 }
@@ -23,7 +23,7 @@ impl Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Access {
     /// Read or write.
-    pub op: Op,
+    pub op: AccessOp,
     /// First byte in the file.
     pub offset: u64,
     /// Bytes, may be 0.
@@ -33,12 +33,12 @@ pub struct Access {
 impl Access {
     /// A read of `size_bytes` at `offset`.
     pub fn read(offset: u64, size_bytes: u64) -> Self {
-        Self { op: Op::Read, offset, size_bytes }
+        Self { op: AccessOp::Read, offset, size_bytes }
     }
 
     /// A write of `size_bytes` at `offset`.
     pub fn write(offset: u64, size_bytes: u64) -> Self {
-        Self { op: Op::Write, offset, size_bytes }
+        Self { op: AccessOp::Write, offset, size_bytes }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From accesses to a signature, in one pass.
 
 use crate::access::Access;
-use crate::detect::{Detector, Step};
+use crate::detect::{Detector, StreamStep};
 use crate::shape::{Shapes, Symbol};
 use crate::signature::Signature;
 use crate::tokens::Tokens;
@@ -21,7 +21,7 @@ pub struct Compressor {
 
 struct Stage {
     detector: Detector,
-    out: Vec<Step>,
+    out: Vec<StreamStep>,
 }
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Compressor {
     pub fn push(&mut self, access: Access) {
         self.top.accesses += 1;
         let symbol = Symbol::leaf(access.op, access.size_bytes);
-        self.feed(0, Step { symbol, position: access.offset, fresh: true });
+        self.feed(0, StreamStep { symbol, position: access.offset, fresh: true });
     }
 
     /// Accesses taken so far.
@@ -50,7 +50,7 @@ impl Compressor {
         self.top.accesses
     }
 
-    fn feed(&mut self, mut index: usize, step: Step) {
+    fn feed(&mut self, mut index: usize, step: StreamStep) {
         while self.chain.get_mut(index).is_some_and(|stage| stage.detector.passes(step)) {
             index += 1;
         }
@@ -99,7 +99,7 @@ impl Extend<Access> for Compressor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Op;
+    use crate::access::AccessOp;
     use crate::shape::{Level, Nest, Shape};
 
     /// Loops of 5 accesses that all differ, then one of 100: with room for 10 shapes, 10 of the short ones and the
@@ -110,7 +110,7 @@ mod tests {
         let trace: Vec<Access> = short.chain((0..100).map(|i| Access::write(i * 9, 9))).collect();
         let mut compressor = Compressor::new();
         let level = Level { deltas: vec![1], sizes: vec![8], count: 5 };
-        let simple = Shape::Nest(Nest { ops: vec![Op::Read], levels: vec![level], reps: 1 });
+        let simple = Shape::Nest(Nest { ops: vec![AccessOp::Read], levels: vec![level], reps: 1 });
         compressor.top.shapes.crowd_bytes = 10 * simple.bytes();
         compressor.extend(trace.iter().copied());
         let signature = compressor.finish();

@@ -7,7 +7,7 @@
 //! detector that reads what the first one writes, and so on.
 
 use crate::access::difference;
-use crate::shape::{Kind, Shapes, Symbol};
+use crate::shape::{Shapes, Symbol, SymbolKind};
 
 /// Longest turn of a loop, in steps.
 pub(crate) const WINDOW: usize = 64;
@@ -16,7 +16,7 @@ const KEPT: usize = 2 * WINDOW + 2;
 
 /// One step of the stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct StreamStep {
     pub symbol: Symbol,
     pub position: u64,
     /// Made by the detector just before this one, not merely passed on.
@@ -42,7 +42,7 @@ pub(crate) struct Detector {
     /// The first one of a chain sees accesses only, and asks for more evidence.
     first: bool,
     run: Option<Run>,
-    pending: Vec<Step>,
+    pending: Vec<StreamStep>,
     /// `WINDOW` zeros, then one hash (never 0) per pending step.
     hashes: Vec<u32>,
     /// Steps in a row that equalled the one `WINDOW - index` before them.
@@ -60,7 +60,7 @@ impl Detector {
     }
 
     /// Takes a step; what is finished goes to `out` in order. O(1) inside a loop, O(`WINDOW`) outside, amortised.
-    pub fn push(&mut self, step: Step, shapes: &mut Shapes, out: &mut Vec<Step>) {
+    pub fn push(&mut self, step: StreamStep, shapes: &mut Shapes, out: &mut Vec<StreamStep>) {
         if self.continues(step) {
             return;
         }
@@ -70,7 +70,7 @@ impl Detector {
             // See `passes`.
             self.pass(self.pending.len(), out);
             self.before = step.position;
-            out.push(Step { fresh: false, ..step });
+            out.push(StreamStep { fresh: false, ..step });
             return;
         }
         if !self.wait(step, out) {
@@ -82,7 +82,7 @@ impl Detector {
     /// Whether this step is only to be passed on: the detector before this one has seen it and all that might be here
     /// with it, and found nothing. O(1).
     #[inline]
-    pub fn passes(&mut self, step: Step) -> bool {
+    pub fn passes(&mut self, step: StreamStep) -> bool {
         let idle = !self.first && !step.fresh && self.stale > KEPT && self.pending.is_empty() && self.run.is_none();
         if idle {
             self.before = step.position;
@@ -91,7 +91,7 @@ impl Detector {
     }
 
     /// The end of the stream.
-    pub fn finish(&mut self, shapes: &mut Shapes, out: &mut Vec<Step>) {
+    pub fn finish(&mut self, shapes: &mut Shapes, out: &mut Vec<StreamStep>) {
         if let Some((period, matched)) = self.pair(&self.matches, |_| true) {
             self.start(period, matched, out);
         }
@@ -101,7 +101,7 @@ impl Detector {
 
     /// Whether a loop grows and this is its next step, which is then counted.
     #[inline]
-    fn continues(&mut self, step: Step) -> bool {
+    fn continues(&mut self, step: StreamStep) -> bool {
         let Some(run) = &mut self.run else { return false };
         if step.position != run.expected || step.symbol != run.symbols[run.next] {
             return false;
@@ -115,7 +115,7 @@ impl Detector {
 
     /// Adds a step to those that wait; may start a loop. False: the step ended a loop of two turns, which has been
     /// started without it, and is to be added once that loop is closed.
-    fn wait(&mut self, step: Step, out: &mut Vec<Step>) -> bool {
+    fn wait(&mut self, step: StreamStep, out: &mut Vec<StreamStep>) -> bool {
         let previous = self.pending.last().map_or(self.before, |last| last.position);
         let hash = hash(step.symbol, difference(previous, step.position));
         let tail: &[u32; WINDOW] = self.hashes.last_chunk().expect("WINDOW zeros stand at the front");
@@ -140,7 +140,7 @@ impl Detector {
         self.hashes.push(hash);
         self.pending.push(step);
         if found != 0 {
-            let single = if self.first || step.symbol.kind != Kind::Shape { 2 } else { 1 };
+            let single = if self.first || step.symbol.kind != SymbolKind::Shape { 2 } else { 1 };
             for period in 1..=WINDOW {
                 let matched = self.matches[WINDOW - period];
                 if matched >= single.max(period as i32) && self.verified(period, matched as usize) {
@@ -179,7 +179,7 @@ impl Detector {
         match self.pending[..] {
             [.., first, second] => {
                 !self.first
-                    && second.symbol.kind == Kind::Shape
+                    && second.symbol.kind == SymbolKind::Shape
                     && first.symbol == second.symbol
                     && first.position == second.position
             }
@@ -205,7 +205,7 @@ impl Detector {
     }
 
     /// Makes the end of what waits a loop; what stands before it is passed on.
-    fn start(&mut self, period: usize, matched: usize, out: &mut Vec<Step>) {
+    fn start(&mut self, period: usize, matched: usize, out: &mut Vec<StreamStep>) {
         let length = self.pending.len();
         let mut start = length - matched - period;
         // The first step of a loop may come from anywhere.
@@ -237,12 +237,12 @@ impl Detector {
     }
 
     /// Writes the loop that grew, if any, and what it leaves over of a turn.
-    fn close(&mut self, shapes: &mut Shapes, out: &mut Vec<Step>) {
+    fn close(&mut self, shapes: &mut Shapes, out: &mut Vec<StreamStep>) {
         let Some(run) = self.run.take() else { return };
         let closed = shapes.close(&run.symbols, &run.deltas, run.count);
         let (mut position, mut covered) = (run.start, 0);
         if let Some((symbol, count)) = closed {
-            out.push(Step { symbol, position, fresh: true });
+            out.push(StreamStep { symbol, position, fresh: true });
             let turn = run.deltas.iter().fold(0i64, |sum, &delta| sum.wrapping_add(delta));
             let turns = count / run.symbols.len() as u64;
             position = position.wrapping_add_signed(turn.wrapping_mul(turns as i64));
@@ -250,19 +250,19 @@ impl Detector {
         }
         for index in 0..(run.count - covered) as usize {
             let index = index % run.symbols.len();
-            out.push(Step { symbol: run.symbols[index], position, fresh: closed.is_some() });
+            out.push(StreamStep { symbol: run.symbols[index], position, fresh: closed.is_some() });
             position = position.wrapping_add_signed(run.deltas[index]);
         }
         self.before = run.last;
     }
 
     /// Passes the oldest `count` pending steps on.
-    fn pass(&mut self, count: usize, out: &mut Vec<Step>) {
+    fn pass(&mut self, count: usize, out: &mut Vec<StreamStep>) {
         if count == 0 {
             return;
         }
         self.before = self.pending[count - 1].position;
-        out.extend(self.pending.drain(..count).map(|step| Step { fresh: false, ..step }));
+        out.extend(self.pending.drain(..count).map(|step| StreamStep { fresh: false, ..step }));
         if self.pending.is_empty() {
             self.clear();
         } else {

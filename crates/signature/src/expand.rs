@@ -1,6 +1,6 @@
 //! From a signature back to its accesses, one at a time.
 
-use crate::access::{Access, Op};
+use crate::access::{Access, AccessOp};
 use crate::shape::{Level, Nest, Repeat, Shape, Shapes, Symbol};
 
 /// The accesses of a shape in order. Memory: one cell per level of nesting, whatever the counts are.
@@ -16,7 +16,7 @@ enum Frame<'a> {
 }
 
 struct NestCursor<'a> {
-    ops: &'a [Op],
+    ops: &'a [AccessOp],
     inner: &'a Level,
     /// The innermost level's next step and position.
     step: u64,

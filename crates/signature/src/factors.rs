@@ -3,7 +3,7 @@
 //! not give: small < 64 KiB <= medium < 1 MiB <= large; an interval is fixed when its coefficient of variation is
 //! below 0.1.
 
-use crate::access::{Access, Op};
+use crate::access::{Access, AccessOp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -213,11 +213,11 @@ impl Factors {
     /// Counts an access. O(log 64).
     pub(crate) fn count(&mut self, access: Access) {
         let bytes = match access.op {
-            Op::Read => {
+            AccessOp::Read => {
                 self.reads += 1;
                 &mut self.bytes_read
             }
-            Op::Write => {
+            AccessOp::Write => {
                 self.writes += 1;
                 &mut self.bytes_written
             }

@@ -56,15 +56,15 @@ mod tokens;
 mod trace;
 mod words;
 
-pub use access::{Access, Op};
+pub use access::{Access, AccessOp};
 pub use compress::Compressor;
 pub use factors::{Factors, Operations, PatternSignature, SizeClass, Spatial, Temporal};
-pub use order::Process;
+pub use order::RequestProcess;
 pub use phases::{MAX_PHASES, Phase};
 pub use programs::{FileProgram, ProgramFactors, programs_of};
 pub use shape::{Level, Nest, Repeat};
 pub use signature::{Item, Signature};
 pub use stream::{Stream, StreamSignature};
 pub use text::{Beginning, SignatureError};
-pub use trace::{FileSignature, Mismatch, ProcessSignature, TraceSignature, Watch};
+pub use trace::{FileSignature, Mismatch, ProcessSignature, SignatureProgress, TraceSignature};
 pub use words::{Who, file_in_words, stream_in_words};

@@ -1,9 +1,9 @@
-//! [`Order`]: the requests of one file of a trace by process, each process's in order of start, in bounded memory.
+//! [`RequestOrder`]: the requests of one file of a trace by process, each process's in order of start, in bounded memory.
 //!
 //! A trace is in order of offset. Its requests are brought into order of time window by window: a pass over the file
 //! for each stretch of time that has as many requests as may be held.
 
-use crate::access::{Access, Op};
+use crate::access::{Access, AccessOp};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use stripewise_trace::{Operation, Record, Trace, flags};
@@ -15,7 +15,7 @@ const BINS: usize = 1 << 14;
 
 /// Who did a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Process {
+pub struct RequestProcess {
     /// Number in [`Trace::programs`].
     pub program: u32,
     /// Rank in its program.
@@ -26,32 +26,32 @@ pub struct Process {
 
 /// One request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct RequestRow {
     pub start_ns: u64,
     pub end_ns: u64,
     offset: u64,
     size_bytes: u64,
-    /// Index in [`Order::processes`].
+    /// Index in [`RequestOrder::processes`].
     process: u32,
     /// Twice its place among the rows of the window, in order of the trace; one more if it writes.
     place: u32,
 }
 
-impl Row {
+impl RequestRow {
     pub fn access(&self) -> Access {
-        let op = if self.place & 1 == 1 { Op::Write } else { Op::Read };
+        let op = if self.place & 1 == 1 { AccessOp::Write } else { AccessOp::Read };
         Access { op, offset: self.offset, size_bytes: self.size_bytes }
     }
 }
 
 /// How the requests of a file are taken; see the module's text.
-pub(crate) struct Order<'a> {
+pub(crate) struct RequestOrder<'a> {
     trace: &'a Trace,
     file: u32,
     held: usize,
     /// In order; those with a request at a known offset.
-    pub processes: Vec<Process>,
-    numbers: HashMap<Process, u32>,
+    pub processes: Vec<RequestProcess>,
+    numbers: HashMap<RequestProcess, u32>,
     /// First and last start of each, in nanoseconds.
     windows: Vec<(u64, u64)>,
     /// Requests at known offsets.
@@ -60,11 +60,11 @@ pub(crate) struct Order<'a> {
     pub unknown_offsets: u64,
 }
 
-fn process_of(record: &Record) -> Process {
-    Process { program: record.program, rank: record.rank, pid: record.pid }
+fn process_of(record: &Record) -> RequestProcess {
+    RequestProcess { program: record.program, rank: record.rank, pid: record.pid }
 }
 
-impl<'a> Order<'a> {
+impl<'a> RequestOrder<'a> {
     /// O(records), once more for each window that holds more than `held` requests of one bin.
     pub fn new(trace: &'a Trace, file: u32, held: usize) -> Self {
         let mut order = Self {
@@ -146,8 +146,8 @@ impl<'a> Order<'a> {
 
     /// Hands over the requests, window by window in order of time; false ends it. A pass over the file's records for
     /// each.
-    pub fn each(&self, take: &mut dyn FnMut(&Window) -> bool) {
-        let mut window = Window::default();
+    pub fn each(&self, take: &mut dyn FnMut(&TimeWindow) -> bool) {
+        let mut window = TimeWindow::default();
         for &(first_ns, last_ns) in &self.windows {
             for record in self.known().filter(|record| (first_ns..=last_ns).contains(&record.start_ns)) {
                 // More than may be held have one start: their order is the trace's, so any part of them can go on.
@@ -159,7 +159,7 @@ impl<'a> Order<'a> {
                     window.rows.clear();
                 }
                 let writes = u32::from(record.op == Operation::Write as u8);
-                window.rows.push(Row {
+                window.rows.push(RequestRow {
                     start_ns: record.start_ns,
                     end_ns: record.end_ns,
                     offset: record.offset,
@@ -179,15 +179,15 @@ impl<'a> Order<'a> {
 
 /// Requests of a stretch of time.
 #[derive(Default)]
-pub(crate) struct Window {
-    rows: Vec<Row>,
+pub(crate) struct TimeWindow {
+    rows: Vec<RequestRow>,
     /// Indices of the rows, by process.
     by_process: Vec<u32>,
     /// Where each process's begin in `by_process`, and the end.
     begins: Vec<u32>,
 }
 
-impl Window {
+impl TimeWindow {
     /// O(n log n) in the rows, on all processors.
     fn arrange(&mut self, processes: usize) {
         self.rows.par_sort_unstable_by_key(|row| (row.start_ns, row.place));
@@ -210,12 +210,12 @@ impl Window {
     }
 
     /// All, in order of start; what started at once is in order of offset.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[RequestRow] {
         &self.rows
     }
 
     /// Those of one process, in the same order.
-    pub fn of(&self, process: usize) -> impl Iterator<Item = &Row> {
+    pub fn of(&self, process: usize) -> impl Iterator<Item = &RequestRow> {
         let range = self.begins[process] as usize..self.begins[process + 1] as usize;
         self.by_process[range].iter().map(|&index| &self.rows[index as usize])
     }

@@ -1,6 +1,6 @@
 //! Phases: stretches of accesses with long pauses between them, found in one pass.
 
-use crate::access::{Access, Op};
+use crate::access::{Access, AccessOp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -56,8 +56,8 @@ impl Pauses {
     /// As [`Self::push`].
     pub fn push_access(&mut self, access: Access, start_ns: u64, end_ns: u64) {
         match access.op {
-            Op::Read => self.push(start_ns, end_ns, access.size_bytes, 0),
-            Op::Write => self.push(start_ns, end_ns, 0, access.size_bytes),
+            AccessOp::Read => self.push(start_ns, end_ns, access.size_bytes, 0),
+            AccessOp::Write => self.push(start_ns, end_ns, 0, access.size_bytes),
         }
     }
 

@@ -1,7 +1,7 @@
 //! [`programs_of`]: what each program did with all files, from what it did with each.
 
 use crate::factors::Factors;
-use crate::order::Process;
+use crate::order::RequestProcess;
 use crate::trace::ProcessSignature;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub struct ProgramFactors {
 impl FileProgram {
     /// Of one program's processes of one file; there is at least one.
     pub(crate) fn of(processes: &[ProcessSignature]) -> Self {
-        let Process { program, .. } = processes[0].process;
+        let RequestProcess { program, .. } = processes[0].process;
         let mut all = Self { program, processes: Vec::new(), factors: Factors::default(), parts: 0, numbers: 0 };
         for signature in processes {
             all.processes.push((signature.process.rank, signature.process.pid));

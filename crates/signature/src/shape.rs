@@ -1,6 +1,6 @@
 //! Shapes: what a pattern does, without where it starts. Equal shapes are held once.
 
-use crate::access::{Access, Op, difference};
+use crate::access::{Access, AccessOp, difference};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
@@ -19,7 +19,7 @@ pub struct Level {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Nest {
     /// Operations of the accesses of the innermost level, taken in turn.
-    pub ops: Vec<Op>,
+    pub ops: Vec<AccessOp>,
     /// Outermost first; at least one.
     pub levels: Vec<Level>,
     /// How often the whole is run, each time from where the last ended.
@@ -84,38 +84,38 @@ impl Shape {
 /// One step of a sequence: an access of some size, or a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Symbol {
-    pub kind: Kind,
+    pub kind: SymbolKind,
     /// The size of an access, the number of a shape.
     pub value: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum SymbolKind {
     Read,
     Write,
     Shape,
 }
 
 impl Symbol {
-    pub fn leaf(op: Op, size_bytes: u64) -> Self {
+    pub fn leaf(op: AccessOp, size_bytes: u64) -> Self {
         let kind = match op {
-            Op::Read => Kind::Read,
-            Op::Write => Kind::Write,
+            AccessOp::Read => SymbolKind::Read,
+            AccessOp::Write => SymbolKind::Write,
         };
         Self { kind, value: size_bytes }
     }
 
     pub fn shape(id: u32) -> Self {
-        Self { kind: Kind::Shape, value: u64::from(id) }
+        Self { kind: SymbolKind::Shape, value: u64::from(id) }
     }
 
     /// The access at `offset`, unless this is a shape.
     pub fn access(self, offset: u64) -> Option<Access> {
         let op = match self.kind {
-            Kind::Read => Op::Read,
-            Kind::Write => Op::Write,
-            Kind::Shape => return None,
+            SymbolKind::Read => AccessOp::Read,
+            SymbolKind::Write => AccessOp::Write,
+            SymbolKind::Shape => return None,
         };
         Some(Access { op, offset, size_bytes: self.value })
     }
@@ -210,8 +210,8 @@ impl Shapes {
     /// Accesses that a symbol stands for. Saturates at `u64::MAX`. O(1).
     pub fn accesses(&self, symbol: Symbol) -> u64 {
         match symbol.kind {
-            Kind::Read | Kind::Write => 1,
-            Kind::Shape => self.list[symbol.value as usize].1,
+            SymbolKind::Read | SymbolKind::Write => 1,
+            SymbolKind::Shape => self.list[symbol.value as usize].1,
         }
     }
 
@@ -220,9 +220,11 @@ impl Shapes {
     /// different shapes. `None`: not worth a shape. O(turn).
     pub fn close(&mut self, symbols: &[Symbol], deltas: &[i64], count: u64) -> Option<(Symbol, u64)> {
         let period = symbols.len() as u64;
-        if symbols.iter().all(|symbol| symbol.kind != Kind::Shape) {
-            let ops: Vec<Op> =
-                symbols.iter().map(|s| if s.kind == Kind::Read { Op::Read } else { Op::Write }).collect();
+        if symbols.iter().all(|symbol| symbol.kind != SymbolKind::Shape) {
+            let ops: Vec<AccessOp> = symbols
+                .iter()
+                .map(|s| if s.kind == SymbolKind::Read { AccessOp::Read } else { AccessOp::Write })
+                .collect();
             let sizes: Vec<u64> = symbols.iter().map(|s| s.value).collect();
             let level = Level { deltas: shortest_cycle(deltas), sizes: shortest_cycle(&sizes), count };
             let nest = Nest { ops: shortest_cycle(&ops), levels: vec![level], reps: 1 };
@@ -267,7 +269,7 @@ impl Shapes {
         let deltas: Vec<i64> =
             accesses.iter().zip(next).map(|(access, next)| difference(access.offset, next)).collect();
         let sizes: Vec<u64> = accesses.iter().map(|access| access.size_bytes).collect();
-        let ops: Vec<Op> = accesses.iter().map(|access| access.op).collect();
+        let ops: Vec<AccessOp> = accesses.iter().map(|access| access.op).collect();
         let level = Level {
             deltas: shortest_cycle(&deltas),
             sizes: shortest_cycle(&sizes),

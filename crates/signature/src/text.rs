@@ -1,7 +1,7 @@
 //! The text form of a signature: writing and reading it.
 
-use crate::access::{Op, difference};
-use crate::shape::{Kind, Level, Nest, Repeat, Shape, Symbol};
+use crate::access::{AccessOp, difference};
+use crate::shape::{Level, Nest, Repeat, Shape, Symbol, SymbolKind};
 use crate::signature::{Item, Signature};
 use std::fmt;
 
@@ -62,7 +62,7 @@ fn write_items<'a>(
                 (false, true) => "{RESIDUAL,(",
                 (false, false) => ";{RESIDUAL,(",
             })?;
-            let letter = if access.op == Op::Read { 'R' } else { 'W' };
+            let letter = if access.op == AccessOp::Read { 'R' } else { 'W' };
             write!(f, "{letter}{}+{}", access.offset, access.size_bytes)?;
             (in_residual, first) = (true, false);
             continue;
@@ -90,7 +90,7 @@ fn write_items<'a>(
 
 fn write_nest(init: u64, nest: &Nest, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("{")?;
-    if nest.ops == [Op::Read, Op::Write] {
+    if nest.ops == [AccessOp::Read, AccessOp::Write] {
         f.write_str("RW")?;
     } else {
         write_list(&nest.ops.iter().map(|op| op.name()).collect::<Vec<_>>(), "+", f)?;
@@ -231,9 +231,9 @@ impl Reader<'_> {
 
     fn access(&mut self) -> Result<(Symbol, u64), SignatureError> {
         let kind = if self.eat("R") {
-            Kind::Read
+            SymbolKind::Read
         } else if self.eat("W") {
-            Kind::Write
+            SymbolKind::Write
         } else {
             return Err(self.error("an access such as R4096+512 or W0+65536"));
         };
@@ -242,10 +242,10 @@ impl Reader<'_> {
         Ok((Symbol { kind, value: self.number(SIZE)? }, offset))
     }
 
-    fn op(&mut self) -> Result<Op, SignatureError> {
+    fn op(&mut self) -> Result<AccessOp, SignatureError> {
         match (self.eat("READ"), self.eat("WRITE")) {
-            (true, _) => Ok(Op::Read),
-            (_, true) => Ok(Op::Write),
+            (true, _) => Ok(AccessOp::Read),
+            (_, true) => Ok(AccessOp::Write),
             _ => Err(self.error("READ, WRITE, RW, REPEAT or RESIDUAL")),
         }
     }
@@ -253,7 +253,7 @@ impl Reader<'_> {
     fn nest(&mut self) -> Result<(Symbol, u64), SignatureError> {
         let mut ops = vec![];
         if self.eat("RW") {
-            ops.extend([Op::Read, Op::Write]);
+            ops.extend([AccessOp::Read, AccessOp::Write]);
         } else {
             ops.push(self.op()?);
             while self.eat("+") {

@@ -2,7 +2,7 @@
 //!
 //! Traces without any pattern are kept whole, so their size is the memory that a signature needs.
 
-use crate::shape::{Kind, Symbol};
+use crate::shape::{Symbol, SymbolKind};
 
 /// Bytes after which a new chunk begins: growing never copies more than this.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -27,7 +27,7 @@ struct Context {
 impl Context {
     fn step(&mut self, symbol: Symbol, position: u64) {
         self.position = position;
-        if symbol.kind == Kind::Shape {
+        if symbol.kind == SymbolKind::Shape {
             self.end = position;
             self.shape_value = symbol.value;
         } else {
@@ -58,11 +58,11 @@ impl Tokens {
         }
         let chunk = self.chunks.last_mut().expect("a chunk was added above");
         let mut flags = match symbol.kind {
-            Kind::Shape => SHAPE,
-            Kind::Write => WRITE,
-            Kind::Read => 0,
+            SymbolKind::Shape => SHAPE,
+            SymbolKind::Write => WRITE,
+            SymbolKind::Read => 0,
         };
-        let same_value = symbol.value == self.context.value(symbol.kind == Kind::Shape);
+        let same_value = symbol.value == self.context.value(symbol.kind == SymbolKind::Shape);
         let contiguous = position == self.context.end;
         flags |= if same_value { SAME_VALUE } else { 0 } | if contiguous { CONTIGUOUS } else { 0 };
         chunk.push(flags);
@@ -110,12 +110,12 @@ impl Iterator for TokenIter<'_> {
         let flags = self.rest[0];
         self.rest = &self.rest[1..];
         let kind = match flags & (SHAPE | WRITE) {
-            0 => Kind::Read,
-            WRITE => Kind::Write,
-            _ => Kind::Shape,
+            0 => SymbolKind::Read,
+            WRITE => SymbolKind::Write,
+            _ => SymbolKind::Shape,
         };
         let value =
-            if flags & SAME_VALUE != 0 { self.context.value(kind == Kind::Shape) } else { take(&mut self.rest) };
+            if flags & SAME_VALUE != 0 { self.context.value(kind == SymbolKind::Shape) } else { take(&mut self.rest) };
         let position = if flags & CONTIGUOUS != 0 {
             self.context.end
         } else {

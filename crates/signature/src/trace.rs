@@ -1,7 +1,7 @@
 //! [`TraceSignature`]: the signatures of all files of a trace, by process.
 
 use crate::factors::Factors;
-use crate::order::{HELD, Order, Process, Row};
+use crate::order::{HELD, RequestOrder, RequestProcess, RequestRow};
 use crate::phases::{Pauses, Phase};
 use crate::programs::{FileProgram, ProgramFactors, programs_of};
 use crate::stream::{Stream, StreamSignature};
@@ -12,12 +12,12 @@ use stripewise_trace::Trace;
 
 /// How far [`TraceSignature::of`] is, for another thread to see; and its stop.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct SignatureProgress {
     done: AtomicU64,
     stopped: AtomicBool,
 }
 
-impl Watch {
+impl SignatureProgress {
     /// Records of the trace that are done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -37,7 +37,7 @@ impl Watch {
 #[derive(Debug)]
 pub struct ProcessSignature {
     /// Who.
-    pub process: Process,
+    pub process: RequestProcess,
     /// Signature, factors and phases of its requests, in order of their start; what started at once is in order of
     /// offset.
     pub stream: StreamSignature,
@@ -69,7 +69,7 @@ pub struct Mismatch {
     /// Number of the file.
     pub file: u32,
     /// Who.
-    pub process: Process,
+    pub process: RequestProcess,
     /// How many of its requests are as its signature says, before the first that is not.
     pub after: u64,
 }
@@ -77,11 +77,11 @@ pub struct Mismatch {
 impl TraceSignature {
     /// The signatures of all files, on all processors. Memory: some 400 MB for requests, whatever the trace is, and the
     /// signatures. O(n log n) in the requests; a file with more than 8 million is read again for each 8 million.
-    pub fn of(trace: &Trace, watch: &Watch) -> Self {
+    pub fn of(trace: &Trace, watch: &SignatureProgress) -> Self {
         Self::with_held(trace, watch, HELD)
     }
 
-    fn with_held(trace: &Trace, watch: &Watch, held: usize) -> Self {
+    fn with_held(trace: &Trace, watch: &SignatureProgress, held: usize) -> Self {
         let sign = |file: u32, held: usize| {
             let signature = FileSignature::of(trace, file, held, watch);
             watch.done.fetch_add(trace.of_file(file).len() as u64, Ordering::Relaxed);
@@ -106,15 +106,15 @@ impl TraceSignature {
     ///
     /// # Errors
     /// The first place where they are not. Cost and memory as of [`Self::of`].
-    pub fn check(&self, trace: &Trace, watch: &Watch) -> Result<u64, Mismatch> {
+    pub fn check(&self, trace: &Trace, watch: &SignatureProgress) -> Result<u64, Mismatch> {
         self.check_with_held(trace, watch, HELD)
     }
 
-    fn check_with_held(&self, trace: &Trace, watch: &Watch, held: usize) -> Result<u64, Mismatch> {
+    fn check_with_held(&self, trace: &Trace, watch: &SignatureProgress, held: usize) -> Result<u64, Mismatch> {
         let nothing = |file| FileSignature { file, processes: Vec::new(), phases: Vec::new(), unknown_offsets: 0 };
         let mut checked = 0;
         for file in trace.files() {
-            let order = Order::new(trace, file.id, held);
+            let order = RequestOrder::new(trace, file.id, held);
             match self.files.binary_search_by_key(&file.id, |signature| signature.file) {
                 Ok(at) => self.files[at].check(&order, watch)?,
                 Err(_) => nothing(file.id).check(&order, watch)?,
@@ -132,14 +132,14 @@ impl TraceSignature {
     }
 }
 
-fn push(stream: &mut Stream, row: &Row) {
+fn push(stream: &mut Stream, row: &RequestRow) {
     stream.push(row.access(), Some((row.start_ns, row.end_ns)));
 }
 
 impl FileSignature {
     /// `None` where nobody read or wrote at a known offset.
-    fn of(trace: &Trace, file: u32, held: usize, watch: &Watch) -> Option<Self> {
-        let order = Order::new(trace, file, held);
+    fn of(trace: &Trace, file: u32, held: usize, watch: &SignatureProgress) -> Option<Self> {
+        let order = RequestOrder::new(trace, file, held);
         let mut pauses = Pauses::default();
         let mut streams: Vec<Stream> = Vec::new();
         let mut done: Vec<StreamSignature> = Vec::new();
@@ -196,9 +196,9 @@ impl FileSignature {
         said.collect::<Vec<_>>().join("; ")
     }
 
-    fn check(&self, order: &Order<'_>, watch: &Watch) -> Result<(), Mismatch> {
+    fn check(&self, order: &RequestOrder<'_>, watch: &SignatureProgress) -> Result<(), Mismatch> {
         let mismatch = |process, after| Mismatch { file: self.file, process, after };
-        let of = |process: &Process| {
+        let of = |process: &RequestProcess| {
             let at = self.processes.binary_search_by_key(process, |signature| signature.process);
             at.map(|at| self.processes[at].stream.signature.expand()).map_err(|_| mismatch(*process, 0))
         };
@@ -251,10 +251,10 @@ fn program_in_words(trace: &Trace, processes: &[ProcessSignature]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Access, Op};
+    use crate::access::{Access, AccessOp};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Recorder, flags};
+    use stripewise_trace::{Api, Operation, ProcessInfo, Recorder, WrappedCall, flags};
 
     /// File, rank, start in ns, offset, size in bytes, whether it writes, flags.
     type Recorded = (u32, u32, u64, u64, u64, bool, u16);
@@ -268,7 +268,7 @@ mod tests {
                 let op = if writes { Operation::Write } else { Operation::Read };
                 let file = recorder.file_id(format!("/data/{file}").as_bytes());
                 let end_ns = start_ns + 3;
-                recorder.record(&Entry { file, api: Api::Posix, op, offset, size, start_ns, end_ns, flags });
+                recorder.record(&WrappedCall { file, api: Api::Posix, op, offset, size, start_ns, end_ns, flags });
             }
         }
         Trace::open(dir.path()).expect("a trace")
@@ -280,12 +280,12 @@ mod tests {
     }
 
     /// By file and process, in order of start and then of the trace: in the plainest way.
-    fn by_hand(trace: &Trace) -> BTreeMap<(u32, Process), Vec<Access>> {
-        let mut found: BTreeMap<(u32, Process), Vec<(u64, Access)>> = BTreeMap::new();
+    fn by_hand(trace: &Trace) -> BTreeMap<(u32, RequestProcess), Vec<Access>> {
+        let mut found: BTreeMap<(u32, RequestProcess), Vec<(u64, Access)>> = BTreeMap::new();
         for file in trace.files() {
             for r in trace.requests(file.id).filter(|r| r.flags & flags::OFFSET_UNKNOWN == 0) {
-                let op = if r.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
-                let process = Process { program: r.program, rank: r.rank, pid: r.pid };
+                let op = if r.operation() == Some(Operation::Write) { AccessOp::Write } else { AccessOp::Read };
+                let process = RequestProcess { program: r.program, rank: r.rank, pid: r.pid };
                 let access = Access { op, offset: r.offset, size_bytes: r.size };
                 found.entry((file.id, process)).or_default().push((r.start_ns, access));
             }
@@ -309,9 +309,9 @@ mod tests {
         ) {
             list.sort_by_key(|recorded| recorded.1);
             let trace = trace_of(&list);
-            let watch = Watch::default();
+            let watch = SignatureProgress::default();
             let signature = TraceSignature::with_held(&trace, &watch, held);
-            let expanded: BTreeMap<(u32, Process), Vec<Access>> = signature
+            let expanded: BTreeMap<(u32, RequestProcess), Vec<Access>> = signature
                 .files
                 .iter()
                 .flat_map(|file| file.processes.iter().map(move |one| {
@@ -323,7 +323,7 @@ mod tests {
             let requests = expected.values().map(|accesses| accesses.len() as u64).sum::<u64>();
             prop_assert_eq!(signature.check_with_held(&trace, &watch, held), Ok(requests));
             prop_assert_eq!(watch.done(), 2 * trace.records().len() as u64);
-            let whole = TraceSignature::of(&trace, &Watch::default());
+            let whole = TraceSignature::of(&trace, &SignatureProgress::default());
             for (few, all) in signature.files.iter().zip(&whole.files) {
                 prop_assert_eq!(&few.phases, &all.phases);
                 prop_assert_eq!(few.factors(), all.factors());
@@ -350,14 +350,14 @@ mod tests {
             list.iter_mut().for_each(|recorded| recorded.0 = 0);
             let one = at.index(list.len());
             prop_assume!(list[one].6 == 0 && list[one].4 > 0);
-            let signature = TraceSignature::of(&trace_of(&list), &Watch::default());
+            let signature = TraceSignature::of(&trace_of(&list), &SignatureProgress::default());
             let mut other = list.clone();
             other[one].3 += 100;
-            prop_assert!(signature.check(&trace_of(&other), &Watch::default()).is_err());
+            prop_assert!(signature.check(&trace_of(&other), &SignatureProgress::default()).is_err());
             other = list.clone();
             other.remove(one);
             if !other.is_empty() {
-                prop_assert!(signature.check(&trace_of(&other), &Watch::default()).is_err());
+                prop_assert!(signature.check(&trace_of(&other), &SignatureProgress::default()).is_err());
             }
         }
     }
@@ -368,13 +368,13 @@ mod tests {
             .flat_map(|rank| (0..9).map(move |i| (0, rank, i, u64::from(rank) * 900 + i * 100, 100, true, 0)))
             .collect();
         let trace = trace_of(&list);
-        let signature = TraceSignature::of(&trace, &Watch::default());
+        let signature = TraceSignature::of(&trace, &SignatureProgress::default());
         assert_eq!(
             signature.files[0].words(&trace),
             "4 ranks, each writes 900 B in 9 pieces of 100 B; rank r starts at r x 900 B"
         );
         let alone = trace_of(&list[..9]);
-        let signature = TraceSignature::of(&alone, &Watch::default());
+        let signature = TraceSignature::of(&alone, &SignatureProgress::default());
         assert_eq!(signature.files[0].words(&alone), "writes 900 B in 9 pieces of 100 B, from 0 B");
     }
 }

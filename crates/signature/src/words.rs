@@ -1,6 +1,6 @@
 //! Signatures in plain words: one line per file.
 
-use crate::access::Op;
+use crate::access::AccessOp;
 use crate::factors::{Factors, Operations, Spatial};
 use crate::shape::{Level, Nest};
 use crate::signature::{Item, Signature};
@@ -141,7 +141,7 @@ fn place(at: u64, preposition: &str, voice: Voice) -> String {
 fn item_in_words(signature: &Signature, item: Item<'_>, voice: Voice) -> String {
     match item {
         Item::Single(access) => {
-            let verb = verb(access.op == Op::Read, access.op == Op::Write, voice.singular);
+            let verb = verb(access.op == AccessOp::Read, access.op == AccessOp::Write, voice.singular);
             format!("{verb} {}{}", bytes(access.size_bytes), place(access.offset, "at", voice))
         }
         Item::Nest { init, nest } => nest_in_words(init, nest, voice),
@@ -158,7 +158,7 @@ fn item_in_words(signature: &Signature, item: Item<'_>, voice: Voice) -> String 
 
 fn nest_in_words(init: u64, nest: &Nest, voice: Voice) -> String {
     let Some((inner, outer)) = nest.levels.split_last() else { return "does nothing".to_owned() };
-    let verb = verb(nest.ops.contains(&Op::Read), nest.ops.contains(&Op::Write), voice.singular);
+    let verb = verb(nest.ops.contains(&AccessOp::Read), nest.ops.contains(&AccessOp::Write), voice.singular);
     let sizes = list(inner.sizes.iter().map(|&size| bytes(size)), "sizes");
     let from = place(init, "from", voice);
     let from = if from.is_empty() { from } else { format!(",{from}") };
@@ -194,7 +194,7 @@ fn outer_in_words(level: &Level) -> String {
 }
 
 /// Operations, deltas and sizes of a single loop.
-type LoopKey<'a> = (&'a [Op], &'a [i64], &'a [u64]);
+type LoopKey<'a> = (&'a [AccessOp], &'a [i64], &'a [u64]);
 
 /// Loops that differ in their place and count only.
 struct Stretches<'a> {

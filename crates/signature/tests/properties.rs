@@ -1,7 +1,7 @@
 //! Whatever the trace: it comes back exactly; whatever the loops that made it: they are found again.
 
 use proptest::prelude::*;
-use stripewise_signature::{Access, Op, Signature};
+use stripewise_signature::{Access, AccessOp, Signature};
 
 fn round_trip(trace: &[Access]) -> Signature {
     let signature = Signature::of(trace.iter().copied());
@@ -15,8 +15,8 @@ fn round_trip(trace: &[Access]) -> Signature {
     signature
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![Just(Op::Read), Just(Op::Write)]
+fn op() -> impl Strategy<Value = AccessOp> {
+    prop_oneof![Just(AccessOp::Read), Just(AccessOp::Write)]
 }
 
 /// Small numbers (so that things repeat), usual ones and the largest.
@@ -60,7 +60,7 @@ fn nest() -> impl Strategy<Value = String> {
 fn item() -> impl Strategy<Value = String> {
     let residual = list(access(), 3).prop_map(|accesses| {
         let accesses = accesses.iter().map(|a| {
-            let letter = if a.op == Op::Read { 'R' } else { 'W' };
+            let letter = if a.op == AccessOp::Read { 'R' } else { 'W' };
             format!("{letter}{}+{}", a.offset, a.size_bytes)
         });
         format!("{{RESIDUAL,({})}}", accesses.collect::<Vec<_>>().join(","))

@@ -5,8 +5,9 @@
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, presets};
 use stripewise_simulate::{
-    ClientLink, Device, Files, Forwarding, Generated, Links, Options, Order, Packed, Part, Program, Queue, Report,
-    ServerLink, Startup, Step, System, Together, Workload, run, simulate,
+    ClientLink, ClosedLoop, FileChoice, FilePart, Forwarding, Generated, Links, Packed, Queue, ServerLink,
+    SimulatedStep, SimulationOptions, SimulationReport, SlotOrder, Startup, StepProgram, System, TierDevice, Together,
+    run, simulate,
 };
 
 const KIB: u64 = 1 << 10;
@@ -19,9 +20,9 @@ fn program(processes: u32, requests: u64, request_bytes: u64, read_share: f64) -
     let bytes = u64::from(processes) * 64 * MIB;
     Generated {
         processes,
-        parts: vec![Part { offset: 0, bytes, request_bytes, requests }],
-        order: Order::RandomInShare,
-        files: Files::Shared,
+        parts: vec![FilePart { offset: 0, bytes, request_bytes, requests }],
+        order: SlotOrder::RandomInShare,
+        files: FileChoice::Shared,
         read_share,
         think_s: 0.0,
         together: Together::Free,
@@ -33,7 +34,7 @@ fn program(processes: u32, requests: u64, request_bytes: u64, read_share: f64) -
 fn whole(cluster: &Cluster, disk_bytes: u64) -> System {
     let hdd = cluster.tiers[0].profile;
     let seeks = Startup::seek_within(&hdd.read, &hdd.write, disk_bytes);
-    let elevator = |startup| Device { queue: Queue::Elevator, startup };
+    let elevator = |startup| TierDevice { queue: Queue::Elevator, startup };
     System {
         devices: vec![elevator(seeks), elevator(Startup::Drawn)],
         links: Links {
@@ -66,7 +67,7 @@ impl Case<'_> {
         }
         let layouts = [self.layout()];
         let mut seconds = Vec::new();
-        let mut last: Option<Report> = None;
+        let mut last: Option<SimulationReport> = None;
         for _ in 0..times {
             let began_s = processor_s();
             let report = run(self.cluster, &layouts, &self.program, &self.system, 1).expect("a case that runs");
@@ -100,15 +101,15 @@ fn print_rate(name: &str, sub_requests: u64, seconds: &mut [f64]) {
 fn measure_quick(cluster: &Cluster, program: &Generated) {
     let steps = |process| {
         let mut at = program.start(process, 1);
-        std::iter::from_fn(move || program.next(&mut at)).collect::<Vec<Step>>()
+        std::iter::from_fn(move || program.next(&mut at)).collect::<Vec<SimulatedStep>>()
     };
-    let workload = Workload { processes: (0..program.processes).map(steps).collect() };
+    let workload = ClosedLoop { processes: (0..program.processes).map(steps).collect() };
     let layout = Layout::striped((0..8).map(ServerId), 64 * KIB).expect("a layout");
     let mut seconds = Vec::new();
     let mut served = 0;
     for _ in 0..TIMES {
         let began_s = processor_s();
-        let outcome = simulate(cluster, std::slice::from_ref(&layout), &workload, &Options::default());
+        let outcome = simulate(cluster, std::slice::from_ref(&layout), &workload, &SimulationOptions::default());
         seconds.push(processor_s() - began_s);
         served = outcome.expect("a case that runs").servers.iter().map(|server| server.requests).sum();
     }
@@ -117,7 +118,7 @@ fn measure_quick(cluster: &Cluster, program: &Generated) {
     println!(
         "  packed steps: {:.1} bytes each, {} as they are",
         packed.packed_bytes() as f64 / packed.steps() as f64,
-        size_of::<Step>()
+        size_of::<SimulatedStep>()
     );
 }
 

@@ -4,7 +4,7 @@
 /// a run depends on nothing else, so it can be repeated and checked against another implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// A server's device has served a sub-request.
     Device = 0,
     /// A server's link has sent one.
@@ -23,15 +23,15 @@ pub(crate) enum Kind {
     Patience = 7,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Device,
-    Kind::ServerOut,
-    Kind::ServerIn,
-    Kind::ClientOut,
-    Kind::Metadata,
-    Kind::Release,
-    Kind::Wake,
-    Kind::Patience,
+const KINDS: [EventKind; 8] = [
+    EventKind::Device,
+    EventKind::ServerOut,
+    EventKind::ServerIn,
+    EventKind::ClientOut,
+    EventKind::Metadata,
+    EventKind::Release,
+    EventKind::Wake,
+    EventKind::Patience,
 ];
 
 /// Children of a node: four 16-byte events are a cache line.
@@ -49,7 +49,7 @@ pub(crate) struct Agenda {
 impl Agenda {
     /// O(log events).
     #[inline]
-    pub(crate) fn at(&mut self, time_ns: u64, kind: Kind, number: u32) {
+    pub(crate) fn at(&mut self, time_ns: u64, kind: EventKind, number: u32) {
         let event = u128::from(time_ns) << 64 | u128::from(kind as u8) << 32 | u128::from(number);
         if self.hole {
             self.hole = false;
@@ -62,7 +62,7 @@ impl Agenda {
 
     /// The next event. O(log events).
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(u64, Kind, u32)> {
+    pub(crate) fn next(&mut self) -> Option<(u64, EventKind, u32)> {
         if std::mem::take(&mut self.hole)
             && let Some(last) = self.heap.pop()
             && !self.heap.is_empty()

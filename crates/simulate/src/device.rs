@@ -18,15 +18,15 @@ struct Cost {
 
 /// What devices of one tier have in common: kept once, so that what each has of its own is a few cache lines.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Model {
+pub(crate) struct DeviceModel {
     queue: Queue,
     startup: Startup,
     read: Cost,
     write: Cost,
 }
 
-impl Model {
-    pub(crate) fn new(device: crate::system::Device, profile: &Profile, in_beta: bool) -> Self {
+impl DeviceModel {
+    pub(crate) fn new(device: crate::system::TierDevice, profile: &Profile, in_beta: bool) -> Self {
         let cost = |op: Op| {
             let costs = profile.of(op);
             let network = if in_beta { profile.network_s_per_byte } else { 0.0 };
@@ -83,7 +83,7 @@ pub(crate) enum Begin {
 
 /// A server's device.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct ServerDevice {
     state: State,
     /// Where the last sub-request ended on disk.
     head: u64,
@@ -107,8 +107,8 @@ pub(crate) struct Used {
     pub most_present: u32,
 }
 
-impl Device {
-    pub(crate) fn new(model: &Model, draws: Draws) -> Self {
+impl ServerDevice {
+    pub(crate) fn new(model: &DeviceModel, draws: Draws) -> Self {
         let pending = match model.queue {
             Queue::Fifo => Pending::Line(Line::EMPTY),
             Queue::Elevator | Queue::Anticipatory { .. } => Pending::Sweeps(Sweeps::default()),
@@ -119,7 +119,7 @@ impl Device {
 
     /// A sub-request comes. O(1) for FIFO, O(log queue) else.
     #[inline]
-    pub(crate) fn arrive(&mut self, now_ns: u64, model: &Model, slab: &mut Slab, mut sub: Sub) -> Begin {
+    pub(crate) fn arrive(&mut self, now_ns: u64, model: &DeviceModel, slab: &mut Slab, mut sub: Sub) -> Begin {
         self.used.present += 1;
         self.used.most_present = self.used.most_present.max(self.used.present);
         sub.stamp_ns = now_ns;
@@ -151,7 +151,7 @@ impl Device {
     }
 
     /// The sub-request that is served at the time of a device event. The device stays taken until
-    /// [`Device::go_on`]. O(1).
+    /// [`ServerDevice::go_on`]. O(1).
     #[inline]
     pub(crate) fn done(&mut self, now_ns: u64) -> (Sub, u64) {
         let State::Serving { sub, since_ns } = self.state else { unreachable!("a device event without a service") };
@@ -166,7 +166,7 @@ impl Device {
     /// Chooses what is next, after `served` has had its last sub-request served here (`None` when that process has
     /// ended). O(1) for FIFO, O(log queue) else.
     #[inline]
-    pub(crate) fn go_on(&mut self, now_ns: u64, model: &Model, slab: &mut Slab, served: Option<u32>) -> Begin {
+    pub(crate) fn go_on(&mut self, now_ns: u64, model: &DeviceModel, slab: &mut Slab, served: Option<u32>) -> Begin {
         if let (Some(learned), Some((wait_ns, _)), Some(process)) = (&self.learned, model.patience(), served)
             && learned.returns(process, wait_ns)
         {
@@ -185,7 +185,7 @@ impl Device {
 
     /// The wait that was to end now is over, unless it has ended already.
     #[inline]
-    pub(crate) fn out_of_patience(&mut self, now_ns: u64, model: &Model, slab: &mut Slab) -> Begin {
+    pub(crate) fn out_of_patience(&mut self, now_ns: u64, model: &DeviceModel, slab: &mut Slab) -> Begin {
         match self.state {
             State::Waiting { until_ns, .. } if until_ns == now_ns => self.next(now_ns, model, slab),
             _ => Begin::Nothing,
@@ -195,7 +195,7 @@ impl Device {
     /// Whether a sub-request at `position` is better than waiting for `process`: close to the head, or closer than that
     /// process's own next one is expected to be.
     #[inline]
-    fn is_worth_it(&self, model: &Model, process: u32, position: u64) -> bool {
+    fn is_worth_it(&self, model: &DeviceModel, process: u32, position: u64) -> bool {
         let distance = position.abs_diff(self.head);
         match (model.patience(), &self.learned) {
             (Some((_, near_bytes)), Some(learned)) => {
@@ -206,7 +206,7 @@ impl Device {
     }
 
     #[inline]
-    fn next(&mut self, now_ns: u64, model: &Model, slab: &mut Slab) -> Begin {
+    fn next(&mut self, now_ns: u64, model: &DeviceModel, slab: &mut Slab) -> Begin {
         let sub = match &mut self.pending {
             Pending::Line(line) => line.pop(slab).map(|slot| slab.remove(slot)),
             Pending::Sweeps(sweeps) => sweeps.pop(slab),
@@ -221,7 +221,7 @@ impl Device {
     }
 
     #[inline]
-    fn serve(&mut self, now_ns: u64, model: &Model, sub: Sub) -> Begin {
+    fn serve(&mut self, now_ns: u64, model: &DeviceModel, sub: Sub) -> Begin {
         let cost = if sub.write { &model.write } else { &model.read };
         let startup_s = self.startup_s(model, cost, &sub);
         let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
@@ -237,7 +237,7 @@ impl Device {
 
     /// The n-th service of a server draws the n-th number, whatever it costs.
     #[inline]
-    fn startup_s(&mut self, model: &Model, cost: &Cost, sub: &Sub) -> f64 {
+    fn startup_s(&mut self, model: &DeviceModel, cost: &Cost, sub: &Sub) -> f64 {
         match &model.startup {
             Startup::Drawn => self.draws.uniform(cost.startup_min_s, cost.startup_max_s),
             Startup::Seek { read, write } => {

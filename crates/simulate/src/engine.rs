@@ -2,8 +2,8 @@
 
 use crate::draw::Draws;
 use crate::error::SimulateError;
-use crate::outcome::{Latency, Outcome, ServerUse};
-use crate::workload::{Access, Step, Workload};
+use crate::outcome::{Latency, ServerUse, SimulationOutcome};
+use crate::workload::{ClosedLoop, SimulatedAccess, SimulatedStep};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use stripewise_layout::{Layout, MAX_OFFSET};
@@ -21,7 +21,7 @@ pub enum Network {
 
 /// How to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct SimulationOptions {
     /// Of the startup times.
     pub seed: u64,
     /// Where the network time is spent.
@@ -89,8 +89,8 @@ enum Event {
 
 /// A process between events.
 struct Process<'a> {
-    steps: std::slice::Iter<'a, Step>,
-    current: Option<Access>,
+    steps: std::slice::Iter<'a, SimulatedStep>,
+    current: Option<SimulatedAccess>,
     issued_s: f64,
     ends_s: f64,
     arrivals_left: u32,
@@ -122,9 +122,9 @@ impl Agenda {
 pub fn simulate(
     cluster: &Cluster,
     layouts: &[Layout],
-    workload: &Workload,
-    options: &Options,
-) -> Result<Outcome, SimulateError> {
+    workload: &ClosedLoop,
+    options: &SimulationOptions,
+) -> Result<SimulationOutcome, SimulateError> {
     simulate_observed(cluster, layouts, workload, options, |_, _, _| ())
 }
 
@@ -136,10 +136,10 @@ pub fn simulate(
 pub fn simulate_observed(
     cluster: &Cluster,
     layouts: &[Layout],
-    workload: &Workload,
-    options: &Options,
-    mut observe: impl FnMut(&Access, f64, f64),
-) -> Result<Outcome, SimulateError> {
+    workload: &ClosedLoop,
+    options: &SimulationOptions,
+    mut observe: impl FnMut(&SimulatedAccess, f64, f64),
+) -> Result<SimulationOutcome, SimulateError> {
     let mut servers = servers_of(cluster, options.seed);
     check(&servers, layouts, workload)?;
     let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
@@ -172,7 +172,7 @@ pub fn simulate_observed(
                     }
                 }
                 match state.steps.next() {
-                    Some(Step::Access(access)) => {
+                    Some(SimulatedStep::Access(access)) => {
                         state.current = Some(*access);
                         if access.think_s > 0.0 {
                             agenda.at(now + access.think_s, Event::Issue { process });
@@ -180,8 +180,8 @@ pub fn simulate_observed(
                             issue(now, process, state, &mut servers, layouts, &mut agenda, options.network);
                         }
                     }
-                    Some(Step::Barrier) => at_barrier.push(process),
-                    Some(Step::Collective { .. } | Step::Metadata(_)) => unreachable!("checked"),
+                    Some(SimulatedStep::Barrier) => at_barrier.push(process),
+                    Some(SimulatedStep::Collective { .. } | SimulatedStep::Metadata(_)) => unreachable!("checked"),
                     None => {
                         live -= 1;
                         makespan_s = now;
@@ -214,7 +214,7 @@ pub fn simulate_observed(
             }
         }
     }
-    Ok(Outcome {
+    Ok(SimulationOutcome {
         makespan_s,
         read_bytes,
         written_bytes,
@@ -277,7 +277,7 @@ fn servers_of(cluster: &Cluster, seed: u64) -> Vec<Option<Server>> {
     servers
 }
 
-fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &Workload) -> Result<(), SimulateError> {
+fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &ClosedLoop) -> Result<(), SimulateError> {
     for (file, layout) in layouts.iter().enumerate() {
         for server in layout.servers() {
             if !matches!(servers.get(server.index()), Some(Some(_))) {
@@ -288,10 +288,12 @@ fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &Workload) ->
     for (process, steps) in workload.processes.iter().enumerate() {
         for step in steps {
             match step {
-                Step::Access(access) => check_access(process, access, layouts.len())?,
-                Step::Barrier => {}
-                Step::Collective { .. } => return Err(SimulateError::NeedsRun { process, step: "collective" }),
-                Step::Metadata(_) => return Err(SimulateError::NeedsRun { process, step: "metadata" }),
+                SimulatedStep::Access(access) => check_access(process, access, layouts.len())?,
+                SimulatedStep::Barrier => {}
+                SimulatedStep::Collective { .. } => {
+                    return Err(SimulateError::NeedsRun { process, step: "collective" });
+                }
+                SimulatedStep::Metadata(_) => return Err(SimulateError::NeedsRun { process, step: "metadata" }),
             }
         }
     }
@@ -301,7 +303,7 @@ fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &Workload) ->
 /// # Errors
 /// The first thing that is wrong with a request of process `process`, where there are `layouts` files. O(1).
 #[inline]
-pub(crate) fn check_access(process: usize, access: &Access, layouts: usize) -> Result<(), SimulateError> {
+pub(crate) fn check_access(process: usize, access: &SimulatedAccess, layouts: usize) -> Result<(), SimulateError> {
     if access.file as usize >= layouts {
         return Err(SimulateError::NoLayout { process, file: access.file, layouts });
     }

@@ -1,8 +1,8 @@
 //! [`Generated`]: programs that are a rule and not a list.
 
 use crate::draw::Draws;
-use crate::program::{Program, reach};
-use crate::workload::{Access, MetadataOp, Step};
+use crate::program::{StepProgram, reach};
+use crate::workload::{MetadataOp, SimulatedAccess, SimulatedStep};
 use stripewise_model::Op;
 
 /// Equal processes that go through the parts of a file, one after the other. Nothing is held but the rule: a process is
@@ -12,11 +12,11 @@ pub struct Generated {
     /// How many processes; at most 2^32 - 2.
     pub processes: u32,
     /// The parts that each process goes through, in this order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<FilePart>,
     /// In which order a process visits a part.
-    pub order: Order,
+    pub order: SlotOrder,
     /// One file for all, or one each.
-    pub files: Files,
+    pub files: FileChoice,
     /// Share of requests that are reads: 1.0 is reads only, 0.0 writes only.
     pub read_share: f64,
     /// Seconds between the end of a request and the next.
@@ -29,7 +29,7 @@ pub struct Generated {
 
 /// A part of a file, and how it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct FilePart {
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -43,7 +43,7 @@ pub struct Part {
 /// In which order a process visits its slots of a part: the whole requests that fit in it, aligned to their size from
 /// the part's first byte. Who comes to the end of its slots begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum SlotOrder {
     /// Its own share of the part, from front to back (IOR's segments): `1 / processes` of the slots each.
     #[default]
     Sequential,
@@ -57,7 +57,7 @@ pub enum Order {
 
 /// Which file a process uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Files {
+pub enum FileChoice {
     /// File 0, together with all others.
     #[default]
     Shared,
@@ -85,7 +85,7 @@ pub enum Together {
 
 /// Where a process of [`Generated`] is.
 #[derive(Debug, Clone)]
-pub struct Position {
+pub struct GeneratorCursor {
     process: u32,
     part: u32,
     /// Requests of the part that were made.
@@ -98,25 +98,25 @@ pub struct Position {
     draws: Draws,
 }
 
-impl Program for Generated {
-    type Cursor = Position;
+impl StepProgram for Generated {
+    type Cursor = GeneratorCursor;
 
     fn processes(&self) -> usize {
         self.processes as usize
     }
 
-    fn start(&self, process: u32, seed: u64) -> Position {
+    fn start(&self, process: u32, seed: u64) -> GeneratorCursor {
         // The servers' draws have the seed itself.
         let draws = Draws::new(seed ^ 0x5851_f42d_4c95_7f2d, process as usize);
-        Position { process, part: 0, made: 0, total: 0, met: false, opened: !self.opens, draws }
+        GeneratorCursor { process, part: 0, made: 0, total: 0, met: false, opened: !self.opens, draws }
     }
 
     #[inline]
-    fn next(&self, at: &mut Position) -> Option<Step> {
+    fn next(&self, at: &mut GeneratorCursor) -> Option<SimulatedStep> {
         if !at.opened {
             at.opened = true;
             let op = if self.read_share <= 0.0 { MetadataOp::Create } else { MetadataOp::Open };
-            return Some(Step::Metadata(op));
+            return Some(SimulatedStep::Metadata(op));
         }
         let part = loop {
             let part = self.parts.get(at.part as usize)?;
@@ -129,10 +129,10 @@ impl Program for Generated {
             at.met = true;
             match self.together {
                 Together::BarrierEvery(every) if at.total > 0 && at.total.is_multiple_of(every.max(1)) => {
-                    return Some(Step::Barrier);
+                    return Some(SimulatedStep::Barrier);
                 }
                 Together::Collective { ranks, exchange_s } => {
-                    return Some(Step::Collective { communicator: at.process / ranks.max(1), exchange_s });
+                    return Some(SimulatedStep::Collective { communicator: at.process / ranks.max(1), exchange_s });
                 }
                 Together::Free | Together::BarrierEvery(_) => {}
             }
@@ -150,9 +150,15 @@ impl Program for Generated {
         at.made += 1;
         at.total += 1;
         at.met = false;
-        let file = if self.files == Files::Shared { 0 } else { at.process };
+        let file = if self.files == FileChoice::Shared { 0 } else { at.process };
         let offset = part.offset.saturating_add(slot.saturating_mul(part.request_bytes));
-        Some(Step::Access(Access { file, offset, size: part.request_bytes, op, think_s: self.think_s }))
+        Some(SimulatedStep::Access(SimulatedAccess {
+            file,
+            offset,
+            size: part.request_bytes,
+            op,
+            think_s: self.think_s,
+        }))
     }
 
     fn communicators(&self) -> Vec<Vec<u32>> {
@@ -169,7 +175,7 @@ impl Program for Generated {
     fn extents(&self, files: usize) -> Vec<u64> {
         let end = self.parts.iter().map(|part| part.offset.saturating_add(part.bytes)).max().unwrap_or(0);
         let mut extents = vec![0; files];
-        let used = if self.files == Files::Shared { 1 } else { self.processes };
+        let used = if self.files == FileChoice::Shared { 1 } else { self.processes };
         (0..used).for_each(|file| reach(&mut extents, file, end));
         extents
     }
@@ -178,28 +184,28 @@ impl Program for Generated {
 impl Generated {
     /// Slots of a part.
     #[inline]
-    fn slots(&self, part: &Part) -> u64 {
+    fn slots(&self, part: &FilePart) -> u64 {
         part.bytes.checked_div(part.request_bytes).unwrap_or(0)
     }
 
     #[inline]
-    fn slot(&self, part: &Part, at: &mut Position) -> u64 {
+    fn slot(&self, part: &FilePart, at: &mut GeneratorCursor) -> u64 {
         let slots = self.slots(part);
         let (processes, process) = match self.files {
-            Files::Shared => (u64::from(self.processes), u64::from(at.process)),
-            Files::PerProcess => (1, 0),
+            FileChoice::Shared => (u64::from(self.processes), u64::from(at.process)),
+            FileChoice::PerProcess => (1, 0),
         };
         // With fewer slots than processes some share one.
         let first = (u128::from(process) * u128::from(slots) / u128::from(processes)) as u64;
         let own = ((u128::from(process + 1) * u128::from(slots) / u128::from(processes)) as u64 - first).max(1);
         match self.order {
-            Order::Sequential => first + at.made % own,
-            Order::Strided => {
+            SlotOrder::Sequential => first + at.made % own,
+            SlotOrder::Strided => {
                 let slot = u128::from(at.made) * u128::from(processes) + u128::from(process);
                 (slot % u128::from(slots)) as u64
             }
-            Order::RandomInShare => first + at.draws.below(own),
-            Order::Random => at.draws.below(slots),
+            SlotOrder::RandomInShare => first + at.draws.below(own),
+            SlotOrder::Random => at.draws.below(slots),
         }
     }
 }
@@ -208,15 +214,15 @@ impl Generated {
 mod tests {
     use super::*;
 
-    fn program(order: Order) -> Generated {
+    fn program(order: SlotOrder) -> Generated {
         Generated {
             processes: 2,
             parts: vec![
-                Part { offset: 0, bytes: 400, request_bytes: 100, requests: 3 },
-                Part { offset: 400, bytes: 50, request_bytes: 10, requests: 1 },
+                FilePart { offset: 0, bytes: 400, request_bytes: 100, requests: 3 },
+                FilePart { offset: 400, bytes: 50, request_bytes: 10, requests: 1 },
             ],
             order,
-            files: Files::Shared,
+            files: FileChoice::Shared,
             read_share: 1.0,
             think_s: 0.0,
             together: Together::Free,
@@ -227,25 +233,25 @@ mod tests {
     fn offsets(program: &Generated, process: u32) -> Vec<u64> {
         let mut at = program.start(process, 1);
         let steps = std::iter::from_fn(|| program.next(&mut at));
-        let offset = |step| if let Step::Access(access) = step { Some(access.offset) } else { None };
+        let offset = |step| if let SimulatedStep::Access(access) = step { Some(access.offset) } else { None };
         steps.filter_map(offset).collect()
     }
 
     #[test]
     fn orders_are_what_they_are_called() {
-        assert_eq!(offsets(&program(Order::Sequential), 0), [0, 100, 0, 400]);
-        assert_eq!(offsets(&program(Order::Sequential), 1), [200, 300, 200, 420]);
-        assert_eq!(offsets(&program(Order::Strided), 0), [0, 200, 0, 400]);
-        assert_eq!(offsets(&program(Order::Strided), 1), [100, 300, 100, 410]);
-        let mut many = program(Order::RandomInShare);
+        assert_eq!(offsets(&program(SlotOrder::Sequential), 0), [0, 100, 0, 400]);
+        assert_eq!(offsets(&program(SlotOrder::Sequential), 1), [200, 300, 200, 420]);
+        assert_eq!(offsets(&program(SlotOrder::Strided), 0), [0, 200, 0, 400]);
+        assert_eq!(offsets(&program(SlotOrder::Strided), 1), [100, 300, 100, 410]);
+        let mut many = program(SlotOrder::RandomInShare);
         many.parts[0].requests = 1000;
         let random = offsets(&many, 1);
         assert!(random[..1000].iter().all(|offset| [200, 300].contains(offset)));
         assert!((400..600).contains(&random[..1000].iter().filter(|&&offset| offset == 200).count()));
-        many.order = Order::Random;
+        many.order = SlotOrder::Random;
         assert!(offsets(&many, 1).iter().any(|&offset| offset < 200));
-        many.files = Files::PerProcess;
-        many.order = Order::Sequential;
+        many.files = FileChoice::PerProcess;
+        many.order = SlotOrder::Sequential;
         assert_eq!(offsets(&many, 1)[..5], [0, 100, 200, 300, 0]);
     }
 
@@ -254,14 +260,14 @@ mod tests {
         let kinds = |program: &Generated, process| -> String {
             let mut at = program.start(process, 1);
             let kind = |step| match step {
-                Step::Access(_) => 'a',
-                Step::Barrier => 'b',
-                Step::Collective { .. } => 'c',
-                Step::Metadata(_) => 'm',
+                SimulatedStep::Access(_) => 'a',
+                SimulatedStep::Barrier => 'b',
+                SimulatedStep::Collective { .. } => 'c',
+                SimulatedStep::Metadata(_) => 'm',
             };
             std::iter::from_fn(|| program.next(&mut at)).map(kind).collect()
         };
-        let mut with = program(Order::Sequential);
+        let mut with = program(SlotOrder::Sequential);
         with.together = Together::BarrierEvery(2);
         with.opens = true;
         assert_eq!(kinds(&with, 0), "maabaa");
@@ -272,10 +278,10 @@ mod tests {
 
     #[test]
     fn parts_without_room_or_requests_are_passed_over() {
-        let mut odd = program(Order::Random);
+        let mut odd = program(SlotOrder::Random);
         odd.parts[0].request_bytes = 0;
         assert_eq!(offsets(&odd, 0).len(), 1);
-        odd.parts[0] = Part { offset: 0, bytes: 99, request_bytes: 100, requests: 7 };
+        odd.parts[0] = FilePart { offset: 0, bytes: 99, request_bytes: 100, requests: 7 };
         assert_eq!(offsets(&odd, 0).len(), 1);
         odd.parts.clear();
         assert_eq!(offsets(&odd, 0).len(), 0);

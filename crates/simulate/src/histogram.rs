@@ -9,14 +9,14 @@ const PARTS: usize = 1 << PARTS_BITS;
 
 /// Counts of times in nanoseconds, in parts of equal relative width; exact below 512 ns.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Histogram {
+pub(crate) struct TimeHistogram {
     counts: Vec<u64>,
     count: u64,
     sum_ns: u128,
     max_ns: u64,
 }
 
-impl Histogram {
+impl TimeHistogram {
     /// O(1).
     #[inline]
     pub(crate) fn add(&mut self, ns: u64) {
@@ -89,13 +89,13 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_sorted_times() {
-        let mut histogram = Histogram::default();
+        let mut histogram = TimeHistogram::default();
         (1..=1000_u64).rev().for_each(|us| histogram.add(us * 1000));
         let latency = histogram.latency();
         for (found, expected) in [(latency.p50_s, 5e-4), (latency.p95_s, 9.5e-4), (latency.p99_s, 9.9e-4)] {
             assert!((found - expected).abs() <= expected * 1e-3, "{found} is not {expected}");
         }
         assert!((latency.mean_s - 500.5e-6).abs() < 1e-12 && latency.max_s == 1e-3);
-        assert_eq!(Histogram::default().latency(), Latency::default());
+        assert_eq!(TimeHistogram::default().latency(), Latency::default());
     }
 }

@@ -8,9 +8,9 @@
 //!   Planners try layouts with it.
 //! - [`run`](run()) is the whole one: a [`System`] says what stands around the cluster's profiles (elevator and
 //!   anticipatory queues, seeks by distance, links of servers and of the nodes that processes run on, a metadata
-//!   server), and a [`Program`] what the processes do: a [`Workload`] as it is, [`Packed`] in a tenth of the memory, or
+//!   server), and a [`StepProgram`] what the processes do: a [`ClosedLoop`] as it is, [`Packed`] in a tenth of the memory, or
 //!   [`Generated`] by a rule, with barriers and collective calls of communicators. It reports what [`simulate`](simulate())
-//!   does ([`Report::outcome`]), queues, links and a time line. [`repeat`] runs it with several seeds in parallel and
+//!   does ([`SimulationReport::outcome`]), queues, links and a time line. [`repeat`] runs it with several seeds in parallel and
 //!   gives means with confidence intervals.
 //!
 //! With a plain [`System`] both agree, but for the rounding of [`run`](run()) to nanoseconds and the order in which
@@ -72,18 +72,19 @@ mod time;
 mod timeline;
 mod workload;
 
-pub use engine::{Network, Options, simulate, simulate_observed};
+pub use engine::{Network, SimulationOptions, simulate, simulate_observed};
 pub use error::SimulateError;
-pub use generate::{Files, Generated, Order, Part, Position, Together};
-pub use outcome::{Latency, Outcome, ServerUse};
+pub use generate::{FileChoice, FilePart, Generated, GeneratorCursor, SlotOrder, Together};
+pub use outcome::{Latency, ServerUse, SimulationOutcome};
 pub use packed::{Packed, Reading};
-pub use program::Program;
+pub use program::StepProgram;
 pub use repeat::{Estimate, Repeated, repeat};
 pub use replay::{Did, Replayed, What, replay};
-pub use report::{MetadataUse, NodeUse, QueueUse, Report};
+pub use report::{MetadataUse, NodeUse, QueueUse, SimulationReport};
 pub use run::{run, run_observed};
 pub use system::{
-    ClientLink, Device, Forwarding, Links, Metadata, Queue, SeekCurve, SeekShape, ServerLink, Service, Startup, System,
+    ClientLink, Forwarding, Links, Metadata, Queue, SeekCurve, SeekShape, ServerLink, Service, Startup, System,
+    TierDevice,
 };
 pub use timeline::{ServerBin, Timeline};
-pub use workload::{Access, MetadataOp, Step, Workload};
+pub use workload::{ClosedLoop, MetadataOp, SimulatedAccess, SimulatedStep};

@@ -50,7 +50,7 @@ impl Latency {
 
 /// Result of [`simulate`](crate::simulate()).
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Seconds until the last process ended.
     pub makespan_s: f64,
     /// Bytes that reads returned.
@@ -65,7 +65,7 @@ pub struct Outcome {
     pub barriers_s: Vec<f64>,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Bytes per second over the makespan; 0 when nothing took any time.
     pub fn throughput(&self) -> f64 {
         if self.makespan_s > 0.0 { (self.read_bytes as f64 + self.written_bytes as f64) / self.makespan_s } else { 0.0 }

@@ -1,12 +1,12 @@
 //! [`Packed`]: the steps of a long trace in little memory.
 
-use crate::program::{Program, join, reach};
+use crate::program::{StepProgram, join, reach};
 use crate::time::{ns, seconds};
-use crate::workload::{Access, MetadataOp, Step, Workload};
+use crate::workload::{ClosedLoop, MetadataOp, SimulatedAccess, SimulatedStep};
 use stripewise_model::Op;
 
 /// Steps as bytes, each told by its difference from the one before: 1 byte for the next request of a sequential
-/// process, about 5 for a random one (a [`Step`] has 40). Think times are kept to the nanosecond, as a run takes them.
+/// process, about 5 for a random one (a [`SimulatedStep`] has 40). Think times are kept to the nanosecond, as a run takes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ impl Packed {
     }
 
     /// All of `workload`. O(steps).
-    pub fn of(workload: &Workload) -> Self {
+    pub fn of(workload: &ClosedLoop) -> Self {
         let mut packed = Self::new();
         for steps in &workload.processes {
             packed.push(steps.iter().copied());
@@ -57,27 +57,27 @@ impl Packed {
     }
 
     /// Adds a process with these steps. O(steps).
-    pub fn push(&mut self, steps: impl IntoIterator<Item = Step>) {
+    pub fn push(&mut self, steps: impl IntoIterator<Item = SimulatedStep>) {
         let process = self.processes() as u32;
         let mut last = Reading { at: 0, end: 0, file: 0, size: 0, next: 0 };
         for step in steps {
             self.steps += 1;
             match step {
-                Step::Access(access) => self.access(&access, &mut last),
-                Step::Barrier => self.bytes.push(BARRIER),
-                Step::Collective { communicator, exchange_s } => {
+                SimulatedStep::Access(access) => self.access(&access, &mut last),
+                SimulatedStep::Barrier => self.bytes.push(BARRIER),
+                SimulatedStep::Collective { communicator, exchange_s } => {
                     join(&mut self.members, communicator, process);
                     self.bytes.push(COLLECTIVE);
                     self.number(u64::from(communicator));
                     self.bytes.extend(exchange_s.to_bits().to_le_bytes());
                 }
-                Step::Metadata(op) => self.bytes.push(METADATA | (op as u8) << 2),
+                SimulatedStep::Metadata(op) => self.bytes.push(METADATA | (op as u8) << 2),
             }
         }
         self.starts.push(self.bytes.len());
     }
 
-    fn access(&mut self, access: &Access, last: &mut Reading) {
+    fn access(&mut self, access: &SimulatedAccess, last: &mut Reading) {
         let think_ns = ns(access.think_s);
         let wrong = !(access.think_s >= 0.0 && access.think_s.is_finite());
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -157,7 +157,7 @@ impl Default for Packed {
     }
 }
 
-impl Program for Packed {
+impl StepProgram for Packed {
     type Cursor = Reading;
 
     fn processes(&self) -> usize {
@@ -170,7 +170,7 @@ impl Program for Packed {
     }
 
     #[inline]
-    fn next(&self, cursor: &mut Reading) -> Option<Step> {
+    fn next(&self, cursor: &mut Reading) -> Option<SimulatedStep> {
         if cursor.at == cursor.end {
             return None;
         }
@@ -196,22 +196,22 @@ impl Program for Packed {
                     },
                 };
                 let op = if first & WRITE == 0 { Op::Read } else { Op::Write };
-                let access = Access { file: cursor.file, offset: cursor.next, size: cursor.size, op, think_s };
+                let access = SimulatedAccess { file: cursor.file, offset: cursor.next, size: cursor.size, op, think_s };
                 cursor.next = cursor.next.wrapping_add(cursor.size);
-                Step::Access(access)
+                SimulatedStep::Access(access)
             }
             COLLECTIVE => {
                 let communicator = self.read(&mut at) as u32;
                 let bits = self.bytes[at..at + 8].try_into().expect("eight bytes");
                 at += 8;
-                Step::Collective { communicator, exchange_s: f64::from_bits(u64::from_le_bytes(bits)) }
+                SimulatedStep::Collective { communicator, exchange_s: f64::from_bits(u64::from_le_bytes(bits)) }
             }
-            METADATA => Step::Metadata(match first >> 2 {
+            METADATA => SimulatedStep::Metadata(match first >> 2 {
                 0 => MetadataOp::Open,
                 1 => MetadataOp::Create,
                 _ => MetadataOp::Stat,
             }),
-            _ => Step::Barrier,
+            _ => SimulatedStep::Barrier,
         };
         cursor.at = at;
         Some(step)
@@ -233,27 +233,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = SimulatedStep> {
         let offset = prop_oneof![0..1000_u64, any::<u64>()];
         let size = prop_oneof![Just(64_u64), 0..300_u64, any::<u64>()];
         let access = (0..3_u32, offset, size, any::<bool>(), prop_oneof![Just(0), 0..1_000_000_000_u64]);
         let access = access.prop_map(|(file, offset, size, write, think_ns)| {
             let op = if write { Op::Write } else { Op::Read };
-            Step::Access(Access { file, offset, size, op, think_s: think_ns as f64 * 1e-9 })
+            SimulatedStep::Access(SimulatedAccess { file, offset, size, op, think_s: think_ns as f64 * 1e-9 })
         });
         prop_oneof![
             8 => access,
-            1 => Just(Step::Barrier),
-            1 => (0..4_u32, 0.0..1.0).prop_map(|(communicator, exchange_s)| Step::Collective { communicator, exchange_s }),
+            1 => Just(SimulatedStep::Barrier),
+            1 => (0..4_u32, 0.0..1.0).prop_map(|(communicator, exchange_s)| SimulatedStep::Collective { communicator, exchange_s }),
             1 => prop_oneof![Just(MetadataOp::Open), Just(MetadataOp::Create), Just(MetadataOp::Stat)]
-                .prop_map(Step::Metadata),
+                .prop_map(SimulatedStep::Metadata),
         ]
     }
 
     proptest! {
         #[test]
         fn gives_back_what_was_put_in(processes in prop::collection::vec(prop::collection::vec(step(), 0..20), 0..5)) {
-            let workload = Workload { processes };
+            let workload = ClosedLoop { processes };
             let packed = Packed::of(&workload);
             prop_assert_eq!(packed.processes(), workload.processes.len());
             prop_assert_eq!(packed.communicators(), workload.communicators());
@@ -271,8 +271,9 @@ mod tests {
 
     #[test]
     fn a_sequential_request_is_a_byte() {
-        let access =
-            |n: u64| Step::Access(Access { file: 0, offset: n * 4096, size: 4096, op: Op::Read, think_s: 0.0 });
+        let access = |n: u64| {
+            SimulatedStep::Access(SimulatedAccess { file: 0, offset: n * 4096, size: 4096, op: Op::Read, think_s: 0.0 })
+        };
         let mut packed = Packed::new();
         packed.push((0..1000).map(access));
         assert_eq!((packed.steps(), packed.packed_bytes()), (1000, 1002));

@@ -1,14 +1,14 @@
-//! [`Program`]: what processes do, step by step, without holding the steps.
+//! [`StepProgram`]: what processes do, step by step, without holding the steps.
 
 use crate::engine::check_access;
 use crate::error::SimulateError;
-use crate::workload::{Step, Workload};
+use crate::workload::{ClosedLoop, SimulatedStep};
 
 /// Processes whose steps are asked for one at a time, as a run gets to them.
 ///
 /// A program does not change while it runs: what a process has done is in its cursor, so one program can be in several
 /// runs at once.
-pub trait Program: Sync {
+pub trait StepProgram: Sync {
     /// Where a process is in its steps.
     type Cursor;
 
@@ -19,7 +19,7 @@ pub trait Program: Sync {
     fn start(&self, process: u32, seed: u64) -> Self::Cursor;
 
     /// The next step; `None` at the end, and for good. Called once a step: its cost is part of a run's inner loop.
-    fn next(&self, cursor: &mut Self::Cursor) -> Option<Step>;
+    fn next(&self, cursor: &mut Self::Cursor) -> Option<SimulatedStep>;
 
     /// The members of each communicator that [`Step::Collective`] names, ascending, each once.
     fn communicators(&self) -> Vec<Vec<u32>> {
@@ -31,7 +31,7 @@ pub trait Program: Sync {
 }
 
 /// Steps that are held as they are. [`Packed`](crate::Packed) holds them in a tenth of the memory.
-impl Program for Workload {
+impl StepProgram for ClosedLoop {
     /// Process, and the number of steps that it has taken.
     type Cursor = (u32, usize);
 
@@ -44,7 +44,7 @@ impl Program for Workload {
     }
 
     #[inline]
-    fn next(&self, cursor: &mut Self::Cursor) -> Option<Step> {
+    fn next(&self, cursor: &mut Self::Cursor) -> Option<SimulatedStep> {
         let step = *self.processes[cursor.0 as usize].get(cursor.1)?;
         cursor.1 += 1;
         Some(step)
@@ -55,7 +55,7 @@ impl Program for Workload {
         let mut members: Vec<Vec<u32>> = Vec::new();
         for (process, steps) in self.processes.iter().enumerate() {
             for step in steps {
-                if let Step::Collective { communicator, .. } = step {
+                if let SimulatedStep::Collective { communicator, .. } = step {
                     join(&mut members, *communicator, process as u32);
                 }
             }
@@ -67,7 +67,7 @@ impl Program for Workload {
     fn extents(&self, files: usize) -> Vec<u64> {
         let mut extents = vec![0; files];
         for step in self.processes.iter().flatten() {
-            if let Step::Access(access) = step {
+            if let SimulatedStep::Access(access) = step {
                 reach(&mut extents, access.file, access.offset.saturating_add(access.size));
             }
         }
@@ -99,19 +99,19 @@ pub(crate) fn reach(extents: &mut [u64], file: u32, end: u64) {
 #[inline]
 pub(crate) fn check_step(
     process: usize,
-    step: &Step,
+    step: &SimulatedStep,
     layouts: usize,
     communicators: usize,
 ) -> Result<(), SimulateError> {
     match *step {
-        Step::Access(access) => check_access(process, &access, layouts),
-        Step::Barrier | Step::Metadata(_) => Ok(()),
-        Step::Collective { communicator, .. } if communicator as usize >= communicators => {
+        SimulatedStep::Access(access) => check_access(process, &access, layouts),
+        SimulatedStep::Barrier | SimulatedStep::Metadata(_) => Ok(()),
+        SimulatedStep::Collective { communicator, .. } if communicator as usize >= communicators => {
             Err(SimulateError::NotMember { process, communicator })
         }
-        Step::Collective { exchange_s, .. } if !(exchange_s >= 0.0 && exchange_s.is_finite()) => {
+        SimulatedStep::Collective { exchange_s, .. } if !(exchange_s >= 0.0 && exchange_s.is_finite()) => {
             Err(SimulateError::Think { process, think_s: exchange_s })
         }
-        Step::Collective { .. } => Ok(()),
+        SimulatedStep::Collective { .. } => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! Repetitions of a run with other draws, and what they say together.
 
 use crate::error::SimulateError;
-use crate::program::Program;
-use crate::report::Report;
+use crate::program::StepProgram;
+use crate::report::SimulationReport;
 use crate::run::run;
 use crate::system::System;
 use rayon::prelude::*;
@@ -55,7 +55,7 @@ fn student_t_975(freedom: usize) -> f64 {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repeated {
     /// The run of the first seed, with all that it has.
-    pub first: Report,
+    pub first: SimulationReport,
     /// Bytes per second of each run, in order of seed.
     pub throughputs: Vec<f64>,
     /// Of [`Repeated::throughputs`].
@@ -85,7 +85,7 @@ pub struct Repeated {
 ///
 /// # Errors
 /// As [`run`](run()); of several runs that fail, the first one's.
-pub fn repeat<P: Program>(
+pub fn repeat<P: StepProgram>(
     cluster: &Cluster,
     layouts: &[Layout],
     program: &P,
@@ -94,16 +94,16 @@ pub fn repeat<P: Program>(
     runs: usize,
 ) -> Result<Repeated, SimulateError> {
     let untimed = System { bins: 0, ..system.clone() };
-    let reports: Vec<Result<Report, SimulateError>> = (0..runs.max(1) as u64)
+    let reports: Vec<Result<SimulationReport, SimulateError>> = (0..runs.max(1) as u64)
         .into_par_iter()
         .map(|number| {
             let system = if number == 0 { system } else { &untimed };
             run(cluster, layouts, program, system, seed.wrapping_add(number))
         })
         .collect();
-    let mut reports = reports.into_iter().collect::<Result<Vec<Report>, SimulateError>>()?;
-    let each = |value: &dyn Fn(&Report) -> f64| reports.iter().map(value).collect::<Vec<f64>>();
-    let of = |value: &dyn Fn(&Report) -> f64| Estimate::of(&each(value));
+    let mut reports = reports.into_iter().collect::<Result<Vec<SimulationReport>, SimulateError>>()?;
+    let each = |value: &dyn Fn(&SimulationReport) -> f64| reports.iter().map(value).collect::<Vec<f64>>();
+    let of = |value: &dyn Fn(&SimulationReport) -> f64| Estimate::of(&each(value));
     let throughputs = each(&|report| report.outcome.throughput());
     let servers = reports[0].outcome.servers.len();
     let (throughput, makespan_s) = (Estimate::of(&throughputs), of(&|report| report.outcome.makespan_s));
@@ -112,7 +112,7 @@ pub fn repeat<P: Program>(
     let (latency_p95_s, latency_p99_s) =
         (of(&|report| report.outcome.latency.p95_s), of(&|report| report.outcome.latency.p99_s));
     let latency_max_s = of(&|report| report.outcome.latency.max_s);
-    let of_servers = |value: &dyn Fn(&Report, usize) -> f64| {
+    let of_servers = |value: &dyn Fn(&SimulationReport, usize) -> f64| {
         (0..servers).map(|server| of(&|report| value(report, server))).collect::<Vec<Estimate>>()
     };
     let busy_s = of_servers(&|report, server| report.outcome.servers[server].busy_s);

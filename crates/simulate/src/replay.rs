@@ -8,7 +8,7 @@
 
 use crate::packed::Packed;
 use crate::time::seconds;
-use crate::workload::{Access, MetadataOp, Step};
+use crate::workload::{MetadataOp, SimulatedAccess, SimulatedStep};
 use std::collections::{BTreeMap, HashMap};
 use stripewise_model::Op;
 
@@ -27,7 +27,7 @@ pub struct Did {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum What {
     /// A request.
-    Access(Access),
+    Access(SimulatedAccess),
     /// A metadata operation.
     Metadata(MetadataOp),
     /// A collective call: the n-th of each thread in a group is one call. What the thread did from its begin to its end
@@ -40,7 +40,7 @@ pub enum What {
         /// Whether it moves data; such calls are counted.
         data: bool,
         /// The call's own request, where nothing below it was recorded.
-        access: Option<Access>,
+        access: Option<SimulatedAccess>,
     },
 }
 
@@ -213,7 +213,7 @@ fn quiet(threads: &[Vec<Did>], cuts_ns: &[u64]) -> Vec<Quiet> {
 
 /// One thread's way through what it did.
 struct Walk {
-    steps: Vec<Step>,
+    steps: Vec<SimulatedStep>,
     /// Since when it has been about something else than requests and waiting.
     since_ns: u64,
     think: bool,
@@ -229,7 +229,7 @@ impl Walk {
                 self.leave(call);
             }
             while let Some(moment) = quiet.next_if(|moment| moment.until_ns <= did.start_ns) {
-                self.steps.push(Step::Barrier);
+                self.steps.push(SimulatedStep::Barrier);
                 self.is_idle_since(moment.since_ns);
             }
             match did.what {
@@ -237,7 +237,7 @@ impl Walk {
                     let Some(call) = calls.next() else { unreachable!("every call was listed") };
                     self.pause(did.start_ns);
                     if let Some((communicator, met_ns)) = call.enter {
-                        self.steps.push(Step::Collective { communicator, exchange_s: 0.0 });
+                        self.steps.push(SimulatedStep::Collective { communicator, exchange_s: 0.0 });
                         self.is_idle_since(met_ns);
                     }
                     if let Some(access) = access {
@@ -248,7 +248,7 @@ impl Walk {
                 What::Access(access) => self.access(access, did),
                 What::Metadata(op) => {
                     self.pause(did.start_ns);
-                    self.steps.push(Step::Metadata(op));
+                    self.steps.push(SimulatedStep::Metadata(op));
                     self.is_idle_since(did.end_ns);
                 }
             }
@@ -258,15 +258,15 @@ impl Walk {
         }
     }
 
-    fn access(&mut self, access: Access, did: &Did) {
-        self.steps.push(Step::Access(Access { think_s: self.thought_s(did.start_ns), ..access }));
+    fn access(&mut self, access: SimulatedAccess, did: &Did) {
+        self.steps.push(SimulatedStep::Access(SimulatedAccess { think_s: self.thought_s(did.start_ns), ..access }));
         self.is_idle_since(did.end_ns);
     }
 
     /// What the thread did in the call after the last request below it, the library's exchange, is thinking.
     fn leave(&mut self, call: &Call) {
         if let Some((communicator, met_ns)) = call.leave {
-            self.steps.push(Step::Collective { communicator, exchange_s: 0.0 });
+            self.steps.push(SimulatedStep::Collective { communicator, exchange_s: 0.0 });
             self.is_idle_since(met_ns);
         }
     }
@@ -275,7 +275,13 @@ impl Walk {
     fn pause(&mut self, start_ns: u64) {
         let think_s = self.thought_s(start_ns);
         if think_s > 0.0 {
-            self.steps.push(Step::Access(Access { file: 0, offset: 0, size: 0, op: Op::Read, think_s }));
+            self.steps.push(SimulatedStep::Access(SimulatedAccess {
+                file: 0,
+                offset: 0,
+                size: 0,
+                op: Op::Read,
+                think_s,
+            }));
             self.is_idle_since(start_ns);
         }
     }

@@ -1,13 +1,13 @@
 //! What a run found.
 
-use crate::outcome::{Latency, Outcome};
+use crate::outcome::{Latency, SimulationOutcome};
 use crate::timeline::Timeline;
 
 /// Result of [`run`](crate::run()).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct SimulationReport {
     /// What [`simulate`](crate::simulate()) reports, too; its percentiles are known to 0.1 % of each.
-    pub outcome: Outcome,
+    pub outcome: SimulationOutcome,
     /// Of reads alone.
     pub reads: Latency,
     /// Of writes alone.

@@ -1,22 +1,22 @@
 //! The event loop of the whole simulator.
 
-use crate::agenda::{Agenda, Kind};
+use crate::agenda::{Agenda, EventKind};
 use crate::communicator::{Communicators, Goes};
-use crate::device::{Begin, Device, Model};
+use crate::device::{Begin, DeviceModel, ServerDevice};
 use crate::draw::Draws;
 use crate::error::SimulateError;
-use crate::histogram::Histogram;
+use crate::histogram::TimeHistogram;
 use crate::link::{Link, Sending};
 use crate::metadata::MetadataServer;
-use crate::outcome::{Outcome, ServerUse};
-use crate::program::{Program, check_step};
-use crate::report::{NodeUse, QueueUse, Report};
+use crate::outcome::{ServerUse, SimulationOutcome};
+use crate::program::{StepProgram, check_step};
+use crate::report::{NodeUse, QueueUse, SimulationReport};
 use crate::slab::{Slab, Sub};
 use crate::sweeps::MOST_SLOTS;
 use crate::system::{Forwarding, ServerLink, System};
 use crate::time::{after, ns, seconds};
-use crate::timeline::Recorder;
-use crate::workload::{Access, Step};
+use crate::timeline::TimelineRecorder;
+use crate::workload::{SimulatedAccess, SimulatedStep};
 use std::collections::VecDeque;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Op, OpProfile, Profile};
@@ -34,13 +34,13 @@ use stripewise_model::{Cluster, Op, OpProfile, Profile};
 /// O(log (servers + nodes + processes)) a sub-request and link, O(log queue) for elevators, O(1) for FIFO; no allocation
 /// a request once queues have their size (and requests have at most 16 sub-requests). Memory: 100 bytes and a cursor a
 /// process, 300 bytes a server, 40 bytes a sub-request that waits (16 more in an elevator), 24 bytes a server and bin.
-pub fn run<P: Program>(
+pub fn run<P: StepProgram>(
     cluster: &Cluster,
     layouts: &[Layout],
     program: &P,
     system: &System,
     seed: u64,
-) -> Result<Report, SimulateError> {
+) -> Result<SimulationReport, SimulateError> {
     run_observed(cluster, layouts, program, system, seed, |_, _, _, _| ())
 }
 
@@ -49,21 +49,21 @@ pub fn run<P: Program>(
 ///
 /// # Errors
 /// As [`run`](run()).
-pub fn run_observed<P: Program>(
+pub fn run_observed<P: StepProgram>(
     cluster: &Cluster,
     layouts: &[Layout],
     program: &P,
     system: &System,
     seed: u64,
-    observe: impl FnMut(u32, &Access, f64, f64),
-) -> Result<Report, SimulateError> {
+    observe: impl FnMut(u32, &SimulatedAccess, f64, f64),
+) -> Result<SimulationReport, SimulateError> {
     let mut run = Run::new(cluster, layouts, program, system, seed, observe)?;
     run.play()?;
     Ok(run.report())
 }
 
 struct Server {
-    device: Device,
+    device: ServerDevice,
     /// Index of its device's model.
     model: u32,
     /// What was read leaves through it.
@@ -94,7 +94,7 @@ enum Phase {
 
 struct Process<C> {
     cursor: C,
-    access: Access,
+    access: SimulatedAccess,
     issued_ns: u64,
     /// The end of the last of its request's sub-requests, of those whose end is known.
     ends_ns: u64,
@@ -103,14 +103,14 @@ struct Process<C> {
     phase: Phase,
 }
 
-struct Run<'a, P: Program, O> {
+struct Run<'a, P: StepProgram, O> {
     program: &'a P,
     layouts: &'a [Layout],
     observe: O,
     agenda: Agenda,
     now_ns: u64,
     slab: Slab,
-    models: Vec<Model>,
+    models: Vec<DeviceModel>,
     servers: Vec<Server>,
     nodes: Vec<Node>,
     processes_per_node: u32,
@@ -126,11 +126,11 @@ struct Run<'a, P: Program, O> {
     ready: VecDeque<u32>,
     communicators: Communicators,
     communicator_count: usize,
-    timeline: Option<Recorder>,
-    reads: Histogram,
-    writes: Histogram,
-    all: Histogram,
-    outcome: Outcome,
+    timeline: Option<TimelineRecorder>,
+    reads: TimeHistogram,
+    writes: TimeHistogram,
+    all: TimeHistogram,
+    outcome: SimulationOutcome,
     makespan_ns: u64,
     requests: u64,
     sub_requests: u64,
@@ -140,7 +140,7 @@ struct Run<'a, P: Program, O> {
     live: usize,
 }
 
-impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
+impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O> {
     fn new(
         cluster: &Cluster,
         layouts: &'a [Layout],
@@ -167,7 +167,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
         });
         let members = program.communicators();
-        let nothing = Access { file: 0, offset: 0, size: 0, op: Op::Read, think_s: 0.0 };
+        let nothing = SimulatedAccess { file: 0, offset: 0, size: 0, op: Op::Read, think_s: 0.0 };
         let processes = (0..count as u32).map(|process| Process {
             cursor: program.start(process, seed),
             access: nothing,
@@ -204,13 +204,13 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             ready: (0..count as u32).collect(),
             communicators: Communicators::new(count, &members),
             communicator_count: members.len(),
-            timeline: (system.bins > 0).then(|| Recorder::new(system.bins, servers.len())),
+            timeline: (system.bins > 0).then(|| TimelineRecorder::new(system.bins, servers.len())),
             models,
             servers,
-            reads: Histogram::default(),
-            writes: Histogram::default(),
-            all: Histogram::default(),
-            outcome: Outcome::default(),
+            reads: TimeHistogram::default(),
+            writes: TimeHistogram::default(),
+            all: TimeHistogram::default(),
+            outcome: SimulationOutcome::default(),
             makespan_ns: 0,
             requests: 0,
             sub_requests: 0,
@@ -229,8 +229,8 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             // What has ended is passed on, everything that follows from it at this moment happens, and only then does
             // the resource take its next: a process that goes on at once is in the queue that an elevator looks at.
             match kind {
-                Kind::Device => self.device_done(index)?,
-                Kind::ServerOut => {
+                EventKind::Device => self.device_done(index)?,
+                EventKind::ServerOut => {
                     if !self.pipelined {
                         let sub = self.servers[index].link_out.done();
                         self.enter_client_in(sub);
@@ -238,7 +238,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                     let next = self.servers[index].link_out.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
-                Kind::ClientOut => {
+                EventKind::ClientOut => {
                     let sub = self.nodes[index].link_out.done();
                     if !self.pipelined {
                         if self.has_server_links { self.enter_server_in(sub) } else { self.enter_device(sub) }
@@ -246,26 +246,26 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                     let next = self.nodes[index].link_out.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
-                Kind::ServerIn => {
+                EventKind::ServerIn => {
                     let sub = self.servers[index].link_in.done();
                     self.enter_device(sub);
                     let next = self.servers[index].link_in.go_on(time_ns, &mut self.slab);
                     self.sends(kind, index, next);
                 }
-                Kind::Metadata => {
+                EventKind::Metadata => {
                     let metadata = self.metadata.as_mut().expect("an event of the metadata server");
                     self.ready.push_back(metadata.done(index));
                     self.go()?;
                     let next = self.metadata.as_mut().and_then(|metadata| metadata.go_on(time_ns, index));
                     if let Some(ends_ns) = next {
-                        self.agenda.at(ends_ns, Kind::Metadata, number);
+                        self.agenda.at(ends_ns, EventKind::Metadata, number);
                     }
                 }
-                Kind::Release => {
+                EventKind::Release => {
                     self.release(number);
                     self.go()?;
                 }
-                Kind::Wake => {
+                EventKind::Wake => {
                     match self.processes[index].phase {
                         Phase::Thinking => self.issue(number)?,
                         Phase::Sending => self.dispatch(number)?,
@@ -274,7 +274,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
                     }
                     self.go()?;
                 }
-                Kind::Patience => {
+                EventKind::Patience => {
                     let server = &mut self.servers[index];
                     let model = &self.models[server.model as usize];
                     let begin = server.device.out_of_patience(time_ns, model, &mut self.slab);
@@ -307,21 +307,21 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         };
         check_step(process as usize, &step, self.layouts.len(), self.communicator_count)?;
         match step {
-            Step::Access(access) => {
+            SimulatedStep::Access(access) => {
                 state.access = access;
                 let think_ns = ns(access.think_s);
                 if think_ns == 0 {
                     return self.issue(process);
                 }
                 state.phase = Phase::Thinking;
-                self.agenda.at(after(self.now_ns, think_ns), Kind::Wake, process);
+                self.agenda.at(after(self.now_ns, think_ns), EventKind::Wake, process);
             }
-            Step::Barrier => self.meet(0, process, 0.0),
-            Step::Collective { communicator, exchange_s } => self.meet(communicator + 1, process, exchange_s),
-            Step::Metadata(op) => match &mut self.metadata {
+            SimulatedStep::Barrier => self.meet(0, process, 0.0),
+            SimulatedStep::Collective { communicator, exchange_s } => self.meet(communicator + 1, process, exchange_s),
+            SimulatedStep::Metadata(op) => match &mut self.metadata {
                 Some(metadata) => {
                     if let Some((thread, ends_ns)) = metadata.arrive(self.now_ns, process, op) {
-                        self.agenda.at(ends_ns, Kind::Metadata, thread);
+                        self.agenda.at(ends_ns, EventKind::Metadata, thread);
                     }
                 }
                 None => self.ready.push_back(process),
@@ -340,7 +340,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             Goes::NotYet => {}
             Goes::Now => self.release(number),
             Goes::After(exchange_ns) => {
-                self.agenda.at(after(self.now_ns, exchange_ns), Kind::Release, number);
+                self.agenda.at(after(self.now_ns, exchange_ns), EventKind::Release, number);
             }
         }
     }
@@ -371,7 +371,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             return self.dispatch(process);
         }
         state.phase = Phase::Sending;
-        self.agenda.at(after(self.now_ns, self.latency_ns), Kind::Wake, process);
+        self.agenda.at(after(self.now_ns, self.latency_ns), EventKind::Wake, process);
         Ok(())
     }
 
@@ -428,7 +428,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         match (sub.write, self.has_server_links, self.nodes.is_empty()) {
             (false, true, false) => {
                 let sending = self.servers[index].link_out.arrive(now_ns, &mut self.slab, sub);
-                self.sends(Kind::ServerOut, index, sending);
+                self.sends(EventKind::ServerOut, index, sending);
             }
             (false, true, true) => {
                 let ends_ns = self.servers[index].link_out.reserve(now_ns, sub.bytes, 0);
@@ -463,7 +463,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     fn enter_server_in(&mut self, sub: Sub) {
         let index = usize::from(sub.server);
         let sending = self.servers[index].link_in.arrive(self.now_ns, &mut self.slab, sub);
-        self.sends(Kind::ServerIn, index, sending);
+        self.sends(EventKind::ServerIn, index, sending);
     }
 
     /// To the link of its node, for reading.
@@ -479,28 +479,28 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
     fn enter_client_out(&mut self, sub: Sub) {
         let index = (sub.process / self.processes_per_node) as usize;
         let sending = self.nodes[index].link_out.arrive(self.now_ns, &mut self.slab, sub);
-        self.sends(Kind::ClientOut, index, sending);
+        self.sends(EventKind::ClientOut, index, sending);
     }
 
     #[inline]
     fn begins(&mut self, index: usize, begin: Begin) {
         match begin {
             Begin::Nothing => {}
-            Begin::Service(ends_ns) => self.agenda.at(ends_ns, Kind::Device, index as u32),
-            Begin::Wait(until_ns) => self.agenda.at(until_ns, Kind::Patience, index as u32),
+            Begin::Service(ends_ns) => self.agenda.at(ends_ns, EventKind::Device, index as u32),
+            Begin::Wait(until_ns) => self.agenda.at(until_ns, EventKind::Patience, index as u32),
         }
     }
 
     /// A link has begun to send; with pipelining the second link is asked for at once.
     #[inline]
-    fn sends(&mut self, kind: Kind, index: usize, sending: Option<Sending>) {
+    fn sends(&mut self, kind: EventKind, index: usize, sending: Option<Sending>) {
         let Some(Sending { mut sub, ends_ns }) = sending else { return };
         self.agenda.at(ends_ns, kind, index as u32);
         if self.pipelined {
             sub.stamp_ns = ends_ns;
             match kind {
-                Kind::ServerOut => self.enter_client_in(sub),
-                Kind::ClientOut => self.enter_server_in(sub),
+                EventKind::ServerOut => self.enter_client_in(sub),
+                EventKind::ClientOut => self.enter_server_in(sub),
                 _ => {}
             }
         }
@@ -521,7 +521,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             return self.complete(sub.process);
         }
         state.phase = Phase::Returning;
-        self.agenda.at(after(state.ends_ns, self.latency_ns), Kind::Wake, sub.process);
+        self.agenda.at(after(state.ends_ns, self.latency_ns), EventKind::Wake, sub.process);
     }
 
     /// A process has its answer.
@@ -547,7 +547,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
         self.ready.push_back(process);
     }
 
-    fn report(self) -> Report {
+    fn report(self) -> SimulationReport {
         let use_of = |server: &Server| ServerUse {
             requests: server.device.used.requests,
             bytes: server.device.used.bytes,
@@ -564,7 +564,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             in_busy_s: seconds(node.link_in.busy_ns),
             out_busy_s: seconds(node.link_out.busy_ns),
         };
-        Report {
+        SimulationReport {
             queues: self.servers.iter().map(queue_of).collect(),
             nodes: self.nodes.iter().map(node_of).collect(),
             reads: self.reads.latency(),
@@ -575,7 +575,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
             most_waiting: self.slab.len(),
             metadata: self.metadata.map(|metadata| metadata.used()).unwrap_or_default(),
             timeline: self.timeline.map(|timeline| timeline.finish(self.makespan_ns)),
-            outcome: Outcome {
+            outcome: SimulationOutcome {
                 makespan_s: seconds(self.makespan_ns),
                 servers: self.servers.iter().map(use_of).collect(),
                 latency: self.all.latency(),
@@ -587,7 +587,7 @@ impl<'a, P: Program, O: FnMut(u32, &Access, f64, f64)> Run<'a, P, O> {
 
 /// The models of the tiers and of servers that are in none, the servers by index, and whether the cluster has one of that
 /// number.
-fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Model>, Vec<Server>, Vec<bool>) {
+fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<DeviceModel>, Vec<Server>, Vec<bool>) {
     let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
     let mut tier_of = vec![None; highest.unwrap_or(0)];
     for (tier, of) in cluster.tiers.iter().enumerate() {
@@ -597,9 +597,9 @@ fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Model>, Vec
     let nobody = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
     let tiers = cluster.tiers.iter().enumerate();
-    let mut models: Vec<Model> =
-        tiers.map(|(tier, of)| Model::new(system.device(tier), &of.profile, in_beta)).collect();
-    models.push(Model::new(crate::system::Device::default(), &nobody, in_beta));
+    let mut models: Vec<DeviceModel> =
+        tiers.map(|(tier, of)| DeviceModel::new(system.device(tier), &of.profile, in_beta)).collect();
+    models.push(DeviceModel::new(crate::system::TierDevice::default(), &nobody, in_beta));
     let servers = tier_of.iter().enumerate().map(|(index, tier)| {
         let profile = tier.map_or(nobody, |tier| cluster.tiers[tier].profile);
         let link = Link::new(match system.links.server {
@@ -609,7 +609,7 @@ fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<Model>, Vec
         });
         let model = tier.unwrap_or(cluster.tiers.len());
         Server {
-            device: Device::new(&models[model], Draws::new(seed, index)),
+            device: ServerDevice::new(&models[model], Draws::new(seed, index)),
             model: model as u32,
             link_out: link,
             link_in: link,

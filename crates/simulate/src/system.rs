@@ -8,8 +8,8 @@ use stripewise_model::OpProfile;
 /// emulated servers do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct System {
-    /// By tier of the cluster; tiers beyond the end are [`Device::default`].
-    pub devices: Vec<Device>,
+    /// By tier of the cluster; tiers beyond the end are [`TierDevice::default`].
+    pub devices: Vec<TierDevice>,
     /// Links of servers and clients.
     pub links: Links,
     /// Who answers [`Step::Metadata`](crate::Step::Metadata); without one such steps take no time.
@@ -23,7 +23,7 @@ pub struct System {
 
 impl System {
     /// The device of tier `tier`.
-    pub fn device(&self, tier: usize) -> Device {
+    pub fn device(&self, tier: usize) -> TierDevice {
         self.devices.get(tier).copied().unwrap_or_default()
     }
 
@@ -79,7 +79,7 @@ impl System {
 
 /// The servers of one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Device {
+pub struct TierDevice {
     /// Who is served next.
     pub queue: Queue,
     /// What positioning costs.

@@ -56,7 +56,7 @@ impl Bin {
 
 /// Bins while a run lasts: when it outgrows them, two become one. Their length is a power of two nanoseconds.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(crate) struct TimelineRecorder {
     /// Bins a server; even.
     bins: usize,
     shift: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Recorder {
 /// A microsecond: no run is of interest that is shorter than some of them.
 const FIRST_SHIFT: u32 = 10;
 
-impl Recorder {
+impl TimelineRecorder {
     /// For at least `bins` bins.
     pub(crate) fn new(bins: usize, servers: usize) -> Self {
         let bins = bins.max(1) * 2;

@@ -4,7 +4,7 @@ use stripewise_model::{Op, Request};
 
 /// One read or write of one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Access {
+pub struct SimulatedAccess {
     /// Index of the file: into the layouts given to [`simulate`](crate::simulate).
     pub file: u32,
     /// First byte in the file.
@@ -19,15 +19,15 @@ pub struct Access {
 
 /// One step of a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Step {
+pub enum SimulatedStep {
     /// Issue a request and wait for it.
-    Access(Access),
+    Access(SimulatedAccess),
     /// Wait until every process that has not ended is at a barrier.
     Barrier,
     /// A collective call: wait until every member of the communicator that has not ended makes it, then for the
     /// exchange among them. Only [`run`](crate::run()) knows it.
     Collective {
-        /// Which one: an index into [`Program::communicators`](crate::Program::communicators).
+        /// Which one: an index into [`StepProgram::communicators`](crate::StepProgram::communicators).
         communicator: u32,
         /// Seconds that the members exchange data once all are there. Members that name different times exchange for
         /// the longest.
@@ -50,12 +50,12 @@ pub enum MetadataOp {
 
 /// Closed-loop processes: each takes its steps one after the other.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Workload {
+pub struct ClosedLoop {
     /// The steps of each process.
-    pub processes: Vec<Vec<Step>>,
+    pub processes: Vec<Vec<SimulatedStep>>,
 }
 
-impl Workload {
+impl ClosedLoop {
     /// The requests of a trace, `files[i]` being those of file `i`, by process and in order of their start. All
     /// processes wait for each other at every time in `barriers_s` (ascending, seconds on the trace's clock). With
     /// `think` a process also spends the time that it spent between its requests in the trace, as far as the
@@ -64,10 +64,11 @@ impl Workload {
         let mut ids: Vec<u32> = files.iter().flat_map(|requests| requests.iter().map(|r| r.process)).collect();
         ids.sort_unstable();
         ids.dedup();
-        let mut by_process: Vec<Vec<(f64, f64, Access)>> = vec![Vec::new(); ids.len()];
+        let mut by_process: Vec<Vec<(f64, f64, SimulatedAccess)>> = vec![Vec::new(); ids.len()];
         for (file, requests) in files.iter().enumerate() {
             for r in *requests {
-                let access = Access { file: file as u32, offset: r.offset, size: r.size, op: r.op, think_s: 0.0 };
+                let access =
+                    SimulatedAccess { file: file as u32, offset: r.offset, size: r.size, op: r.op, think_s: 0.0 };
                 let process = ids.partition_point(|&id| id < r.process);
                 by_process[process].push((r.start_s, r.end_s, access));
             }
@@ -82,7 +83,7 @@ impl Workload {
                 let mut idle_since: Option<f64> = None;
                 for (start, end, mut access) in list {
                     while passed < barriers_s.len() && barriers_s[passed] <= start {
-                        steps.push(Step::Barrier);
+                        steps.push(SimulatedStep::Barrier);
                         passed += 1;
                         idle_since = None;
                     }
@@ -90,9 +91,9 @@ impl Workload {
                         access.think_s = (start - since).max(0.0);
                     }
                     idle_since = Some(idle_since.map_or(end, |since| since.max(end)));
-                    steps.push(Step::Access(access));
+                    steps.push(SimulatedStep::Access(access));
                 }
-                steps.extend(std::iter::repeat_n(Step::Barrier, barriers_s.len() - passed));
+                steps.extend(std::iter::repeat_n(SimulatedStep::Barrier, barriers_s.len() - passed));
                 steps
             })
             .collect();
@@ -101,7 +102,7 @@ impl Workload {
 
     /// Number of requests.
     pub fn requests(&self) -> usize {
-        self.processes.iter().flatten().filter(|step| matches!(step, Step::Access(_))).count()
+        self.processes.iter().flatten().filter(|step| matches!(step, SimulatedStep::Access(_))).count()
     }
 }
 
@@ -117,13 +118,15 @@ mod tests {
     fn replay_orders_by_start_and_keeps_think_times_and_barriers() {
         let a = [request(7, 2, 2.0, 3.0), request(7, 1, 0.0, 1.0), request(9, 5, 0.5, 6.0)];
         let b = [request(7, 3, 5.0, 7.0)];
-        let workload = Workload::replay(&[&a, &b], &[4.0], true);
-        let access = |file, offset, think_s| Step::Access(Access { file, offset, size: 10, op: Op::Read, think_s });
+        let workload = ClosedLoop::replay(&[&a, &b], &[4.0], true);
+        let access = |file, offset, think_s| {
+            SimulatedStep::Access(SimulatedAccess { file, offset, size: 10, op: Op::Read, think_s })
+        };
         assert_eq!(
             workload.processes,
             vec![
-                vec![access(0, 1, 0.0), access(0, 2, 1.0), Step::Barrier, access(1, 3, 0.0)],
-                vec![access(0, 5, 0.0), Step::Barrier],
+                vec![access(0, 1, 0.0), access(0, 2, 1.0), SimulatedStep::Barrier, access(1, 3, 0.0)],
+                vec![access(0, 5, 0.0), SimulatedStep::Barrier],
             ]
         );
         assert_eq!(workload.requests(), 4);

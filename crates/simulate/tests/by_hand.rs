@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier};
-use stripewise_simulate::{Access, Network, Options, SimulateError, Step, Workload, simulate};
+use stripewise_simulate::{
+    ClosedLoop, Network, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions, simulate,
+};
 
 /// Servers with fixed startup: (startup s, seconds per byte, network seconds per byte), one tier each.
 fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
@@ -30,8 +32,8 @@ fn layout(widths: &[u64]) -> Layout {
         .unwrap()
 }
 
-fn access(op: Op, offset: u64, size: u64) -> Step {
-    Step::Access(Access { file: 0, offset, size, op, think_s: 0.0 })
+fn access(op: Op, offset: u64, size: u64) -> SimulatedStep {
+    SimulatedStep::Access(SimulatedAccess { file: 0, offset, size, op, think_s: 0.0 })
 }
 
 fn close(a: f64, b: f64) {
@@ -42,8 +44,8 @@ fn close(a: f64, b: f64) {
 fn one_request_takes_its_slowest_sub_request() {
     // Server 0: 1 + 4*0.5 = 3 s; server 1: 2 + 6*0.25 = 3.5 s.
     let cluster = cluster(&[(1.0, 0.5, 0.0), (2.0, 0.25, 0.0)]);
-    let workload = Workload { processes: vec![vec![access(Op::Read, 0, 10)]] };
-    let outcome = simulate(&cluster, &[layout(&[4, 6])], &workload, &Options::default()).unwrap();
+    let workload = ClosedLoop { processes: vec![vec![access(Op::Read, 0, 10)]] };
+    let outcome = simulate(&cluster, &[layout(&[4, 6])], &workload, &SimulationOptions::default()).unwrap();
     close(outcome.makespan_s, 3.5);
     close(outcome.throughput(), 10.0 / 3.5);
     close(outcome.servers[0].busy_s, 3.0);
@@ -56,10 +58,10 @@ fn one_request_takes_its_slowest_sub_request() {
 fn two_processes_queue_first_come_first_served() {
     // Both use server 0 alone: 1 + 4*0.5 = 3 s each, the second waits 3 s; then the first one goes again.
     let cluster = cluster(&[(1.0, 0.5, 0.0)]);
-    let workload = Workload {
+    let workload = ClosedLoop {
         processes: vec![vec![access(Op::Read, 0, 4), access(Op::Write, 4, 4)], vec![access(Op::Read, 8, 4)]],
     };
-    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &Options::default()).unwrap();
+    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
     close(outcome.makespan_s, 9.0);
     close(outcome.servers[0].waiting_s, 3.0 + 3.0);
     close(outcome.latency.mean_s, (3.0 + 6.0 + 6.0) / 3.0);
@@ -70,10 +72,12 @@ fn two_processes_queue_first_come_first_served() {
 fn think_time_and_barriers_hold_processes_back() {
     // Process 0: 2 s, barrier; process 1: thinks 4 s, 2 s, barrier at 6 s; then both want the server: 8 and 10 s.
     let cluster = cluster(&[(1.0, 0.25, 0.0)]);
-    let late = Step::Access(Access { file: 0, offset: 0, size: 4, op: Op::Read, think_s: 4.0 });
+    let late = SimulatedStep::Access(SimulatedAccess { file: 0, offset: 0, size: 4, op: Op::Read, think_s: 4.0 });
     let r = access(Op::Read, 0, 4);
-    let workload = Workload { processes: vec![vec![r, Step::Barrier, r], vec![late, Step::Barrier, r], vec![r]] };
-    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &Options::default()).unwrap();
+    let workload = ClosedLoop {
+        processes: vec![vec![r, SimulatedStep::Barrier, r], vec![late, SimulatedStep::Barrier, r], vec![r]],
+    };
+    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
     // Process 2 has ended at 4 s and holds nobody.
     assert_eq!(outcome.barriers_s, vec![6.0]);
     close(outcome.makespan_s, 10.0);
@@ -83,8 +87,8 @@ fn think_time_and_barriers_hold_processes_back() {
 fn a_barrier_opens_when_the_last_other_process_ends() {
     let cluster = cluster(&[(1.0, 0.0, 0.0)]);
     let r = access(Op::Read, 0, 4);
-    let workload = Workload { processes: vec![vec![Step::Barrier, r], vec![r]] };
-    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &Options::default()).unwrap();
+    let workload = ClosedLoop { processes: vec![vec![SimulatedStep::Barrier, r], vec![r]] };
+    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
     assert_eq!(outcome.barriers_s, vec![1.0]);
     close(outcome.makespan_s, 2.0);
 }
@@ -94,8 +98,9 @@ fn network_time_is_on_the_link_or_in_beta() {
     // Device 1 + 4*0.25 = 2 s, link 4*0.5 = 2 s. Two processes, reads: device 2, 4; link 4, 6.
     let cluster = cluster(&[(1.0, 0.25, 0.5)]);
     for op in [Op::Read, Op::Write] {
-        let workload = Workload { processes: vec![vec![access(op, 0, 4)], vec![access(op, 0, 4)]] };
-        let run = |network| simulate(&cluster, &[layout(&[4])], &workload, &Options { seed: 0, network }).unwrap();
+        let workload = ClosedLoop { processes: vec![vec![access(op, 0, 4)], vec![access(op, 0, 4)]] };
+        let run =
+            |network| simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions { seed: 0, network }).unwrap();
         close(run(Network::Link).makespan_s, 6.0);
         close(run(Network::InBeta).makespan_s, 8.0);
     }
@@ -105,8 +110,9 @@ fn network_time_is_on_the_link_or_in_beta() {
 fn a_read_passes_a_write_that_is_still_on_the_link() {
     // The write reaches the device at 2 s; the read, issued at the same time, has it from 0 to 2 s.
     let cluster = cluster(&[(1.0, 0.25, 0.5)]);
-    let workload = Workload { processes: vec![vec![access(Op::Write, 0, 4)], vec![access(Op::Read, 0, 4)]] };
-    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &Options { seed: 0, network: Network::Link }).unwrap();
+    let workload = ClosedLoop { processes: vec![vec![access(Op::Write, 0, 4)], vec![access(Op::Read, 0, 4)]] };
+    let outcome =
+        simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions { seed: 0, network: Network::Link }).unwrap();
     close(outcome.makespan_s, 4.0);
     close(outcome.servers[0].waiting_s, 0.0);
 }
@@ -121,9 +127,10 @@ fn seeds_repeat_and_startups_stay_in_their_interval() {
         capacity_bytes: None,
     };
     let cluster = Cluster { tiers: vec![tier] };
-    let workload = Workload { processes: vec![vec![access(Op::Read, 0, 1); 10_000]] };
-    let run =
-        |seed| simulate(&cluster, &[layout(&[1])], &workload, &Options { seed, network: Network::InBeta }).unwrap();
+    let workload = ClosedLoop { processes: vec![vec![access(Op::Read, 0, 1); 10_000]] };
+    let run = |seed| {
+        simulate(&cluster, &[layout(&[1])], &workload, &SimulationOptions { seed, network: Network::InBeta }).unwrap()
+    };
     assert_eq!(run(5), run(5));
     assert_ne!(run(5).makespan_s, run(6).makespan_s);
     close(run(5).makespan_s, run(5).servers[0].busy_s);
@@ -135,7 +142,8 @@ fn seeds_repeat_and_startups_stay_in_their_interval() {
 fn what_cannot_be_run_is_refused_by_name() {
     let cluster = cluster(&[(1.0, 0.0, 0.0)]);
     let run = |layouts: &[Layout], step| {
-        simulate(&cluster, layouts, &Workload { processes: vec![vec![step]] }, &Options::default()).unwrap_err()
+        simulate(&cluster, layouts, &ClosedLoop { processes: vec![vec![step]] }, &SimulationOptions::default())
+            .unwrap_err()
     };
     let read = access(Op::Read, 0, 1);
     assert_eq!(run(&[layout(&[1, 1])], read), SimulateError::UnknownServer { file: 0, server: ServerId(1) });
@@ -144,7 +152,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     assert_eq!(run(&[], read), SimulateError::NoLayout { process: 0, file: 0, layouts: 0 });
     let far = access(Op::Read, 1 << 63, 1);
     assert_eq!(run(&[layout(&[1])], far), SimulateError::BeyondEnd { process: 0, offset: 1 << 63, size: 1 });
-    let think = Step::Access(Access { file: 0, offset: 0, size: 1, op: Op::Read, think_s: -1.0 });
+    let think = SimulatedStep::Access(SimulatedAccess { file: 0, offset: 0, size: 1, op: Op::Read, think_s: -1.0 });
     assert_eq!(run(&[layout(&[1])], think), SimulateError::Think { process: 0, think_s: -1.0 });
 }
 
@@ -199,8 +207,8 @@ proptest! {
         let cluster = cluster(&servers.iter().map(|s| (s.0 as f64, s.1 as f64, 0.0)).collect::<Vec<_>>());
         let layout = layout(&servers.iter().map(|s| s.2).collect::<Vec<_>>());
         let steps = list.iter().map(|&(offset, size)| access(Op::Read, offset, size)).collect();
-        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &Workload { processes: vec![steps] },
-            &Options::default()).unwrap();
+        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &ClosedLoop { processes: vec![steps] },
+            &SimulationOptions::default()).unwrap();
         prop_assert_eq!(outcome.makespan_s as u64, reference(&cluster, &layout, &[list]));
     }
 
@@ -216,8 +224,8 @@ proptest! {
             .iter()
             .map(|list| list.iter().map(|&(offset, size)| access(Op::Read, offset, size)).collect())
             .collect();
-        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &Workload { processes },
-            &Options::default()).unwrap();
+        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &ClosedLoop { processes },
+            &SimulationOptions::default()).unwrap();
         prop_assert_eq!(outcome.makespan_s as u64, reference(&cluster, &layout, &lists));
     }
 
@@ -233,8 +241,8 @@ proptest! {
         let op = if writes { Op::Write } else { Op::Read };
         let processes =
             lists.iter().map(|list| list.iter().map(|&(o, s)| access(op, o, s)).collect()).collect();
-        let options = Options { seed: 1, network: if link { Network::Link } else { Network::InBeta } };
-        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &Workload { processes }, &options).unwrap();
+        let options = SimulationOptions { seed: 1, network: if link { Network::Link } else { Network::InBeta } };
+        let outcome = simulate(&cluster, std::slice::from_ref(&layout), &ClosedLoop { processes }, &options).unwrap();
         let bytes: u64 = lists.iter().flatten().map(|r| r.1).sum();
         prop_assert_eq!(outcome.read_bytes + outcome.written_bytes, bytes);
         prop_assert_eq!(outcome.servers.iter().map(|s| s.bytes).sum::<u64>(), bytes);
@@ -251,8 +259,8 @@ fn replays_a_trace_by_process() {
     let request =
         |process, start_s| Request { offset: 0, size: 4, op: Op::Read, process, start_s, end_s: start_s + 1.0 };
     let requests = [request(3, 0.0), request(3, 1.0), request(8, 0.5)];
-    let workload = Workload::replay(&[&requests], &[], false);
-    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &Options::default()).unwrap();
+    let workload = ClosedLoop::replay(&[&requests], &[], false);
+    let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
     close(outcome.makespan_s, 6.0);
     assert_eq!(outcome.servers[0].requests, 3);
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier};
 use stripewise_simulate::{
-    Access, ClientLink, Device, Forwarding, Links, Metadata, MetadataOp, Queue, SeekCurve, SeekShape, ServerLink,
-    Service, Startup, Step, System, Workload, run_observed,
+    ClientLink, ClosedLoop, Forwarding, Links, Metadata, MetadataOp, Queue, SeekCurve, SeekShape, ServerLink, Service,
+    SimulatedAccess, SimulatedStep, Startup, System, TierDevice, run_observed,
 };
 
 /// One request that ended: process, offset, issued and ended in nanoseconds.
@@ -118,7 +118,7 @@ enum Then {
 struct Reference<'a> {
     cluster: &'a Cluster,
     layouts: &'a [Layout],
-    workload: &'a Workload,
+    workload: &'a ClosedLoop,
     system: &'a System,
     now: u64,
     events: Vec<(u64, What)>,
@@ -130,7 +130,7 @@ struct Reference<'a> {
     taken: Vec<usize>,
     ended: Vec<Option<u64>>,
     wakes: Vec<Then>,
-    access: Vec<Option<Access>>,
+    access: Vec<Option<SimulatedAccess>>,
     issued: Vec<u64>,
     left: Vec<usize>,
     ready: VecDeque<usize>,
@@ -143,7 +143,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    fn new(cluster: &'a Cluster, layouts: &'a [Layout], workload: &'a Workload, system: &'a System) -> Self {
+    fn new(cluster: &'a Cluster, layouts: &'a [Layout], workload: &'a ClosedLoop, system: &'a System) -> Self {
         let (p, n) = (workload.processes.len(), cluster.tiers.len());
         let lines = |count: usize| (0..count).map(|_| Line::default()).collect::<Vec<_>>();
         let nodes = system.links.client.map_or(0, |client| p.div_ceil(client.processes_per_node as usize));
@@ -389,7 +389,7 @@ impl<'a> Reference<'a> {
             };
             self.taken[p] += 1;
             match *step {
-                Step::Access(access) => {
+                SimulatedStep::Access(access) => {
                     self.access[p] = Some(access);
                     if ns(access.think_s) > 0 {
                         self.wake(p, ns(access.think_s), Then::Issue);
@@ -397,9 +397,11 @@ impl<'a> Reference<'a> {
                         self.issue(p);
                     }
                 }
-                Step::Barrier => self.meet(0, p, 0.0),
-                Step::Collective { communicator, exchange_s } => self.meet(communicator as usize + 1, p, exchange_s),
-                Step::Metadata(op) => match self.system.metadata {
+                SimulatedStep::Barrier => self.meet(0, p, 0.0),
+                SimulatedStep::Collective { communicator, exchange_s } => {
+                    self.meet(communicator as usize + 1, p, exchange_s)
+                }
+                SimulatedStep::Metadata(op) => match self.system.metadata {
                     None => self.ready.push_back(p),
                     Some(_) if self.metadata_busy.is_some() => self.metadata.push_back((p, op)),
                     Some(_) => self.answer(p, op),
@@ -435,7 +437,7 @@ impl<'a> Reference<'a> {
         c == 0
             || self.workload.processes[p]
                 .iter()
-                .any(|step| matches!(step, Step::Collective { communicator, .. } if *communicator as usize + 1 == c))
+                .any(|step| matches!(step, SimulatedStep::Collective { communicator, .. } if *communicator as usize + 1 == c))
     }
 
     fn check(&mut self, c: usize) {
@@ -528,7 +530,7 @@ fn startup() -> impl Strategy<Value = Startup> {
 struct Case {
     cluster: Cluster,
     layouts: Vec<Layout>,
-    workload: Workload,
+    workload: ClosedLoop,
     system: System,
 }
 
@@ -537,11 +539,11 @@ fn case() -> impl Strategy<Value = Case> {
     let server = ((0_u64..9, 0_u64..3), (0_u64..9, 0_u64..3), 0_u64..3, queue(), startup());
     let access = (0_u32..2, 0_u64..400, 0_u64..60, any::<bool>(), prop_oneof![3 => Just(0_u64), 1 => 1_u64..50]);
     let step = prop_oneof![
-        12 => access.prop_map(|(file, offset, size, write, think)| Step::Access(Access {
+        12 => access.prop_map(|(file, offset, size, write, think)| SimulatedStep::Access(SimulatedAccess {
             file, offset, size, op: if write { Op::Write } else { Op::Read }, think_s: think as f64 * 1e-9 })),
-        1 => Just(Step::Metadata(MetadataOp::Open)),
-        1 => Just(Step::Metadata(MetadataOp::Create)),
-        1 => Just(Step::Metadata(MetadataOp::Stat)),
+        1 => Just(SimulatedStep::Metadata(MetadataOp::Open)),
+        1 => Just(SimulatedStep::Metadata(MetadataOp::Create)),
+        1 => Just(SimulatedStep::Metadata(MetadataOp::Stat)),
     ];
     let processes = prop::collection::vec(prop::collection::vec(step, 0..12), 1..6);
     let links = (
@@ -589,17 +591,20 @@ fn case() -> impl Strategy<Value = Case> {
                     // In one order everywhere, so nobody waits for each other; those without so many steps are done.
                     let at = at.min(steps.len());
                     let meeting = match exchange {
-                        None => Step::Barrier,
-                        Some(exchange) => {
-                            Step::Collective { communicator: number as u32, exchange_s: exchange as f64 * 1e-9 }
-                        }
+                        None => SimulatedStep::Barrier,
+                        Some(exchange) => SimulatedStep::Collective {
+                            communicator: number as u32,
+                            exchange_s: exchange as f64 * 1e-9,
+                        },
                     };
-                    let after = steps.iter().rposition(|step| !matches!(step, Step::Access(_) | Step::Metadata(_)));
+                    let after = steps
+                        .iter()
+                        .rposition(|step| !matches!(step, SimulatedStep::Access(_) | SimulatedStep::Metadata(_)));
                     steps.insert(at.max(after.map_or(0, |after| after + 1)).min(steps.len()), meeting);
                 }
             }
             let system = System {
-                devices: servers.iter().map(|s| Device { queue: s.3, startup: s.4 }).collect(),
+                devices: servers.iter().map(|s| TierDevice { queue: s.3, startup: s.4 }).collect(),
                 links: Links {
                     server: link,
                     client: client
@@ -616,7 +621,7 @@ fn case() -> impl Strategy<Value = Case> {
                 file_starts: Some(vec![0, second]),
                 bins: 4,
             };
-            Case { cluster: Cluster { tiers: tiers.collect() }, layouts, workload: Workload { processes }, system }
+            Case { cluster: Cluster { tiers: tiers.collect() }, layouts, workload: ClosedLoop { processes }, system }
         },
     )
 }
@@ -627,7 +632,7 @@ proptest! {
     fn agrees_with_a_plain_simulator_to_the_nanosecond(case in case()) {
         let Case { cluster, layouts, workload, system } = &case;
         let mut done: Vec<Ended> = Vec::new();
-        let note = |process: u32, access: &Access, issued_s: f64, ended_s: f64| {
+        let note = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             done.push((process, access.offset, ns(issued_s), ns(ended_s)));
         };
         let report = run_observed(cluster, layouts, workload, system, 1, note).unwrap();
@@ -640,7 +645,7 @@ proptest! {
 
         // What holds for every run.
         let accesses = || workload.processes.iter().flatten().filter_map(|step| {
-            if let Step::Access(access) = step { Some(access) } else { None }
+            if let SimulatedStep::Access(access) = step { Some(access) } else { None }
         });
         let bytes: u64 = accesses().map(|access| access.size).sum();
         prop_assert_eq!(report.outcome.read_bytes + report.outcome.written_bytes, bytes);

@@ -3,10 +3,12 @@
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Op, presets};
-use stripewise_simulate::{Access, Did, Program, Replayed, Step, System, What, Workload, replay, run_observed};
+use stripewise_simulate::{
+    ClosedLoop, Did, Replayed, SimulatedAccess, SimulatedStep, StepProgram, System, What, replay, run_observed,
+};
 
 fn read(offset: u64) -> What {
-    What::Access(Access { file: 0, offset, size: 10, op: Op::Read, think_s: 0.0 })
+    What::Access(SimulatedAccess { file: 0, offset, size: 10, op: Op::Read, think_s: 0.0 })
 }
 
 fn did(start_ns: u64, end_ns: u64, what: What) -> Did {
@@ -25,13 +27,13 @@ fn steps(replayed: &Replayed) -> Vec<(String, Vec<u64>)> {
         let (mut text, mut thought) = (String::new(), Vec::new());
         while let Some(step) = program.next(&mut at) {
             match step {
-                Step::Access(access) => {
+                SimulatedStep::Access(access) => {
                     text.push(if access.size == 0 { 't' } else { 'r' });
                     thought.push((access.think_s * 1e9).round() as u64);
                 }
-                Step::Barrier => text.push('b'),
-                Step::Collective { .. } => text.push('m'),
-                Step::Metadata(_) => text.push('o'),
+                SimulatedStep::Barrier => text.push('b'),
+                SimulatedStep::Collective { .. } => text.push('m'),
+                SimulatedStep::Metadata(_) => text.push('o'),
             }
         }
         (text, thought)
@@ -66,7 +68,7 @@ fn callers_meet_where_the_times_allow_it() {
 #[test]
 fn a_call_without_requests_below_brings_its_own() {
     let own = |offset| {
-        let access = Access { file: 0, offset, size: 10, op: Op::Write, think_s: 0.0 };
+        let access = SimulatedAccess { file: 0, offset, size: 10, op: Op::Write, think_s: 0.0 };
         What::Call { group: 0, kind: 4, data: true, access: Some(access) }
     };
     let threads = vec![vec![did(0, 30, own(0))], vec![did(10, 29, own(10))]];
@@ -109,12 +111,12 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let rounds: Vec<Round> = rounds;
-        let meet = Step::Collective { communicator: 0, exchange_s: 0.0 };
+        let meet = SimulatedStep::Collective { communicator: 0, exchange_s: 0.0 };
         let mut number = seed;
         let mut access = || {
             number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let think_s = if thinks { ((number >> 40) % 5_000_000) as f64 * 1e-9 } else { 0.0 };
-            Step::Access(Access { file: 0, offset: (number >> 20) % (1 << 24), size: 1 + (number >> 33) % 200_000, op: Op::Read, think_s })
+            SimulatedStep::Access(SimulatedAccess { file: 0, offset: (number >> 20) % (1 << 24), size: 1 + (number >> 33) % 200_000, op: Op::Read, think_s })
         };
         let mut processes = vec![Vec::new(); 4];
         for (of, together) in &rounds {
@@ -129,18 +131,18 @@ proptest! {
             steps.push(access());
         }
         // A trace begins with its first request.
-        if let Some(Step::Access(first)) = processes[0].first_mut() {
+        if let Some(SimulatedStep::Access(first)) = processes[0].first_mut() {
             first.think_s = 0.0;
         }
         let (cluster, system) = (presets::set_p(3, 1, false), System::default());
         let layouts = [Layout::striped((0..4).map(ServerId), 64 << 10).unwrap()];
         let ns = |s: f64| (s * 1e9).round() as u64;
         let mut dids = vec![Vec::new(); 4];
-        let take_down = |process: u32, access: &Access, issued_s: f64, ended_s: f64| {
-            let what = What::Access(Access { think_s: 0.0, ..*access });
+        let take_down = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            let what = What::Access(SimulatedAccess { think_s: 0.0, ..*access });
             dids[process as usize].push(did(ns(issued_s), ns(ended_s), what));
         };
-        let workload = Workload { processes };
+        let workload = ClosedLoop { processes };
         let recorded = run_observed(&cluster, &layouts, &workload, &system, 1, take_down).unwrap();
         let requests = dids.clone();
         for (process, dids) in dids.iter_mut().enumerate() {
@@ -157,8 +159,8 @@ proptest! {
         let replayed = replay(dids, &[], thinks);
         prop_assert_eq!(replayed.calls, rounds.len());
         let mut again = vec![Vec::new(); 4];
-        let take_down = |process: u32, access: &Access, issued_s: f64, ended_s: f64| {
-            let what = What::Access(Access { think_s: 0.0, ..*access });
+        let take_down = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            let what = What::Access(SimulatedAccess { think_s: 0.0, ..*access });
             again[process as usize].push(did(ns(issued_s), ns(ended_s), what));
         };
         let report = run_observed(&cluster, &layouts, &replayed.program, &system, 1, take_down).unwrap();

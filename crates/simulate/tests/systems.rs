@@ -3,9 +3,9 @@
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier, presets};
 use stripewise_simulate::{
-    Access, ClientLink, Device, Files, Forwarding, Generated, Links, Metadata, MetadataOp, Network, Options, Order,
-    Packed, Part, Program, Queue, SeekCurve, SeekShape, ServerLink, Service, SimulateError, Startup, Step, System,
-    Together, Workload, repeat, run, run_observed, simulate,
+    ClientLink, ClosedLoop, FileChoice, FilePart, Forwarding, Generated, Links, Metadata, MetadataOp, Network, Packed,
+    Queue, SeekCurve, SeekShape, ServerLink, Service, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions,
+    SlotOrder, Startup, StepProgram, System, TierDevice, Together, repeat, run, run_observed, simulate,
 };
 
 /// Servers of a tier each: startup in seconds, seconds per byte, network seconds per byte.
@@ -23,11 +23,11 @@ fn layout(widths: &[u64]) -> Layout {
     Layout::new([(0, round.collect())]).unwrap()
 }
 
-fn access(op: Op, offset: u64, size: u64, think_s: f64) -> Step {
-    Step::Access(Access { file: 0, offset, size, op, think_s })
+fn access(op: Op, offset: u64, size: u64, think_s: f64) -> SimulatedStep {
+    SimulatedStep::Access(SimulatedAccess { file: 0, offset, size, op, think_s })
 }
 
-fn read(offset: u64, size: u64) -> Step {
+fn read(offset: u64, size: u64) -> SimulatedStep {
     access(Op::Read, offset, size, 0.0)
 }
 
@@ -35,18 +35,18 @@ fn read(offset: u64, size: u64) -> Step {
 fn ends(
     cluster: &Cluster,
     layouts: &[Layout],
-    processes: Vec<Vec<Step>>,
+    processes: Vec<Vec<SimulatedStep>>,
     system: &System,
 ) -> (Vec<(u32, u64, f64)>, f64) {
     let mut ended = Vec::new();
-    let workload = Workload { processes };
-    let note = |process, access: &Access, _, ended_s| ended.push((process, access.offset, ended_s));
+    let workload = ClosedLoop { processes };
+    let note = |process, access: &SimulatedAccess, _, ended_s| ended.push((process, access.offset, ended_s));
     let report = run_observed(cluster, layouts, &workload, system, 1, note).unwrap();
     (ended, report.outcome.makespan_s)
 }
 
 fn with_queue(queue: Queue) -> System {
-    System { devices: vec![Device { queue, startup: Startup::Drawn }], ..System::default() }
+    System { devices: vec![TierDevice { queue, startup: Startup::Drawn }], ..System::default() }
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn seeks_grow_with_distance_and_sequential_ones_cost_nothing() {
     let read_of = |offset| read(offset, 10);
     let run = |shape| {
         let (read, write) = (curve(shape), SeekCurve { settle_s: 2.0, ..curve(shape) });
-        let device = Device { queue: Queue::Fifo, startup: Startup::Seek { read, write } };
+        let device = TierDevice { queue: Queue::Fifo, startup: Startup::Seek { read, write } };
         let system = System { devices: vec![device], ..System::default() };
         // Sequential twice; then each is a quarter of the stroke away: 20 to 2520, 2530 to 30, 40 to 2540.
         let steps = vec![read_of(0), read_of(10), read_of(2520), read_of(30), access(Op::Write, 2540, 1, 0.0)];
@@ -140,10 +140,10 @@ fn seeks_grow_with_distance_and_sequential_ones_cost_nothing() {
 fn the_turn_is_drawn_between_nothing_and_a_whole_one() {
     let op = OpProfile { startup_min_s: 0.004, startup_max_s: 0.012, transfer_s_per_byte: 0.0 };
     let startup = Startup::seek_within(&op, &op, 1 << 30);
-    let system = System { devices: vec![Device { queue: Queue::Fifo, startup }], ..System::default() };
+    let system = System { devices: vec![TierDevice { queue: Queue::Fifo, startup }], ..System::default() };
     // To and fro over the whole disk: 8 ms and half a turn of 4 ms on average.
-    let steps: Vec<Step> = (0..4000).map(|n| read(if n % 2 == 0 { (1 << 30) - 1 } else { 0 }, 1)).collect();
-    let workload = Workload { processes: vec![steps] };
+    let steps: Vec<SimulatedStep> = (0..4000).map(|n| read(if n % 2 == 0 { (1 << 30) - 1 } else { 0 }, 1)).collect();
+    let workload = ClosedLoop { processes: vec![steps] };
     let report = run(&cluster(&[(0.0, 0.0, 0.0)]), &[layout(&[1 << 40])], &workload, &system, 1).unwrap();
     assert!((report.outcome.latency.mean_s - 0.010).abs() < 1e-4, "{:?}", report.outcome.latency);
     assert!(report.outcome.latency.max_s < 0.012);
@@ -160,9 +160,10 @@ fn files_are_assigned_one_after_the_other_or_where_they_are_said_to_be() {
         shape: SeekShape::Linear,
         rotation_s: 0.0,
     };
-    let device = Device { queue: Queue::Fifo, startup: Startup::Seek { read: curve, write: curve } };
+    let device = TierDevice { queue: Queue::Fifo, startup: Startup::Seek { read: curve, write: curve } };
     let system = System { devices: vec![device, device], ..System::default() };
-    let of = |file, offset, size| Step::Access(Access { file, offset, size, op: Op::Read, think_s: 0.0 });
+    let of =
+        |file, offset, size| SimulatedStep::Access(SimulatedAccess { file, offset, size, op: Op::Read, think_s: 0.0 });
     // Each server has 60 bytes of file 0, so file 1 begins there: its first byte is 50 from the head at 10.
     let steps = vec![of(0, 0, 10), of(0, 110, 10), of(0, 0, 10), of(1, 0, 10)];
     let layouts = [layout(&[10, 10]), layout(&[10, 10])];
@@ -251,8 +252,8 @@ fn a_request_pays_the_latency_twice() {
 fn metadata_operations_queue_for_threads() {
     let service = |s| Service { min_s: s, max_s: s };
     let metadata = |threads| Metadata { threads, open: service(1.0), create: service(3.0), stat: service(0.5) };
-    let ask = |op| vec![Step::Metadata(op), read(0, 0)];
-    let workload = Workload {
+    let ask = |op| vec![SimulatedStep::Metadata(op), read(0, 0)];
+    let workload = ClosedLoop {
         processes: [MetadataOp::Create, MetadataOp::Open, MetadataOp::Stat, MetadataOp::Open].map(ask).to_vec(),
     };
     let run = |threads| {
@@ -270,7 +271,7 @@ fn metadata_operations_queue_for_threads() {
 #[test]
 fn collective_calls_join_their_communicator_alone() {
     // Even processes are communicator 0, odd ones 1. Process 0 comes at 2 s, so 2 waits for it; the odd ones do not.
-    let call = |communicator, exchange_s| Step::Collective { communicator, exchange_s };
+    let call = |communicator, exchange_s| SimulatedStep::Collective { communicator, exchange_s };
     let processes = vec![
         vec![access(Op::Read, 0, 1, 1.0), call(0, 0.25), read(0, 1)],
         vec![call(1, 0.0), read(0, 1)],
@@ -286,7 +287,7 @@ fn collective_calls_join_their_communicator_alone() {
 
 #[test]
 fn a_member_that_has_ended_holds_nobody() {
-    let call = Step::Collective { communicator: 0, exchange_s: 0.0 };
+    let call = SimulatedStep::Collective { communicator: 0, exchange_s: 0.0 };
     let processes = vec![vec![call, call, read(0, 1)], vec![call]];
     let (ended, _) = ends(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[64])], processes, &System::default());
     assert_eq!(ended, [(0, 0, 1.0)]);
@@ -295,10 +296,10 @@ fn a_member_that_has_ended_holds_nobody() {
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
     let cluster = cluster(&[(1.0, 0.0, 0.0)]);
-    let refused = |processes: Vec<Vec<Step>>, system: &System| {
-        run(&cluster, &[layout(&[64])], &Workload { processes }, system, 1).unwrap_err()
+    let refused = |processes: Vec<Vec<SimulatedStep>>, system: &System| {
+        run(&cluster, &[layout(&[64])], &ClosedLoop { processes }, system, 1).unwrap_err()
     };
-    let call = |communicator, exchange_s| Step::Collective { communicator, exchange_s };
+    let call = |communicator, exchange_s| SimulatedStep::Collective { communicator, exchange_s };
     let crossed = vec![vec![call(0, 0.0), call(1, 0.0)], vec![call(1, 0.0), call(0, 0.0)]];
     let error = refused(crossed, &System::default());
     assert_eq!(error, SimulateError::Deadlock { process: 0, at: "in communicator 0".into() });
@@ -312,7 +313,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     let error = refused(Vec::new(), &none);
     assert_eq!(error, SimulateError::Value { what: "the number of processes on a node", value: 0.0 });
     let step = call(0, 0.0);
-    let quick = simulate(&cluster, &[], &Workload { processes: vec![vec![step]] }, &Options::default());
+    let quick = simulate(&cluster, &[], &ClosedLoop { processes: vec![vec![step]] }, &SimulationOptions::default());
     assert_eq!(quick.unwrap_err(), SimulateError::NeedsRun { process: 0, step: "collective" });
 }
 
@@ -320,7 +321,7 @@ fn what_cannot_be_run_is_refused_by_name() {
 fn a_trace_that_claims_more_bytes_than_there_are_ends_all_the_same() {
     let processes = vec![vec![read(0, 1 << 63); 3], vec![access(Op::Write, 0, 1 << 63, 1e9); 3]];
     let system = System { bins: 4, ..linked(Some((1.0, 2)), Forwarding::Pipelined, 1.0) };
-    let workload = Workload { processes };
+    let workload = ClosedLoop { processes };
     let report = run(&cluster(&[(1.0, 1.0, 0.0)]), &[layout(&[64])], &workload, &system, 1).unwrap();
     assert_eq!((report.requests, report.outcome.read_bytes), (6, u64::MAX));
 }
@@ -331,7 +332,7 @@ fn a_time_line_has_what_happened_when() {
     let processes =
         vec![vec![access(Op::Read, 0, 4, 1.0), access(Op::Write, 0, 4, 2.0)], vec![access(Op::Read, 8, 4, 4.0)]];
     let system = System { bins: 40, ..System::default() };
-    let workload = Workload { processes };
+    let workload = ClosedLoop { processes };
     let report = run(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[64])], &workload, &system, 1).unwrap();
     let timeline = report.timeline.unwrap();
     let bins = timeline.servers[0].len();
@@ -350,12 +351,12 @@ fn a_time_line_has_what_happened_when() {
 }
 
 /// A generated load on set P, as everybody uses it.
-fn load(processes: u32, requests: u64, order: Order, read_share: f64) -> Generated {
+fn load(processes: u32, requests: u64, order: SlotOrder, read_share: f64) -> Generated {
     Generated {
         processes,
-        parts: vec![Part { offset: 0, bytes: 1 << 30, request_bytes: 256 << 10, requests }],
+        parts: vec![FilePart { offset: 0, bytes: 1 << 30, request_bytes: 256 << 10, requests }],
         order,
-        files: Files::Shared,
+        files: FileChoice::Shared,
         read_share,
         think_s: 0.0,
         together: Together::Free,
@@ -368,7 +369,7 @@ fn everything() -> System {
     let hdd = cluster.tiers[0].profile;
     let startup = Startup::seek_within(&hdd.read, &hdd.write, 1 << 28);
     System {
-        devices: vec![Device { queue: Queue::Elevator, startup }, Device::default()],
+        devices: vec![TierDevice { queue: Queue::Elevator, startup }, TierDevice::default()],
         links: Links {
             server: ServerLink::OfProfile,
             client: Some(ClientLink { s_per_byte: 1e-9, processes_per_node: 4 }),
@@ -387,15 +388,15 @@ fn striped() -> Layout {
 #[test]
 fn a_plain_system_is_the_quick_path() {
     for seed in 0..12 {
-        let program = load(1 + 5 * seed as u32, 40, Order::Random, if seed % 3 == 0 { 0.4 } else { 1.0 });
+        let program = load(1 + 5 * seed as u32, 40, SlotOrder::Random, if seed % 3 == 0 { 0.4 } else { 1.0 });
         let steps = |process| {
             let mut at = program.start(process, seed);
             std::iter::from_fn(|| program.next(&mut at)).collect()
         };
-        let workload = Workload { processes: (0..program.processes).map(steps).collect() };
+        let workload = ClosedLoop { processes: (0..program.processes).map(steps).collect() };
         let cluster = presets::set_p(6, 2, true);
         for (network, server) in [(Network::InBeta, ServerLink::InBeta), (Network::Link, ServerLink::OfProfile)] {
-            let quick = simulate(&cluster, &[striped()], &workload, &Options { seed, network }).unwrap();
+            let quick = simulate(&cluster, &[striped()], &workload, &SimulationOptions { seed, network }).unwrap();
             let system = System { links: Links { server, ..Links::default() }, ..System::default() };
             let whole = run(&cluster, &[striped()], &workload, &system, seed).unwrap();
             let close = |a: f64, b: f64, within: f64| assert!((a - b).abs() <= within, "seed {seed}: {a} is not {b}");
@@ -416,13 +417,13 @@ fn a_plain_system_is_the_quick_path() {
 #[test]
 fn a_list_of_steps_a_packed_one_and_the_rule_are_one_program() {
     let program =
-        Generated { opens: true, together: Together::BarrierEvery(7), ..load(9, 30, Order::RandomInShare, 0.5) };
+        Generated { opens: true, together: Together::BarrierEvery(7), ..load(9, 30, SlotOrder::RandomInShare, 0.5) };
     let cluster = presets::set_p(6, 2, true);
     let steps = |process| {
         let mut at = program.start(process, 3);
         std::iter::from_fn(|| program.next(&mut at)).collect()
     };
-    let workload = Workload { processes: (0..9).map(steps).collect() };
+    let workload = ClosedLoop { processes: (0..9).map(steps).collect() };
     let packed = Packed::of(&workload);
     let system = everything();
     let by_rule = run(&cluster, &[striped()], &program, &system, 3).unwrap();
@@ -433,7 +434,7 @@ fn a_list_of_steps_a_packed_one_and_the_rule_are_one_program() {
 
 #[test]
 fn repetitions_do_not_depend_on_the_number_of_threads() {
-    let program = load(12, 25, Order::Random, 0.5);
+    let program = load(12, 25, SlotOrder::Random, 0.5);
     let cluster = presets::set_p(6, 2, true);
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -454,10 +455,10 @@ fn a_disk_with_an_elevator_seeks_less() {
     let cluster = presets::set_p(6, 2, true);
     let whole = everything();
     let fifo = System {
-        devices: whole.devices.iter().map(|device| Device { queue: Queue::Fifo, ..*device }).collect(),
+        devices: whole.devices.iter().map(|device| TierDevice { queue: Queue::Fifo, ..*device }).collect(),
         ..whole.clone()
     };
-    let program = load(64, 20, Order::Random, 1.0);
+    let program = load(64, 20, SlotOrder::Random, 1.0);
     let startup_s = |system| run(&cluster, &[striped()], &program, system, 1).unwrap().queues[0].startup_s;
     assert!(startup_s(&whole) < 0.95 * startup_s(&fifo));
 }
@@ -472,10 +473,10 @@ fn streams(queue: Queue, think_s: f64) -> f64 {
         shape: SeekShape::Linear,
         rotation_s: 0.0,
     };
-    let device = Device { queue, startup: Startup::Seek { read: curve, write: curve } };
+    let device = TierDevice { queue, startup: Startup::Seek { read: curve, write: curve } };
     let system = System { devices: vec![device], ..System::default() };
     let stream = |process: u64| (0..50).map(move |n| access(Op::Read, (process << 36) + n * 65536, 65536, think_s));
-    let workload = Workload { processes: (0..4).map(|process| stream(process).collect()).collect() };
+    let workload = ClosedLoop { processes: (0..4).map(|process| stream(process).collect()).collect() };
     let disk = cluster(&[(0.0, 1e-8, 0.0)]);
     run(&disk, &[layout(&[1 << 39])], &workload, &system, 1).unwrap().outcome.makespan_s
 }
@@ -496,7 +497,7 @@ fn an_anticipatory_queue_waits_for_who_comes_back_soon_and_learns_who_does_not()
 
 #[test]
 fn intervals_cover_the_true_mean_as_often_as_they_say() {
-    let (program, cluster) = (load(6, 30, Order::Random, 0.5), presets::set_p(6, 2, false));
+    let (program, cluster) = (load(6, 30, SlotOrder::Random, 0.5), presets::set_p(6, 2, false));
     let system = System::default();
     // 300 experiments of five runs; what all runs together say stands for the truth.
     let repeated: Vec<_> =

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier};
-use stripewise_simulate::{Access, Device, Queue, Startup, Step, System, Workload, run};
+use stripewise_simulate::{ClosedLoop, Queue, SimulatedAccess, SimulatedStep, Startup, System, TierDevice, run};
 
 /// SplitMix64: the loads are the same everywhere.
 struct Random(u64);
@@ -34,8 +34,14 @@ fn one_each(count: u16) -> Vec<Layout> {
     (0..count).map(|server| Layout::striped([ServerId(server)], 1 << 40).unwrap()).collect()
 }
 
-fn visit(file: u32, service_s: f64, think_s: f64) -> Step {
-    Step::Access(Access { file, offset: 0, size: (service_s * 1e6).round() as u64, op: Op::Read, think_s })
+fn visit(file: u32, service_s: f64, think_s: f64) -> SimulatedStep {
+    SimulatedStep::Access(SimulatedAccess {
+        file,
+        offset: 0,
+        size: (service_s * 1e6).round() as u64,
+        op: Op::Read,
+        think_s,
+    })
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn machine_repairman() {
         let each = 120_000 / n;
         let mut steps =
             || (0..each).map(|_| visit(0, random.exponential(service_s), random.exponential(think_s))).collect();
-        let workload = Workload { processes: (0..n).map(|_| steps()).collect() };
+        let workload = ClosedLoop { processes: (0..n).map(|_| steps()).collect() };
         let report = run(&servers(1), &one_each(1), &workload, &System::default(), 1).unwrap();
         let found = report.requests as f64 / report.outcome.makespan_s;
         let (mut term, mut sum) = (1.0, 1.0);
@@ -69,13 +75,13 @@ fn two_stations_have_the_value_of_mean_value_analysis() {
     let demands = [0.008, 0.005];
     for n in [1_usize, 2, 6] {
         let mut random = Random(n as u64);
-        let mut steps = || -> Vec<Step> {
+        let mut steps = || -> Vec<SimulatedStep> {
             (0..60_000 / n)
                 .flat_map(|_| [0, 1])
                 .map(|at| visit(at, random.exponential(demands[at as usize]), 0.0))
                 .collect()
         };
-        let workload = Workload { processes: (0..n).map(|_| steps()).collect() };
+        let workload = ClosedLoop { processes: (0..n).map(|_| steps()).collect() };
         let report = run(&servers(2), &one_each(2), &workload, &System::default(), 1).unwrap();
         let found = report.requests as f64 / 2.0 / report.outcome.makespan_s;
         let (mut queues, mut exact) = ([0.0, 0.0], 0.0);
@@ -95,7 +101,7 @@ fn many_thinkers_and_a_fixed_service_are_nearly_m_d_1() {
     let think_s = n as f64 * service_s / load;
     let mut random = Random(7);
     let mut steps = || (0..60).map(|_| visit(0, service_s, random.exponential(think_s))).collect();
-    let workload = Workload { processes: (0..n).map(|_| steps()).collect() };
+    let workload = ClosedLoop { processes: (0..n).map(|_| steps()).collect() };
     let report = run(&servers(1), &one_each(1), &workload, &System { bins: 256, ..System::default() }, 1).unwrap();
     // While all of them are at it: the load falls when the first have ended, so only the middle of the run counts.
     let bins = &report.timeline.unwrap().servers[0];
@@ -118,7 +124,7 @@ proptest! {
         elevator in any::<bool>(),
     ) {
         let processes = lists.iter().enumerate().map(|(process, list)| {
-            list.iter().enumerate().map(|(number, &(size, think_us))| Step::Access(Access {
+            list.iter().enumerate().map(|(number, &(size, think_us))| SimulatedStep::Access(SimulatedAccess {
                 file: 0,
                 offset: (process as u64 * 7919 + number as u64 * 104_729) % 5000,
                 size,
@@ -126,9 +132,9 @@ proptest! {
                 think_s: think_us as f64 * 1e-6,
             })).collect()
         }).collect();
-        let workload = Workload { processes };
+        let workload = ClosedLoop { processes };
         let queue = if elevator { Queue::Elevator } else { Queue::Fifo };
-        let system = System { devices: vec![Device { queue, startup: Startup::Drawn }], ..System::default() };
+        let system = System { devices: vec![TierDevice { queue, startup: Startup::Drawn }], ..System::default() };
         let report = run(&servers(1), &one_each(1), &workload, &system, 1).unwrap();
         let makespan_us = report.outcome.makespan_s * 1e6;
         let services: u64 = lists.iter().flatten().map(|step| step.0).sum();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 use stripewise_layout::ServerId;
-use stripewise_store::emulate::{Device, Histogram, Op, ServerStatistics, Verdict, now_ns, preset, sleep_until};
+use stripewise_store::emulate::{Device, LogHistogram, Op, ServerStatistics, Verdict, now_ns, preset, sleep_until};
 
 /// A word in memory that all processes share.
 fn shared_word() -> &'static AtomicU32 {
@@ -57,7 +57,7 @@ fn cost_of_a_request() {
 }
 
 fn print_overshoot(what: &str, sleep: impl Fn(u64) -> u64) {
-    let mut overshoot_ns = Histogram::default();
+    let mut overshoot_ns = LogHistogram::default();
     for i in 0..1000 {
         let deadline_ns = now_ns() + 200_000 + i * 97 % 1000 * 1000;
         overshoot_ns.add(sleep(deadline_ns) - deadline_ns);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{Missing, Outcome, PlacedFile, Pool, Store};
+use stripewise_store::{Missing, PlacedFile, Pool, Store, TransferOutcome};
 
 const FILE_BYTES: u64 = 64 << 20;
 
@@ -85,7 +85,7 @@ fn request_cost() {
                 let place = at % places * bytes as u64;
                 let mut hole = |_, _| Ok(Missing::Hole);
                 let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], place, &mut || Ok(0), &mut hole);
-                assert_eq!(done.expect("a read"), Outcome::Done(bytes));
+                assert_eq!(done.expect("a read"), TransferOutcome::Done(bytes));
             },
         );
         let write = compare(
@@ -93,7 +93,7 @@ fn request_cost() {
             |at| assert_eq!(rustix::io::pwrite(&plain, &buf.borrow(), at % places * bytes as u64), Ok(bytes)),
             |at| {
                 let done = file.write_at(&[IoSlice::new(&buf.borrow())], at % places * bytes as u64);
-                assert_eq!(done.expect("a write"), Outcome::Done(bytes));
+                assert_eq!(done.expect("a write"), TransferOutcome::Done(bytes));
             },
         );
         for (name, (plain_ns, placed_ns)) in [("read", read), ("write", write)] {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use stripewise_store::Store;
 use stripewise_store::export_tree::{self, export};
-use stripewise_store::fsck::{self, Finding, Kind, Outcome, check};
+use stripewise_store::fsck::{self, CheckFinding, DamageKind, FindingOutcome, check};
 use stripewise_store::handle::ATTRIBUTE;
 
 const LEVELS: usize = 4000;
@@ -82,15 +82,15 @@ fn peak_bytes() -> u64 {
     peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-fn fsck(pool: &TestPool) -> (fsck::Report, Vec<Finding>) {
+fn fsck(pool: &TestPool) -> (fsck::CheckReport, Vec<CheckFinding>) {
     let told = Mutex::new(Vec::new());
-    let report = check(&pool.pool, &fsck::Options::default(), &told).unwrap();
+    let report = check(&pool.pool, &fsck::CheckOptions::default(), &told).unwrap();
     (report, told.into_inner().unwrap())
 }
 
-fn export_to(pool: &TestPool, to: &Path, verify_only: bool) -> (export_tree::Report, Vec<(PathBuf, String)>) {
+fn export_to(pool: &TestPool, to: &Path, verify_only: bool) -> (export_tree::ExportReport, Vec<(PathBuf, String)>) {
     let failures = Mutex::new(Vec::new());
-    let options = export_tree::Options { verify_only, ..Default::default() };
+    let options = export_tree::ExportOptions { verify_only, ..Default::default() };
     let report = export(&pool.pool, to, &options, &failures).unwrap();
     (report, failures.into_inner().unwrap())
 }
@@ -147,7 +147,9 @@ fn a_tree_of_four_thousand_levels_is_checked_and_exported() {
     let file = make_file(&at, "damaged", b"");
     rustix::fs::fsetxattr(&file, ATTRIBUTE, b"no handle", XattrFlags::empty()).unwrap();
     let (_, told) = fsck(pool);
-    let [Finding { kind: Kind::DamagedHandle, path: Some(path), .. }] = &told[..] else { panic!("{told:?}") };
+    let [CheckFinding { kind: DamageKind::DamagedHandle, path: Some(path), .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
     let path = path.to_str().unwrap();
     assert!(path.starts_with(&format!("{}/{}/", name_of(0), name_of(1))), "{path}");
     assert!(path.ends_with(&format!("/{}/damaged", name_of(LEVELS - 1))), "{path}");
@@ -187,7 +189,7 @@ fn nothing_that_is_planted_in_a_tree_leads_outside_or_ends_the_run() {
     assert_eq!(report.files, 3);
     let mut unreadable: Vec<_> = told.iter().map(|one| (one.kind, one.outcome, one.path.clone().unwrap())).collect();
     unreadable.sort_by(|a, b| a.2.cmp(&b.2));
-    let mounted = |name: &str| (Kind::Unreadable, Outcome::Left, PathBuf::from(name));
+    let mounted = |name: &str| (DamageKind::Unreadable, FindingOutcome::Left, PathBuf::from(name));
     assert_eq!(unreadable, [mounted("covered"), mounted("mounted")]);
     assert!(told.iter().all(|one| one.what.contains("mounted there")), "{told:?}");
 

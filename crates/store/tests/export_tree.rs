@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stripewise_layout::Pattern;
-use stripewise_store::export_tree::{Options, Report, Watch, export};
+use stripewise_store::export_tree::{ExportOptions, ExportReport, ExportWatch, export};
 
 type Failures = Vec<(PathBuf, String)>;
 
-fn run(pool: &TestPool, to: &Path, verify_only: bool) -> (Report, Failures) {
+fn run(pool: &TestPool, to: &Path, verify_only: bool) -> (ExportReport, Failures) {
     let failures = Mutex::new(Vec::new());
-    let options = Options { verify_only, ..Options::default() };
+    let options = ExportOptions { verify_only, ..ExportOptions::default() };
     let report = export(&pool.pool, to, &options, &failures).unwrap();
     (report, failures.into_inner().unwrap())
 }
@@ -148,7 +148,7 @@ struct Stop {
     failures: Mutex<Failures>,
 }
 
-impl Watch for Stop {
+impl ExportWatch for Stop {
     fn failed(&self, path: &Path, reason: &str) {
         self.failures.lock().unwrap().push((path.to_owned(), reason.to_owned()));
     }
@@ -165,7 +165,7 @@ fn a_stopped_export_goes_on_and_never_shows_half_a_file() {
     for steps in (0..60).step_by(5) {
         let to = pool.directory.path().join(format!("out{steps}"));
         let watch = Stop { left: AtomicU64::new(steps), failures: Mutex::default() };
-        let done = export(&pool.pool, &to, &Options::default(), &watch);
+        let done = export(&pool.pool, &to, &ExportOptions::default(), &watch);
         assert!(watch.failures.lock().unwrap().is_empty(), "{:?}", watch.failures);
         if done.is_ok() {
             continue;
@@ -195,7 +195,7 @@ fn what_a_stopped_export_left_is_not_believed() {
     let (pool, files) = pool();
     let to = pool.directory.path().join("out");
     let watch = Stop { left: AtomicU64::new(12), failures: Mutex::default() };
-    assert!(export(&pool.pool, &to, &Options::default(), &watch).is_err());
+    assert!(export(&pool.pool, &to, &ExportOptions::default(), &watch).is_err());
     let state = to.join(".stripewise-export");
     for name in ["striped/b", "hole", "moved"] {
         let inode = std::fs::metadata(tree(&pool, name)).unwrap().ino();
@@ -236,7 +236,7 @@ fn nothing_outside_is_written() {
     std::fs::write(outside.join("precious"), b"precious").unwrap();
     // Somebody puts links where an unfinished export will write.
     let watch = Stop { left: AtomicU64::new(0), failures: Mutex::default() };
-    assert!(export(&pool.pool, &to, &Options::default(), &watch).is_err());
+    assert!(export(&pool.pool, &to, &ExportOptions::default(), &watch).is_err());
     for name in ["striped", "small", "deep"] {
         let _ = std::fs::remove_dir_all(to.join(name));
         std::os::unix::fs::symlink(&outside, to.join(name)).unwrap();
@@ -262,7 +262,7 @@ fn directories_of_others_are_refused() {
     let base = pool.directory.path();
     let failures = Mutex::new(Vec::new());
     let refused = |to: &Path, verify_only| {
-        let options = Options { verify_only, ..Options::default() };
+        let options = ExportOptions { verify_only, ..ExportOptions::default() };
         export(&pool.pool, to, &options, &failures).unwrap_err().to_string()
     };
     let other = base.join("other");
@@ -275,7 +275,7 @@ fn directories_of_others_are_refused() {
     let second = self::pool().0;
     let to = base.join("out");
     let watch = Stop { left: AtomicU64::new(0), failures: Mutex::default() };
-    assert!(export(&second.pool, &to, &Options::default(), &watch).is_err());
+    assert!(export(&second.pool, &to, &ExportOptions::default(), &watch).is_err());
     assert!(refused(&to, false).contains("another pool"));
 }
 
@@ -343,7 +343,7 @@ fn names_of_one_symlink_or_fifo_stay_names_of_one() {
     // What a stopped export left under the names that are kept for links is made anew.
     std::fs::remove_dir_all(&to).unwrap();
     let watch = Stop { left: AtomicU64::new(0), failures: Mutex::default() };
-    assert!(export(&pool.pool, &to, &Options::default(), &watch).is_err());
+    assert!(export(&pool.pool, &to, &ExportOptions::default(), &watch).is_err());
     let state = to.join(".stripewise-export");
     for name in ["link", "fifo"] {
         let kept = state.join(format!("link-{}", std::fs::symlink_metadata(tree(&pool, name)).unwrap().ino()));

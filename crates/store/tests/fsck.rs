@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use stripewise_layout::Pattern;
 use stripewise_store::Inode;
-use stripewise_store::fsck::{Finding, Kind, Options, Outcome, Report, check};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckReport, DamageKind, FindingOutcome, check};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 
 /// Runs a check; the report and what was told.
-fn fsck_with(pool: &TestPool, options: &Options) -> (Report, Vec<Finding>) {
+fn fsck_with(pool: &TestPool, options: &CheckOptions) -> (CheckReport, Vec<CheckFinding>) {
     let told = Mutex::new(Vec::new());
     let report = check(&pool.pool, options, &told).unwrap();
     (report, told.into_inner().unwrap())
 }
 
-fn dry() -> Options {
-    Options { dry_run: true, ..Options::default() }
+fn dry() -> CheckOptions {
+    CheckOptions { dry_run: true, ..CheckOptions::default() }
 }
 
 /// Every name below a directory, with what it holds: the pool as its disks see it, times of access left out.
@@ -112,13 +112,13 @@ fn assert_others_whole(pool: &TestPool, damaged: &[&str]) {
 }
 
 /// Damage that `fsck` mends: told by a dry run that changes nothing, mended once, not there the second time.
-fn mends(pool: &TestPool, kind: Kind) -> Vec<Finding> {
-    mends_with(pool, kind, &Options::default())
+fn mends(pool: &TestPool, kind: DamageKind) -> Vec<CheckFinding> {
+    mends_with(pool, kind, &CheckOptions::default())
 }
 
-fn mends_with(pool: &TestPool, kind: Kind, options: &Options) -> Vec<Finding> {
+fn mends_with(pool: &TestPool, kind: DamageKind, options: &CheckOptions) -> Vec<CheckFinding> {
     let before = snapshot(pool.directory.path());
-    let (report, told) = fsck_with(pool, &Options { dry_run: true, ..options.clone() });
+    let (report, told) = fsck_with(pool, &CheckOptions { dry_run: true, ..options.clone() });
     assert_eq!(report.exit_code(), 4, "{told:?}");
     assert!(report.of(kind).would_mend > 0, "{told:?}");
     let after = snapshot(pool.directory.path());
@@ -132,10 +132,10 @@ fn mends_with(pool: &TestPool, kind: Kind, options: &Options) -> Vec<Finding> {
 }
 
 /// Damage that `fsck` cannot mend: told, and nothing changes.
-fn leaves(pool: &TestPool, kind: Kind) -> Vec<Finding> {
+fn leaves(pool: &TestPool, kind: DamageKind) -> Vec<CheckFinding> {
     let before = snapshot(pool.directory.path());
     let mut all = Vec::new();
-    for options in [dry(), Options::default()] {
+    for options in [dry(), CheckOptions::default()] {
         let (report, told) = fsck_with(pool, &options);
         assert_eq!(report.exit_code(), 4, "{told:?}");
         assert!(report.of(kind).left > 0, "{told:?}");
@@ -151,7 +151,7 @@ fn leaves(pool: &TestPool, kind: Kind) -> Vec<Finding> {
 }
 
 fn clean(pool: &TestPool) {
-    let (report, told) = fsck_with(pool, &Options::default());
+    let (report, told) = fsck_with(pool, &CheckOptions::default());
     assert!(report.is_clean(), "{told:?}");
 }
 
@@ -173,11 +173,11 @@ fn orphans_are_kept_and_come_back_with_their_file() {
     let second = tree(&pool, "sub/a2");
     std::fs::rename(&away, &back).unwrap();
     std::fs::remove_file(&second).unwrap();
-    let told = mends(&pool, Kind::OrphanDatafile);
+    let told = mends(&pool, DamageKind::OrphanDatafile);
     assert_eq!(told.len(), 3, "{told:?}");
     assert_eq!(std::fs::read_dir(pool.root(0).join("lost+found")).unwrap().count(), 1);
     std::fs::rename(&back, &away).unwrap();
-    mends(&pool, Kind::MissingDatafile);
+    mends(&pool, DamageKind::MissingDatafile);
     assert_others_whole(&pool, &[]);
 }
 
@@ -186,9 +186,9 @@ fn orphans_without_a_byte_are_removed_and_others_if_asked() {
     let pool = pool();
     std::fs::create_dir_all(pool.root(1).join("0f")).unwrap();
     std::fs::write(datafile(&pool, 1, 0xf, 1), b"").unwrap();
-    mends(&pool, Kind::OrphanDatafile);
+    mends(&pool, DamageKind::OrphanDatafile);
     std::fs::write(datafile(&pool, 1, 0xf, 1), b"x").unwrap();
-    mends_with(&pool, Kind::OrphanDatafile, &Options { remove_orphans: true, ..Options::default() });
+    mends_with(&pool, DamageKind::OrphanDatafile, &CheckOptions { remove_orphans: true, ..CheckOptions::default() });
     assert!(!pool.root(1).join("lost+found").exists());
     assert_others_whole(&pool, &[]);
 }
@@ -200,20 +200,20 @@ fn what_moves_left_behind_goes() {
     // A later version: generation 1 of `sub/b` stays what it is, one before it is a leftover.
     let b = handle(&pool, "sub/b");
     std::fs::write(datafile(&pool, 1, b.logical, 0), pattern(5000, 1)).unwrap();
-    let told = mends(&pool, Kind::LeftoverDatafile);
+    let told = mends(&pool, DamageKind::LeftoverDatafile);
     assert!(told[0].action.contains("a finished move"), "{told:?}");
     // A generation to come, without and with the lock file of the mover that died.
     std::fs::write(datafile(&pool, 1, a.logical, a.version + 1), pattern(5000, 1)).unwrap();
-    let told = mends(&pool, Kind::LeftoverDatafile);
+    let told = mends(&pool, DamageKind::LeftoverDatafile);
     assert!(told[0].action.contains("lost+found"), "{told:?}");
     std::fs::write(datafile(&pool, 1, a.logical, a.version + 1), pattern(5000, 1)).unwrap();
     std::fs::write(pool.pool.namespace.join(format!("locks/{:016x}", a.logical)), b"").unwrap();
-    mends(&pool, Kind::StaleLock);
+    mends(&pool, DamageKind::StaleLock);
     assert!(!datafile(&pool, 1, a.logical, a.version + 1).exists());
     // A move that was switched and not cleared away.
     a.truncating_to = Some(100_000);
     set_handle(&pool, "a", &a);
-    mends(&pool, Kind::HalfChange);
+    mends(&pool, DamageKind::HalfChange);
     assert_others_whole(&pool, &[]);
 }
 
@@ -226,9 +226,9 @@ fn an_older_handle_does_not_cost_the_newer_bytes() {
     let after = attribute(&tree(&pool, "a")).unwrap();
     // The namespace comes from a backup; the servers do not.
     set_attribute(&tree(&pool, "a"), &before);
-    let (report, told) = fsck_with(&pool, &Options::default());
-    assert!(report.of(Kind::MissingDatafile).left > 0, "{told:?}");
-    assert!(report.of(Kind::LeftoverDatafile).mended > 0, "{told:?}");
+    let (report, told) = fsck_with(&pool, &CheckOptions::default());
+    assert!(report.of(DamageKind::MissingDatafile).left > 0, "{told:?}");
+    assert!(report.of(DamageKind::LeftoverDatafile).mended > 0, "{told:?}");
     let kept: u64 = (0..3)
         .filter_map(|server| std::fs::read_dir(pool.root(server).join("lost+found")).ok())
         .flatten()
@@ -244,7 +244,7 @@ fn a_truncation_that_stopped_is_finished() {
     let mut a = handle(&pool, "a");
     a.truncating_to = Some(30_000);
     set_handle(&pool, "a", &a);
-    mends(&pool, Kind::HalfChange);
+    mends(&pool, DamageKind::HalfChange);
     assert!(read(&pool, "a") == bytes_of("a")[..30_000]);
     assert_others_whole(&pool, &["a"]);
 }
@@ -263,7 +263,7 @@ fn a_truncation_that_stopped_before_the_inode_knew_ends_where_it_should() {
     // In the hole, where no datafile says how far the file reaches.
     a.truncating_to = Some(50_001);
     set_handle(&pool, "a", &a);
-    mends(&pool, Kind::HalfChange);
+    mends(&pool, DamageKind::HalfChange);
     assert!(read(&pool, "a") == [0; 50_001]);
     assert_others_whole(&pool, &["a"]);
 }
@@ -273,7 +273,7 @@ fn sizes_come_from_the_datafiles() {
     let pool = pool();
     let file = std::fs::File::options().write(true).open(tree(&pool, "a")).unwrap();
     file.set_len(70_000).unwrap();
-    mends(&pool, Kind::Size);
+    mends(&pool, DamageKind::Size);
     assert!(read(&pool, "a") == bytes_of("a"));
     assert_others_whole(&pool, &[]);
 }
@@ -284,9 +284,9 @@ fn lock_files_of_writers_that_are_gone_go() {
     let a = handle(&pool, "a");
     let lock = |handle: u64| pool.pool.namespace.join(format!("locks/{handle:016x}"));
     std::fs::write(lock(a.logical), b"").unwrap();
-    mends(&pool, Kind::StaleLock);
+    mends(&pool, DamageKind::StaleLock);
     std::fs::write(lock(77), b"").unwrap();
-    mends(&pool, Kind::StaleLock);
+    mends(&pool, DamageKind::StaleLock);
     assert_eq!(std::fs::read_dir(pool.pool.namespace.join("locks")).unwrap().count(), 0);
     assert_others_whole(&pool, &[]);
 }
@@ -299,14 +299,14 @@ fn a_handle_with_a_wrong_byte_is_corrected() {
         let mut wrong = right.clone();
         wrong[at] ^= 0x10;
         set_attribute(&tree(&pool, "a"), &wrong);
-        let (report, told) = fsck_with(&pool, &Options::default());
-        assert_eq!(report.of(Kind::DamagedHandle).mended, 1, "byte {at}: {told:?}");
+        let (report, told) = fsck_with(&pool, &CheckOptions::default());
+        assert_eq!(report.of(DamageKind::DamagedHandle).mended, 1, "byte {at}: {told:?}");
         assert_eq!(attribute(&tree(&pool, "a")).unwrap(), right, "byte {at}");
     }
     let mut wrong = right.clone();
     wrong[70] ^= 1;
     set_attribute(&tree(&pool, "a"), &wrong);
-    mends(&pool, Kind::DamagedHandle);
+    mends(&pool, DamageKind::DamagedHandle);
     assert_others_whole(&pool, &[]);
 }
 
@@ -314,11 +314,11 @@ fn a_handle_with_a_wrong_byte_is_corrected() {
 fn while_a_handle_is_not_known_no_datafile_is_an_orphan() {
     let pool = pool();
     set_attribute(&tree(&pool, "a"), b"SWEH\x01 and nothing else");
-    let told = leaves(&pool, Kind::DamagedHandle);
-    assert_eq!(told.iter().filter(|finding| finding.kind == Kind::OrphanDatafile).count(), 3, "{told:?}");
+    let told = leaves(&pool, DamageKind::DamagedHandle);
+    assert_eq!(told.iter().filter(|finding| finding.kind == DamageKind::OrphanDatafile).count(), 3, "{told:?}");
     let later = [&attribute(&tree(&pool, "sub/b")).unwrap()[..4], &[9; 90]].concat();
     set_attribute(&tree(&pool, "a"), &later);
-    leaves(&pool, Kind::LaterHandle);
+    leaves(&pool, DamageKind::LaterHandle);
     assert_others_whole(&pool, &["a"]);
 }
 
@@ -337,19 +337,19 @@ fn copies_in_the_namespace_get_bytes_of_their_own() {
     let pool = pool();
     for name in ["a", "sub/b"] {
         copy_inode(&tree(&pool, name), &tree(&pool, "copy"));
-        mends(&pool, Kind::DuplicateHandle);
+        mends(&pool, DamageKind::DuplicateHandle);
         assert!(read(&pool, "copy") == bytes_of(name), "{name}");
         assert_ne!(handle(&pool, name).logical, handle(&pool, "copy").logical);
         let inode = open(&pool, "copy");
         write(&inode, b"changed", 10);
         assert!(read(&pool, name) == bytes_of(name), "the copy is a file of its own");
         std::fs::remove_file(tree(&pool, "copy")).unwrap();
-        mends(&pool, Kind::OrphanDatafile);
+        mends(&pool, DamageKind::OrphanDatafile);
     }
     // Of an original that has changed since nobody knows the bytes.
     copy_inode(&tree(&pool, "a"), &tree(&pool, "copy"));
     write(&open(&pool, "a"), &bytes_of("a"), 0);
-    leaves(&pool, Kind::DuplicateHandle);
+    leaves(&pool, DamageKind::DuplicateHandle);
     assert_others_whole(&pool, &[]);
 }
 
@@ -365,8 +365,8 @@ fn a_copied_pool_is_taken_over() {
         std::fs::rename(&to, &from).unwrap();
     }
     std::fs::remove_file(tree(&pool, "sub/a2")).unwrap();
-    leaves(&pool, Kind::UnboundHandle);
-    mends_with(&pool, Kind::UnboundHandle, &Options { rebind: true, ..Options::default() });
+    leaves(&pool, DamageKind::UnboundHandle);
+    mends_with(&pool, DamageKind::UnboundHandle, &CheckOptions { rebind: true, ..CheckOptions::default() });
     assert_ne!(std::fs::read(pool.pool.namespace.join(".stripewise")).unwrap(), marker, "a new uuid");
     assert_others_whole(&pool, &[]);
 }
@@ -380,9 +380,9 @@ fn a_rebind_that_was_killed_goes_on() {
     let text = std::fs::read_to_string(&marker).unwrap();
     let old = text.lines().find_map(|line| line.strip_prefix("uuid = \"")).unwrap().trim_end_matches('"').to_owned();
     std::fs::write(&marker, text.replace(&old, uuid)).unwrap();
-    let (report, told) = fsck_with(&pool, &Options::default());
-    assert_eq!((report.exit_code(), report.of(Kind::HalfRebind).left), (4, 1), "{told:?}");
-    mends_with(&pool, Kind::HalfRebind, &Options { rebind: true, ..Options::default() });
+    let (report, told) = fsck_with(&pool, &CheckOptions::default());
+    assert_eq!((report.exit_code(), report.of(DamageKind::HalfRebind).left), (4, 1), "{told:?}");
+    mends_with(&pool, DamageKind::HalfRebind, &CheckOptions { rebind: true, ..CheckOptions::default() });
     assert!(std::fs::read_to_string(&marker).unwrap().contains(uuid));
     assert_others_whole(&pool, &[]);
 }
@@ -396,24 +396,24 @@ fn layouts_are_found_again() {
     };
     // Plain striping is known without its file.
     std::fs::remove_file(path("a")).unwrap();
-    mends(&pool, Kind::MissingLayout);
+    mends(&pool, DamageKind::MissingLayout);
     // One wrong byte.
     let stood = std::fs::read(path("sub/b")).unwrap();
     let mut wrong = stood.clone();
     wrong[5] ^= 7;
     std::fs::write(path("sub/b"), &wrong).unwrap();
-    mends(&pool, Kind::DamagedLayout);
+    mends(&pool, DamageKind::DamagedLayout);
     // A copy that had not got its name yet.
     std::fs::rename(path("sub/b"), pool.pool.namespace.join("layouts/.x.0123456789abcdef")).unwrap();
-    mends(&pool, Kind::MissingLayout);
+    mends(&pool, DamageKind::MissingLayout);
     // Another pool's.
     let other = TestPool::new(3);
     std::fs::copy(path("sub/b"), other.pool.namespace.join("layouts").join(path("sub/b").file_name().unwrap()))
         .unwrap();
     std::fs::write(path("sub/b"), b"nothing of it").unwrap();
-    leaves(&pool, Kind::DamagedLayout);
+    leaves(&pool, DamageKind::DamagedLayout);
     let from = vec![other.pool.namespace.clone()];
-    mends_with(&pool, Kind::DamagedLayout, &Options { layouts_from: from, ..Options::default() });
+    mends_with(&pool, DamageKind::DamagedLayout, &CheckOptions { layouts_from: from, ..CheckOptions::default() });
     assert_others_whole(&pool, &[]);
 }
 
@@ -424,18 +424,18 @@ fn bytes_that_are_gone_are_given_up_only_when_told() {
     let path = datafile(&pool, 1, a.logical, 1);
     let aside = pool.directory.path().join("aside");
     std::fs::rename(&path, &aside).unwrap();
-    leaves(&pool, Kind::MissingDatafile);
+    leaves(&pool, DamageKind::MissingDatafile);
     std::fs::rename(&aside, &path).unwrap();
     clean(&pool);
     std::fs::remove_file(&path).unwrap();
-    mends_with(&pool, Kind::MissingDatafile, &Options { forget_missing: true, ..Options::default() });
+    mends_with(&pool, DamageKind::MissingDatafile, &CheckOptions { forget_missing: true, ..CheckOptions::default() });
     let (found, put) = (read(&pool, "a"), bytes_of("a"));
     assert!(found.iter().zip(&put).all(|(found, put)| found == put || *found == 0));
     // One that was made after the last sync holds nothing that anybody was promised.
     let mut empty = handle(&pool, "empty");
     empty.present.insert(0);
     set_handle(&pool, "empty", &empty);
-    mends(&pool, Kind::MissingDatafile);
+    mends(&pool, DamageKind::MissingDatafile);
     assert_others_whole(&pool, &["a"]);
 }
 
@@ -444,7 +444,7 @@ fn a_missing_server_is_told_with_its_files() {
     let pool = pool();
     let away = pool.directory.path().join("away");
     std::fs::rename(pool.root(1), &away).unwrap();
-    let told = leaves(&pool, Kind::MissingServer);
+    let told = leaves(&pool, DamageKind::MissingServer);
     let mut files: Vec<_> = told.iter().filter_map(|finding| finding.path.clone()).collect();
     files.sort();
     assert!(files.contains(&"sub/b".into()) && files.len() == 2, "{told:?}");
@@ -458,24 +458,24 @@ fn markers_are_written_anew_where_it_is_sure() {
     let pool = pool();
     let marker = |server: usize| pool.root(server).join(".stripewise");
     std::fs::remove_file(marker(1)).unwrap();
-    mends(&pool, Kind::ServerMarker);
+    mends(&pool, DamageKind::ServerMarker);
     std::fs::write(marker(2), b"uuid = nonsense").unwrap();
-    mends(&pool, Kind::ServerMarker);
+    mends(&pool, DamageKind::ServerMarker);
     std::fs::remove_file(pool.pool.namespace.join(".stripewise")).unwrap();
-    mends(&pool, Kind::NamespaceMarker);
+    mends(&pool, DamageKind::NamespaceMarker);
     // Two without a marker could be each other.
     let stood = [0, 1].map(|server| std::fs::read(marker(server)).unwrap());
     std::fs::remove_file(marker(0)).unwrap();
     std::fs::remove_file(marker(1)).unwrap();
-    leaves(&pool, Kind::ServerMarker);
+    leaves(&pool, DamageKind::ServerMarker);
     // Exchanged.
     std::fs::write(marker(0), &stood[1]).unwrap();
     std::fs::write(marker(1), &stood[0]).unwrap();
-    leaves(&pool, Kind::ServerMarker);
+    leaves(&pool, DamageKind::ServerMarker);
     std::fs::write(marker(0), &stood[0]).unwrap();
     std::fs::write(marker(1), &stood[1]).unwrap();
     std::fs::remove_dir(pool.pool.namespace.join("locks")).unwrap();
-    mends(&pool, Kind::NamespaceDirectory);
+    mends(&pool, DamageKind::NamespaceDirectory);
     assert_others_whole(&pool, &[]);
 }
 
@@ -488,12 +488,12 @@ fn datafiles_follow_their_owner() {
     let pool = pool();
     let path = datafile(&pool, 1, handle(&pool, "a").logical, 1);
     std::os::unix::fs::chown(&path, Some(12345), Some(12345)).unwrap();
-    mends(&pool, Kind::DatafileOwner);
+    mends(&pool, DamageKind::DatafileOwner);
     assert_eq!(std::fs::metadata(&path).unwrap().uid(), std::fs::metadata(tree(&pool, "a")).unwrap().uid());
     // Where others could have put it there it is not laundered.
     std::os::unix::fs::chown(&path, Some(12345), Some(12345)).unwrap();
     std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o1777)).unwrap();
-    leaves(&pool, Kind::DatafileOwner);
+    leaves(&pool, DamageKind::DatafileOwner);
     assert_others_whole(&pool, &["a"]);
 }
 
@@ -531,7 +531,7 @@ fn in_a_shared_pool_only_what_root_was_giving_away_is_given() {
     clean(&pool);
     interrupted_chown(&pool, "given", BOB);
     assert!(open(&pool, "given").read_at(&mut [0; 10], 0).is_err(), "refused until it is mended");
-    mends(&pool, Kind::DatafileOwner);
+    mends(&pool, DamageKind::DatafileOwner);
     assert!(read(&pool, "given") == bytes_of("given"));
     // Bob claims Alice's datafiles: her file is gone, and his has its handle.
     let theirs = handle(&pool, "secret");
@@ -541,11 +541,11 @@ fn in_a_shared_pool_only_what_root_was_giving_away_is_given() {
     let real = std::fs::metadata(tree(&pool, "claim")).unwrap().ino();
     let claim = Handle { real, ..theirs.clone() };
     set_handle(&pool, "claim", &claim);
-    leaves(&pool, Kind::DatafileOwner);
+    leaves(&pool, DamageKind::DatafileOwner);
     // As one who was given another file.
     let former: Vec<u8> = [handle(&pool, "given").logical.to_be_bytes().as_slice(), &ALICE.to_be_bytes()].concat();
     rustix::fs::setxattr(tree(&pool, "claim"), "trusted.stripewise", &former, XattrFlags::empty()).unwrap();
-    leaves(&pool, Kind::DatafileOwner);
+    leaves(&pool, DamageKind::DatafileOwner);
     for server in 0..3 {
         let path = datafile(&pool, server, theirs.logical, 1);
         assert_eq!(std::fs::metadata(path).unwrap().uid(), ALICE);
@@ -569,12 +569,12 @@ fn datafiles_get_the_mode_and_the_group_of_their_file() {
         // Its server was away when the file was shut, or opened to others.
         for wrong in [0o644, 0o666, 0o600, 0o4755] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(wrong)).unwrap();
-            mends(&pool, Kind::DatafileRights);
+            mends(&pool, DamageKind::DatafileRights);
             assert_eq!(mode(), 0o640);
         }
         if shared {
             std::os::unix::fs::chown(&path, None, Some(12345)).unwrap();
-            mends(&pool, Kind::DatafileRights);
+            mends(&pool, DamageKind::DatafileRights);
             assert_eq!(std::fs::metadata(&path).unwrap().gid(), std::fs::metadata(tree(&pool, "f")).unwrap().gid());
         }
         assert!(read(&pool, "f") == bytes_of("f"));
@@ -591,7 +591,7 @@ fn what_stands_in_the_wrong_place_is_put_right_or_left() {
     let there = pool.root(0).join(&wrong).join(format!("{a:016x}.00000001"));
     std::fs::rename(datafile(&pool, 0, a, 1), &there).unwrap();
     // Nobody gives up what is there.
-    mends_with(&pool, Kind::MisplacedDatafile, &Options { forget_missing: true, ..Options::default() });
+    mends_with(&pool, DamageKind::MisplacedDatafile, &CheckOptions { forget_missing: true, ..CheckOptions::default() });
     assert_others_whole(&pool, &[]);
     // A directory under a datafile's name, and somebody's own files.
     let path = datafile(&pool, 1, a, 1);
@@ -599,8 +599,8 @@ fn what_stands_in_the_wrong_place_is_put_right_or_left() {
     std::fs::rename(&path, &aside).unwrap();
     std::fs::create_dir(&path).unwrap();
     std::fs::write(pool.root(2).join("notes.txt"), b"mine").unwrap();
-    let told = leaves(&pool, Kind::DatafileType);
-    let notes: Vec<_> = told.iter().filter(|finding| finding.outcome == Outcome::Note).collect();
+    let told = leaves(&pool, DamageKind::DatafileType);
+    let notes: Vec<_> = told.iter().filter(|finding| finding.outcome == FindingOutcome::Note).collect();
     assert!(notes.len() == 1 && notes[0].object.as_deref() == Some("notes.txt"), "{told:?}");
     std::fs::remove_dir(&path).unwrap();
     std::fs::rename(&aside, &path).unwrap();
@@ -613,11 +613,11 @@ fn half_written_files_go_unless_they_are_being_written() {
     let path = pool.pool.namespace.join("layouts/.x.0123456789abcdef");
     std::fs::write(&path, b"half").unwrap();
     std::fs::write(pool.root(0).join("..stripewise.0123456789abcdef"), b"half").unwrap();
-    mends(&pool, Kind::HalfWritten);
+    mends(&pool, DamageKind::HalfWritten);
     std::fs::write(&path, b"half").unwrap();
     let file = std::fs::File::open(&path).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let (report, told) = fsck_with(&pool, &Options::default());
+    let (report, told) = fsck_with(&pool, &CheckOptions::default());
     assert!(report.is_clean() && told.len() == 1 && path.exists(), "{told:?}");
 }
 
@@ -631,7 +631,7 @@ fn what_is_being_written_is_left_alone() {
     while done < 5000 {
         done += inode.write_at(&pattern(5000, 3)[done..], 200_000 + done as u64).unwrap();
     }
-    let (report, told) = fsck_with(&pool, &Options::default());
+    let (report, told) = fsck_with(&pool, &CheckOptions::default());
     assert!(report.is_clean() && report.files_in_use == 1, "{told:?}");
     inode.release_writer().unwrap();
     assert_eq!(content(&inode).len(), 205_000);
@@ -646,12 +646,12 @@ fn files_without_a_name_may_be_open_in_a_mount() {
     let _open = rustix::fs::open(tree(&pool, "a"), flags, Mode::empty()).unwrap();
     std::fs::remove_file(tree(&pool, "a")).unwrap();
     std::fs::remove_file(tree(&pool, "sub/a2")).unwrap();
-    let (report, told) = fsck_with(&pool, &Options::default());
-    assert_eq!(report.of(Kind::OrphanDatafile).in_use, 3, "{told:?}");
+    let (report, told) = fsck_with(&pool, &CheckOptions::default());
+    assert_eq!(report.of(DamageKind::OrphanDatafile).in_use, 3, "{told:?}");
     assert_eq!(report.exit_code(), 4);
     let told = Mutex::new(Vec::new());
-    let refused = check(&pool.pool, &Options { rebind: true, ..Options::default() }, &told).unwrap_err();
+    let refused = check(&pool.pool, &CheckOptions { rebind: true, ..CheckOptions::default() }, &told).unwrap_err();
     assert!(refused.to_string().contains("mounted"), "{refused}");
     drop(mount);
-    mends(&pool, Kind::OrphanDatafile);
+    mends(&pool, DamageKind::OrphanDatafile);
 }

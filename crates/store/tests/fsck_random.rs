@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stripewise_layout::Pattern;
-use stripewise_store::fsck::{Finding, Options, Step, Watch, check};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckStep, CheckWatch, check};
 use stripewise_store::handle::ATTRIBUTE;
 
 const FILES: usize = 6;
@@ -202,20 +202,20 @@ struct Stop {
     left: AtomicU64,
 }
 
-impl Watch for Stop {
-    fn found(&self, _: &Finding) {
+impl CheckWatch for Stop {
+    fn found(&self, _: &CheckFinding) {
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     }
 
-    fn progress(&self, _: Step, _: u64, _: Option<u64>) -> bool {
+    fn progress(&self, _: CheckStep, _: u64, _: Option<u64>) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 
 /// Checks; what was told. `None`: the pool cannot be checked.
-fn run(pool: &TestPool) -> Option<(stripewise_store::fsck::Report, Vec<Finding>)> {
+fn run(pool: &TestPool) -> Option<(stripewise_store::fsck::CheckReport, Vec<CheckFinding>)> {
     let told = Mutex::new(Vec::new());
-    let report = check(&pool.pool, &Options::default(), &told).ok()?;
+    let report = check(&pool.pool, &CheckOptions::default(), &told).ok()?;
     Some((report, told.into_inner().unwrap()))
 }
 
@@ -255,11 +255,11 @@ proptest! {
         }
         let before = all_bytes(&pool);
         // One that is stopped, as a kill would, and one that is not.
-        let _ = check(&pool.pool, &Options::default(), &Stop { left: AtomicU64::new(stop) });
+        let _ = check(&pool.pool, &CheckOptions::default(), &Stop { left: AtomicU64::new(stop) });
         if let Some((_, first)) = run(&pool) {
             let (second, told) = run(&pool).unwrap();
             prop_assert!(second.total().mended == 0, "{damages:?}: first {first:?}, then {told:?}");
-            let left = |told: &[Finding]| {
+            let left = |told: &[CheckFinding]| {
                 let mut all: Vec<_> = told.iter().map(|f| (f.kind, f.path.clone(), f.object.clone())).collect();
                 all.sort();
                 all

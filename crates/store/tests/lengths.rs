@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use stripewise_layout::{Layout, Pattern};
-use stripewise_store::fsck::{Finding, Kind, Options, Outcome, Report, check};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckReport, DamageKind, FindingOutcome, check};
 use stripewise_store::{Error, Inode, Pool, Store};
 
 const SIZE: usize = 100_000;
 
-fn fsck(pool: &Pool, options: &Options) -> (Report, Vec<Finding>) {
+fn fsck(pool: &Pool, options: &CheckOptions) -> (CheckReport, Vec<CheckFinding>) {
     let told = Mutex::new(Vec::new());
     let report = check(pool, options, &told).unwrap();
     (report, told.into_inner().unwrap())
 }
 
-fn dry() -> Options {
-    Options { dry_run: true, ..Options::default() }
+fn dry() -> CheckOptions {
+    CheckOptions { dry_run: true, ..CheckOptions::default() }
 }
 
 /// Layouts over three servers: plain striping, one server, regions with narrow stripes and bytes in the inode, and a server
@@ -161,18 +161,18 @@ fn each_damaged_datafile_is_told_and_exactly_its_bytes_are_errors() {
             let found = damage.make(&path);
             let lost = behind(shape, &pool, index, found);
             assert!(!lost.is_empty(), "{about}");
-            let kind = if damage == Damage::Removed { Kind::MissingDatafile } else { Kind::ShortDatafile };
-            for options in [dry(), Options::default()] {
+            let kind = if damage == Damage::Removed { DamageKind::MissingDatafile } else { DamageKind::ShortDatafile };
+            for options in [dry(), CheckOptions::default()] {
                 let (report, told) = fsck(&pool.pool, &options);
                 assert_eq!(report.exit_code(), 4, "{about}: {told:?}");
                 let [finding] = &told[..] else { panic!("{about}: {told:?}") };
-                assert_eq!((finding.kind, finding.outcome), (kind, Outcome::Left), "{about}");
+                assert_eq!((finding.kind, finding.outcome), (kind, FindingOutcome::Left), "{about}");
                 assert_eq!(finding.path.as_deref(), Some(Path::new("file")), "{about}");
                 assert_eq!(finding.server, Some(format!("disk.{server}")), "{about}");
                 assert!(path.ends_with(finding.object.as_ref().unwrap()), "{about}: {finding:?}");
                 assert_eq!(finding.lost, ranges(&lost), "{about}");
                 assert!(finding.what.contains(&format!("({} in all)", lost.len())), "{about}: {finding:?}");
-                if kind == Kind::ShortDatafile {
+                if kind == DamageKind::ShortDatafile {
                     let lengths = format!("ends at byte {found}, {recorded} had been recorded");
                     assert!(finding.what.contains(&lengths), "{about}: {finding:?}");
                 }
@@ -194,10 +194,10 @@ fn bytes_that_are_given_up_are_zeros_and_the_pool_is_clean() {
         for damage in DAMAGES {
             let pool = pool(shape);
             let found = damage.make(&datafiles(&pool)[0].1);
-            let options = Options { forget_missing: true, ..Options::default() };
+            let options = CheckOptions { forget_missing: true, ..CheckOptions::default() };
             let (report, told) = fsck(&pool.pool, &options);
             assert_eq!(report.exit_code(), 1, "{told:?}");
-            assert!(fsck(&pool.pool, &Options::default()).0.is_clean());
+            assert!(fsck(&pool.pool, &CheckOptions::default()).0.is_clean());
             let mut expected = bytes();
             behind(shape, &pool, 0, found).into_iter().for_each(|x| expected[x] = 0);
             assert!(content(&open(&pool)) == expected, "{damage:?}");
@@ -212,7 +212,7 @@ fn bytes_that_are_written_again_are_there_again() {
         Damage::Emptied.make(&datafiles(&pool)[0].1);
         write(&open(&pool), &bytes(), 0);
         assert!(content(&open(&pool)) == bytes());
-        assert!(fsck(&pool.pool, &Options::default()).0.is_clean());
+        assert!(fsck(&pool.pool, &CheckOptions::default()).0.is_clean());
     }
 }
 
@@ -225,7 +225,7 @@ fn a_file_that_is_cut_and_written_anew_after_a_loss_is_well() {
         inode.truncate(0).unwrap();
         inode.truncate(50_000).unwrap();
         assert_eq!(content(&inode), vec![0; 50_000]);
-        assert!(fsck(&pool.pool, &Options::default()).0.is_clean());
+        assert!(fsck(&pool.pool, &CheckOptions::default()).0.is_clean());
     }
 }
 
@@ -262,7 +262,7 @@ fn what_is_recorded_follows_a_move() {
             let pool = pool(shape);
             let inode = open(&pool);
             inode.move_to(to, "file", &mut |_, _| true).unwrap();
-            let (report, told) = fsck(&pool.pool, &Options::default());
+            let (report, told) = fsck(&pool.pool, &CheckOptions::default());
             assert!(report.is_clean(), "{told:?}");
             for index in 0..datafiles(&pool).len() {
                 let path = &datafiles(&pool)[index].1;
@@ -412,9 +412,11 @@ fn a_pool_that_is_well_gives_no_alarm_whoever_is_killed() {
             kill_process(Pid::from_child(child), Signal::KILL).unwrap();
         }
         children.iter_mut().for_each(|child| _ = child.wait().unwrap());
-        let alarm = |told: &[Finding]| {
-            let bad: Vec<_> =
-                told.iter().filter(|f| f.outcome == Outcome::Left || f.kind == Kind::ShortDatafile).collect();
+        let alarm = |told: &[CheckFinding]| {
+            let bad: Vec<_> = told
+                .iter()
+                .filter(|f| f.outcome == FindingOutcome::Left || f.kind == DamageKind::ShortDatafile)
+                .collect();
             assert!(bad.is_empty(), "round {round}: {bad:?}");
         };
         alarm(&fsck(&pool.pool, &dry()).1);
@@ -423,8 +425,8 @@ fn a_pool_that_is_well_gives_no_alarm_whoever_is_killed() {
             act(&store, &mut dice);
         }
         drop(store);
-        alarm(&fsck(&pool.pool, &Options::default()).1);
-        let (report, told) = fsck(&pool.pool, &Options { scrub: true, ..Options::default() });
+        alarm(&fsck(&pool.pool, &CheckOptions::default()).1);
+        let (report, told) = fsck(&pool.pool, &CheckOptions { scrub: true, ..CheckOptions::default() });
         assert!(report.is_clean(), "round {round}: {told:?}");
         let store = pool.open();
         for file in 0..FILES {
@@ -437,8 +439,8 @@ fn a_pool_that_is_well_gives_no_alarm_whoever_is_killed() {
 fn a_scrub_reads_every_byte() {
     let pool = pool(&layouts()[2]);
     std::fs::write(pool.pool.namespace.join("tree/plain"), pattern(10_000, 1)).unwrap();
-    let (report, told) = fsck(&pool.pool, &Options { scrub: true, ..Options::default() });
+    let (report, told) = fsck(&pool.pool, &CheckOptions { scrub: true, ..CheckOptions::default() });
     assert!(report.is_clean(), "{told:?}");
     assert!(report.read_bytes >= (SIZE + 10_000) as u64, "{report:?}");
-    assert_eq!(fsck(&pool.pool, &Options::default()).0.read_bytes, 0);
+    assert_eq!(fsck(&pool.pool, &CheckOptions::default()).0.read_bytes, 0);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_layout::Pattern;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{DataPlane, Inode, Missing, Outcome, PlacedFile, Placement, PlaneOptions, Pool, Store};
+use stripewise_store::{DataPlane, Inode, Missing, PlacedFile, Placement, PlaneOptions, Pool, Store, TransferOutcome};
 
 /// The placement as it arrives in another process.
 fn arrive(inode: &Inode) -> Placement {
@@ -17,13 +17,13 @@ fn arrive(inode: &Inode) -> Placement {
 }
 
 /// Reads `len` bytes at `offset` as the preload does; the size comes from the mount.
-fn read(file: &PlacedFile, inode: &Inode, offset: u64, len: usize) -> Result<Vec<u8>, Outcome> {
+fn read(file: &PlacedFile, inode: &Inode, offset: u64, len: usize) -> Result<Vec<u8>, TransferOutcome> {
     let mut out = vec![0xee; len];
     match file
         .read_at(&mut [IoSliceMut::new(&mut out)], offset, &mut || inode.size_bytes(), &mut |_, _| Ok(Missing::Hole))
         .unwrap()
     {
-        Outcome::Done(count) => {
+        TransferOutcome::Done(count) => {
             out.truncate(count);
             Ok(out)
         }
@@ -43,12 +43,12 @@ fn what_one_way_writes_the_other_reads() {
     // Nothing exists yet: holes to read, and a write that asks for its datafiles.
     assert_eq!(read(&file, &inode, 0, 100), Ok(vec![]));
     let bytes = pattern(10_000, 1);
-    let Outcome::Absent(indexes) = file.write_at(&[IoSlice::new(&bytes)], 0).unwrap() else { panic!() };
+    let TransferOutcome::Absent(indexes) = file.write_at(&[IoSlice::new(&bytes)], 0).unwrap() else { panic!() };
     assert_eq!(indexes[..], [0, 1, 2]);
     inode.ensure_datafiles(file.placement().version, &indexes).unwrap();
-    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), Outcome::Stale);
+    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), TransferOutcome::Stale);
     assert!(file.refresh(&arrive(&inode)));
-    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), Outcome::Done(10_000));
+    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), TransferOutcome::Done(10_000));
     assert!(content(&inode) == bytes);
 
     // The other way round, with a hole between.
@@ -61,7 +61,7 @@ fn what_one_way_writes_the_other_reads() {
 
     // A move: this placement ends, its successor serves.
     inode.move_to(&layout(&[(0, &[(2, 777)])]), "file", &mut |_, _| true).unwrap();
-    assert_eq!(read(&file, &inode, 0, 10), Err(Outcome::Stale));
+    assert_eq!(read(&file, &inode, 0, 10), Err(TransferOutcome::Stale));
     assert!(!file.refresh(&arrive(&inode)), "another version needs another file");
     let plane = DataPlane::open(&pool.pool, PlaneOptions::default()).unwrap();
     let file = PlacedFile::new(plane, arrive(&inode), None).unwrap();
@@ -80,9 +80,9 @@ fn bytes_of_the_inode_are_left_to_the_mount() {
     write(&inode, &bytes, 0);
     assert_eq!(std::fs::read(pool.pool.namespace.join("tree/small")).unwrap()[..5000], bytes[..5000]);
     let file = PlacedFile::new(store.plane().clone(), arrive(&inode), None).unwrap();
-    assert_eq!(read(&file, &inode, 4000, 2000), Err(Outcome::Inode));
+    assert_eq!(read(&file, &inode, 4000, 2000), Err(TransferOutcome::Inode));
     assert_eq!(read(&file, &inode, 5000, 9000).unwrap(), bytes[5000..]);
-    assert_eq!(file.write_at(&[IoSlice::new(b"x")], 4999).unwrap(), Outcome::Inode);
+    assert_eq!(file.write_at(&[IoSlice::new(b"x")], 4999).unwrap(), TransferOutcome::Inode);
 }
 
 #[test]

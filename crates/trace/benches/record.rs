@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
-use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Recorder, now_ns};
+use stripewise_trace::{Api, Operation, ProcessInfo, Recorder, WrappedCall, now_ns};
 
 fn record(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -14,7 +14,7 @@ fn record(criterion: &mut Criterion) {
         bench.iter(|| {
             let start_ns = now_ns();
             let end_ns = now_ns();
-            recorder.record(black_box(&Entry {
+            recorder.record(black_box(&WrappedCall {
                 file,
                 api: Api::Posix,
                 op: Operation::Read,

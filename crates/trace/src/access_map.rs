@@ -10,7 +10,7 @@ pub const SIZE_STEPS: u64 = 4;
 
 /// Requests of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Load {
+pub struct AccessLoad {
     /// How many.
     pub requests: u64,
     /// Their bytes.
@@ -19,7 +19,7 @@ pub struct Load {
     pub service_ns: u64,
 }
 
-impl Load {
+impl AccessLoad {
     fn count(&mut self, record: &Record) {
         self.requests += 1;
         self.bytes = self.bytes.saturating_add(record.size);
@@ -28,7 +28,7 @@ impl Load {
 }
 
 /// Reads, then writes.
-pub type Loads = [Load; 2];
+pub type AccessLoads = [AccessLoad; 2];
 
 /// Who made `record`.
 fn process_id(record: &Record) -> ProcessId {
@@ -45,7 +45,7 @@ pub struct FileTotals {
     /// Its id in the trace.
     pub file: u32,
     /// What was done to it.
-    pub loads: Loads,
+    pub loads: AccessLoads,
     /// End of the furthest byte moved.
     pub extent_bytes: u64,
     /// Smallest and largest request in bytes.
@@ -61,11 +61,11 @@ pub type ProcessId = (u32, u32, u32);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessTotals {
     /// By process: program, rank, and process id where one is known.
-    pub processes: BTreeMap<ProcessId, Loads>,
+    pub processes: BTreeMap<ProcessId, AccessLoads>,
     /// Those that were read or written, in order of id.
     pub files: Vec<FileTotals>,
     /// By the power of two at or below the size: requests of 2^i up to 2^(i+1) bytes.
-    pub sizes: BTreeMap<u32, Loads>,
+    pub sizes: BTreeMap<u32, AccessLoads>,
     /// First begin and last end of a request, in nanoseconds.
     pub span_ns: (u64, u64),
 }
@@ -78,8 +78,8 @@ impl AccessTotals {
     /// What `progress` ended it with.
     pub fn of<E>(trace: &Trace, mut progress: impl FnMut(u64) -> Result<(), E>) -> Result<Self, E> {
         let mut totals = Self { span_ns: (u64::MAX, 0), ..Self::default() };
-        let mut by_process: HashMap<ProcessId, Loads> = HashMap::new();
-        let mut sizes = [Loads::default(); 64];
+        let mut by_process: HashMap<ProcessId, AccessLoads> = HashMap::new();
+        let mut sizes = [AccessLoads::default(); 64];
         for file in trace.files() {
             let mut of = FileTotals { file: file.id, sizes: (u64::MAX, 0), ..FileTotals::default() };
             let mut processes = HashSet::new();

@@ -18,15 +18,16 @@ mod tables;
 mod writer;
 
 pub use access_map::{
-    AccessMaps, AccessTotals, FileMaps, FileTotals, Fineness, Load, Loads, Maps, ProcessId, SIZE_STEPS, size_step,
+    AccessLoad, AccessLoads, AccessMaps, AccessTotals, FileMaps, FileTotals, Fineness, Maps, ProcessId, SIZE_STEPS,
+    size_step,
 };
 pub use error::TraceError;
 pub use format::{MAGIC, PROCESS_FILE_SUFFIX, VERSION};
 pub use heat_map::{Axis, HeatMap};
 pub use merge::merge;
 pub use reader::{Trace, TraceFile};
-pub use record::{Api, Entry, Operation, Record, flags};
+pub use record::{Api, Operation, Record, WrappedCall, flags};
 pub use recorder::{ProcessInfo, Recorder, now_ns};
-pub use summary::{Direction, FileSummary, Heat, summarise};
+pub use summary::{DirectionSummary, FileSummary, Heat, summarise};
 pub use tables::{Process, Program, Tables};
 pub use writer::TraceWriter;

@@ -232,7 +232,7 @@ impl Record {
 
 /// What a wrapper knows of an operation; the recorder adds process, rank and thread.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct WrappedCall {
     /// File, from [`crate::Recorder::file_id`].
     pub file: u32,
     /// Interface called.

@@ -9,7 +9,7 @@ use crate::format::{
     COMMAND_BYTES, HEADER_BYTES, KIND_PROCESS, MAGIC, NAME_MAX_BYTES, NAME_PART, NAME_PART_BYTES, PROCESS_FILE_SUFFIX,
     ProcessHeader, RECORD_BYTES, SHORT_TEXT_BYTES, VERSION, process_header_crc,
 };
-use crate::record::{Entry, Record};
+use crate::record::{Record, WrappedCall};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -242,7 +242,7 @@ impl Recorder {
     /// Appends one record. Lock-free, no allocation, no system call except where the file grows; about 40 ns, and a
     /// page fault every 73 records. When the file cannot grow (disk full) the record is counted as dropped.
     #[inline]
-    pub fn record(&self, entry: &Entry) {
+    pub fn record(&self, entry: &WrappedCall) {
         let tid = self.thread();
         self.append(Record {
             offset: entry.offset,

@@ -5,7 +5,7 @@ use crate::record::{Operation, Record};
 
 /// Reads, or writes, of one file.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Direction {
+pub struct DirectionSummary {
     /// Requests that moved bytes.
     pub requests: u64,
     /// Bytes moved.
@@ -53,9 +53,9 @@ pub struct FileSummary {
     /// Records by operation, those that occur, in order of [`Operation::ALL`].
     pub operations: Vec<(Operation, u64)>,
     /// What was read.
-    pub reads: Direction,
+    pub reads: DirectionSummary,
     /// What was written.
-    pub writes: Direction,
+    pub writes: DirectionSummary,
     /// Ranks that moved bytes, ascending.
     pub ranks: Vec<u32>,
     /// Programs that touched it, ascending.
@@ -103,7 +103,7 @@ fn distinct(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     numbers
 }
 
-fn direction(requests: &[&Record]) -> Direction {
+fn direction(requests: &[&Record]) -> DirectionSummary {
     let mut sizes: Vec<u64> = requests.iter().map(|record| record.size).collect();
     sizes.sort_unstable();
     let mut common_sizes: Vec<(u64, u64)> =
@@ -129,7 +129,7 @@ fn direction(requests: &[&Record]) -> Direction {
     let bytes = sizes.iter().fold(0_u64, |sum, &size| sum.saturating_add(size));
     let busy_s = busy_ns as f64 * 1e-9;
     let service_s = requests.iter().map(|record| (record.end_ns - record.start_ns) as f64 * 1e-9).sum::<f64>();
-    Direction {
+    DirectionSummary {
         requests: sizes.len() as u64,
         bytes,
         min_bytes: sizes.first().copied().unwrap_or(0),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::path::Path;
 use stripewise_trace::{
-    Api, Entry, Operation, PROCESS_FILE_SUFFIX, ProcessInfo, Record, Recorder, Trace, TraceError, flags, merge,
+    Api, Operation, PROCESS_FILE_SUFFIX, ProcessInfo, Record, Recorder, Trace, TraceError, WrappedCall, flags, merge,
     summarise,
 };
 
@@ -15,7 +15,7 @@ fn record_run(dir: &Path) {
         let own = recorder.file_id(format!("/data/rank.{rank}").as_bytes());
         let mut at = 1_000 * u64::from(rank);
         let mut put = |file, api, op, offset, size, flags| {
-            recorder.record(&Entry { file, api, op, offset, size, start_ns: at, end_ns: at + 500, flags });
+            recorder.record(&WrappedCall { file, api, op, offset, size, start_ns: at, end_ns: at + 500, flags });
             at += 1_000;
         };
         put(shared, Api::Posix, Operation::Open, 0, 0, 0);
@@ -189,7 +189,7 @@ fn a_mapped_trace_is_streamed_and_its_pages_come_back() {
             let api = if i % 3 == 0 { Api::MpiIo } else { Api::Posix };
             let (offset, start_ns) = (i * 64, 1_000 + i);
             let (op, end_ns) = (Operation::Write, start_ns + 1);
-            recorder.record(&Entry { file, api, op, offset, size: 64, start_ns, end_ns, flags: 0 });
+            recorder.record(&WrappedCall { file, api, op, offset, size: 64, start_ns, end_ns, flags: 0 });
         }
     }
     let out = dir.path().join("run.trace");

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use stripewise_trace::{Api, Entry, Operation, ProcessInfo, Recorder, Trace, merge, now_ns};
+use stripewise_trace::{Api, Operation, ProcessInfo, Recorder, Trace, WrappedCall, merge, now_ns};
 
 const CHILD_DIR: &str = "STRIPEWISE_TEST_RECORD_INTO";
 
@@ -12,9 +12,9 @@ fn recorder(dir: &Path, rank: u32) -> Recorder {
     Recorder::create(dir, &ProcessInfo { program: b"test", rank, command: b"test\0--flag\0" }).expect("a recorder")
 }
 
-fn entry(file: u32, offset: u64, size: u64) -> Entry {
+fn entry(file: u32, offset: u64, size: u64) -> WrappedCall {
     let now = now_ns();
-    Entry { file, api: Api::Posix, op: Operation::Write, offset, size, start_ns: now, end_ns: now, flags: 0 }
+    WrappedCall { file, api: Api::Posix, op: Operation::Write, offset, size, start_ns: now, end_ns: now, flags: 0 }
 }
 
 #[test]

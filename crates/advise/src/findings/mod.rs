@@ -46,7 +46,7 @@ pub struct Finding {
 }
 
 /// What findings on files rest on.
-pub(crate) struct Around {
+pub(crate) struct FindingContext {
     /// Processes of the job.
     pub processes: usize,
     /// Share of all bytes that these files move.
@@ -59,7 +59,7 @@ pub(crate) struct Around {
 const REQUESTS: u64 = 32;
 
 /// On files of one kind, the gravest first.
-pub(crate) fn of_files(used: &Use, around: &Around) -> Vec<Finding> {
+pub(crate) fn of_files(used: &Use, around: &FindingContext) -> Vec<Finding> {
     let found = [
         collective_off(used),
         tiny(used),
@@ -95,10 +95,10 @@ fn percent(part: f64) -> String {
 mod tests {
     use super::*;
     use crate::slow::SlowServer;
-    use crate::usage::{RankUse, Requests};
+    use crate::usage::{RankUse, RequestCounts};
 
-    fn around() -> Around {
-        Around { processes: 8, weight: 1.0, width_bytes: 1 << 20 }
+    fn around() -> FindingContext {
+        FindingContext { processes: 8, weight: 1.0, width_bytes: 1 << 20 }
     }
 
     fn names(found: &[Finding]) -> Vec<&'static str> {
@@ -109,8 +109,13 @@ mod tests {
     fn shared(size: u64) -> Use {
         let mut used = Use::default();
         used.sharers = 8;
-        used.writes =
-            Requests { count: 8000, bytes: 8000 * size, placed: 8000, consecutive: 8000, ..Requests::default() };
+        used.writes = RequestCounts {
+            count: 8000,
+            bytes: 8000 * size,
+            placed: 8000,
+            consecutive: 8000,
+            ..RequestCounts::default()
+        };
         used.ranks = (0..8).map(|rank| (rank, RankUse { bytes: 1000 * size, busy_s: 1.0 })).collect();
         (0..8000).for_each(|n| used.took(f64::from(n), f64::from(n) + 1e-3));
         used
@@ -132,13 +137,13 @@ mod tests {
             of_files(&used, &around())
         };
         let strided = change(&|used| {
-            used.writes = Requests {
+            used.writes = RequestCounts {
                 count: 8000,
                 bytes: 8000 << 14,
                 small: 8000,
                 placed: 8000,
                 skipping: 8000,
-                ..Requests::default()
+                ..RequestCounts::default()
             };
             used.independent = 8000;
         });
@@ -158,17 +163,17 @@ mod tests {
         assert_eq!(names(&change(&|used| used.ranks.get_mut(&3).unwrap().bytes = 800_000 << 20)), ["one-rank"]);
         assert_eq!(names(&change(&|used| (0..9).for_each(|_| used.took(0.0, 5.0)))), ["stragglers"]);
         let random = change(&|used| {
-            used.reads = Requests {
+            used.reads = RequestCounts {
                 count: 5000,
                 bytes: 5000 << 10,
                 placed: 5000,
                 backward: 2500,
                 skipping: 2500,
-                ..Requests::default()
+                ..RequestCounts::default()
             };
         });
         assert_eq!(names(&random), ["random-reads"]);
-        let light = Around { weight: 0.001, ..around() };
+        let light = FindingContext { weight: 0.001, ..around() };
         let mut used = shared(1 << 20);
         used.writes.tiny = 8000;
         assert_eq!(of_files(&used, &light)[0].severity, Severity::Low);

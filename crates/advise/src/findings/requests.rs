@@ -1,6 +1,6 @@
 //! Findings on single requests: how small they are, and where they begin.
 
-use super::{Around, Finding, REQUESTS, Severity, percent};
+use super::{Finding, FindingContext, REQUESTS, Severity, percent};
 use crate::bottleneck::{about, count};
 use crate::usage::{Use, share};
 
@@ -106,7 +106,7 @@ pub(super) fn random_reads(used: &Use) -> Option<Finding> {
     })
 }
 
-pub(super) fn unaligned(used: &Use, around: &Around) -> Option<Finding> {
+pub(super) fn unaligned(used: &Use, around: &FindingContext) -> Option<Finding> {
     let both = used.both();
     let unaligned = share(both.unaligned, both.count);
     if both.unaligned < REQUESTS || unaligned < 0.3 {

@@ -4,23 +4,23 @@ use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::library::{Handle, Library, MODE_CREATE, MODE_RDONLY, MODE_RDWR, Outcome};
+use super::library::{Library, MODE_CREATE, MODE_RDONLY, MODE_RDWR, MpiHandle, MpiResult};
 use crate::error::BenchError;
-use crate::process::{Access, OpenFile, Opening, footprint};
+use crate::process::{BenchFile, FileRequest, Opening, footprint};
 use crate::view::Type;
-use crate::workload::{Phase, Spaced};
+use crate::workload::{PhaseKind, Spaced};
 
 /// A file opened by `MPI_File_open`.
 pub struct MpiFile<'a> {
     library: &'a Library,
-    handle: Handle,
+    handle: MpiHandle,
     rank: u32,
     path: PathBuf,
     /// The committed type of the view, where there is one.
-    filetype: Option<Handle>,
+    filetype: Option<MpiHandle>,
     memory: Option<Spaced>,
     /// The committed type of the last request's memory, and how many runs it has.
-    memory_type: Option<(u64, Handle)>,
+    memory_type: Option<(u64, MpiHandle)>,
     collective: bool,
     /// Bytes of a file that is read.
     size: u64,
@@ -33,7 +33,7 @@ impl<'a> MpiFile<'a> {
     /// [`BenchError::Mpi`] with what the library said.
     pub fn open(
         library: &'a Library,
-        (comm, rank): (Handle, u32),
+        (comm, rank): (MpiHandle, u32),
         opening: &Opening<'_>,
         hints: &[(CString, CString)],
         collective: bool,
@@ -42,7 +42,7 @@ impl<'a> MpiFile<'a> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| BenchError::Usage(format!("{path:?} has a NUL byte; no file can have that name")))?;
         // A view with holes is written by reading, changing and writing what is around it, so writers read, too.
-        let mode = if opening.phase == Phase::Write { MODE_CREATE | MODE_RDWR } else { MODE_RDONLY };
+        let mode = if opening.phase == PhaseKind::Write { MODE_CREATE | MODE_RDWR } else { MODE_RDONLY };
         let memory = opening.memory;
         let mut file =
             Self { library, handle: 0, rank, path, filetype: None, memory, memory_type: None, collective, size: 0 };
@@ -52,7 +52,7 @@ impl<'a> MpiFile<'a> {
         file.handle = file.said("MPI_File_open", None, opened)?;
         let freed = library.info_free(info);
         file.said("MPI_Info_free", None, freed)?;
-        if opening.phase == Phase::Read {
+        if opening.phase == PhaseKind::Read {
             let size = library.size(file.handle);
             file.size = file.said("MPI_File_get_size", None, size)?;
         }
@@ -69,7 +69,12 @@ impl<'a> MpiFile<'a> {
     }
 
     /// What a function returned, an error with the call and its request.
-    fn said<T>(&self, call: &'static str, access: Option<&Access<'_>>, outcome: Outcome<T>) -> Result<T, BenchError> {
+    fn said<T>(
+        &self,
+        call: &'static str,
+        access: Option<&FileRequest<'_>>,
+        outcome: MpiResult<T>,
+    ) -> Result<T, BenchError> {
         outcome.map_err(|message| {
             let offset = access.and_then(|access| access.segments.first()).map(|part| part.offset);
             let request = match (offset, access) {
@@ -82,7 +87,7 @@ impl<'a> MpiFile<'a> {
     }
 
     /// Count and type of a request's memory.
-    fn memory_of(&mut self, bytes: u64) -> Outcome<(c_int, Handle)> {
+    fn memory_of(&mut self, bytes: u64) -> MpiResult<(c_int, MpiHandle)> {
         let Some(Spaced { run, gap }) = self.memory else {
             return Ok((
                 c_int::try_from(bytes).map_err(|_| format!("a request of {bytes} bytes"))?,
@@ -109,7 +114,7 @@ impl<'a> MpiFile<'a> {
 }
 
 /// The committed datatype, and whether it was made here.
-fn datatype(library: &Library, filetype: &Type) -> Outcome<(Handle, bool)> {
+fn datatype(library: &Library, filetype: &Type) -> MpiResult<(MpiHandle, bool)> {
     if *filetype == Type::Bytes {
         return Ok((library.byte(), false));
     }
@@ -118,7 +123,7 @@ fn datatype(library: &Library, filetype: &Type) -> Outcome<(Handle, bool)> {
     Ok((made, true))
 }
 
-fn uncommitted(library: &Library, filetype: &Type) -> Outcome<Handle> {
+fn uncommitted(library: &Library, filetype: &Type) -> MpiResult<MpiHandle> {
     match filetype {
         Type::Bytes => library.contiguous(1, library.byte()),
         Type::Vector { count, block, stride } => {
@@ -131,14 +136,14 @@ fn uncommitted(library: &Library, filetype: &Type) -> Outcome<Handle> {
             Ok(made)
         }
         Type::Overlay(types) => {
-            let parts = types.iter().map(|part| uncommitted(library, part)).collect::<Outcome<Vec<_>>>()?;
+            let parts = types.iter().map(|part| uncommitted(library, part)).collect::<MpiResult<Vec<_>>>()?;
             library.overlay(&parts)
         }
     }
 }
 
-impl OpenFile for MpiFile<'_> {
-    fn write(&mut self, access: &Access<'_>, buffer: &[u8]) -> Result<(), BenchError> {
+impl BenchFile for MpiFile<'_> {
+    fn write(&mut self, access: &FileRequest<'_>, buffer: &[u8]) -> Result<(), BenchError> {
         let call = if self.collective { "MPI_File_write_at_all" } else { "MPI_File_write_at" };
         let memory = self.memory_of(access.bytes);
         let (count, datatype) = self.said("MPI_Type_create_hvector", Some(access), memory)?;
@@ -152,7 +157,7 @@ impl OpenFile for MpiFile<'_> {
         self.said(call, Some(access), all)
     }
 
-    fn read(&mut self, access: &Access<'_>, buffer: &mut [u8]) -> Result<(), BenchError> {
+    fn read(&mut self, access: &FileRequest<'_>, buffer: &mut [u8]) -> Result<(), BenchError> {
         // Collective reads past the end tell nobody.
         if access.segments.last().is_some_and(|part| part.offset + part.bytes as u64 > self.size) {
             return Err(self.short(self.size));

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::library::Library;
 use crate::error::BenchError;
-use crate::run::Run;
+use crate::run::BenchRun;
 
 /// Tells ranks which library to load: the one beside the `mpiexec` that starts them.
 const LIBRARY_VARIABLE: &str = "STRIPEWISE_MPI_LIBRARY";
@@ -27,7 +27,7 @@ pub fn is_first() -> bool {
 }
 
 /// Becomes `mpiexec`, which starts this program once for each process of the run; returns only when that fails.
-pub fn start(run: &Run<'_>) -> BenchError {
+pub fn start(run: &BenchRun<'_>) -> BenchError {
     match prepared(run) {
         Ok(mut command) => {
             let program = command.get_program().to_owned();
@@ -37,7 +37,7 @@ pub fn start(run: &Run<'_>) -> BenchError {
     }
 }
 
-fn prepared(run: &Run<'_>) -> Result<Command, BenchError> {
+fn prepared(run: &BenchRun<'_>) -> Result<Command, BenchError> {
     let common = run.common;
     let mpiexec = match &common.mpiexec {
         Some(path) if path.components().count() > 1 => match path.is_file() {
@@ -78,7 +78,7 @@ fn prepared(run: &Run<'_>) -> Result<Command, BenchError> {
 ///
 /// # Errors
 /// [`BenchError::NoMpi`] when there is none that can be used.
-pub fn library(run: &Run<'_>) -> Result<Library, BenchError> {
+pub fn library(run: &BenchRun<'_>) -> Result<Library, BenchError> {
     let chosen = run.common.mpi_library.clone().or_else(|| env::var_os(LIBRARY_VARIABLE).map(PathBuf::from));
     // The process that starts ranks is of the same installation as the mpiexec that started it.
     let parent = rustix::process::getppid().map(|parent| format!("/proc/{}/exe", parent.as_raw_nonzero()));

@@ -21,7 +21,7 @@ use crate::error::BenchError;
 compile_error!("MPI handles are passed as 64-bit little-endian words");
 
 /// An MPI handle of any kind.
-pub type Handle = usize;
+pub type MpiHandle = usize;
 
 /// `MPI_Aint`.
 type Address = isize;
@@ -63,39 +63,39 @@ macro_rules! functions {
 functions! {
     init = c"MPI_Init"(*mut c_int, *mut c_void);
     finalize = c"MPI_Finalize"();
-    abort = c"MPI_Abort"(Handle, c_int);
+    abort = c"MPI_Abort"(MpiHandle, c_int);
     error_string = c"MPI_Error_string"(c_int, *mut c_char, *mut c_int);
-    comm_rank = c"MPI_Comm_rank"(Handle, *mut c_int);
-    comm_size = c"MPI_Comm_size"(Handle, *mut c_int);
-    comm_split = c"MPI_Comm_split"(Handle, c_int, c_int, *mut Handle);
-    barrier = c"MPI_Barrier"(Handle);
-    ibarrier = c"MPI_Ibarrier"(Handle, *mut Handle);
-    test = c"MPI_Test"(*mut Handle, *mut c_int, *mut Status);
-    gather = c"MPI_Gather"(*const c_void, c_int, Handle, *mut c_void, c_int, Handle, c_int, Handle);
-    get_count = c"MPI_Get_count"(*const Status, Handle, *mut c_int);
-    info_create = c"MPI_Info_create"(*mut Handle);
-    info_set = c"MPI_Info_set"(Handle, *const c_char, *const c_char);
-    info_free = c"MPI_Info_free"(*mut Handle);
-    type_contiguous = c"MPI_Type_contiguous"(c_int, Handle, *mut Handle);
-    type_create_hvector = c"MPI_Type_create_hvector"(c_int, c_int, Address, Handle, *mut Handle);
-    type_create_resized = c"MPI_Type_create_resized"(Handle, Address, Address, *mut Handle);
+    comm_rank = c"MPI_Comm_rank"(MpiHandle, *mut c_int);
+    comm_size = c"MPI_Comm_size"(MpiHandle, *mut c_int);
+    comm_split = c"MPI_Comm_split"(MpiHandle, c_int, c_int, *mut MpiHandle);
+    barrier = c"MPI_Barrier"(MpiHandle);
+    ibarrier = c"MPI_Ibarrier"(MpiHandle, *mut MpiHandle);
+    test = c"MPI_Test"(*mut MpiHandle, *mut c_int, *mut Status);
+    gather = c"MPI_Gather"(*const c_void, c_int, MpiHandle, *mut c_void, c_int, MpiHandle, c_int, MpiHandle);
+    get_count = c"MPI_Get_count"(*const Status, MpiHandle, *mut c_int);
+    info_create = c"MPI_Info_create"(*mut MpiHandle);
+    info_set = c"MPI_Info_set"(MpiHandle, *const c_char, *const c_char);
+    info_free = c"MPI_Info_free"(*mut MpiHandle);
+    type_contiguous = c"MPI_Type_contiguous"(c_int, MpiHandle, *mut MpiHandle);
+    type_create_hvector = c"MPI_Type_create_hvector"(c_int, c_int, Address, MpiHandle, *mut MpiHandle);
+    type_create_resized = c"MPI_Type_create_resized"(MpiHandle, Address, Address, *mut MpiHandle);
     type_create_subarray = c"MPI_Type_create_subarray"(
-        c_int, *const c_int, *const c_int, *const c_int, c_int, Handle, *mut Handle
+        c_int, *const c_int, *const c_int, *const c_int, c_int, MpiHandle, *mut MpiHandle
     );
     type_create_struct = c"MPI_Type_create_struct"(
-        c_int, *const c_int, *const Address, *const c_void, *mut Handle
+        c_int, *const c_int, *const Address, *const c_void, *mut MpiHandle
     );
-    type_commit = c"MPI_Type_commit"(*mut Handle);
-    type_free = c"MPI_Type_free"(*mut Handle);
-    file_open = c"MPI_File_open"(Handle, *const c_char, c_int, Handle, *mut Handle);
-    file_close = c"MPI_File_close"(*mut Handle);
-    file_sync = c"MPI_File_sync"(Handle);
-    file_get_size = c"MPI_File_get_size"(Handle, *mut Offset);
-    file_set_view = c"MPI_File_set_view"(Handle, Offset, Handle, Handle, *const c_char, Handle);
-    file_read_at = c"MPI_File_read_at"(Handle, Offset, *mut c_void, c_int, Handle, *mut Status);
-    file_read_at_all = c"MPI_File_read_at_all"(Handle, Offset, *mut c_void, c_int, Handle, *mut Status);
-    file_write_at = c"MPI_File_write_at"(Handle, Offset, *const c_void, c_int, Handle, *mut Status);
-    file_write_at_all = c"MPI_File_write_at_all"(Handle, Offset, *const c_void, c_int, Handle, *mut Status);
+    type_commit = c"MPI_Type_commit"(*mut MpiHandle);
+    type_free = c"MPI_Type_free"(*mut MpiHandle);
+    file_open = c"MPI_File_open"(MpiHandle, *const c_char, c_int, MpiHandle, *mut MpiHandle);
+    file_close = c"MPI_File_close"(*mut MpiHandle);
+    file_sync = c"MPI_File_sync"(MpiHandle);
+    file_get_size = c"MPI_File_get_size"(MpiHandle, *mut Offset);
+    file_set_view = c"MPI_File_set_view"(MpiHandle, Offset, MpiHandle, MpiHandle, *const c_char, MpiHandle);
+    file_read_at = c"MPI_File_read_at"(MpiHandle, Offset, *mut c_void, c_int, MpiHandle, *mut Status);
+    file_read_at_all = c"MPI_File_read_at_all"(MpiHandle, Offset, *mut c_void, c_int, MpiHandle, *mut Status);
+    file_write_at = c"MPI_File_write_at"(MpiHandle, Offset, *const c_void, c_int, MpiHandle, *mut Status);
+    file_write_at_all = c"MPI_File_write_at_all"(MpiHandle, Offset, *const c_void, c_int, MpiHandle, *mut Status);
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
@@ -106,10 +106,10 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 
 /// What differs between the families.
 struct Constants {
-    comm_world: Handle,
-    comm_self: Handle,
-    byte: Handle,
-    info_null: Handle,
+    comm_world: MpiHandle,
+    comm_self: MpiHandle,
+    byte: MpiHandle,
+    info_null: MpiHandle,
     order_c: c_int,
     /// Bytes of a handle in an array.
     handle_bytes: usize,
@@ -147,7 +147,7 @@ impl Constants {
         if version.starts_with("Open MPI") {
             let object = |name: &CStr| {
                 let missing = || BenchError::NoMpi(format!("the MPI library has no {}", name.to_string_lossy()));
-                symbol(name).map(|address| address as Handle).ok_or_else(missing)
+                symbol(name).map(|address| address as MpiHandle).ok_or_else(missing)
             };
             return Ok(Self {
                 comm_world: object(c"ompi_mpi_comm_world")?,
@@ -246,12 +246,12 @@ fn version() -> Result<String, BenchError> {
 }
 
 /// What a function returns when it failed: its text.
-pub type Outcome<T> = Result<T, String>;
+pub type MpiResult<T> = Result<T, String>;
 
 /// The functions, each safe to call after `init` and before `finalize` with handles that others of them gave and did not
 /// take back. Counts and sizes are the callers' to bound by `c_int`.
 impl Library {
-    fn checked(&self, code: c_int) -> Outcome<()> {
+    fn checked(&self, code: c_int) -> MpiResult<()> {
         if code == 0 {
             return Ok(());
         }
@@ -267,36 +267,36 @@ impl Library {
     }
 
     /// A handle that a function writes.
-    fn made(&self, call: impl FnOnce(*mut Handle) -> c_int) -> Outcome<Handle> {
-        let mut handle: Handle = 0;
+    fn made(&self, call: impl FnOnce(*mut MpiHandle) -> c_int) -> MpiResult<MpiHandle> {
+        let mut handle: MpiHandle = 0;
         let code = call(&raw mut handle);
         self.checked(code).map(|()| handle)
     }
 
     /// `MPI_COMM_WORLD`.
-    pub fn world(&self) -> Handle {
+    pub fn world(&self) -> MpiHandle {
         self.constants.comm_world
     }
 
     /// `MPI_COMM_SELF`.
-    pub fn alone(&self) -> Handle {
+    pub fn alone(&self) -> MpiHandle {
         self.constants.comm_self
     }
 
     /// `MPI_BYTE`.
-    pub fn byte(&self) -> Handle {
+    pub fn byte(&self) -> MpiHandle {
         self.constants.byte
     }
 
     /// `MPI_Init`.
-    pub fn init(&self) -> Outcome<()> {
+    pub fn init(&self) -> MpiResult<()> {
         // SAFETY: since MPI 2 both may be null.
         let code = unsafe { (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut()) };
         self.checked(code)
     }
 
     /// `MPI_Finalize`.
-    pub fn finalize(&self) -> Outcome<()> {
+    pub fn finalize(&self) -> MpiResult<()> {
         // SAFETY: no parameters.
         let code = unsafe { (self.functions.finalize)() };
         self.checked(code)
@@ -309,7 +309,7 @@ impl Library {
     }
 
     /// Rank and size in `comm`.
-    pub fn place(&self, comm: Handle) -> Outcome<(u32, u32)> {
+    pub fn place(&self, comm: MpiHandle) -> MpiResult<(u32, u32)> {
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
         // SAFETY: both are valid places.
         unsafe {
@@ -320,13 +320,13 @@ impl Library {
     }
 
     /// `MPI_Comm_split`: the communicator of the processes of the same colour.
-    pub fn split(&self, comm: Handle, colour: u32, key: u32) -> Outcome<Handle> {
+    pub fn split(&self, comm: MpiHandle, colour: u32, key: u32) -> MpiResult<MpiHandle> {
         // SAFETY: `made` gives a valid place.
         self.made(|place| unsafe { (self.functions.comm_split)(comm, colour as c_int, key as c_int, place) })
     }
 
     /// Waits for all processes of `comm`; `rest` is called between looks, or never, when it is `None`, as MPI itself waits.
-    pub fn barrier(&self, comm: Handle, rest: Option<&mut dyn FnMut()>) -> Outcome<()> {
+    pub fn barrier(&self, comm: MpiHandle, rest: Option<&mut dyn FnMut()>) -> MpiResult<()> {
         let Some(rest) = rest else {
             // SAFETY: a communicator.
             let code = unsafe { (self.functions.barrier)(comm) };
@@ -347,7 +347,7 @@ impl Library {
     }
 
     /// `MPI_Gather` of as many words from each process of the world to rank 0, which gets those of all, by rank.
-    pub fn gather(&self, words: &[u64], rank: u32, processes: u32) -> Outcome<Vec<u64>> {
+    pub fn gather(&self, words: &[u64], rank: u32, processes: u32) -> MpiResult<Vec<u64>> {
         let bytes =
             c_int::try_from(size_of_val(words)).map_err(|_| "more than 2 GiB of figures in a process".to_owned())?;
         let mut all = vec![0_u64; if rank == 0 { words.len() * processes as usize } else { 0 }];
@@ -368,7 +368,7 @@ impl Library {
     }
 
     /// Hints for opening a file; `MPI_INFO_NULL` for none.
-    pub fn info(&self, hints: &[(CString, CString)]) -> Outcome<Handle> {
+    pub fn info(&self, hints: &[(CString, CString)]) -> MpiResult<MpiHandle> {
         if hints.is_empty() {
             return Ok(self.constants.info_null);
         }
@@ -383,7 +383,7 @@ impl Library {
     }
 
     /// Frees what [`Library::info`] gave.
-    pub fn info_free(&self, mut info: Handle) -> Outcome<()> {
+    pub fn info_free(&self, mut info: MpiHandle) -> MpiResult<()> {
         if info == self.constants.info_null {
             return Ok(());
         }
@@ -393,21 +393,21 @@ impl Library {
     }
 
     /// `count` elements one after the other.
-    pub fn contiguous(&self, count: u64, element: Handle) -> Outcome<Handle> {
+    pub fn contiguous(&self, count: u64, element: MpiHandle) -> MpiResult<MpiHandle> {
         let count = int(count)?;
         // SAFETY: `made` gives a valid place.
         self.made(|place| unsafe { (self.functions.type_contiguous)(count, element, place) })
     }
 
     /// `count` blocks of `block` bytes, each `stride` bytes after the begin of the one before.
-    pub fn vector(&self, count: u64, block: u64, stride: u64) -> Outcome<Handle> {
+    pub fn vector(&self, count: u64, block: u64, stride: u64) -> MpiResult<MpiHandle> {
         let (count, block, stride) = (int(count)?, int(block)?, address(stride)?);
         // SAFETY: `made` gives a valid place.
         self.made(|place| unsafe { (self.functions.type_create_hvector)(count, block, stride, self.byte(), place) })
     }
 
     /// `datatype` from its begin on with an extent of so many bytes. Takes it.
-    pub fn resized(&self, datatype: Handle, extent: u64) -> Outcome<Handle> {
+    pub fn resized(&self, datatype: MpiHandle, extent: u64) -> MpiResult<MpiHandle> {
         let extent = address(extent)?;
         // SAFETY: `made` gives a valid place.
         let made = self.made(|place| unsafe { (self.functions.type_create_resized)(datatype, 0, extent, place) })?;
@@ -416,8 +416,8 @@ impl Library {
     }
 
     /// A part of an array in C's order.
-    pub fn subarray(&self, sizes: &[u64], parts: &[u64], starts: &[u64], element: Handle) -> Outcome<Handle> {
-        let ints = |values: &[u64]| values.iter().map(|value| int(*value)).collect::<Outcome<Vec<c_int>>>();
+    pub fn subarray(&self, sizes: &[u64], parts: &[u64], starts: &[u64], element: MpiHandle) -> MpiResult<MpiHandle> {
+        let ints = |values: &[u64]| values.iter().map(|value| int(*value)).collect::<MpiResult<Vec<c_int>>>();
         let (sizes, parts, starts) = (ints(sizes)?, ints(parts)?, ints(starts)?);
         let (dimensions, order) = (sizes.len() as c_int, self.constants.order_c);
         assert!(sizes.len() == parts.len() && sizes.len() == starts.len());
@@ -436,7 +436,7 @@ impl Library {
     }
 
     /// All of `types` laid over each other. Takes them.
-    pub fn overlay(&self, types: &[Handle]) -> Outcome<Handle> {
+    pub fn overlay(&self, types: &[MpiHandle]) -> MpiResult<MpiHandle> {
         let (ones, zeros, handles) =
             (vec![1; types.len()], vec![0; types.len()], packed(types, self.constants.handle_bytes));
         // SAFETY: the three arrays have as many entries as there are types, and `made` gives a valid place.
@@ -454,41 +454,41 @@ impl Library {
     }
 
     /// Makes a datatype ready for use.
-    pub fn commit(&self, mut datatype: Handle) -> Outcome<()> {
+    pub fn commit(&self, mut datatype: MpiHandle) -> MpiResult<()> {
         // SAFETY: a datatype that was made; the handle does not change.
         let code = unsafe { (self.functions.type_commit)(&raw mut datatype) };
         self.checked(code)
     }
 
     /// Frees a datatype.
-    pub fn type_free(&self, mut datatype: Handle) -> Outcome<()> {
+    pub fn type_free(&self, mut datatype: MpiHandle) -> MpiResult<()> {
         // SAFETY: a datatype that was made, not used again.
         let code = unsafe { (self.functions.type_free)(&raw mut datatype) };
         self.checked(code)
     }
 
     /// `MPI_File_open`.
-    pub fn open(&self, comm: Handle, path: &CStr, mode: c_int, info: Handle) -> Outcome<Handle> {
+    pub fn open(&self, comm: MpiHandle, path: &CStr, mode: c_int, info: MpiHandle) -> MpiResult<MpiHandle> {
         // SAFETY: the path ends with a zero, and `made` gives a valid place.
         self.made(|place| unsafe { (self.functions.file_open)(comm, path.as_ptr(), mode, info, place) })
     }
 
     /// `MPI_File_close`.
-    pub fn close(&self, mut file: Handle) -> Outcome<()> {
+    pub fn close(&self, mut file: MpiHandle) -> MpiResult<()> {
         // SAFETY: a file that was opened, not used again.
         let code = unsafe { (self.functions.file_close)(&raw mut file) };
         self.checked(code)
     }
 
     /// `MPI_File_sync`.
-    pub fn sync(&self, file: Handle) -> Outcome<()> {
+    pub fn sync(&self, file: MpiHandle) -> MpiResult<()> {
         // SAFETY: an open file.
         let code = unsafe { (self.functions.file_sync)(file) };
         self.checked(code)
     }
 
     /// `MPI_File_get_size`.
-    pub fn size(&self, file: Handle) -> Outcome<u64> {
+    pub fn size(&self, file: MpiHandle) -> MpiResult<u64> {
         let mut size: Offset = 0;
         // SAFETY: an open file and a valid place.
         let code = unsafe { (self.functions.file_get_size)(file, &raw mut size) };
@@ -496,7 +496,7 @@ impl Library {
     }
 
     /// `MPI_File_set_view`, in bytes.
-    pub fn set_view(&self, file: Handle, displacement: u64, filetype: Handle) -> Outcome<()> {
+    pub fn set_view(&self, file: MpiHandle, displacement: u64, filetype: MpiHandle) -> MpiResult<()> {
         let displacement = Offset::try_from(displacement).map_err(|_| "a view above 2^63-1".to_owned())?;
         let info = self.constants.info_null;
         // SAFETY: an open file, committed types, and a text that ends with a zero.
@@ -512,10 +512,10 @@ impl Library {
     /// `buffer` has room for `count` elements of `datatype`.
     pub unsafe fn read_at(
         &self,
-        (file, offset, collective): (Handle, Offset, bool),
+        (file, offset, collective): (MpiHandle, Offset, bool),
         buffer: *mut c_void,
-        (count, datatype): (c_int, Handle),
-    ) -> Outcome<c_int> {
+        (count, datatype): (c_int, MpiHandle),
+    ) -> MpiResult<c_int> {
         let function = if collective { self.functions.file_read_at_all } else { self.functions.file_read_at };
         let mut status: Status = [0; 8];
         // SAFETY: the caller's promise; the status has room for one of any family.
@@ -530,10 +530,10 @@ impl Library {
     /// `buffer` holds `count` elements of `datatype`.
     pub unsafe fn write_at(
         &self,
-        (file, offset, collective): (Handle, Offset, bool),
+        (file, offset, collective): (MpiHandle, Offset, bool),
         buffer: *const c_void,
-        (count, datatype): (c_int, Handle),
-    ) -> Outcome<c_int> {
+        (count, datatype): (c_int, MpiHandle),
+    ) -> MpiResult<c_int> {
         let function = if collective { self.functions.file_write_at_all } else { self.functions.file_write_at };
         let mut status: Status = [0; 8];
         // SAFETY: the caller's promise; the status has room for one of any family.
@@ -543,7 +543,7 @@ impl Library {
     }
 
     /// Whole elements that a status counts; negative for a part of one.
-    fn count(&self, status: &Status, datatype: Handle) -> Outcome<c_int> {
+    fn count(&self, status: &Status, datatype: MpiHandle) -> MpiResult<c_int> {
         let mut count: c_int = 0;
         // SAFETY: a status that a read or write has filled, and a valid place.
         let code = unsafe { (self.functions.get_count)(status, datatype, &raw mut count) };
@@ -552,20 +552,20 @@ impl Library {
 }
 
 /// An array of handles of so many bytes each, the last word filled up with zeros.
-fn packed(handles: &[Handle], handle_bytes: usize) -> Vec<u64> {
-    let words = |handle: &Handle| *handle as u64;
+fn packed(handles: &[MpiHandle], handle_bytes: usize) -> Vec<u64> {
+    let words = |handle: &MpiHandle| *handle as u64;
     if handle_bytes == 8 {
         return handles.iter().map(words).collect();
     }
-    let two = |pair: &[Handle]| words(&pair[0]) & 0xffff_ffff | pair.get(1).map_or(0, words) << 32;
+    let two = |pair: &[MpiHandle]| words(&pair[0]) & 0xffff_ffff | pair.get(1).map_or(0, words) << 32;
     handles.chunks(2).map(two).collect()
 }
 
-fn int(value: u64) -> Outcome<c_int> {
+fn int(value: u64) -> MpiResult<c_int> {
     c_int::try_from(value).map_err(|_| format!("{value} is more than MPI's counts hold"))
 }
 
-fn address(value: u64) -> Outcome<Address> {
+fn address(value: u64) -> MpiResult<Address> {
     Address::try_from(value).map_err(|_| format!("{value} is more than MPI's addresses hold"))
 }
 

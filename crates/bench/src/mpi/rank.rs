@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use super::file::MpiFile;
 use super::launch;
-use super::library::{Handle, Library};
+use super::library::{Library, MpiHandle};
 use crate::error::BenchError;
 use crate::forked::remove_files;
-use crate::process::{Ended, Measured, OpenFile, Opening, Process, Span, World};
+use crate::process::{BenchFile, BenchProcess, Ended, GroupTimes, Measured, Opening, ProcessWorld};
 use crate::random::mix;
-use crate::report::{Figures, Report};
-use crate::run::Run;
-use crate::workload::Phase;
+use crate::report::{BenchReport, Figures};
+use crate::run::BenchRun;
+use crate::workload::PhaseKind;
 
 /// The rank's surroundings.
 struct Ranks<'a> {
     library: &'a Library,
-    run: &'a Run<'a>,
+    run: &'a BenchRun<'a>,
     rank: u32,
     /// The processes of the own instance.
-    instance: Handle,
+    instance: MpiHandle,
     hints: Vec<(CString, CString)>,
     /// At rank 0: what each process measured in each phase.
     gathered: RefCell<[Vec<u64>; 2]>,
@@ -39,7 +39,7 @@ impl Ranks<'_> {
         outcome.map_err(|message| BenchError::Mpi { rank: self.rank, call, place: String::new(), message })
     }
 
-    fn wait(&self, comm: Handle) -> Result<(), Ended> {
+    fn wait(&self, comm: MpiHandle) -> Result<(), Ended> {
         let mut looks = 0;
         // There may be more processes than cores: those that wait leave the cores to those that work.
         let mut rest = || {
@@ -54,8 +54,8 @@ impl Ranks<'_> {
     }
 }
 
-impl World for Ranks<'_> {
-    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn OpenFile + '_>, BenchError> {
+impl ProcessWorld for Ranks<'_> {
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn BenchFile + '_>, BenchError> {
         let comm = if opening.together { self.instance } else { self.library.alone() };
         let collective = self.run.collective && opening.together;
         Ok(Box::new(MpiFile::open(self.library, (comm, self.rank), opening, &self.hints, collective)?))
@@ -74,7 +74,7 @@ impl World for Ranks<'_> {
         false
     }
 
-    fn keep(&self, phase: Phase, measured: &Measured) -> Result<(), BenchError> {
+    fn keep(&self, phase: PhaseKind, measured: &Measured) -> Result<(), BenchError> {
         let mut words = vec![machine(), measured.start_ns];
         words.extend(measured.spans.iter().flat_map(|span| [span.first_ns, span.last_ns]));
         words.extend(&measured.times_ns);
@@ -99,7 +99,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn of(&self, phase: Phase, rank: u32) -> &[u64] {
+    fn of(&self, phase: PhaseKind, rank: u32) -> &[u64] {
         let words = &self.phases[phase as usize];
         let each = words.len() / self.processes;
         &words[rank as usize * each..(rank as usize + 1) * each]
@@ -111,17 +111,17 @@ impl Figures for Gathered {
         self.verified_bytes
     }
 
-    fn time_ns(&self, phase: Phase, rank: u32, request: usize) -> u64 {
+    fn time_ns(&self, phase: PhaseKind, rank: u32, request: usize) -> u64 {
         self.of(phase, rank)[HEAD + 2 * self.groups + request]
     }
 
-    fn span(&self, phase: Phase, rank: u32, group: usize) -> Span {
+    fn span(&self, phase: PhaseKind, rank: u32, group: usize) -> GroupTimes {
         let words = self.of(phase, rank);
         // Clocks of different machines have nothing in common but the barrier that the phase began with.
         let one_clock = (0..self.processes).all(|other| self.of(phase, other as u32)[0] == words[0]);
         let origin = if one_clock { 0 } else { words[1] };
         let at = HEAD + 2 * group;
-        Span { first_ns: words[at].saturating_sub(origin), last_ns: words[at + 1].saturating_sub(origin) }
+        GroupTimes { first_ns: words[at].saturating_sub(origin), last_ns: words[at + 1].saturating_sub(origin) }
     }
 }
 
@@ -130,7 +130,7 @@ impl Figures for Gathered {
 /// # Errors
 /// [`BenchError`] when there is no MPI library, or the ranks are not those of the run. A rank that fails later says why
 /// and ends all of them.
-pub fn run(run: &Run<'_>) -> Result<Option<Report>, BenchError> {
+pub fn run(run: &BenchRun<'_>) -> Result<Option<BenchReport>, BenchError> {
     let library = launch::library(run)?;
     let no_mpi = |call: &str, message: String| BenchError::NoMpi(format!("{call} of {}: {message}", library.version));
     library.init().map_err(|message| no_mpi("MPI_Init", message))?;
@@ -164,7 +164,7 @@ pub fn run(run: &Run<'_>) -> Result<Option<Report>, BenchError> {
     Ok(report)
 }
 
-fn part(run: &Run<'_>, library: &Library, rank: u32) -> Result<Option<Report>, Ended> {
+fn part(run: &BenchRun<'_>, library: &Library, rank: u32) -> Result<Option<BenchReport>, Ended> {
     let (instance, local_rank) = run.place_of(rank);
     let text = |text: &str| CString::new(text).map_err(|_| BenchError::Usage("a hint has a NUL byte".into()));
     let mut hints = Vec::new();
@@ -176,7 +176,7 @@ fn part(run: &Run<'_>, library: &Library, rank: u32) -> Result<Option<Report>, E
         let split = library.split(library.world(), instance, local_rank);
         ranks.instance = ranks.said("MPI_Comm_split", split)?;
     }
-    let verified_bytes = Process::new(rank, run, &ranks).run()?;
+    let verified_bytes = BenchProcess::new(rank, run, &ranks).run()?;
     let all = library.gather(&[verified_bytes], rank, run.processes());
     let all = ranks.said("MPI_Gather", all)?;
     if rank > 0 {
@@ -192,5 +192,5 @@ fn part(run: &Run<'_>, library: &Library, rank: u32) -> Result<Option<Report>, E
         processes: run.processes() as usize,
         verified_bytes: all.iter().sum(),
     };
-    Ok(Some(Report::new(run, &figures, Some(library.version.clone()))))
+    Ok(Some(BenchReport::new(run, &figures, Some(library.version.clone()))))
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
-use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST};
+use crate::options::{BenchApi, COMMON_HEADING, Common, LARGEST_REQUEST};
 use crate::view::{Type, View};
-use crate::workload::{Coverage, Group, Phase, Request, Workload};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};
 
 /// Bytes of a point: five doubles.
 const POINT: u64 = 40;
@@ -20,8 +20,8 @@ const POINT: u64 = 40;
 #[derive(Debug, Args)]
 pub struct BtioOptions {
     /// Size of the problem: 64 points along each axis in class A (419 MB in 40 steps), 102 in class B (1.70 GB)
-    #[arg(long, value_enum, default_value_t = Class::A, ignore_case = true)]
-    pub class: Class,
+    #[arg(long, value_enum, default_value_t = NpbClass::A, ignore_case = true)]
+    pub class: NpbClass,
 
     /// Points along each axis, instead of the class's
     #[arg(long, value_name = "POINTS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -38,7 +38,7 @@ pub struct BtioOptions {
 /// A class of the NAS Parallel Benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "UPPER")]
-pub enum Class {
+pub enum NpbClass {
     /// 12 points
     S,
     /// 24 points
@@ -79,12 +79,12 @@ impl Btio {
             ));
         }
         let grid = options.grid.unwrap_or(match options.class {
-            Class::S => 12,
-            Class::W => 24,
-            Class::A => 64,
-            Class::B => 102,
-            Class::C => 162,
-            Class::D => 408,
+            NpbClass::S => 12,
+            NpbClass::W => 24,
+            NpbClass::A => 64,
+            NpbClass::B => 102,
+            NpbClass::C => 162,
+            NpbClass::D => 408,
         });
         if grid < cells {
             return usage(format!(
@@ -130,8 +130,8 @@ impl Workload for Btio {
         Map::from_iter([("grid".into(), json!(self.grid)), ("steps".into(), json!(self.steps))])
     }
 
-    fn usual_calls(&self) -> (Api, bool) {
-        (Api::MpiIo, true)
+    fn usual_calls(&self) -> (BenchApi, bool) {
+        (BenchApi::MpiIo, true)
     }
 
     fn processes(&self) -> u32 {
@@ -147,7 +147,7 @@ impl Workload for Btio {
         vec![Group { region: None, request_size: equal.then(|| self.points(0) * POINT) }]
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, owner: u32) -> Vec<BenchRequest> {
         in_a_row(0, self.points(owner) * POINT, self.steps)
     }
 
@@ -173,7 +173,7 @@ impl Workload for Btio {
 mod tests {
     use std::collections::HashSet;
 
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::{refusal, workload};
 
@@ -182,7 +182,7 @@ mod tests {
         for (processes, grid) in [(1, 5), (4, 12), (9, 12), (16, 13), (25, 7), (64, 10), (64, 8)] {
             let w = workload(&format!("btio f -p {processes} --grid {grid} --steps 2"));
             assert_covered(&*w);
-            assert!(!touched(&*w, Phase::Write).1, "{processes} processes: each point is one rank's");
+            assert!(!touched(&*w, PhaseKind::Write).1, "{processes} processes: each point is one rank's");
             assert_eq!(w.coverage().end, grid * grid * grid * 40 * 2);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(workload("btio f").coverage().end, 419_430_400);
         assert_eq!(workload("btio f --class B").coverage().end, 1_697_932_800);
         let w = workload("btio f -p 16");
-        assert_eq!(w.requests(Phase::Write, 3, 3)[0].bytes, 64 * 64 * 64 / 16 * 40);
+        assert_eq!(w.requests(PhaseKind::Write, 3, 3)[0].bytes, 64 * 64 * 64 / 16 * 40);
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         let w = workload("btio f -p 16 --grid 13 --steps 1");
         let mut pieces = Vec::new();
         for rank in 0..16 {
-            w.view(rank).pieces(0, w.requests(Phase::Write, rank, rank)[0].bytes, &mut pieces);
+            w.view(rank).pieces(0, w.requests(PhaseKind::Write, rank, rank)[0].bytes, &mut pieces);
             assert!(pieces.is_sorted_by_key(|piece| piece.offset));
         }
     }

@@ -10,7 +10,7 @@ use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, bytes, request_bytes};
 use crate::view::{Type, View};
-use crate::workload::{Coverage, Group, Phase, Request, Spaced, Workload};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Spaced, Workload};
 
 /// Options of `hpio`.
 #[derive(Debug, Args)]
@@ -132,7 +132,7 @@ impl Workload for Hpio {
         vec![Group { region: None, request_size: Some(self.regions_at_once * self.size) }]
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, _owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, _owner: u32) -> Vec<BenchRequest> {
         in_a_row(0, self.regions_at_once * self.size, self.requests_each())
     }
 
@@ -168,7 +168,7 @@ impl Workload for Hpio {
 #[cfg(test)]
 mod tests {
     use crate::view::Piece;
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::{refusal, workload};
 
@@ -181,7 +181,7 @@ mod tests {
                      --memory-regions {memory}"
                 ));
                 assert_covered(&*w);
-                let (union, twice) = touched(&*w, Phase::Write);
+                let (union, twice) = touched(&*w, PhaseKind::Write);
                 assert!(!twice);
                 assert_eq!(union.len(), if file == "contiguous" { 1 } else { 72 });
                 assert_eq!(w.memory().is_some(), memory == "noncontiguous");
@@ -193,7 +193,7 @@ mod tests {
     fn regions_of_the_processes_take_turns() {
         let w = workload("hpio f -p 3 --region-count 4 --region-size 100 --regions-per-request 2");
         let mut pieces = Vec::new();
-        let request = w.requests(Phase::Write, 1, 1)[1];
+        let request = w.requests(PhaseKind::Write, 1, 1)[1];
         w.view(1).pieces(request.offset, request.bytes, &mut pieces);
         assert_eq!(pieces, [7, 10].map(|region| Piece { offset: region * 110, bytes: 100 }));
     }
@@ -202,7 +202,7 @@ mod tests {
     fn without_spacing_nothing_is_between() {
         let w = workload("hpio f -p 2 --region-count 4 --region-size 100 --region-spacing 0 --regions-per-request 4");
         assert_covered(&*w);
-        assert_eq!(touched(&*w, Phase::Read).0, [(0, 800)]);
+        assert_eq!(touched(&*w, PhaseKind::Read).0, [(0, 800)]);
         let message = refusal("hpio f --region-count 10 --regions-per-request 4").unwrap_err().to_string();
         assert!(message.contains("not a multiple"), "{message}");
     }

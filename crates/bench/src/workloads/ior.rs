@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use stripewise_layout::units::format_bytes;
 
 use crate::error::BenchError;
-use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST, RegionSpec, bytes, region};
+use crate::options::{BenchApi, COMMON_HEADING, Common, LARGEST_REQUEST, RegionSpec, bytes, region};
 use crate::random::Random;
-use crate::workload::{Check, Coverage, Group, Phase, Request, Workload};
+use crate::workload::{BenchRequest, Check, Coverage, Group, PhaseKind, Workload};
 
 /// Processes, when the command line does not say.
 const PROCESSES: u32 = 16;
@@ -26,8 +26,8 @@ pub struct IorOptions {
     pub file_size: Option<u64>,
 
     /// Order of a process's requests
-    #[arg(long, value_enum, default_value_t = Pattern::Random)]
-    pub pattern: Pattern,
+    #[arg(long, value_enum, default_value_t = IorPattern::Random)]
+    pub pattern: IorPattern,
 
     /// A part of the file with its own request size and heat (bytes requested over its length; 1 is once over); may be
     /// given several times, instead of --request-size
@@ -61,7 +61,7 @@ pub struct IorOptions {
 /// Order of a process's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pattern {
+pub enum IorPattern {
     /// One after the other in the process's own part
     Sequential,
     /// Process i takes request k*p + i
@@ -136,7 +136,7 @@ impl IorOptions {
 }
 /// A region, as each process sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct RegionPlan {
+pub struct IorRegion {
     /// What was asked for.
     pub spec: RegionSpec,
     /// Blocks of the request size that each process owns.
@@ -149,12 +149,12 @@ pub struct RegionPlan {
 #[derive(Debug)]
 pub struct Ior {
     /// The regions in order of offset.
-    pub regions: Vec<RegionPlan>,
+    pub regions: Vec<IorRegion>,
     /// Processes.
     pub processes: u32,
     /// Files: one, or one per process.
     pub files: u32,
-    pattern: Pattern,
+    pattern: IorPattern,
     order: RegionOrder,
     seed: u64,
 }
@@ -172,7 +172,7 @@ impl Ior {
             let blocks = u32::try_from(spec.length / spec.request_size / owners)
                 .map_err(|_| BenchError::Usage("more than 2^32 blocks per process: raise the request size".into()))?;
             let requests = (f64::from(blocks) * spec.heat).round().max(1.0) as u64;
-            regions.push(RegionPlan { spec, blocks, requests });
+            regions.push(IorRegion { spec, blocks, requests });
         }
         let per_process: u64 = regions.iter().map(|region| region.requests).sum();
         let bytes: u64 = regions.iter().map(|region| region.requests * region.spec.request_size).sum();
@@ -201,14 +201,14 @@ impl Ior {
         self.regions.last().map_or(0, |region| region.spec.offset + region.spec.length)
     }
 
-    fn request(&self, owner: u32, region: usize, block: u32, generation: u32) -> Request {
+    fn request(&self, owner: u32, region: usize, block: u32, generation: u32) -> BenchRequest {
         let plan = &self.regions[region];
         let (owner, owners) = if self.files > 1 { (0, 1) } else { (u64::from(owner), u64::from(self.processes)) };
         let index = match self.pattern {
-            Pattern::Strided => u64::from(block) * owners + owner,
-            Pattern::Sequential | Pattern::Random => owner * u64::from(plan.blocks) + u64::from(block),
+            IorPattern::Strided => u64::from(block) * owners + owner,
+            IorPattern::Sequential | IorPattern::Random => owner * u64::from(plan.blocks) + u64::from(block),
         };
-        Request {
+        BenchRequest {
             offset: plan.spec.offset + index * plan.spec.request_size,
             bytes: plan.spec.request_size,
             group: region as u32,
@@ -219,7 +219,7 @@ impl Ior {
     /// The blocks of a region in the order in which passes over it take them: a heat below 1 takes the first of them.
     fn blocks(&self, owner: u32, region: usize) -> Vec<u32> {
         let mut blocks: Vec<u32> = (0..self.regions[region].blocks).collect();
-        if self.pattern == Pattern::Random {
+        if self.pattern == IorPattern::Random {
             Random::new(&[self.seed, 1, u64::from(owner), region as u64]).shuffle(&mut blocks);
         }
         blocks
@@ -254,8 +254,8 @@ impl Workload for Ior {
         ])
     }
 
-    fn usual_calls(&self) -> (Api, bool) {
-        (Api::Pread, false)
+    fn usual_calls(&self) -> (BenchApi, bool) {
+        (BenchApi::Pread, false)
     }
 
     fn processes(&self) -> u32 {
@@ -267,15 +267,15 @@ impl Workload for Ior {
     }
 
     fn groups(&self) -> Vec<Group> {
-        let group = |plan: &RegionPlan| Group { region: Some(plan.spec), request_size: Some(plan.spec.request_size) };
+        let group = |plan: &IorRegion| Group { region: Some(plan.spec), request_size: Some(plan.spec.request_size) };
         self.regions.iter().map(group).collect()
     }
 
     /// Reads touch the blocks that writes touch, as often, in another random order.
-    fn requests(&self, phase: Phase, rank: u32, owner: u32) -> Vec<Request> {
-        let salt = if phase == Phase::Write { 2 } else { 3 };
+    fn requests(&self, phase: PhaseKind, rank: u32, owner: u32) -> Vec<BenchRequest> {
+        let salt = if phase == PhaseKind::Write { 2 } else { 3 };
         let shuffle = |requests: &mut [(u32, u32)], region: u64| {
-            if self.pattern == Pattern::Random {
+            if self.pattern == IorPattern::Random {
                 Random::new(&[self.seed, salt, u64::from(rank), region]).shuffle(requests);
             }
         };
@@ -297,14 +297,14 @@ impl Workload for Ior {
             order = turns.iter().filter_map(|&region| queues[region as usize].next()).collect();
         }
         let mut written: Vec<Vec<u32>> = match phase {
-            Phase::Write => self.regions.iter().map(|plan| vec![0; plan.blocks as usize]).collect(),
-            Phase::Read => (0..self.regions.len()).map(|region| self.written(owner, region)).collect(),
+            PhaseKind::Write => self.regions.iter().map(|plan| vec![0; plan.blocks as usize]).collect(),
+            PhaseKind::Read => (0..self.regions.len()).map(|region| self.written(owner, region)).collect(),
         };
         order
             .into_iter()
             .map(|(region, block)| {
                 let generation = &mut written[region as usize][block as usize];
-                if phase == Phase::Write {
+                if phase == PhaseKind::Write {
                     *generation += 1;
                 }
                 self.request(owner, region as usize, block, *generation)
@@ -332,7 +332,7 @@ impl Workload for Ior {
             for region in 0..self.regions.len() {
                 for (block, generation) in (0..).zip(self.written(owner, region)) {
                     if generation > 0 && block % 2 == parity {
-                        let Request { offset, bytes, .. } = self.request(owner, region, block, generation);
+                        let BenchRequest { offset, bytes, .. } = self.request(owner, region, block, generation);
                         checks.push(Check { file: self.file_of(owner), offset, bytes, generation });
                     }
                 }
@@ -355,7 +355,7 @@ mod tests {
         Ior::new(&options).unwrap()
     }
 
-    fn everyone(workload: &Ior, phase: Phase) -> Vec<Request> {
+    fn everyone(workload: &Ior, phase: PhaseKind) -> Vec<BenchRequest> {
         (0..workload.processes).flat_map(|rank| workload.requests(phase, rank, rank)).collect()
     }
 
@@ -363,7 +363,7 @@ mod tests {
     fn every_pattern_covers_the_file_once() {
         for pattern in ["sequential", "strided", "random"] {
             let w = workload(&format!("-p 5 -r 3 -s 3000 --pattern {pattern}"));
-            for phase in [Phase::Write, Phase::Read] {
+            for phase in [PhaseKind::Write, PhaseKind::Read] {
                 let offsets: HashSet<u64> = everyone(&w, phase).iter().map(|request| request.offset).collect();
                 assert_eq!(offsets, (0..1000).map(|i| i * 3).collect(), "{pattern}");
             }
@@ -375,16 +375,16 @@ mod tests {
         let w = workload("-p 4 -r 4KiB -s 1MiB");
         for rank in 0..4_u64 {
             let part = rank * (256 << 10)..(rank + 1) * (256 << 10);
-            assert!(w.requests(Phase::Write, rank as u32, rank as u32).iter().all(|r| part.contains(&r.offset)));
+            assert!(w.requests(PhaseKind::Write, rank as u32, rank as u32).iter().all(|r| part.contains(&r.offset)));
         }
-        let strided = workload("-p 4 -r 4KiB -s 1MiB --pattern strided").requests(Phase::Write, 1, 1);
+        let strided = workload("-p 4 -r 4KiB -s 1MiB --pattern strided").requests(PhaseKind::Write, 1, 1);
         assert_eq!(strided[..2].iter().map(|r| r.offset).collect::<Vec<_>>(), [4096, 5 * 4096]);
     }
 
     #[test]
     fn heat_counts_requests_and_generations() {
         let w = workload("-p 2 --region 0:64KiB:1KiB:2.5 --region 1MiB:64KiB:4KiB:0.25 --region-order mixed");
-        let writes = everyone(&w, Phase::Write);
+        let writes = everyone(&w, PhaseKind::Write);
         assert_eq!(writes.iter().filter(|r| r.group == 0).count(), 160);
         assert_eq!(writes.iter().filter(|r| r.group == 1).count(), 4);
         let mut last: HashMap<u64, u32> = HashMap::new();
@@ -393,7 +393,7 @@ mod tests {
             assert_eq!(write.generation, *generation + 1);
             *generation = write.generation;
         }
-        let reads = everyone(&w, Phase::Read);
+        let reads = everyone(&w, PhaseKind::Read);
         assert_eq!(reads.len(), writes.len());
         assert!(reads.iter().all(|read| last[&read.offset] == read.generation));
         assert_ne!(reads, writes);
@@ -407,7 +407,7 @@ mod tests {
             let w = workload(arguments);
             let mut last = HashMap::new();
             for owner in 0..w.processes {
-                w.requests(Phase::Write, owner, owner).iter().for_each(|r| {
+                w.requests(PhaseKind::Write, owner, owner).iter().for_each(|r| {
                     last.insert((w.file_of(owner), r.offset), r.generation);
                 });
             }

@@ -7,15 +7,15 @@ use stripewise_layout::units::{format_bytes, parse_bytes};
 
 use super::file_bytes;
 use crate::error::BenchError;
-use crate::options::{Api, COMMON_HEADING, Common, LARGEST_REQUEST};
-use crate::workload::{Coverage, Group, Phase, Request, Workload};
+use crate::options::{BenchApi, COMMON_HEADING, Common, LARGEST_REQUEST};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};
 
 /// Options of `song`.
 #[derive(Debug, Args)]
 pub struct SongOptions {
     /// Requests of a loop
     #[arg(long = "loop", default_value = "192x1KiB,64KiB", value_name = "[COUNTx]SIZE,...", value_parser = steps)]
-    pub steps: Steps,
+    pub steps: LoopSteps,
 
     /// Loops of each process
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
@@ -39,7 +39,7 @@ pub struct SongOptions {
 pub struct LanlOptions {
     /// Requests of a loop
     #[arg(long = "loop", default_value = "16,131056,128KiB", value_name = "[COUNTx]SIZE,...", value_parser = steps)]
-    pub steps: Steps,
+    pub steps: LoopSteps,
 
     /// Loops of each process
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
@@ -70,9 +70,9 @@ pub enum Placing {
 
 /// The requests of a loop: how many of which size.
 #[derive(Debug, Clone)]
-pub struct Steps(Vec<(u64, u64)>);
+pub struct LoopSteps(Vec<(u64, u64)>);
 
-fn steps(text: &str) -> Result<Steps, String> {
+fn steps(text: &str) -> Result<LoopSteps, String> {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for step in text.split(',') {
         let (count, size) = step.split_once('x').unwrap_or(("1", step));
@@ -86,7 +86,7 @@ fn steps(text: &str) -> Result<Steps, String> {
             _ => steps.push((u64::from(count), size)),
         }
     }
-    Ok(Steps(steps))
+    Ok(LoopSteps(steps))
 }
 
 /// The workload.
@@ -122,7 +122,7 @@ impl Loop {
     fn new(
         name: &'static str,
         processes: u32,
-        steps: &Steps,
+        steps: &LoopSteps,
         loops: u64,
         placing: Placing,
         stagger: bool,
@@ -175,8 +175,8 @@ impl Workload for Loop {
         ])
     }
 
-    fn usual_calls(&self) -> (Api, bool) {
-        (Api::Pread, false)
+    fn usual_calls(&self) -> (BenchApi, bool) {
+        (BenchApi::Pread, false)
     }
 
     fn processes(&self) -> u32 {
@@ -191,7 +191,7 @@ impl Workload for Loop {
         self.sizes().into_iter().map(|size| Group { region: None, request_size: Some(size) }).collect()
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, owner: u32) -> Vec<BenchRequest> {
         let (owner, processes, sizes) = (u64::from(owner), u64::from(self.processes), self.sizes());
         let mut requests = Vec::with_capacity(self.requests_per_process() as usize);
         for number in 0..self.loops {
@@ -203,7 +203,7 @@ impl Workload for Loop {
             for (count, size) in &self.steps {
                 let group = sizes.iter().position(|known| known == size).unwrap_or(0) as u32;
                 for _ in 0..*count {
-                    requests.push(Request { offset, bytes: *size, group, generation: 1 });
+                    requests.push(BenchRequest { offset, bytes: *size, group, generation: 1 });
                     offset += size;
                 }
             }
@@ -222,26 +222,26 @@ impl Workload for Loop {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::workload;
 
     #[test]
     fn song_s_loop_is_192_small_requests_and_a_large_one() {
         let w = workload("song f -p 4 --loops 3");
-        let requests = w.requests(Phase::Write, 1, 1);
+        let requests = w.requests(PhaseKind::Write, 1, 1);
         assert_eq!(requests.len(), 3 * 193);
         assert_eq!(requests[0].offset, 3 * (256 << 10), "its own part");
         assert!(requests[..192].iter().all(|request| request.bytes == 1024 && request.group == 0));
         assert_eq!((requests[192].bytes, requests[192].group), (65536, 1));
         assert_covered(&*w);
-        assert!(!touched(&*w, Phase::Write).1, "each byte once");
+        assert!(!touched(&*w, PhaseKind::Write).1, "each byte once");
     }
 
     #[test]
     fn lanl_s_loops_are_strided() {
         let w = workload("lanl-app1 f -p 8 --loops 5");
-        let requests = w.requests(Phase::Write, 2, 2);
+        let requests = w.requests(PhaseKind::Write, 2, 2);
         assert_eq!(requests[..3].iter().map(|request| request.bytes).collect::<Vec<_>>(), [16, 131_056, 131_072]);
         let begin = 2 * 262_144;
         assert_eq!(
@@ -249,7 +249,7 @@ mod tests {
             [begin, begin + 16, begin + 131_072, begin + 8 * 262_144]
         );
         assert_covered(&*w);
-        assert!(!touched(&*w, Phase::Write).1, "each byte once");
+        assert!(!touched(&*w, PhaseKind::Write).1, "each byte once");
         assert_eq!(workload("lanl-app1 f").processes(), 64);
     }
 
@@ -257,9 +257,9 @@ mod tests {
     fn staggered_processes_begin_at_places_of_their_own() {
         let (plain, staggered) = (workload("song f -p 4 --loops 3"), workload("song f -p 4 --loops 3 --stagger"));
         for rank in 0..4 {
-            let mut expected = plain.requests(Phase::Write, rank, rank);
+            let mut expected = plain.requests(PhaseKind::Write, rank, rank);
             expected.rotate_left(rank as usize * 193 / 4);
-            assert_eq!(staggered.requests(Phase::Write, rank, rank), expected);
+            assert_eq!(staggered.requests(PhaseKind::Write, rank, rank), expected);
         }
         assert_covered(&*staggered);
     }

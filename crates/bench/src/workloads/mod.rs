@@ -10,7 +10,7 @@ pub mod noncontig;
 
 use crate::error::BenchError;
 use crate::options::Named;
-use crate::workload::{Request, Workload};
+use crate::workload::{BenchRequest, Workload};
 
 /// Bytes of all files together that a run may address.
 const LARGEST_FILE: u64 = i64::MAX as u64;
@@ -34,8 +34,8 @@ pub fn new(named: &Named) -> Result<Box<dyn Workload>, BenchError> {
 }
 
 /// `count` requests of `bytes` each, one after the other in a process's view, from `offset` on.
-fn in_a_row(offset: u64, bytes: u64, count: u64) -> Vec<Request> {
-    (0..count).map(|number| Request { offset: offset + number * bytes, bytes, group: 0, generation: 1 }).collect()
+fn in_a_row(offset: u64, bytes: u64, count: u64) -> Vec<BenchRequest> {
+    (0..count).map(|number| BenchRequest { offset: offset + number * bytes, bytes, group: 0, generation: 1 }).collect()
 }
 
 /// The product, or a complaint that a file cannot be that long.

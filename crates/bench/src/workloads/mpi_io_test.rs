@@ -7,7 +7,7 @@ use stripewise_layout::units::format_bytes;
 use super::requests_in;
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, bytes, request_bytes};
-use crate::workload::{Coverage, Group, Phase, Request, Workload};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};
 
 /// Options of `mpi-io-test`.
 #[derive(Debug, Args)]
@@ -69,12 +69,12 @@ impl Workload for MpiIoTest {
         vec![Group { region: None, request_size: Some(self.segment) }]
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, owner: u32) -> Vec<BenchRequest> {
         let (owner, processes) = (u64::from(owner), u64::from(self.processes));
         (0..self.rounds)
             .map(|round| {
                 let offset = (round * processes + owner) * self.segment;
-                Request { offset, bytes: self.segment, group: 0, generation: 1 }
+                BenchRequest { offset, bytes: self.segment, group: 0, generation: 1 }
             })
             .collect()
     }
@@ -86,7 +86,7 @@ impl Workload for MpiIoTest {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::workload;
 
@@ -95,9 +95,9 @@ mod tests {
         let w = workload("mpi-io-test f -s 10MiB");
         assert_eq!(w.processes(), 5);
         assert_eq!(w.requests_per_process(), 32);
-        let third: Vec<u64> = w.requests(Phase::Write, 3, 3).iter().map(|request| request.offset).collect();
+        let third: Vec<u64> = w.requests(PhaseKind::Write, 3, 3).iter().map(|request| request.offset).collect();
         assert_eq!(third[..3], [3 << 16, 8 << 16, 13 << 16]);
         assert_covered(&*w);
-        assert!(!touched(&*w, Phase::Write).1, "each byte once");
+        assert!(!touched(&*w, PhaseKind::Write).1, "each byte once");
     }
 }

@@ -10,7 +10,7 @@ use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, pair, request_bytes};
 use crate::view::{Type, View};
-use crate::workload::{Coverage, Group, Phase, Request, Workload};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};
 
 /// Options of `mpi-tile-io`.
 #[derive(Debug, Args)]
@@ -142,7 +142,7 @@ impl Workload for MpiTileIo {
         vec![Group { region: None, request_size: Some(self.tile_bytes()) }]
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, _owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, _owner: u32) -> Vec<BenchRequest> {
         in_a_row(0, self.tile_bytes(), self.frames)
     }
 
@@ -168,7 +168,7 @@ impl Workload for MpiTileIo {
 #[cfg(test)]
 mod tests {
     use crate::view::Piece;
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::{refusal, workload};
 
@@ -179,7 +179,7 @@ mod tests {
         // 3 * (5 - 2) + 2 elements wide, 2 * (4 - 1) + 1 high.
         assert_eq!(w.coverage().end, 11 * 7 * 8 * 3);
         assert_covered(&*w);
-        assert!(touched(&*w, Phase::Read).1, "the overlap belongs to two");
+        assert!(touched(&*w, PhaseKind::Read).1, "the overlap belongs to two");
         let mut pieces = Vec::new();
         w.view(4).pieces(0, 5 * 4 * 8, &mut pieces);
         let rows: Vec<Piece> = (3..7).map(|row| Piece { offset: (row * 11 + 3) * 8, bytes: 40 }).collect();
@@ -191,7 +191,7 @@ mod tests {
         for arguments in ["-p 6", "-p 7", "-p 1", "-p 16"] {
             let w = workload(&format!("mpi-tile-io f --tile 3x3 --overlap 0x0 --frames 2 {arguments}"));
             assert_covered(&*w);
-            assert!(!touched(&*w, Phase::Write).1);
+            assert!(!touched(&*w, PhaseKind::Write).1);
         }
     }
 

@@ -9,7 +9,7 @@ use super::{file_bytes, in_a_row};
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, bytes, request_bytes};
 use crate::view::{Type, View};
-use crate::workload::{Coverage, Group, Phase, Request, Workload};
+use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};
 
 /// Options of `noncontig`.
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ impl Workload for Noncontig {
         vec![Group { region: None, request_size: Some(self.rows_at_once * self.width) }]
     }
 
-    fn requests(&self, _phase: Phase, _rank: u32, _owner: u32) -> Vec<Request> {
+    fn requests(&self, _phase: PhaseKind, _rank: u32, _owner: u32) -> Vec<BenchRequest> {
         in_a_row(0, self.rows_at_once * self.width, self.requests)
     }
 
@@ -113,7 +113,7 @@ impl Workload for Noncontig {
 #[cfg(test)]
 mod tests {
     use crate::view::Piece;
-    use crate::workload::Phase;
+    use crate::workload::PhaseKind;
     use crate::workload::tests::{assert_covered, touched};
     use crate::workloads::tests::{refusal, workload};
 
@@ -122,12 +122,12 @@ mod tests {
         let w = workload("noncontig f -p 4 --width 100 --buffer 4000 -s 20000");
         assert_eq!(w.requests_per_process(), 5);
         let mut pieces = Vec::new();
-        let request = w.requests(Phase::Read, 2, 2)[1];
+        let request = w.requests(PhaseKind::Read, 2, 2)[1];
         w.view(2).pieces(request.offset, request.bytes, &mut pieces);
         let rows: Vec<Piece> = (10..20).map(|row| Piece { offset: row * 400 + 200, bytes: 100 }).collect();
         assert_eq!(pieces, rows);
         assert_covered(&*w);
-        assert!(!touched(&*w, Phase::Write).1, "each byte once");
+        assert!(!touched(&*w, PhaseKind::Write).1, "each byte once");
     }
 
     #[test]

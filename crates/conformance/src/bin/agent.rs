@@ -2,17 +2,17 @@
 //! or under the preload.
 
 use std::io::{BufReader, stdin, stdout};
-use stripewise_conformance::operation::{Answer, Request, receive, send};
-use stripewise_conformance::system_calls::Process;
+use stripewise_conformance::operation::{AgentRequest, Answer, receive, send};
+use stripewise_conformance::system_calls::ProcessSlots;
 
 fn main() -> std::io::Result<()> {
-    let mut process = Process::default();
+    let mut process = ProcessSlots::default();
     let mut requests = BufReader::new(stdin().lock());
     let mut answers = stdout().lock();
     while let Some((request, data)) = receive(&mut requests)? {
         let answer = match request {
-            Request::Enter(directory) => process.enter(&directory),
-            Request::Do(operation) => process.run(&operation, &data),
+            AgentRequest::Enter(directory) => process.enter(&directory),
+            AgentRequest::Do(operation) => process.run(&operation, &data),
         };
         let data = if let Answer::Bytes { data } = &answer { data.as_slice() } else { &[] };
         send(&mut answers, &answer, data)?;

@@ -1,7 +1,7 @@
 //! Operations on open files.
 
-use super::{Content, Description, Kind, Model, Result, Window};
-use crate::operation::{Answer, Operation};
+use super::{ClockInterval, Content, Description, Kind, ReferenceModel, Result};
+use crate::operation::{Answer, CaseOperation};
 
 const MAX: i64 = i64::MAX;
 
@@ -19,34 +19,36 @@ impl From<Option<i64>> for Place {
     }
 }
 
-impl Model {
+impl ReferenceModel {
     /// `None`: the operation is not one on an open file.
     pub(super) fn on_file(
         &mut self,
         who: usize,
-        operation: &Operation,
+        operation: &CaseOperation,
         data: &[u8],
         got: &Answer,
-        window: Window,
+        window: ClockInterval,
     ) -> Option<Result<Answer>> {
         Some(match *operation {
-            Operation::Open { slot, ref path, flags, mode } => self.open((who, slot), path, flags, mode, window),
-            Operation::Close { slot } => self.slots.remove(&(who, slot)).map(|_| Answer::Done(0)).ok_or(libc::EBADF),
-            Operation::Dup { from, to } => match self.slots.get(&(who, from)).copied() {
+            CaseOperation::Open { slot, ref path, flags, mode } => self.open((who, slot), path, flags, mode, window),
+            CaseOperation::Close { slot } => {
+                self.slots.remove(&(who, slot)).map(|_| Answer::Done(0)).ok_or(libc::EBADF)
+            }
+            CaseOperation::Dup { from, to } => match self.slots.get(&(who, from)).copied() {
                 Some(description) => {
                     self.slots.insert((who, to), description);
                     Ok(Answer::Done(0))
                 }
                 None => Err(libc::EBADF),
             },
-            Operation::Read { slot, len } => self.read(who, slot, Place::Current, len),
-            Operation::Pread { slot, at, len } => self.read(who, slot, Place::At(at), len),
-            Operation::Readv { slot, at, ref lens } => self.read(who, slot, at.into(), lens.iter().sum()),
-            Operation::Write { slot, .. } => self.write(who, slot, Place::Current, data, window),
-            Operation::Pwrite { slot, at, .. } => self.write(who, slot, Place::At(at), data, window),
-            Operation::Writev { slot, at, .. } => self.write(who, slot, at.into(), data, window),
-            Operation::Seek { slot, at, whence } => self.seek(who, slot, at, whence, got),
-            Operation::Ftruncate { slot, size } => match self.description(who, slot) {
+            CaseOperation::Read { slot, len } => self.read(who, slot, Place::Current, len),
+            CaseOperation::Pread { slot, at, len } => self.read(who, slot, Place::At(at), len),
+            CaseOperation::Readv { slot, at, ref lens } => self.read(who, slot, at.into(), lens.iter().sum()),
+            CaseOperation::Write { slot, .. } => self.write(who, slot, Place::Current, data, window),
+            CaseOperation::Pwrite { slot, at, .. } => self.write(who, slot, Place::At(at), data, window),
+            CaseOperation::Writev { slot, at, .. } => self.write(who, slot, at.into(), data, window),
+            CaseOperation::Seek { slot, at, whence } => self.seek(who, slot, at, whence, got),
+            CaseOperation::Ftruncate { slot, size } => match self.description(who, slot) {
                 Ok(open) if open.writes() => {
                     let node = open.node;
                     self.resize(node, size as u64, window);
@@ -55,30 +57,32 @@ impl Model {
                 Ok(_) => Err(libc::EINVAL),
                 Err(errno) => Err(errno),
             },
-            Operation::Fallocate { slot, mode, at, len } => self.fallocate(who, slot, mode, (at, len), got, window),
-            Operation::Fsync { slot, .. } => self.description(who, slot).map(|_| Answer::Done(0)),
-            Operation::CopyRange { from, from_at, to, to_at, len } => {
+            CaseOperation::Fallocate { slot, mode, at, len } => self.fallocate(who, slot, mode, (at, len), got, window),
+            CaseOperation::Fsync { slot, .. } => self.description(who, slot).map(|_| Answer::Done(0)),
+            CaseOperation::CopyRange { from, from_at, to, to_at, len } => {
                 self.copy((who, from, from_at.into()), (who, to, to_at.into()), len, got, window)
             }
-            Operation::Map { slot, len } => self.map(who, slot, len),
-            Operation::MapRead { slot, at, len } => self.mapped(who, slot).map(|(_, content)| {
+            CaseOperation::Map { slot, len } => self.map(who, slot, len),
+            CaseOperation::MapRead { slot, at, len } => self.mapped(who, slot).map(|(_, content)| {
                 let data = content.read(at as u64, len);
                 Answer::Bytes { data }
             }),
-            Operation::MapWrite { slot, at, .. } => self.mapped(who, slot).map(|(node, _)| node).map(|node| {
+            CaseOperation::MapWrite { slot, at, .. } => self.mapped(who, slot).map(|(node, _)| node).map(|node| {
                 if let Kind::File(content) = &mut self.nodes[node].kind {
                     content.write(at as u64, data);
                     self.nodes[node].times.mapped();
                 }
                 Answer::Done(data.len() as i64)
             }),
-            Operation::Msync { slot } => self.mapped(who, slot).map(|_| Answer::Done(0)),
-            Operation::Unmap { slot } => self.maps.remove(&(who, slot)).map(|_| Answer::Done(0)).ok_or(libc::EINVAL),
+            CaseOperation::Msync { slot } => self.mapped(who, slot).map(|_| Answer::Done(0)),
+            CaseOperation::Unmap { slot } => {
+                self.maps.remove(&(who, slot)).map(|_| Answer::Done(0)).ok_or(libc::EINVAL)
+            }
             _ => return None,
         })
     }
 
-    fn open(&mut self, slot: (usize, u8), path: &str, flags: i32, mode: u32, window: Window) -> Result<Answer> {
+    fn open(&mut self, slot: (usize, u8), path: &str, flags: i32, mode: u32, window: ClockInterval) -> Result<Answer> {
         self.slots.remove(&slot);
         let (creates, exclusive) = (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0);
         let found = self.resolve(path, !(creates && exclusive))?;
@@ -133,7 +137,7 @@ impl Model {
         Ok(Answer::Bytes { data })
     }
 
-    fn write(&mut self, who: usize, slot: u8, place: Place, data: &[u8], window: Window) -> Result<Answer> {
+    fn write(&mut self, who: usize, slot: u8, place: Place, data: &[u8], window: ClockInterval) -> Result<Answer> {
         let open = self.description(who, slot)?;
         if let Place::At(at) = place
             && at < 0
@@ -212,7 +216,7 @@ impl Model {
         mode: i32,
         (at, len): (i64, i64),
         got: &Answer,
-        window: Window,
+        window: ClockInterval,
     ) -> Result<Answer> {
         let open = self.description(who, slot)?;
         let node = open.node;
@@ -243,7 +247,7 @@ impl Model {
         to: (usize, u8, Place),
         len: usize,
         got: &Answer,
-        window: Window,
+        window: ClockInterval,
     ) -> Result<Answer> {
         let (source, target) = (self.description(from.0, from.1)?, self.description(to.0, to.1)?);
         if !source.reads() || !target.writes() || target.flags & libc::O_APPEND != 0 {

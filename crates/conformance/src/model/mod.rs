@@ -8,10 +8,10 @@ mod files;
 mod names;
 mod times;
 
-use crate::operation::{Answer, Operation, Stat};
+use crate::operation::{Answer, CaseOperation, Stat};
 use content::Content;
 use std::collections::{BTreeMap, HashMap};
-use times::Times;
+use times::FileTimes;
 
 /// Which agent, and which of its slots.
 type Slot = (usize, u8);
@@ -30,7 +30,7 @@ struct Node {
     kind: Kind,
     mode: u32,
     links: u64,
-    times: Times,
+    times: FileTimes,
     /// The number that the file system gave it.
     inode: Option<u64>,
     xattrs: BTreeMap<String, Vec<u8>>,
@@ -56,7 +56,7 @@ impl Description {
 
 /// When an operation ran, by the clock, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
-pub struct Window {
+pub struct ClockInterval {
     /// Before it.
     pub from_ns: i64,
     /// After it.
@@ -65,7 +65,7 @@ pub struct Window {
 
 /// A directory and the processes that use it.
 #[derive(Debug)]
-pub struct Model {
+pub struct ReferenceModel {
     /// The first is the directory itself.
     nodes: Vec<Node>,
     descriptions: Vec<Description>,
@@ -74,7 +74,7 @@ pub struct Model {
     maps: HashMap<Slot, (usize, usize)>,
 }
 
-impl Default for Model {
+impl Default for ReferenceModel {
     fn default() -> Self {
         let root = Node::new(Kind::Directory(BTreeMap::new()), 0o755);
         Self { nodes: vec![root], descriptions: Vec::new(), slots: HashMap::new(), maps: HashMap::new() }
@@ -83,7 +83,7 @@ impl Default for Model {
 
 impl Node {
     fn new(kind: Kind, mode: u32) -> Self {
-        Self { kind, mode, links: 1, times: Times::default(), inode: None, xattrs: BTreeMap::new() }
+        Self { kind, mode, links: 1, times: FileTimes::default(), inode: None, xattrs: BTreeMap::new() }
     }
 
     fn content(&self) -> Option<&Content> {
@@ -91,18 +91,18 @@ impl Node {
     }
 }
 
-impl Model {
+impl ReferenceModel {
     /// Whether the operation may be tried: it harms no agent, and its outcome is defined.
-    pub fn allows(&self, who: usize, operation: &Operation) -> bool {
+    pub fn allows(&self, who: usize, operation: &CaseOperation) -> bool {
         match operation {
             // Behind the end of a file a mapping is a SIGBUS.
-            Operation::MapRead { slot, at, len } | Operation::MapWrite { slot, at, len, .. } => {
+            CaseOperation::MapRead { slot, at, len } | CaseOperation::MapWrite { slot, at, len, .. } => {
                 let Some((node, mapped)) = self.maps.get(&(who, *slot)) else { return false };
                 let size = self.nodes[*node].content().map_or(0, Content::size_bytes);
                 at + len <= *mapped && (at + len) as u64 <= size
             }
             // A descriptor of a directory is another matter.
-            Operation::Open { path, flags, .. } => {
+            CaseOperation::Open { path, flags, .. } => {
                 let excl = libc::O_CREAT | libc::O_EXCL;
                 match self.resolve(path, flags & excl != excl) {
                     Ok(found) => {
@@ -114,16 +114,25 @@ impl Model {
                 }
             }
             // It copies and compares every byte, holes too.
-            Operation::Move { path, .. } => self.file_at(path).is_some_and(|content| content.size_bytes() < 64 << 20),
+            CaseOperation::Move { path, .. } => {
+                self.file_at(path).is_some_and(|content| content.size_bytes() < 64 << 20)
+            }
             _ => true,
         }
     }
 
     /// What the operation answers, if `got` was not right; `got` if it was. Goes on from there.
-    pub fn step(&mut self, who: usize, operation: &Operation, data: &[u8], got: &Answer, window: Window) -> Answer {
+    pub fn step(
+        &mut self,
+        who: usize,
+        operation: &CaseOperation,
+        data: &[u8],
+        got: &Answer,
+        window: ClockInterval,
+    ) -> Answer {
         let done = match operation {
-            Operation::Fstat { .. } | Operation::Stat { .. } => self.attributes(who, operation, got),
-            Operation::Move { .. } => Ok(got.clone()),
+            CaseOperation::Fstat { .. } | CaseOperation::Stat { .. } => self.attributes(who, operation, got),
+            CaseOperation::Move { .. } => Ok(got.clone()),
             _ => self
                 .on_file(who, operation, data, got, window)
                 .unwrap_or_else(|| self.on_names(operation, data, window)),
@@ -132,10 +141,10 @@ impl Model {
     }
 
     /// Compares attributes field by field, and remembers those that the file system is free to choose.
-    fn attributes(&mut self, who: usize, operation: &Operation, got: &Answer) -> Result<Answer> {
+    fn attributes(&mut self, who: usize, operation: &CaseOperation, got: &Answer) -> Result<Answer> {
         let index = match operation {
-            Operation::Fstat { slot } => self.description(who, *slot)?.node,
-            Operation::Stat { path, follow } => self.resolve(path, *follow)?.node.ok_or(libc::ENOENT)?,
+            CaseOperation::Fstat { slot } => self.description(who, *slot)?.node,
+            CaseOperation::Stat { path, follow } => self.resolve(path, *follow)?.node.ok_or(libc::ENOENT)?,
             _ => unreachable!("an operation that asks for attributes"),
         };
         let node = &mut self.nodes[index];

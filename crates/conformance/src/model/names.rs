@@ -1,20 +1,20 @@
 //! Operations on names.
 
-use super::{Content, Kind, Model, Node, Result, Window};
-use crate::operation::{Answer, Operation};
+use super::{ClockInterval, Content, Kind, Node, ReferenceModel, Result};
+use crate::operation::{Answer, CaseOperation};
 use std::collections::BTreeMap;
 
 /// More symbolic links than this on one way are a loop.
 const MAX_LINKS: usize = 40;
 
 /// Where a path leads.
-pub(super) struct Found {
+pub(super) struct ResolvedPath {
     pub(super) parent: usize,
     pub(super) name: String,
     pub(super) node: Option<usize>,
 }
 
-impl Model {
+impl ReferenceModel {
     fn entries(&self, directory: usize) -> Result<&BTreeMap<String, usize>> {
         if let Kind::Directory(entries) = &self.nodes[directory].kind { Ok(entries) } else { Err(libc::ENOTDIR) }
     }
@@ -27,7 +27,7 @@ impl Model {
     }
 
     /// Follows `path`; a symbolic link at its end too if `follow`.
-    pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<Found> {
+    pub(super) fn resolve(&self, path: &str, follow: bool) -> Result<ResolvedPath> {
         let split = |path: &str| path.split('/').rev().map(str::to_owned).collect::<Vec<_>>();
         let (mut rest, mut at, mut links) = (split(path), 0, 0);
         loop {
@@ -35,7 +35,7 @@ impl Model {
             let found = self.entries(at)?.get(&name).copied();
             let last = rest.is_empty();
             match found {
-                None if last => return Ok(Found { parent: at, name, node: None }),
+                None if last => return Ok(ResolvedPath { parent: at, name, node: None }),
                 None => return Err(libc::ENOENT),
                 Some(node) => match &self.nodes[node].kind {
                     Kind::Symlink(target) if !last || follow => {
@@ -45,7 +45,7 @@ impl Model {
                         }
                         rest.extend(split(target));
                     }
-                    _ if last => return Ok(Found { parent: at, name, node: Some(node) }),
+                    _ if last => return Ok(ResolvedPath { parent: at, name, node: Some(node) }),
                     _ => at = node,
                 },
             }
@@ -77,9 +77,9 @@ impl Model {
         Ok(Answer::Done(0))
     }
 
-    pub(super) fn on_names(&mut self, operation: &Operation, data: &[u8], window: Window) -> Result<Answer> {
+    pub(super) fn on_names(&mut self, operation: &CaseOperation, data: &[u8], window: ClockInterval) -> Result<Answer> {
         match operation {
-            Operation::Truncate { path, size } => {
+            CaseOperation::Truncate { path, size } => {
                 let node = self.existing(path, true)?;
                 match &self.nodes[node].kind {
                     Kind::File(_) => self.resize(node, *size as u64, window),
@@ -87,8 +87,8 @@ impl Model {
                 }
                 Ok(Answer::Done(0))
             }
-            Operation::Rename { from, to, flags } => self.rename(from, to, *flags),
-            Operation::Link { from, to } => {
+            CaseOperation::Rename { from, to, flags } => self.rename(from, to, *flags),
+            CaseOperation::Link { from, to } => {
                 let node = self.existing(from, false)?;
                 let to = self.resolve(to, false)?;
                 if to.node.is_some() {
@@ -101,7 +101,7 @@ impl Model {
                 self.nodes[node].links += 1;
                 Ok(Answer::Done(0))
             }
-            Operation::Unlink { path } => {
+            CaseOperation::Unlink { path } => {
                 let found = self.resolve(path, false)?;
                 let node = found.node.ok_or(libc::ENOENT)?;
                 if self.is_directory(node) {
@@ -111,8 +111,8 @@ impl Model {
                 self.nodes[node].links -= 1;
                 Ok(Answer::Done(0))
             }
-            Operation::Mkdir { path } => self.make_new(path, Kind::Directory(BTreeMap::new()), 0o755),
-            Operation::Rmdir { path } => {
+            CaseOperation::Mkdir { path } => self.make_new(path, Kind::Directory(BTreeMap::new()), 0o755),
+            CaseOperation::Rmdir { path } => {
                 let found = self.resolve(path, false)?;
                 let node = found.node.ok_or(libc::ENOENT)?;
                 if !self.entries(node)?.is_empty() {
@@ -121,26 +121,26 @@ impl Model {
                 self.entries_mut(found.parent).remove(&found.name);
                 Ok(Answer::Done(0))
             }
-            Operation::List { path } => {
+            CaseOperation::List { path } => {
                 let node = self.existing(path, true)?;
                 Ok(Answer::Names(self.entries(node)?.keys().cloned().collect()))
             }
-            Operation::Symlink { target, path } => self.make_new(path, Kind::Symlink(target.clone()), 0o777),
-            Operation::Readlink { path } => match &self.nodes[self.existing(path, false)?].kind {
+            CaseOperation::Symlink { target, path } => self.make_new(path, Kind::Symlink(target.clone()), 0o777),
+            CaseOperation::Readlink { path } => match &self.nodes[self.existing(path, false)?].kind {
                 Kind::Symlink(target) => Ok(Answer::Bytes { data: target.clone().into_bytes() }),
                 _ => Err(libc::EINVAL),
             },
-            Operation::Chmod { path, mode } => {
+            CaseOperation::Chmod { path, mode } => {
                 let node = self.existing(path, true)?;
                 self.nodes[node].mode = *mode;
                 Ok(Answer::Done(0))
             }
-            Operation::SetTimes { path, atime_ns, mtime_ns } => {
+            CaseOperation::SetTimes { path, atime_ns, mtime_ns } => {
                 let node = self.existing(path, true)?;
                 self.nodes[node].times.set(*atime_ns, *mtime_ns);
                 Ok(Answer::Done(0))
             }
-            Operation::SetXattr { path, name, flags, .. } => {
+            CaseOperation::SetXattr { path, name, flags, .. } => {
                 let node = self.existing(path, true)?;
                 let xattrs = &mut self.nodes[node].xattrs;
                 match xattrs.contains_key(name) {
@@ -150,14 +150,14 @@ impl Model {
                 };
                 Ok(Answer::Done(0))
             }
-            Operation::GetXattr { path, name } => {
+            CaseOperation::GetXattr { path, name } => {
                 let data = self.nodes[self.existing(path, true)?].xattrs.get(name).ok_or(libc::ENODATA)?;
                 Ok(Answer::Bytes { data: data.clone() })
             }
-            Operation::ListXattr { path } => {
+            CaseOperation::ListXattr { path } => {
                 Ok(Answer::Names(self.nodes[self.existing(path, true)?].xattrs.keys().cloned().collect()))
             }
-            Operation::RemoveXattr { path, name } => {
+            CaseOperation::RemoveXattr { path, name } => {
                 let node = self.existing(path, true)?;
                 self.nodes[node].xattrs.remove(name).map(|_| Answer::Done(0)).ok_or(libc::ENODATA)
             }
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Sets a file's size.
-    pub(super) fn resize(&mut self, node: usize, size_bytes: u64, window: Window) {
+    pub(super) fn resize(&mut self, node: usize, size_bytes: u64, window: ClockInterval) {
         let node = &mut self.nodes[node];
         if let Kind::File(content) = &mut node.kind {
             if content.size_bytes() == size_bytes {
@@ -221,7 +221,7 @@ impl Model {
     }
 
     /// An empty file under a free name.
-    pub(super) fn make_file(&mut self, parent: usize, name: String, mode: u32, window: Window) -> usize {
+    pub(super) fn make_file(&mut self, parent: usize, name: String, mode: u32, window: ClockInterval) -> usize {
         let node = self.make(parent, name, Kind::File(Content::default()), mode);
         self.nodes[node].times.changed(window);
         node

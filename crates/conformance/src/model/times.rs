@@ -1,13 +1,13 @@
 //! What is known of a file's times.
 
-use super::Window;
+use super::ClockInterval;
 
 /// Times are of the kernel's clock of ticks: up to so much behind the one that the harness reads.
 const TICK_NS: i64 = 50_000_000;
 
 /// What is known of the times of one file.
 #[derive(Debug, Default)]
-pub(super) struct Times {
+pub(super) struct FileTimes {
     /// Ranges of which the time of change lies in one; none: nothing is known.
     change: Vec<(i64, i64)>,
     /// Set, and not read since.
@@ -18,14 +18,14 @@ pub(super) struct Times {
     mapped: bool,
 }
 
-impl Times {
+impl FileTimes {
     /// The content has changed.
-    pub(super) fn changed(&mut self, window: Window) {
+    pub(super) fn changed(&mut self, window: ClockInterval) {
         self.change = vec![(window.from_ns - TICK_NS, window.to_ns)];
     }
 
     /// The content may have changed: file systems differ.
-    pub(super) fn may_have_changed(&mut self, window: Window) {
+    pub(super) fn may_have_changed(&mut self, window: ClockInterval) {
         if !self.change.is_empty() {
             self.change.push((window.from_ns - TICK_NS, window.to_ns));
         }

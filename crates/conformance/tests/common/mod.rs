@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stripewise_conformance::case::{Case, try_case};
 use stripewise_conformance::generate::{Scope, cases};
-use stripewise_conformance::world::{Way, World};
+use stripewise_conformance::world::{AccessWay, World};
 
 /// Operations of a case, at most.
 const STEPS: usize = 60;
@@ -39,7 +39,7 @@ fn chance() -> [u8; 32] {
 /// Tries `ways` at once, one agent each: the kept cases, then `count` drawn ones, the same each time. With
 /// `STRIPEWISE_CONFORMANCE_SECONDS` others each time, for so long. A case that fails is made as short as it can be and
 /// written to a file.
-pub fn conforms(name: &str, ways: &[Way], count: u32) {
+pub fn conforms(name: &str, ways: &[AccessWay], count: u32) {
     let world = RefCell::new(World::new(ways));
     for path in kept() {
         let case = Case::load(&path).unwrap();

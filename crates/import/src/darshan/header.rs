@@ -63,7 +63,7 @@ pub(super) struct Extent {
 }
 
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct LogHeader {
     pub minor: u32,
     pub big_endian: bool,
     pub compression: Compression,
@@ -74,7 +74,7 @@ pub(super) struct Header {
     modules: [(Extent, u32, bool); Module::ALL.len()],
 }
 
-impl Header {
+impl LogHeader {
     /// Where a module's region is (length 0: the log has none), the version of its records, and whether the recorder
     /// ran out of memory for it.
     pub fn module(&self, module: Module) -> (Extent, u32, bool) {
@@ -133,7 +133,7 @@ impl Header {
         let start = length as u64;
         let next = every.filter(|extent| extent.start > start).map(|extent| extent.start).min();
         let job = Extent { start, length: next.unwrap_or(log.length()).min(log.length()).saturating_sub(start) };
-        Ok(Header { minor, big_endian, compression, job, names, needed_bytes, modules })
+        Ok(LogHeader { minor, big_endian, compression, job, names, needed_bytes, modules })
     }
 }
 

@@ -14,9 +14,9 @@ use crate::log::Log;
 use crate::out::Out;
 use crate::reconstruct::{LOG_ROWS, rows_of};
 use crate::sink::{Sink, Summary};
-use header::{Extent, Header, Module, byte_order};
-use names::Shape;
-use region::{Filled, Region};
+use header::{Extent, LogHeader, Module, byte_order};
+use names::CounterNames;
+use region::{Filled, LogRegion};
 use std::collections::{HashMap, HashSet};
 use stripewise_trace::{Api, Operation, Record, flags};
 
@@ -44,7 +44,7 @@ impl Importer for Darshan {
 
     /// O(unpacked length).
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
-        let header = Header::read(log, self.name())?;
+        let header = LogHeader::read(log, self.name())?;
         let mut reading = Reading {
             log,
             header: &header,
@@ -86,7 +86,7 @@ const REST: &str = "; copy it again to have the rest";
 
 struct Reading<'a> {
     log: &'a Log,
-    header: &'a Header,
+    header: &'a LogHeader,
     out: Out<'a>,
     /// Paths by Darshan's identifier.
     names: HashMap<u64, Box<[u8]>>,
@@ -108,8 +108,8 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn region(&self, extent: Extent) -> Region {
-        Region::new(self.log, self.header, extent)
+    fn region(&self, extent: Extent) -> LogRegion {
+        LogRegion::new(self.log, self.header, extent)
     }
 
     /// A part of the log that could not be read is left out, and said.
@@ -199,7 +199,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The first name and the length of its record; `None` where it is not whole yet.
-    fn name_at<'b>(&self, region: &Region, bytes: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, String> {
+    fn name_at<'b>(&self, region: &LogRegion, bytes: &'b [u8]) -> Result<Option<(usize, &'b [u8])>, String> {
         if self.header.minor == 0 {
             // 3.00: the length, in four bytes, before the path.
             if bytes.len() < 12 {
@@ -238,7 +238,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The region of a module and the version of its records; notes what its recorder says of it.
-    fn module(&mut self, module: Module, newest: u32) -> Option<(Region, u32)> {
+    fn module(&mut self, module: Module, newest: u32) -> Option<(LogRegion, u32)> {
         let (extent, version, partial) = self.header.module(module);
         if partial {
             self.out.summary.lacks |= Lacks::CUT;
@@ -257,14 +257,20 @@ impl<'a> Reading<'a> {
     }
 
     /// The region of a module of requests, which a thread begins to unpack.
-    fn requests(&mut self, module: Module) -> Result<Option<(Region, u32)>, ImportError> {
+    fn requests(&mut self, module: Module) -> Result<Option<(LogRegion, u32)>, ImportError> {
         let Some((region, version)) = self.module(module, newest_of(module)) else { return Ok(None) };
         let region = region.ahead(self.header.module(module).0);
         Ok(Some((region.map_err(|error| ImportError::io("unpack", self.log.path(), error))?, version)))
     }
 
     /// Requests of DXT.
-    fn segments(&mut self, module: Module, mut region: Region, version: u32, program: u32) -> Result<(), ImportError> {
+    fn segments(
+        &mut self,
+        module: Module,
+        mut region: LogRegion,
+        version: u32,
+        program: u32,
+    ) -> Result<(), ImportError> {
         let api = if module == Module::DxtPosix { Api::Posix } else { Api::MpiIo };
         let newest = newest_of(module);
         self.out.summary.lacks |= Lacks::PIDS | Lacks::METADATA;
@@ -359,7 +365,7 @@ impl<'a> Reading<'a> {
             _ => 2,
         };
         let Some((mut region, version)) = self.module(module, newest) else { return Ok(()) };
-        let Some(shape) = Shape::of(module, version) else { return Ok(()) };
+        let Some(shape) = CounterNames::of(module, version) else { return Ok(()) };
         let mut bytes = vec![0; shape.record_bytes()];
         loop {
             match region.fill(&mut bytes) {
@@ -477,7 +483,7 @@ fn nanoseconds(seconds: f64) -> Option<u64> {
 }
 
 /// One record of LUSTRE: the file and its components; `None` at the end.
-fn read_layout(region: &mut Region, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
+fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
     let positive = |value: u64| u64::try_from(value as i64).ok();
     let whole =
         |filled: Filled| if filled == Filled::Whole { Ok(()) } else { Err("it ends within a record".to_owned()) };
@@ -547,7 +553,7 @@ fn read_layout(region: &mut Region, version: u32) -> Result<Option<(u64, Vec<Lus
     Ok(Some((id, components)))
 }
 
-fn read_osts(region: &mut Region, count: u64) -> Result<Vec<u64>, String> {
+fn read_osts(region: &mut LogRegion, count: u64) -> Result<Vec<u64>, String> {
     let mut osts = Vec::new();
     let mut bytes = [0; 8];
     for _ in 0..count {

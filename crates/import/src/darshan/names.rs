@@ -4,7 +4,7 @@ use super::header::Module;
 use stripewise_trace::Api;
 
 /// What a record of counters holds after its identifier and rank.
-pub(super) struct Shape {
+pub(super) struct CounterNames {
     pub api: Api,
     pub integers: Vec<&'static str>,
     pub floats: Vec<&'static str>,
@@ -12,7 +12,7 @@ pub(super) struct Shape {
     pub skipped: Option<(usize, usize)>,
 }
 
-impl Shape {
+impl CounterNames {
     /// The shape of a module's records; `None` for a version that is not known. After darshan-*-logutils.c.
     pub fn of(module: Module, version: u32) -> Option<Self> {
         let (api, integers, floats, newest) = match module {
@@ -34,7 +34,7 @@ impl Shape {
         };
         let kept = |names: &[&'static str]| names.iter().copied().filter(|name| !lacks(name)).collect();
         let skipped = (module == Module::Posix && version == 1).then_some((6, 4));
-        Some(Shape { api, integers: kept(integers), floats: kept(floats), skipped })
+        Some(CounterNames { api, integers: kept(integers), floats: kept(floats), skipped })
     }
 
     /// Length of a record in bytes.
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn records_have_the_lengths_of_the_c_structures() {
         let lengths = |module, versions: u32| -> Vec<usize> {
-            (1..=versions).map(|version| Shape::of(module, version).expect("known").record_bytes()).collect()
+            (1..=versions).map(|version| CounterNames::of(module, version).expect("known").record_bytes()).collect()
         };
         assert_eq!(lengths(Module::Posix, 4), [680, 648, 664, 704]);
         assert_eq!(lengths(Module::MpiIo, 3), [544, 544, 560]);
         assert_eq!(lengths(Module::Stdio, 2), [240, 248]);
-        assert!(Shape::of(Module::Posix, 5).is_none() && Shape::of(Module::Stdio, 0).is_none());
-        assert!(Shape::of(Module::Lustre, 1).is_none());
+        assert!(CounterNames::of(Module::Posix, 5).is_none() && CounterNames::of(Module::Stdio, 0).is_none());
+        assert!(CounterNames::of(Module::Lustre, 1).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! [`Region`]: a compressed part of a log as a stream. Each rank may have written a stream of its own, one behind the
+//! [`LogRegion`]: a compressed part of a log as a stream. Each rank may have written a stream of its own, one behind the
 //! other.
 
-use super::header::{Compression, Extent, Header, word};
+use super::header::{Compression, Extent, LogHeader, word};
 use crate::ahead::Ahead;
 use crate::log::Log;
 use bzip2::read::MultiBzDecoder;
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// A region from this length on is worth a thread.
 const AHEAD_FROM_BYTES: u64 = 32 * 1024;
 
-pub(super) struct Region {
+pub(super) struct LogRegion {
     reader: Box<dyn Read + Send>,
     big_endian: bool,
 }
@@ -24,15 +24,15 @@ pub(super) enum Filled {
     End,
 }
 
-impl Region {
-    pub fn new(log: &Log, header: &Header, extent: Extent) -> Self {
+impl LogRegion {
+    pub fn new(log: &Log, header: &LogHeader, extent: Extent) -> Self {
         let part = log.part(extent.start, extent.start.saturating_add(extent.length));
         let reader: Box<dyn Read + Send> = match header.compression {
             Compression::Zlib => Box::new(Streams::new(BufReader::with_capacity(64 * 1024, part))),
             Compression::Bzip2 => Box::new(MultiBzDecoder::new(part)),
             Compression::None => Box::new(part),
         };
-        Region { reader, big_endian: header.big_endian }
+        LogRegion { reader, big_endian: header.big_endian }
     }
 
     /// The same, unpacked by a thread of its own from now on where that is worth it.
@@ -40,7 +40,7 @@ impl Region {
         if extent.length < AHEAD_FROM_BYTES {
             return Ok(self);
         }
-        Ok(Region { reader: Box::new(Ahead::new(self.reader)?), ..self })
+        Ok(LogRegion { reader: Box::new(Ahead::new(self.reader)?), ..self })
     }
 
     /// Fills the buffer; an error says how the region is damaged, as the end of a sentence.

@@ -25,13 +25,13 @@ pub(super) struct Manifest {
     /// Tables by the names of their files.
     pub tables: BTreeMap<String, Written>,
     /// Tables of requests, in order of file.
-    pub requests: Vec<Requests>,
+    pub requests: Vec<ManifestRequests>,
 }
 
 /// The requests of one file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Requests {
+pub(super) struct ManifestRequests {
     pub file: u32,
     pub rows: u64,
     pub bytes: u64,
@@ -45,7 +45,7 @@ pub(super) struct Versioned {
 }
 
 impl Manifest {
-    pub fn new(about: &About, tables: BTreeMap<String, Written>, requests: Vec<Requests>) -> Self {
+    pub fn new(about: &About, tables: BTreeMap<String, Written>, requests: Vec<ManifestRequests>) -> Self {
         Manifest {
             version: VERSION,
             format: about.format.clone(),

@@ -11,7 +11,7 @@ use crate::darshan::names::known;
 use crate::error::ImportError;
 use crate::open::{Imported, Progress};
 use crate::schema;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchTrace;
 use crate::table::{Column, TableFile, Take, Written};
 use std::collections::HashSet;
 use std::fs::File;
@@ -70,7 +70,7 @@ fn read_wanted(
     about.counters.retain(|counters| is_wanted(counters.file));
     about.lustre_layouts = data.lustre(tables.files.len())?;
     about.lustre_layouts.retain(|layout| is_wanted(layout.file));
-    let mut scratch = Scratch::new(dir)?;
+    let mut scratch = ScratchTrace::new(dir)?;
     let total: u64 = data.manifest.requests.iter().fold(0, |sum, table| sum.saturating_add(table.bytes));
     let mut done = 0u64;
     for requests in &data.manifest.requests {
@@ -293,7 +293,7 @@ impl DataSet<'_> {
         file: u32,
         expected: Written,
         tables: &Tables,
-        scratch: &mut Scratch,
+        scratch: &mut ScratchTrace,
     ) -> Result<(), ImportError> {
         let name = partition(file);
         let Some(path) = tables.files.get(file as usize) else {

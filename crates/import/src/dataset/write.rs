@@ -1,6 +1,6 @@
 //! [`write_dataset`]: a trace to a directory of tables, whole or not at all.
 
-use super::manifest::{Manifest, Requests};
+use super::manifest::{Manifest, ManifestRequests};
 use super::{
     COUNTERS, COUNTERS_SCHEMA, FILES, FILES_SCHEMA, LUSTRE, LUSTRE_SCHEMA, MANIFEST, PROCESSES, PROCESSES_SCHEMA,
     PROGRAMS, PROGRAMS_SCHEMA, REQUESTS, partition,
@@ -119,7 +119,7 @@ fn remove_left(path: &Path) {
 struct Writing<'a> {
     dir: &'a Path,
     tables: BTreeMap<String, Written>,
-    requests: Vec<Requests>,
+    requests: Vec<ManifestRequests>,
 }
 
 impl Writing<'_> {
@@ -159,7 +159,7 @@ impl Writing<'_> {
                 }
             }
             let Written { rows, bytes, crc32c } = table.finish()?;
-            self.requests.push(Requests { file: file.id, rows, bytes, crc32c });
+            self.requests.push(ManifestRequests { file: file.id, rows, bytes, crc32c });
         }
         Ok(true)
     }

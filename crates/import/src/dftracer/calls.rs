@@ -1,7 +1,7 @@
 //! What each call becomes.
 
-use super::event::{Category, Event, Hash};
-use super::files::{Files, Handle, Place, Slot, Space};
+use super::event::{Category, Hash, LogEvent};
+use super::files::{CursorKey, CursorPosition, FileNumber, FileTable, HashScope};
 use crate::error::ImportError;
 use crate::lacks::Lacks;
 use crate::out::Out;
@@ -21,23 +21,23 @@ struct Process {
     rank: Option<u32>,
     program: u32,
     directory: Option<Box<[u8]>>,
-    space: Space,
+    space: HashScope,
 }
 
 /// Everything that the log has told so far.
-pub(super) struct State<'a> {
+pub(super) struct DftracerState<'a> {
     pub out: Out<'a>,
     /// Calls of POSIX and stdio that were seen, and whether any said more than its name.
     pub calls: u64,
     pub any_args: bool,
     counters: u64,
     part: usize,
-    files: Files,
+    files: FileTable,
     processes: Vec<Process>,
     by_pid: HashMap<(usize, i64, Hash), u32>,
     /// The newest process of a part and pid.
     newest_of: HashMap<(usize, i64), u32>,
-    spaces: Space,
+    spaces: HashScope,
     last_process: Option<((usize, i64, Hash), u32)>,
     /// Rank by part and pid; `None` where it was told twice and differently.
     ranks: HashMap<(usize, i64), Option<u32>>,
@@ -47,7 +47,7 @@ pub(super) struct State<'a> {
     base: Option<i64>,
     unit_ns: u64,
     before_base: u64,
-    waiting: Vec<(Slot, Record)>,
+    waiting: Vec<(FileNumber, Record)>,
     unknown_offsets: u64,
     newest: u64,
     unnamed: u64,
@@ -133,15 +133,15 @@ fn does(category: Category, name: &[u8]) -> Does {
     }
 }
 
-impl<'a> State<'a> {
+impl<'a> DftracerState<'a> {
     pub fn new(out: Out<'a>) -> Self {
-        State {
+        DftracerState {
             out,
             calls: 0,
             any_args: false,
             counters: 0,
             part: 0,
-            files: Files::default(),
+            files: FileTable::default(),
             processes: Vec::new(),
             by_pid: HashMap::new(),
             newest_of: HashMap::new(),
@@ -166,7 +166,7 @@ impl<'a> State<'a> {
     }
 
     /// A line about the process that is not a call: its rank.
-    pub fn rank_told(&mut self, part: usize, event: &Event<'_>) {
+    pub fn rank_told(&mut self, part: usize, event: &LogEvent<'_>) {
         let text = event.args.text.as_deref().and_then(|text| std::str::from_utf8(text).ok());
         let number =
             text.map_or(event.args.value.and_then(|value| u32::try_from(value).ok()), |text| text.parse().ok());
@@ -176,7 +176,7 @@ impl<'a> State<'a> {
     }
 
     /// A time of the log's first lines, or its unit.
-    pub fn time_seen(&mut self, event: &Event<'_>) {
+    pub fn time_seen(&mut self, event: &LogEvent<'_>) {
         if let Some(begin) = event.begin {
             self.base = Some(self.base.map_or(begin, |base| base.min(begin)));
         }
@@ -191,7 +191,7 @@ impl<'a> State<'a> {
     }
 
     /// Takes one line.
-    pub fn event(&mut self, event: &Event<'_>) -> Result<(), ImportError> {
+    pub fn event(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         match event.category {
             Category::Other => Ok(()),
             Category::Own => self.own(event),
@@ -203,7 +203,7 @@ impl<'a> State<'a> {
         }
     }
 
-    fn own(&mut self, event: &Event<'_>) -> Result<(), ImportError> {
+    fn own(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         match (event.name.as_ref(), event.args.value, event.args.name.as_deref()) {
             (b"FH" | b"SH", Some(hash), Some(name)) => self.files.name(self.part, hash, name),
             (b"PR", ..) => {
@@ -240,7 +240,7 @@ impl<'a> State<'a> {
 
     /// The process of a line: the same pid is another process in another file, and on another host.
     #[inline]
-    fn process(&mut self, event: &Event<'_>) -> Result<u32, ImportError> {
+    fn process(&mut self, event: &LogEvent<'_>) -> Result<u32, ImportError> {
         let pid = event.pid.unwrap_or(0);
         let key = (self.part, pid, event.args.host.unwrap_or(0));
         if let Some((last, process)) = self.last_process
@@ -266,7 +266,7 @@ impl<'a> State<'a> {
         Ok(process)
     }
 
-    fn call(&mut self, event: &Event<'_>) -> Result<(), ImportError> {
+    fn call(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         self.calls += 1;
         self.any_args |= event.has_args;
         let does = does(event.category, &event.name);
@@ -301,9 +301,9 @@ impl<'a> State<'a> {
         let stdio = event.category == Category::Stdio;
         let descriptor = |value: Option<i64>| value.and_then(|fd| u32::try_from(fd).ok()).filter(|_| !stdio);
         let handle = match descriptor(args.fd) {
-            _ if stdio => Handle::Stream(process, slot),
-            Some(fd) => Handle::Descriptor(process, fd),
-            None => Handle::File(process, slot),
+            _ if stdio => CursorKey::Stream(process, slot),
+            Some(fd) => CursorKey::Descriptor(process, fd),
+            None => CursorKey::File(process, slot),
         };
         let failed = args.ret.is_some_and(|ret| ret < 0);
         let base = Record {
@@ -339,7 +339,7 @@ impl<'a> State<'a> {
                         if writes {
                             self.files.wrote_to(slot, offset.and_then(|offset| offset.checked_add(size)));
                         }
-                        Place { offset, append: false, newest: false }
+                        CursorPosition { offset, append: false, newest: false }
                     } else {
                         self.out.summary.lacks |= Lacks::OFFSETS_RECORDED;
                         self.files.advance(process, handle, slot, size, writes)
@@ -369,7 +369,7 @@ impl<'a> State<'a> {
                 };
                 let creates = truncate || append && stdio || !stdio && bits & O_CREAT != 0;
                 let handle = match descriptor(args.ret) {
-                    Some(fd) if !stdio => Handle::Descriptor(process, fd),
+                    Some(fd) if !stdio => CursorKey::Descriptor(process, fd),
                     _ => handle,
                 };
                 if !failed {
@@ -445,13 +445,13 @@ impl<'a> State<'a> {
     }
 
     /// Bytes were moved, and the log does not say how many.
-    fn lost(&mut self, handle: Handle, slot: Slot) {
+    fn lost(&mut self, handle: CursorKey, slot: FileNumber) {
         self.unsized_calls += 1;
         self.files.place(handle, slot, None);
         self.files.set_size(slot, None);
     }
 
-    fn at(&mut self, place: Place, row: Record, asked: Option<u64>) -> Record {
+    fn at(&mut self, place: CursorPosition, row: Record, asked: Option<u64>) -> Record {
         let mut bits = row.flags | if place.append { flags::APPEND } else { 0 };
         if asked.is_some_and(|asked| asked > row.size) {
             bits |= flags::SHORT;
@@ -465,7 +465,7 @@ impl<'a> State<'a> {
     }
 
     /// Begin and end in nanoseconds since time 0; `None` for a line without a time.
-    fn moment(&mut self, event: &Event<'_>) -> Option<(u64, u64)> {
+    fn moment(&mut self, event: &LogEvent<'_>) -> Option<(u64, u64)> {
         let begin = event.begin?;
         let base = *self.base.get_or_insert(begin);
         self.before_base += u64::from(begin < base);
@@ -475,7 +475,7 @@ impl<'a> State<'a> {
     }
 
     #[inline]
-    fn row(&mut self, process: u32, slot: Slot, row: Record) -> Result<(), ImportError> {
+    fn row(&mut self, process: u32, slot: FileNumber, row: Record) -> Result<(), ImportError> {
         let of = &self.processes[process as usize];
         let mut row = Record { pid: of.pid, rank: of.rank.unwrap_or(0), program: of.program, ..row };
         if of.rank.is_none() {

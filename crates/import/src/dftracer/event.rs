@@ -1,4 +1,4 @@
-//! One line of the log as an [`Event`]: a scanner for the form that dftracer writes, `serde_json` for every other.
+//! One line of the log as a [`LogEvent`]: a scanner for the form that dftracer writes, `serde_json` for every other.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub(super) enum Category {
 
 /// What a line says, as far as it matters here. Numbers may stand as strings, as early 1.x wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Event<'a> {
+pub(super) struct LogEvent<'a> {
     pub category: Category,
     pub name: Cow<'a, [u8]>,
     pub pid: Option<i64>,
@@ -105,7 +105,7 @@ pub(super) fn hash_of(text: &[u8]) -> Hash {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-impl<'a> Event<'a> {
+impl<'a> LogEvent<'a> {
     /// The event of this line; `None` where it is none. O(length).
     pub fn of(line: &'a [u8]) -> Option<Self> {
         scan(line).or_else(|| parse(line))
@@ -168,9 +168,9 @@ impl<'a> Args<'a> {
 
 /// Lines as dftracer writes them: one object, in it strings without escapes, whole numbers, and one object `args` of the
 /// same. `None` for anything else, whether it is JSON or not.
-fn scan(line: &[u8]) -> Option<Event<'_>> {
+fn scan(line: &[u8]) -> Option<LogEvent<'_>> {
     let mut at = Cursor { line, at: 0 };
-    let mut event = Event::default();
+    let mut event = LogEvent::default();
     at.blanks();
     at.expect(b'{')?;
     loop {
@@ -282,7 +282,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Any JSON. What is neither a string nor a whole number that fits is as if it were not there.
-fn parse(line: &[u8]) -> Option<Event<'static>> {
+fn parse(line: &[u8]) -> Option<LogEvent<'static>> {
     let line = line.trim_ascii();
     let Value::Object(fields) = serde_json::from_slice(line.strip_suffix(b",").unwrap_or(line)).ok()? else {
         return None;
@@ -294,7 +294,7 @@ fn parse(line: &[u8]) -> Option<Event<'static>> {
             _ => None,
         }
     }
-    let mut event = Event::default();
+    let mut event = LogEvent::default();
     for (key, value) in fields {
         match value {
             Value::Object(args) if key == "args" => {
@@ -335,10 +335,10 @@ mod tests {
         assert!(event.is_metadata && event.args.value == Some(0x5c) && event.args.name.as_deref() == Some(b"/a"));
         // Its last line has objects in objects.
         assert!(scan(br#"{"name":"end","args":{"app":{},"used":{"LIBC_IO":1}}}"#).is_none());
-        assert_eq!(Event::of(br#"{"name":"end","args":{"app":{}}}"#).unwrap().name.as_ref(), b"end");
+        assert_eq!(LogEvent::of(br#"{"name":"end","args":{"app":{}}}"#).unwrap().name.as_ref(), b"end");
         for bad in ["", "[", "]", "{}x", "{\"a\":01}", "{\"a\":1", "{\"a\"1}", "{\"step\":1,}", "{\"args\":{\"x\":}}"] {
             assert_eq!(scan(bad.as_bytes()), None, "{bad}");
-            assert!(Event::of(bad.as_bytes()).is_none(), "{bad}");
+            assert!(LogEvent::of(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 

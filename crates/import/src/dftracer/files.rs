@@ -5,13 +5,13 @@ use super::event::Hash;
 use std::collections::HashMap;
 
 /// Number of a file here, before its name is known for certain.
-pub(super) type Slot = u32;
+pub(super) type FileNumber = u32;
 
 /// Where a hash means the same file: a process, while it stays in one directory.
-pub(super) type Space = u64;
+pub(super) type HashScope = u64;
 
 /// A file that some call named.
-pub(super) struct File {
+pub(super) struct NamedFile {
     /// Its path, once that is known.
     pub path: Option<Box<[u8]>>,
     /// The hash that it was named by, and the part of the log.
@@ -27,7 +27,7 @@ pub(super) struct File {
 /// Where reads and writes of an open file go next.
 #[derive(Clone, Copy)]
 struct Cursor {
-    slot: Slot,
+    slot: FileNumber,
     position: Option<u64>,
     append: bool,
     /// How often the file was opened and not closed, as far as the log says.
@@ -36,18 +36,18 @@ struct Cursor {
 
 /// Which cursor a call uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Handle {
+pub(super) enum CursorKey {
     /// Early 1.x: process and descriptor.
     Descriptor(u32, u32),
     /// Process and file: system calls.
-    File(u32, Slot),
+    File(u32, FileNumber),
     /// Process and file: stdio.
-    Stream(u32, Slot),
+    Stream(u32, FileNumber),
 }
 
 /// Where a call without an offset stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CursorPosition {
     /// `None`: it cannot be told.
     pub offset: Option<u64>,
     /// The descriptor appends.
@@ -58,23 +58,23 @@ pub(super) struct Place {
 
 /// Every name, file and cursor of a log.
 #[derive(Default)]
-pub(super) struct Files {
-    pub files: Vec<File>,
-    by_path: HashMap<Box<[u8]>, Slot>,
+pub(super) struct FileTable {
+    pub files: Vec<NamedFile>,
+    by_path: HashMap<Box<[u8]>, FileNumber>,
     /// Names of hashes, by the part of the log that tells them; and which part told a hash first.
     names: HashMap<(usize, Hash), Box<[u8]>>,
     told_in: HashMap<Hash, usize>,
     /// Files by namespace, hash and the version of its name.
-    by_hash: HashMap<(Space, Hash, u32), Slot>,
-    last: Option<((Space, Hash), Slot)>,
+    by_hash: HashMap<(HashScope, Hash, u32), FileNumber>,
+    last: Option<((HashScope, Hash), FileNumber)>,
     /// How often a hash got another name, for the few that did.
     versions: HashMap<Hash, u32>,
-    cursors: HashMap<Handle, Cursor>,
+    cursors: HashMap<CursorKey, Cursor>,
     /// Hashes that stand for more than one name.
     pub shared_hashes: u64,
 }
 
-impl Files {
+impl FileTable {
     /// The log tells the name of a hash.
     pub fn name(&mut self, part: usize, hash: Hash, name: &[u8]) {
         self.told_in.entry(hash).or_insert(part);
@@ -95,7 +95,7 @@ impl Files {
 
     /// The file of a hash. O(1) after the first time.
     #[inline]
-    pub fn of_hash(&mut self, space: Space, part: usize, hash: Hash, directory: Option<&[u8]>) -> Slot {
+    pub fn of_hash(&mut self, space: HashScope, part: usize, hash: Hash, directory: Option<&[u8]>) -> FileNumber {
         match self.last {
             Some((key, slot)) if key == (space, hash) => slot,
             _ => {
@@ -120,14 +120,14 @@ impl Files {
     }
 
     /// The file of a name.
-    pub fn of_name(&mut self, name: &[u8], directory: Option<&[u8]>) -> Slot {
+    pub fn of_name(&mut self, name: &[u8], directory: Option<&[u8]>) -> FileNumber {
         match self.by_path.get(name) {
             Some(&slot) if name.starts_with(b"/") => slot,
             _ => self.of_path(absolute(name, directory)),
         }
     }
 
-    fn of_path(&mut self, path: Box<[u8]>) -> Slot {
+    fn of_path(&mut self, path: Box<[u8]>) -> FileNumber {
         if let Some(&slot) = self.by_path.get(&path) {
             return slot;
         }
@@ -136,18 +136,18 @@ impl Files {
         slot
     }
 
-    fn add(&mut self, path: Option<Box<[u8]>>, hash: (usize, Hash)) -> Slot {
-        self.files.push(File { path, hash, told: None, size: None, appender: None });
-        (self.files.len() - 1) as Slot
+    fn add(&mut self, path: Option<Box<[u8]>>, hash: (usize, Hash)) -> FileNumber {
+        self.files.push(NamedFile { path, hash, told: None, size: None, appender: None });
+        (self.files.len() - 1) as FileNumber
     }
 
     /// The file was opened.
-    pub fn open(&mut self, handle: Handle, slot: Slot, append: bool, truncate: bool) {
+    pub fn open(&mut self, handle: CursorKey, slot: FileNumber, append: bool, truncate: bool) {
         if truncate {
             self.files[slot as usize].size = Some(0);
         }
         let open = match handle {
-            Handle::Descriptor(..) => 0,
+            CursorKey::Descriptor(..) => 0,
             _ => self.cursors.get(&handle).map_or(0, |cursor| cursor.open),
         };
         let cursor = Cursor { slot, position: Some(0), append, open: open.saturating_add(1) };
@@ -155,7 +155,7 @@ impl Files {
     }
 
     /// It was closed; where several are open nobody knows which.
-    pub fn close(&mut self, handle: Handle) {
+    pub fn close(&mut self, handle: CursorKey) {
         if let Some(cursor) = self.cursors.get_mut(&handle) {
             cursor.open = cursor.open.saturating_sub(1);
             cursor.position = None;
@@ -165,7 +165,7 @@ impl Files {
         }
     }
 
-    fn cursor(&mut self, handle: Handle, slot: Slot) -> &mut Cursor {
+    fn cursor(&mut self, handle: CursorKey, slot: FileNumber) -> &mut Cursor {
         let fresh = Cursor { slot, position: None, append: false, open: 0 };
         let cursor = self.cursors.entry(handle).or_insert(fresh);
         if cursor.slot != slot {
@@ -177,7 +177,14 @@ impl Files {
 
     /// Takes `bytes` at the cursor, which moves.
     #[inline]
-    pub fn advance(&mut self, process: u32, handle: Handle, slot: Slot, bytes: u64, writes: bool) -> Place {
+    pub fn advance(
+        &mut self,
+        process: u32,
+        handle: CursorKey,
+        slot: FileNumber,
+        bytes: u64,
+        writes: bool,
+    ) -> CursorPosition {
         let cursor = *self.cursor(handle, slot);
         let append = cursor.append && writes;
         let file = &mut self.files[slot as usize];
@@ -197,11 +204,11 @@ impl Files {
             self.wrote_to(slot, end);
         }
         self.cursor(handle, slot).position = end;
-        Place { offset, append, newest: cursor.open > 1 }
+        CursorPosition { offset, append, newest: cursor.open > 1 }
     }
 
     /// Bytes up to `end` were written.
-    pub fn wrote_to(&mut self, slot: Slot, end: Option<u64>) {
+    pub fn wrote_to(&mut self, slot: FileNumber, end: Option<u64>) {
         let file = &mut self.files[slot as usize];
         file.size = match (file.size, end) {
             (Some(size), Some(end)) => Some(size.max(end)),
@@ -209,20 +216,20 @@ impl Files {
         };
     }
 
-    pub fn set_size(&mut self, slot: Slot, size: Option<u64>) {
+    pub fn set_size(&mut self, slot: FileNumber, size: Option<u64>) {
         self.files[slot as usize].size = size;
     }
 
-    pub fn size(&self, slot: Slot) -> Option<u64> {
+    pub fn size(&self, slot: FileNumber) -> Option<u64> {
         self.files[slot as usize].size
     }
 
     /// The cursor stands at `position` from now on.
-    pub fn place(&mut self, handle: Handle, slot: Slot, position: Option<u64>) {
+    pub fn place(&mut self, handle: CursorKey, slot: FileNumber, position: Option<u64>) {
         self.cursor(handle, slot).position = position;
     }
 
-    pub fn position(&mut self, handle: Handle, slot: Slot) -> Option<u64> {
+    pub fn position(&mut self, handle: CursorKey, slot: FileNumber) -> Option<u64> {
         self.cursor(handle, slot).position
     }
 }

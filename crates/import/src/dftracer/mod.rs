@@ -14,8 +14,8 @@ use crate::lines::Lines;
 use crate::log::{Log, Text};
 use crate::out::Out;
 use crate::sink::{Sink, Summary};
-use calls::State;
-use event::{Category, Event};
+use calls::DftracerState;
+use event::{Category, LogEvent};
 use memchr::memmem;
 use std::io::{self, Read};
 
@@ -51,7 +51,7 @@ impl Importer for Dftracer {
 
     /// O(unpacked length); memory for the names, and for processes and what they have open.
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
-        let mut state = State::new(Out::new(log, sink, self.name()));
+        let mut state = DftracerState::new(Out::new(log, sink, self.name()));
         for part in 0..log.parts() {
             first_time(log, part, &mut state)?;
         }
@@ -65,7 +65,7 @@ impl Importer for Dftracer {
             while let Some(line) = lines.next()? {
                 // The array's last bracket has no line end; anything else is a line that was not finished.
                 whole = matches!(line.trim_ascii_end().last(), None | Some(b'}' | b']'));
-                match Event::of(line) {
+                match LogEvent::of(line) {
                     Some(event) => state.event(&event)?,
                     None if matches!(line.trim_ascii(), b"" | b"[" | b"]") => {}
                     None => reading.bad(log, part, lines.number),
@@ -145,18 +145,18 @@ impl Reading {
 }
 
 /// Learns from the first lines of a file when it begins.
-fn first_time(log: &Log, part: usize, state: &mut State<'_>) -> Result<(), ImportError> {
+fn first_time(log: &Log, part: usize, state: &mut DftracerState<'_>) -> Result<(), ImportError> {
     let (text, _) = log.text_of(part)?;
     let mut start = Vec::new();
     // What cannot be read is said when the whole is.
     let _ = text.take(FIRST_BYTES).read_to_end(&mut start);
-    let first = start.split(|byte| *byte == b'\n').filter_map(Event::of);
+    let first = start.split(|byte| *byte == b'\n').filter_map(LogEvent::of);
     first.filter(|event| event.category != Category::Other).for_each(|event| state.time_seen(&event));
     Ok(())
 }
 
 /// Learns from the start of a file which ranks its processes have; the text from its first byte again.
-fn look_ahead(log: &Log, part: usize, state: &mut State<'_>) -> Result<Text, ImportError> {
+fn look_ahead(log: &Log, part: usize, state: &mut DftracerState<'_>) -> Result<Text, ImportError> {
     let (mut text, done) = log.whole_text_of(part)?;
     let mut start = Vec::new();
     let read = text.by_ref().take(AHEAD_BYTES).read_to_end(&mut start);
@@ -166,7 +166,7 @@ fn look_ahead(log: &Log, part: usize, state: &mut State<'_>) -> Result<Text, Imp
         &start[from..to]
     };
     for at in memmem::find_iter(&start, b"\"PR\"") {
-        if let Some(event) = Event::of(line_at(at)) {
+        if let Some(event) = LogEvent::of(line_at(at)) {
             state.rank_told(part, &event);
         }
     }

@@ -1,7 +1,7 @@
 //! What each system call does to descriptors, positions and sizes, and the row it becomes.
 
 use super::scan::{Call, Leader, angled, call, descriptor, number, unescape, unquote};
-use super::tables::{OpenFile, Tables, Thread};
+use super::tables::{KernelTables, OpenDescription, TracedThread};
 use super::{MAX_PENDING_BYTES, UNFINISHED};
 use crate::error::ImportError;
 use crate::lacks::Lacks;
@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use stripewise_trace::{Api, Operation, Record, flags};
 
 /// Everything that the log has told so far.
-pub(super) struct State<'a> {
+pub(super) struct StraceState<'a> {
     pub out: Out<'a>,
     /// Lines that were understood.
     pub understood: u64,
-    tables: Tables,
-    threads: HashMap<u32, Thread>,
+    tables: KernelTables,
+    threads: HashMap<u32, TracedThread>,
     /// Threads whose fork is not finished, oldest first.
     forking: Vec<u32>,
     /// Data calls on descriptors that nothing named.
@@ -45,12 +45,12 @@ struct Moment {
     end_ns: u64,
 }
 
-impl<'a> State<'a> {
+impl<'a> StraceState<'a> {
     pub fn new(out: Out<'a>) -> Self {
-        State {
+        StraceState {
             out,
             understood: 0,
-            tables: Tables::default(),
+            tables: KernelTables::default(),
             threads: HashMap::new(),
             forking: Vec::new(),
             unnamed: 0,
@@ -128,7 +128,7 @@ impl<'a> State<'a> {
     }
 
     /// The thread of this number; a new one takes the descriptors of whoever is forking.
-    fn thread(&mut self, id: u32) -> Result<&mut Thread, ImportError> {
+    fn thread(&mut self, id: u32) -> Result<&mut TracedThread, ImportError> {
         if !self.threads.contains_key(&id) {
             let parent = (!self.forking.is_empty()).then(|| self.forking.remove(0));
             self.ambiguous_forks += u64::from(!self.forking.is_empty());
@@ -137,13 +137,13 @@ impl<'a> State<'a> {
                     let pending = self.threads.get(&parent).map(|thread| thread.pending.clone()).unwrap_or_default();
                     self.fork(parent, id, &pending)?;
                 }
-                None => self.adopt(id, Thread::alone)?,
+                None => self.adopt(id, TracedThread::alone)?,
             }
         }
         Ok(self.threads.get_mut(&id).expect("inserted above"))
     }
 
-    fn adopt(&mut self, id: u32, make: fn(u32, usize, u32) -> Thread) -> Result<(), ImportError> {
+    fn adopt(&mut self, id: u32, make: fn(u32, usize, u32) -> TracedThread) -> Result<(), ImportError> {
         let program = self.out.program(b"unknown")?;
         let table = self.tables.new_table();
         self.threads.insert(id, make(id, table, program));
@@ -155,13 +155,13 @@ impl<'a> State<'a> {
         if self.threads.contains_key(&child) {
             return Ok(());
         }
-        let Some(&Thread { pid, table, program, .. }) = self.threads.get(&parent) else {
-            return self.adopt(child, Thread::alone);
+        let Some(&TracedThread { pid, table, program, .. }) = self.threads.get(&parent) else {
+            return self.adopt(child, TracedThread::alone);
         };
         let shares = memmem::find(call, b"CLONE_FILES").is_some();
         let table = if shares { self.tables.share_table(table) } else { self.tables.copy_table(table) };
         let pid = if memmem::find(call, b"CLONE_THREAD").is_some() { pid } else { child };
-        self.threads.insert(child, Thread { pid, ..Thread::alone(child, table, program) });
+        self.threads.insert(child, TracedThread { pid, ..TracedThread::alone(child, table, program) });
         Ok(())
     }
 
@@ -342,7 +342,7 @@ impl<'a> State<'a> {
 
     fn no_file(&mut self, table: usize, text: &[u8]) {
         if let Some((fd, _)) = descriptor(text) {
-            let open = OpenFile { file: None, shown: Box::default(), position: None, append: false };
+            let open = OpenDescription { file: None, shown: Box::default(), position: None, append: false };
             self.tables.open(table, fd, open, false);
         }
     }
@@ -381,7 +381,7 @@ impl<'a> State<'a> {
                 return Ok(());
             }
         }
-        let open = OpenFile { file, shown: shown.into(), position: None, append: false };
+        let open = OpenDescription { file, shown: shown.into(), position: None, append: false };
         self.tables.open(table, fd, open, false);
         Ok(())
     }
@@ -511,8 +511,12 @@ impl<'a> State<'a> {
             }
             None => self.path_file(moment.thread, call, at)?,
         };
-        let open =
-            OpenFile { file, shown: shown.unwrap_or_default().into(), position: Some(0), append: has(b"O_APPEND") };
+        let open = OpenDescription {
+            file,
+            shown: shown.unwrap_or_default().into(),
+            position: Some(0),
+            append: has(b"O_APPEND"),
+        };
         self.tables.open(table, fd, open, has(b"O_CLOEXEC"));
         let Some(file) = file else { return Ok(()) };
         if has(b"O_TRUNC") || (has(b"O_CREAT") && has(b"O_EXCL")) {
@@ -749,10 +753,10 @@ impl<'a> State<'a> {
     }
 }
 
-impl Thread {
+impl TracedThread {
     /// A process of one thread.
     fn alone(pid: u32, table: usize, program: u32) -> Self {
-        Thread { pid, table, program, pending: Vec::new(), pending_ns: 0 }
+        TracedThread { pid, table, program, pending: Vec::new(), pending_ns: 0 }
     }
 }
 

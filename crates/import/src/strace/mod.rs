@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::out::Out;
 use crate::sink::{Sink, Summary};
 
-use calls::State;
+use calls::StraceState;
 use scan::{Stamp, leader};
 
 /// Reads what `strace` writes.
@@ -56,7 +56,7 @@ impl Importer for Strace {
     /// O(length); memory for the processes, descriptors and names that the log has.
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
         let mut lines = Lines::new(log)?;
-        let mut state = State::new(Out::new(log, sink, self.name()));
+        let mut state = StraceState::new(Out::new(log, sink, self.name()));
         let mut clock = Clock::default();
         let (mut not_understood, mut first_bad) = (0u64, 0u64);
         let mut next_progress = 0;

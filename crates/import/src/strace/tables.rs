@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// An open file: shared by copies of a descriptor, whether by `dup` or by `fork`.
-pub(super) struct OpenFile {
+pub(super) struct OpenDescription {
     /// Number of the file; `None` for what is no file (pipe, socket).
     pub file: Option<u32>,
     /// Its path with escapes, as `-y` last showed it.
@@ -15,15 +15,15 @@ pub(super) struct OpenFile {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
+pub(super) struct DescriptorSlot {
     pub open: usize,
     pub close_on_exec: bool,
 }
 
-type Table = BTreeMap<u32, Slot>;
+type Table = BTreeMap<u32, DescriptorSlot>;
 
 /// One thread of the log.
-pub(super) struct Thread {
+pub(super) struct TracedThread {
     /// Its process: itself, or the one that made it a thread.
     pub pid: u32,
     /// Which table of descriptors it uses, shared with those it was cloned with `CLONE_FILES`.
@@ -38,10 +38,10 @@ pub(super) struct Thread {
 const MAX_SLOTS: usize = 2_000_000;
 
 #[derive(Default)]
-pub(super) struct Tables {
+pub(super) struct KernelTables {
     tables: Vec<(u32, Table)>,
     free_tables: Vec<usize>,
-    open: Vec<(u32, OpenFile)>,
+    open: Vec<(u32, OpenDescription)>,
     free_open: Vec<usize>,
     slots: usize,
     /// Whether a fork's table was too large to be copied.
@@ -52,7 +52,7 @@ pub(super) struct Tables {
     pub renamed: HashMap<u32, u32>,
 }
 
-impl Tables {
+impl KernelTables {
     pub fn new_table(&mut self) -> usize {
         self.insert_table(Table::new())
     }
@@ -118,16 +118,16 @@ impl Tables {
         own
     }
 
-    pub fn get(&self, table: usize, fd: u32) -> Option<&OpenFile> {
+    pub fn get(&self, table: usize, fd: u32) -> Option<&OpenDescription> {
         self.tables[table].1.get(&fd).map(|slot| &self.open[slot.open].1)
     }
 
-    pub fn get_mut(&mut self, table: usize, fd: u32) -> Option<&mut OpenFile> {
+    pub fn get_mut(&mut self, table: usize, fd: u32) -> Option<&mut OpenDescription> {
         let slot = self.tables[table].1.get(&fd)?;
         Some(&mut self.open[slot.open].1)
     }
 
-    pub fn open(&mut self, table: usize, fd: u32, file: OpenFile, close_on_exec: bool) {
+    pub fn open(&mut self, table: usize, fd: u32, file: OpenDescription, close_on_exec: bool) {
         self.close(table, fd);
         let open = if let Some(index) = self.free_open.pop() {
             self.open[index] = (1, file);
@@ -137,7 +137,7 @@ impl Tables {
             self.open.len() - 1
         };
         self.slots += 1;
-        self.tables[table].1.insert(fd, Slot { open, close_on_exec });
+        self.tables[table].1.insert(fd, DescriptorSlot { open, close_on_exec });
     }
 
     /// What `dup` and its kin do. `false` where `from` is not known.
@@ -149,7 +149,7 @@ impl Tables {
         self.open[slot.open].0 += 1;
         self.close(table, to);
         self.slots += 1;
-        self.tables[table].1.insert(to, Slot { open: slot.open, close_on_exec });
+        self.tables[table].1.insert(to, DescriptorSlot { open: slot.open, close_on_exec });
         true
     }
 

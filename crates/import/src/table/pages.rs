@@ -19,7 +19,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T> {
 }
 
 /// A file that is read by position; where the library looks for the header of a page, the header is looked at first.
-pub(super) struct Pages {
+pub(super) struct PageFile {
     pub file: Arc<File>,
     pub length: u64,
 }
@@ -38,13 +38,13 @@ impl Read for From {
     }
 }
 
-impl Length for Pages {
+impl Length for PageFile {
     fn len(&self) -> u64 {
         self.length
     }
 }
 
-impl ChunkReader for Pages {
+impl ChunkReader for PageFile {
     type T = BufReader<From>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
@@ -106,7 +106,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
 
 /// The pages of one column of one row group.
 pub(super) struct Checked {
-    pub inner: SerializedPageReader<Pages>,
+    pub inner: SerializedPageReader<PageFile>,
     /// Most values that a page can have: the row group's rows, without bound for lists.
     pub rows: u64,
 }

@@ -1,6 +1,6 @@
 //! [`TableFile`]: Parquet that nobody vouches for, read batch by batch.
 
-use super::pages::{Checked, Pages};
+use super::pages::{Checked, PageFile};
 use super::words;
 use super::write::schema_of;
 use parquet::basic::{LogicalType, Type};
@@ -154,7 +154,7 @@ impl TableFile {
                 let mut readers = Vec::with_capacity(columns.len());
                 for &column in columns {
                     let chunk = group.columns().get(column).ok_or("a row group lacks a column")?;
-                    let pages = Arc::new(Pages { file: Arc::clone(&self.file), length: self.length });
+                    let pages = Arc::new(PageFile { file: Arc::clone(&self.file), length: self.length });
                     let inner = SerializedPageReader::new(pages, chunk, rows as usize, None);
                     let kind = descriptor.column(column);
                     let rows = if kind.max_rep_level() > 0 { MAX_LIST_VALUES as u64 } else { rows };

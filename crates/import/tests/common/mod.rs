@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use stripewise_import::{Collected, FileCounters, ImportError, Importer, LustreLayout, Sink, Summary, import};
+use stripewise_import::{FileCounters, ImportError, Importer, LustreLayout, MemorySink, Sink, Summary, import};
 use stripewise_trace::{Api, Operation, Record};
 
 /// Imports a file into memory.
-pub fn collected(path: &Path) -> Result<(Collected, Summary), ImportError> {
-    let mut all = Collected::default();
+pub fn collected(path: &Path) -> Result<(MemorySink, Summary), ImportError> {
+    let mut all = MemorySink::default();
     let summary = import(path, &mut all)?;
     Ok((all, summary))
 }
 
 /// Writes a log and imports it.
-pub fn of_bytes(bytes: &[u8]) -> Result<(Collected, Summary), ImportError> {
+pub fn of_bytes(bytes: &[u8]) -> Result<(MemorySink, Summary), ImportError> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("log");
     std::fs::write(&path, bytes).expect("written");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stripewise_store::fsck::{self, Finding, Kind, Options, Outcome};
+use stripewise_store::fsck::{self, CheckFinding, CheckOptions, DamageKind, FindingOutcome};
 use stripewise_store::{Inode, Pool, Store};
 
 use crate::script::{Expected, FileState};
@@ -258,25 +258,25 @@ fn open(pool: &Pool) -> Result<Arc<Store>, String> {
 /// Runs fsck until it has nothing to do; how many datafiles with bytes that were never synced it had to forget, and of how
 /// many it had to forget the end.
 fn mend(pool: &Pool) -> Result<(u64, u64), String> {
-    let run = |options: &Options| {
-        let found: Mutex<Vec<Finding>> = Mutex::default();
+    let run = |options: &CheckOptions| {
+        let found: Mutex<Vec<CheckFinding>> = Mutex::default();
         let report = fsck::check(pool, options, &found).map_err(|error| format!("fsck: {error}"))?;
         Ok::<_, String>((report.total(), found.into_inner().expect("nothing has panicked")))
     };
-    let (total, found) = run(&Options::default())?;
+    let (total, found) = run(&CheckOptions::default())?;
     // What is gone for good and had been synced has been found before this.
-    let left = |kind| found.iter().filter(|f| f.outcome == Outcome::Left && f.kind == kind).count() as u64;
-    let (missing, short) = (left(Kind::MissingDatafile), left(Kind::ShortDatafile));
+    let left = |kind| found.iter().filter(|f| f.outcome == FindingOutcome::Left && f.kind == kind).count() as u64;
+    let (missing, short) = (left(DamageKind::MissingDatafile), left(DamageKind::ShortDatafile));
     if total.left != missing + short || total.in_use > 0 {
         return Err(format!("fsck cannot mend it: {found:?}"));
     }
     if missing + short > 0 {
-        let (total, found) = run(&Options { forget_missing: true, ..Options::default() })?;
+        let (total, found) = run(&CheckOptions { forget_missing: true, ..CheckOptions::default() })?;
         if total.left + total.in_use > 0 {
             return Err(format!("fsck cannot mend it: {found:?}"));
         }
     }
-    let (total, found) = run(&Options::default())?;
+    let (total, found) = run(&CheckOptions::default())?;
     if total.mended + total.left + total.in_use > 0 {
         return Err(format!("fsck, run again, still finds {found:?}"));
     }

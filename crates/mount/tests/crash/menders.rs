@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::XattrFlags;
-use stripewise_store::fsck::{self, Finding, Kind, Options, Report};
+use stripewise_store::fsck::{self, CheckFinding, CheckOptions, CheckReport, DamageKind};
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Inode, Pool, Store};
@@ -39,10 +39,10 @@ pub fn perform(agent: &str, base: &Path) {
     marks.write_all(b"E0").expect("a mark");
 }
 
-fn check(base: &Path, rebind: bool) -> (Report, Vec<Finding>) {
+fn check(base: &Path, rebind: bool) -> (CheckReport, Vec<CheckFinding>) {
     let pool = Pool::load(&base.join("pool.toml")).expect("the pool file is right");
-    let told: Mutex<Vec<Finding>> = Mutex::default();
-    let options = Options { rebind, threads: 2, ..Options::default() };
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+    let options = CheckOptions { rebind, threads: 2, ..CheckOptions::default() };
     let report = fsck::check(&pool, &options, &told).expect("the pool can be checked");
     (report, told.into_inner().expect("nothing has panicked"))
 }
@@ -161,21 +161,21 @@ impl Patient {
 
 /// Damage to files, of every kind that a check mends. With `copies` also what a copy of the disks would not reproduce:
 /// handles of other inodes, and damaged ones.
-fn damaged_files(copies: bool) -> (Patient, Vec<Kind>) {
+fn damaged_files(copies: bool) -> (Patient, Vec<DamageKind>) {
     let names = ["cut", "short", "moved", "wrong", "owned", "whole", "misplaced", "away", "unlisted", "mixed"];
     let mut patient = Patient::new(&names);
     let mut kinds = vec![
-        Kind::HalfChange,
-        Kind::Size,
-        Kind::StaleLock,
-        Kind::LeftoverDatafile,
-        Kind::MisplacedDatafile,
-        Kind::MissingDatafile,
-        Kind::OrphanDatafile,
-        Kind::UnlistedDatafile,
-        Kind::MissingLayout,
-        Kind::HalfWritten,
-        Kind::DatafileOwner,
+        DamageKind::HalfChange,
+        DamageKind::Size,
+        DamageKind::StaleLock,
+        DamageKind::LeftoverDatafile,
+        DamageKind::MisplacedDatafile,
+        DamageKind::MissingDatafile,
+        DamageKind::OrphanDatafile,
+        DamageKind::UnlistedDatafile,
+        DamageKind::MissingLayout,
+        DamageKind::HalfWritten,
+        DamageKind::DatafileOwner,
     ];
     patient.change_handle("cut", |handle| handle.truncating_to = Some(20_000));
     patient.contents.get_mut("cut").expect("a file").truncate(20_000);
@@ -206,7 +206,7 @@ fn damaged_files(copies: bool) -> (Patient, Vec<Kind>) {
     fs::rename(layouts.join(&hash), layouts.join(format!(".{hash}.0123456789abcdef"))).expect("a layout");
     fs::write(patient.path("s0/..stripewise.0123456789abcdef"), b"half").expect("a half-written file");
     if copies {
-        kinds.extend([Kind::DamagedHandle, Kind::DuplicateHandle]);
+        kinds.extend([DamageKind::DamagedHandle, DamageKind::DuplicateHandle]);
         let mut attribute = patient.attribute("wrong");
         attribute[20] ^= 0x10;
         patient.set_attribute("wrong", &attribute);
@@ -219,23 +219,23 @@ fn damaged_files(copies: bool) -> (Patient, Vec<Kind>) {
 }
 
 /// A pool that has lost what its directories are known by.
-fn damaged_ground() -> (Patient, Vec<Kind>) {
+fn damaged_ground() -> (Patient, Vec<DamageKind>) {
     let patient = Patient::new(&["a", "b"]);
     fs::remove_file(patient.path("ns/.stripewise")).expect("a marker");
     fs::write(patient.path("s1/.stripewise"), b"uuid = nonsense").expect("a marker");
     fs::remove_dir(patient.path("ns/locks")).expect("a directory");
     // A dry run does not get to the marker of the server: it cannot go on without the directory.
-    (patient, vec![Kind::NamespaceMarker, Kind::NamespaceDirectory])
+    (patient, vec![DamageKind::NamespaceMarker, DamageKind::NamespaceDirectory])
 }
 
 /// A pool whose namespace comes from a backup: all of its inodes are others.
-fn restored() -> (Patient, Vec<Kind>) {
+fn restored() -> (Patient, Vec<DamageKind>) {
     let patient = Patient::new(&["a", "b", "c"]);
     for name in ["a", "b", "c"] {
         patient.copy_inode(name, "restored");
         fs::rename(patient.tree("restored"), patient.tree(name)).expect("a name");
     }
-    (patient, vec![Kind::UnboundHandle])
+    (patient, vec![DamageKind::UnboundHandle])
 }
 
 /// All bytes of a placed file.
@@ -288,7 +288,7 @@ fn orphan_is_kept(base: &Path) -> Result<(), String> {
 }
 
 /// Damage to a pool: it, and the kinds that a check finds.
-type Damage = fn() -> (Patient, Vec<Kind>);
+type Damage = fn() -> (Patient, Vec<DamageKind>);
 
 const DAMAGES: [(&str, &str, Damage); 3] =
     [("files", "fsck", || damaged_files(true)), ("ground", "fsck", damaged_ground), ("restored", "rebind", restored)];
@@ -325,11 +325,11 @@ pub fn checks_killed_at_points(stride: usize) -> Vec<String> {
 }
 
 /// The damage is what it is meant to be.
-fn finds_all(patient: &Patient, kinds: &[Kind], rebind: bool) {
+fn finds_all(patient: &Patient, kinds: &[DamageKind], rebind: bool) {
     let _no_forks = FORKING.read().unwrap_or_else(PoisonError::into_inner);
     let pool = Pool::load(&patient.bench.pool()).expect("the pool file is right");
-    let told: Mutex<Vec<Finding>> = Mutex::default();
-    let options = Options { dry_run: true, rebind, ..Options::default() };
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+    let options = CheckOptions { dry_run: true, rebind, ..CheckOptions::default() };
     let report = fsck::check(&pool, &options, &told).expect("the pool can be checked");
     let missing: Vec<_> =
         kinds.iter().filter(|kind| report.of(**kind).would_mend + report.of(**kind).left == 0).collect();
@@ -397,10 +397,10 @@ fn made_again(base: &Path, shared: bool) -> Result<(), String> {
     }
     let failed = |error: stripewise_store::Error| error.to_string();
     let pool = Pool::load(&base.join("pool.toml")).map_err(failed)?;
-    let told: Mutex<Vec<Finding>> = Mutex::default();
-    let report = fsck::check(&pool, &Options::default(), &told).map_err(failed)?;
+    let told: Mutex<Vec<CheckFinding>> = Mutex::default();
+    let report = fsck::check(&pool, &CheckOptions::default(), &told).map_err(failed)?;
     let told = told.into_inner().expect("nothing has panicked");
-    if told.iter().any(|finding| finding.kind != Kind::HalfWritten) || report.total().left > 0 {
+    if told.iter().any(|finding| finding.kind != DamageKind::HalfWritten) || report.total().left > 0 {
         return Err(format!("a pool that was just made has {told:?}"));
     }
     if shared {

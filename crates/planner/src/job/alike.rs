@@ -4,7 +4,7 @@
 //! equally hot. A group of them is planned as one file whose requests are those of all, each at its own offset: every
 //! file begins with the first server of the round, so loads and bytes of a group are the sums of its files', exactly.
 
-use crate::job::demand::{Demand, Entry, FEW_FILES, FileDemand, Sample, sample};
+use crate::job::demand::{Demand, DemandSample, FEW_FILES, FileDemand, RequestGroup, sample};
 use crate::job::input::{FileTrace, PlanOptions};
 use std::collections::HashMap;
 use stripewise_model::{Op, Request};
@@ -53,7 +53,7 @@ impl Alike {
         let mut known: HashMap<Kind, usize> = HashMap::new();
         let of: Vec<usize> = kinds.iter().map(|kind| *known.entry(*kind).or_insert_with(|| nearest(kind))).collect();
         let groups = ranked.len();
-        let mut entries: Vec<Vec<Entry>> = vec![Vec::new(); groups];
+        let mut entries: Vec<Vec<RequestGroup>> = vec![Vec::new(); groups];
         let mut extents: Vec<HashMap<u64, u64>> = vec![HashMap::new(); groups];
         let mut requests: Vec<Vec<Request>> = vec![Vec::new(); groups];
         let mut counts = vec![0_usize; groups];
@@ -71,12 +71,12 @@ impl Alike {
             }
         }
         for entries in &mut entries {
-            Entry::unite(entries);
+            RequestGroup::unite(entries);
         }
         let total: usize = entries.iter().map(Vec::len).sum();
         let united = (total > options.max_entries.max(1)).then(|| {
             let kept = sample(&mut entries, options.max_entries.max(1));
-            Sample { kept, of: total }
+            DemandSample { kept, of: total }
         });
         let extents = extents.into_iter().map(few).collect::<Vec<Vec<(u64, u64)>>>();
         let largest = extents.iter().map(|of| of.last().map_or(0, |of| of.0)).collect();

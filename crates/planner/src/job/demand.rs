@@ -11,7 +11,7 @@ use stripewise_model::Op;
 
 /// Requests of one phase with the same operation, offset and size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct RequestGroup {
     pub offset: u64,
     pub size: u64,
     pub op: Op,
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 
 /// The part of an entry that a chunk pays for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct GroupShare {
     /// Index into [`FileDemand::entries`].
     pub entry: u32,
     /// Count times the share of the entry's bytes that lie in the chunk.
@@ -37,18 +37,18 @@ pub(crate) struct FileDemand {
     /// Bytes of a file, and how many such files there are, ascending: one file, or all of a group.
     pub extents: Vec<(u64, u64)>,
     /// In order of offset.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RequestGroup>,
     /// First byte of each chunk, and the end of the last one.
     pub edges: Vec<u64>,
-    parts: Vec<Part>,
+    parts: Vec<GroupShare>,
     /// Parts of chunk `c`: `parts[part_ends[c]..part_ends[c + 1]]`.
     part_ends: Vec<usize>,
 }
 
-impl Entry {
+impl RequestGroup {
     /// Puts entries in order of offset and makes equal ones one. O(n log n).
-    pub(crate) fn unite(entries: &mut Vec<Entry>) {
-        let key = |e: &Entry| (e.offset, e.size, e.op, e.phase);
+    pub(crate) fn unite(entries: &mut Vec<RequestGroup>) {
+        let key = |e: &RequestGroup| (e.offset, e.size, e.op, e.phase);
         // By count, too: sums are then the same whatever the order was.
         entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.count.total_cmp(&b.count)));
         entries.dedup_by(|next, kept| {
@@ -71,7 +71,7 @@ impl FileDemand {
     }
 
     /// What falls on consecutive chunks. O(1).
-    pub(crate) fn parts(&self, chunks: Range<usize>) -> &[Part] {
+    pub(crate) fn parts(&self, chunks: Range<usize>) -> &[GroupShare] {
         &self.parts[self.part_ends[chunks.start]..self.part_ends[chunks.end]]
     }
 
@@ -82,7 +82,7 @@ impl FileDemand {
         for chunk in 0..self.chunks() {
             let counted = self.parts(chunk..chunk + 1).iter().map(|part| {
                 let entry = part.entry as usize;
-                Part { weight: part.weight * counts[entry] / self.entries[entry].count, ..*part }
+                GroupShare { weight: part.weight * counts[entry] / self.entries[entry].count, ..*part }
             });
             parts.extend(counted.filter(|part| part.weight > 0.0));
             part_ends.push(parts.len());
@@ -120,7 +120,7 @@ pub(crate) struct PhaseDemand {
 
 /// A sample in place of all requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Sample {
+pub(crate) struct DemandSample {
     pub kept: usize,
     pub of: usize,
 }
@@ -132,7 +132,7 @@ pub(crate) struct Demand {
     pub phases: Vec<PhaseDemand>,
     /// Where phases meet, in seconds.
     pub cuts_s: Vec<f64>,
-    pub sample: Option<Sample>,
+    pub sample: Option<DemandSample>,
 }
 
 impl Demand {
@@ -183,7 +183,7 @@ impl Demand {
         let sample = if files.len() > FEW_FILES {
             sample_each(&mut entries, total, kept.max(PER_FILE * files.len()))
         } else {
-            (total > kept).then(|| Sample { kept: sample(&mut entries, kept), of: total })
+            (total > kept).then(|| DemandSample { kept: sample(&mut entries, kept), of: total })
         };
         let extents = files.iter().map(extent).collect();
         Ok(Self::assemble(extents, entries, phases, found.cuts_s, sample, options))
@@ -192,10 +192,10 @@ impl Demand {
     /// Puts together what was found of each file, cut into chunks. O(parts log parts).
     pub(crate) fn assemble(
         extents: Vec<u64>,
-        entries: Vec<Vec<Entry>>,
+        entries: Vec<Vec<RequestGroup>>,
         phases: Vec<PhaseDemand>,
         cuts_s: Vec<f64>,
-        sample: Option<Sample>,
+        sample: Option<DemandSample>,
         options: &PlanOptions,
     ) -> Self {
         let budgets = chunk_budgets(&entries, options.max_chunks.max(1));
@@ -237,12 +237,16 @@ fn extent(file: &FileTrace) -> u64 {
 }
 
 /// Entries per file in order of (offset, size, operation, phase), and the phases.
-fn group(files: &[FileTrace], found: &phases::Phases, options: &PlanOptions) -> (Vec<Vec<Entry>>, Vec<PhaseDemand>) {
+fn group(
+    files: &[FileTrace],
+    found: &phases::Phases,
+    options: &PlanOptions,
+) -> (Vec<Vec<RequestGroup>>, Vec<PhaseDemand>) {
     let mut phases = vec![PhaseDemand::default(); found.count];
     let mut spans = vec![Vec::new(); found.count];
     let mut at = 0;
     let entries = files.iter().map(|file| {
-        let mut entries: Vec<Entry> = Vec::with_capacity(file.requests.len());
+        let mut entries: Vec<RequestGroup> = Vec::with_capacity(file.requests.len());
         for r in file.requests.iter().filter(|r| r.size > 0) {
             let phase = found.of[at];
             at += 1;
@@ -253,9 +257,9 @@ fn group(files: &[FileTrace], found: &phases::Phases, options: &PlanOptions) -> 
                 Op::Write => of.written_bytes = of.written_bytes.saturating_add(r.size),
             }
             spans[usize::from(phase)].push((r.process, time(r.start_s), time(r.end_s)));
-            entries.push(Entry { offset: r.offset, size: r.size, op: r.op, phase, count: 1.0 });
+            entries.push(RequestGroup { offset: r.offset, size: r.size, op: r.op, phase, count: 1.0 });
         }
-        Entry::unite(&mut entries);
+        RequestGroup::unite(&mut entries);
         entries
     });
     let entries = entries.collect();
@@ -273,22 +277,22 @@ const PER_FILE: usize = 4;
 
 /// [`sample`] of each file for itself, when there are more than `most` of `total` entries: every file keeps some, and its
 /// share of the requests.
-fn sample_each(entries: &mut [Vec<Entry>], total: usize, most: usize) -> Option<Sample> {
+fn sample_each(entries: &mut [Vec<RequestGroup>], total: usize, most: usize) -> Option<DemandSample> {
     if total <= most {
         return None;
     }
     let requests: f64 = entries.iter().flatten().map(|e| e.count).sum();
-    let of_file = |file: &mut Vec<Entry>| {
+    let of_file = |file: &mut Vec<RequestGroup>| {
         let share = file.iter().map(|e| e.count).sum::<f64>() / requests;
         let budget = (most as f64 * share).ceil().max(1.0) as usize;
         if file.len() <= budget { file.len() } else { sample(std::slice::from_mut(file), budget) }
     };
-    Some(Sample { kept: entries.iter_mut().map(of_file).sum(), of: total })
+    Some(DemandSample { kept: entries.iter_mut().map(of_file).sum(), of: total })
 }
 
 /// Systematic sample with probability proportional to count, in the order (file, offset): places keep their share of
 /// the requests, and the counts add up to what they were. Gives the number of entries kept.
-pub(crate) fn sample(entries: &mut [Vec<Entry>], most: usize) -> usize {
+pub(crate) fn sample(entries: &mut [Vec<RequestGroup>], most: usize) -> usize {
     let total: f64 = entries.iter().flatten().map(|e| e.count).sum();
     let step = total / most as f64;
     let (mut seen, mut next, mut kept) = (0.0, step * 0.5, 0);
@@ -306,7 +310,7 @@ pub(crate) fn sample(entries: &mut [Vec<Entry>], most: usize) -> usize {
 }
 
 /// Chunks that each file may have: in proportion to its entries, at least one.
-fn chunk_budgets(entries: &[Vec<Entry>], most: usize) -> Vec<usize> {
+fn chunk_budgets(entries: &[Vec<RequestGroup>], most: usize) -> Vec<usize> {
     let total = entries.iter().map(Vec::len).sum::<usize>().max(1);
     entries.iter().map(|file| (most * file.len()).div_ceil(total).max(1)).collect()
 }
@@ -317,7 +321,7 @@ const LEAST_GRANULE: u64 = 64 << 10;
 /// Cuts a file at multiples of a granule, a power of two: each granule that a request touches is a chunk, the
 /// untouched ones between them are one together. The granule is the smallest that keeps to the budget and above the
 /// median request.
-fn cut(extent: u64, entries: Vec<Entry>, budget: usize) -> FileDemand {
+fn cut(extent: u64, entries: Vec<RequestGroup>, budget: usize) -> FileDemand {
     let mut sizes: Vec<u64> = entries.iter().map(|e| e.size).collect();
     sizes.sort_unstable();
     let median = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
@@ -327,14 +331,14 @@ fn cut(extent: u64, entries: Vec<Entry>, budget: usize) -> FileDemand {
         granule *= 2;
         edges = self::edges(extent, &entries, granule, budget);
     }
-    let mut parts: Vec<(usize, Part)> = Vec::with_capacity(entries.len());
+    let mut parts: Vec<(usize, GroupShare)> = Vec::with_capacity(entries.len());
     for (index, e) in entries.iter().enumerate() {
         let end = e.offset + e.size;
         let mut chunk = edges.partition_point(|&edge| edge <= e.offset) - 1;
         while chunk + 1 < edges.len() && edges[chunk] < end {
             let inside = end.min(edges[chunk + 1]) - e.offset.max(edges[chunk]);
             let weight = e.count * inside as f64 / e.size as f64;
-            parts.push((chunk, Part { entry: index as u32, weight }));
+            parts.push((chunk, GroupShare { entry: index as u32, weight }));
             chunk += 1;
         }
     }
@@ -351,7 +355,7 @@ fn cut(extent: u64, entries: Vec<Entry>, budget: usize) -> FileDemand {
 }
 
 /// The edges for one granule; stops soon after `budget`.
-fn edges(extent: u64, entries: &[Entry], granule: u64, budget: usize) -> Vec<u64> {
+fn edges(extent: u64, entries: &[RequestGroup], granule: u64, budget: usize) -> Vec<u64> {
     let touched = entries.iter().map(|e| e.offset + e.size).max().unwrap_or(0);
     let end = extent.max(touched).max(1);
     let mut edges = vec![0];

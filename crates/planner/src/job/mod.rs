@@ -14,8 +14,8 @@ use crate::job::demand::Demand;
 use crate::job::input::{FileTrace, PlanOptions, as_priced, check, for_pool};
 use crate::job::survey::Survey;
 use crate::objective::capacity::Limits;
-use crate::objective::priced::{RegionPlans, Rows};
-use crate::objective::pricing::{Load, Pricer, add};
+use crate::objective::priced::{FileRegions, RegionPlans};
+use crate::objective::pricing::{Pricer, ServerLoad, add};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -45,7 +45,7 @@ pub struct Job<'a> {
     /// Groups of files that are alike, where files are many.
     alike: OnceLock<Option<Alike>>,
     /// The paper's HARL, which knows no limits, for each unit: worked out by its planner at the first use.
-    pub(crate) harl: OnceLock<Rows>,
+    pub(crate) harl: OnceLock<FileRegions>,
     /// The plans of the `regions` planner before any is simulated, likewise.
     pub(crate) regions: OnceLock<Result<RegionPlans, PlanError>>,
 }
@@ -60,7 +60,7 @@ pub struct Price {
     /// Bytes on each server, tiers in order.
     pub server_bytes: Vec<u64>,
     /// What every phase asks of every server.
-    pub(crate) load: Load,
+    pub(crate) load: ServerLoad,
 }
 
 impl<'a> Job<'a> {
@@ -192,7 +192,7 @@ impl<'a> Job<'a> {
         });
         let mut load = pricer.no_load();
         let mut server_bytes = vec![0_u64; pricer.lanes().servers()];
-        for of_run in runs.collect::<Vec<Result<(Load, Vec<u64>), PlanError>>>() {
+        for of_run in runs.collect::<Vec<Result<(ServerLoad, Vec<u64>), PlanError>>>() {
             let (of_run, bytes) = of_run?;
             add(&mut load, &of_run);
             server_bytes.iter_mut().zip(&bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));

@@ -2,13 +2,13 @@
 
 use crate::job::demand::Demand;
 use crate::objective::capacity::Limits;
-use crate::objective::pricing::{Load, Pricer};
+use crate::objective::pricing::{Pricer, ServerLoad};
 use std::cmp::Ordering;
 use stripewise_layout::Layout;
 use stripewise_model::TierWidths;
 
 /// Regions of every file: first byte and widths.
-pub(crate) type Rows = Vec<Vec<(u64, TierWidths)>>;
+pub(crate) type FileRegions = Vec<Vec<(u64, TierWidths)>>;
 
 /// What is compared: bytes beyond limits first, then seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,9 +39,9 @@ impl Rank {
 /// Layouts with their price.
 #[derive(Debug, Clone)]
 pub(crate) struct Priced {
-    pub rows: Rows,
+    pub rows: FileRegions,
     pub layouts: Vec<Layout>,
-    pub load: Load,
+    pub load: ServerLoad,
     pub rank: Rank,
 }
 
@@ -52,7 +52,7 @@ impl Priced {
     }
 
     /// Prices rows as the layouts that they are, equal neighbours as one: nothing moves by that.
-    pub(crate) fn new(mut rows: Rows, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
+    pub(crate) fn new(mut rows: FileRegions, demand: &Demand, pricer: &Pricer, limits: &Limits) -> Self {
         rows.iter_mut().for_each(|rows| rows.dedup_by(|next, kept| next.1 == kept.1));
         let layouts: Vec<Layout> = rows
             .iter()

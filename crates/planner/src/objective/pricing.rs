@@ -1,10 +1,10 @@
 //! The objective: time of the whole run, from what every region asks of every server in every phase.
 //!
-//! A [`Load`] has for each phase the sum of the latencies of its requests (`T`) and the busy time of each lane's devices
+//! A [`ServerLoad`] has for each phase the sum of the latencies of its requests (`T`) and the busy time of each lane's devices
 //! (and of its links, when links are apart): servers, where they are few ([`Lanes`]). Loads of regions add up; the time of a run is the sum of its phases' times,
 //! each that of [`closed_loop`]: with its own bottleneck, over all files.
 
-use crate::job::demand::{Demand, Entry, FileDemand, PhaseDemand};
+use crate::job::demand::{Demand, FileDemand, PhaseDemand, RequestGroup};
 use crate::objective::closed_loop;
 use crate::objective::lanes::Lanes;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use stripewise_layout::Layout;
 use stripewise_model::{Busy, Cluster, CostModel, Round, TierWidths, UnknownServer};
 
 /// See the module; in seconds.
-pub(crate) type Load = Vec<f64>;
+pub(crate) type ServerLoad = Vec<f64>;
 
 /// Prices regions on a cluster.
 pub(crate) struct Pricer<'a> {
@@ -72,7 +72,7 @@ impl<'a> Pricer<'a> {
         1 + self.lanes.len() * self.resources_per_server()
     }
 
-    pub(crate) fn no_load(&self) -> Load {
+    pub(crate) fn no_load(&self) -> ServerLoad {
         vec![0.0; self.phases.len() * self.stride()]
     }
 
@@ -87,7 +87,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// What `chunks` of a file ask of the servers under `widths`. O(parts x servers touched).
-    pub(crate) fn load(&self, file: &FileDemand, chunks: Range<usize>, widths: &TierWidths) -> Load {
+    pub(crate) fn load(&self, file: &FileDemand, chunks: Range<usize>, widths: &TierWidths) -> ServerLoad {
         let round = Round::new(widths, self.cluster);
         let mut load = self.no_load();
         for part in file.parts(chunks) {
@@ -100,7 +100,7 @@ impl<'a> Pricer<'a> {
 
     /// Adds a request to the figures of its phase. O(servers touched).
     #[inline]
-    pub(crate) fn add_request(&self, of_phase: &mut [f64], round: &Round, e: &Entry, weight: f64) {
+    pub(crate) fn add_request(&self, of_phase: &mut [f64], round: &Round, e: &RequestGroup, weight: f64) {
         of_phase[0] += weight * self.model.latency_s(round, e.op, e.offset, e.size);
         self.model.for_each_busy(round, e.op, e.offset, e.size, |slot, busy| {
             self.add_busy(of_phase, slot, busy, weight);
@@ -127,9 +127,9 @@ impl<'a> Pricer<'a> {
     /// sub-requests^2).
     pub(crate) fn layout_load<'e>(
         &self,
-        entries: impl IntoIterator<Item = &'e Entry>,
+        entries: impl IntoIterator<Item = &'e RequestGroup>,
         layout: &Layout,
-    ) -> Result<Load, UnknownServer> {
+    ) -> Result<ServerLoad, UnknownServer> {
         let mut load = self.no_load();
         self.add_layout_load(&mut load, entries, layout)?;
         Ok(load)
@@ -139,7 +139,7 @@ impl<'a> Pricer<'a> {
     pub(crate) fn add_layout_load<'e>(
         &self,
         load: &mut [f64],
-        entries: impl IntoIterator<Item = &'e Entry>,
+        entries: impl IntoIterator<Item = &'e RequestGroup>,
         layout: &Layout,
     ) -> Result<(), UnknownServer> {
         for e in entries {

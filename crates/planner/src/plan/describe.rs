@@ -1,10 +1,10 @@
 //! Puts together what a [`Plan`] says of itself, for the layouts of any planner.
 
-use super::outcome::{FilePlan, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse, Times};
+use super::outcome::{FilePlan, LayoutTimes, PhasePlan, Plan, Rates, RegionPlan, Rehearsal, Sampled, TierUse};
 use crate::error::PlanError;
-use crate::job::demand::{Demand, Entry};
+use crate::job::demand::{Demand, RequestGroup};
 use crate::job::{Job, Price};
-use crate::objective::pricing::{Load, Pricer};
+use crate::objective::pricing::{Pricer, ServerLoad};
 use crate::planners::harl::limits::harl_within_limits;
 use std::collections::HashMap;
 use stripewise_layout::{Layout, Region, ServerId};
@@ -32,7 +32,7 @@ pub(crate) fn describe(
     let best = Costed { layouts, price };
     let by_default = Costed { layouts: &default, price: &default_price };
     let by_harl = harl.as_ref().zip(harl_price.as_ref()).map(|(layouts, price)| Costed { layouts, price });
-    let times = |of: &dyn Fn(&Costed) -> f64| Times {
+    let times = |of: &dyn Fn(&Costed) -> f64| LayoutTimes {
         default_s: of(&by_default),
         harl_s: by_harl.as_ref().map(of),
         planned_s: of(&best),
@@ -41,7 +41,7 @@ pub(crate) fn describe(
         let layout = &best.layouts[index];
         let region = |(row, region): (usize, &Region)| {
             let (offset, end) = (region.offset(), layout.region_end(row));
-            let inside: Vec<Entry> = file.entries.iter().filter_map(|e| e.clipped(offset, end)).collect();
+            let inside: Vec<RequestGroup> = file.entries.iter().filter_map(|e| e.clipped(offset, end)).collect();
             let bytes = |op: Op| inside.iter().filter(|e| e.op == op).map(|e| e.count * e.size as f64).sum();
             RegionPlan {
                 offset,
@@ -93,7 +93,7 @@ pub(crate) fn describe(
 }
 
 /// The loads of requests under one layout of a file.
-fn load_of<'e>(pricer: &Pricer, layout: &Layout, entries: impl IntoIterator<Item = &'e Entry>) -> Load {
+fn load_of<'e>(pricer: &Pricer, layout: &Layout, entries: impl IntoIterator<Item = &'e RequestGroup>) -> ServerLoad {
     pricer.layout_load(entries, layout).expect("priced before on the same cluster")
 }
 

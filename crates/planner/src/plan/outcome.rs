@@ -5,7 +5,7 @@ use stripewise_model::TierWidths;
 
 /// Predicted times in seconds of the same requests under three layouts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Times {
+pub struct LayoutTimes {
     /// Under the default layout.
     pub default_s: f64,
     /// Under HARL's plan, brought within the space limits; `None` when it cannot be.
@@ -14,7 +14,7 @@ pub struct Times {
     pub planned_s: f64,
 }
 
-impl Times {
+impl LayoutTimes {
     /// How many times faster than the default; 1 when nothing takes time.
     pub fn gain(&self) -> f64 {
         if self.planned_s > 0.0 { self.default_s / self.planned_s } else { 1.0 }
@@ -48,7 +48,7 @@ pub struct RegionPlan {
     /// Bytes that they write.
     pub written_bytes: f64,
     /// Its share in the predicted time of the whole run. The shares of all regions add up to [`Plan::total`].
-    pub times: Times,
+    pub times: LayoutTimes,
     /// Bytes of the file that it puts on each tier.
     pub tier_bytes: Vec<u64>,
 }
@@ -78,7 +78,7 @@ pub struct PhasePlan {
     /// Bytes written.
     pub written_bytes: u64,
     /// Its predicted time.
-    pub times: Times,
+    pub times: LayoutTimes,
 }
 
 /// What a plan puts on a tier; sums of bytes end at `u64::MAX`.
@@ -131,7 +131,7 @@ pub struct Plan {
     /// When one phase gives way to another, in seconds on the clock of the requests, ascending.
     pub cuts_s: Vec<f64>,
     /// Predicted time of the whole run.
-    pub total: Times,
+    pub total: LayoutTimes,
     /// Reads, if any.
     pub reads: Option<Rates>,
     /// Writes, if any.

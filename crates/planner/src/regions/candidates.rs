@@ -6,7 +6,7 @@
 //! where the round is the request (`S = r`). A tier may be left out. The best of them is refined afterwards in steps
 //! of [`STEP`].
 
-use crate::job::demand::{Entry, FileDemand};
+use crate::job::demand::{FileDemand, RequestGroup};
 use stripewise_model::{Cluster, Op, TierWidths};
 
 /// Widths are multiples of this many bytes, except the default's own.
@@ -81,7 +81,7 @@ pub(crate) fn round(width: f64, widest: u64) -> u64 {
 }
 
 /// The sizes that carry most requests, with the operation that is more common at each: one for every power of two.
-fn common_sizes(entries: &[Entry]) -> Vec<(f64, Op)> {
+fn common_sizes(entries: &[RequestGroup]) -> Vec<(f64, Op)> {
     // Per class: requests, reads, bytes.
     let mut classes = [(0.0, 0.0, 0.0); 64];
     for e in entries {

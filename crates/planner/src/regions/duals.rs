@@ -17,13 +17,13 @@ use stripewise_model::TierWidths;
 
 /// A region before its borders are offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ChunkSpan {
     pub chunks: Range<usize>,
     pub widths: TierWidths,
 }
 
 /// Regions of every file.
-pub(crate) type Segmentation = Vec<Vec<Span>>;
+pub(crate) type Segmentation = Vec<Vec<ChunkSpan>>;
 
 /// How the prices are iterated.
 #[derive(Debug, Clone, Copy)]
@@ -100,11 +100,11 @@ pub(crate) fn segmentations(
                 table.costs(chunk, &prices, row);
             });
             table.add_path(&path, &mut sum);
-            let mut spans: Vec<Span> = Vec::new();
+            let mut spans: Vec<ChunkSpan> = Vec::new();
             for (chunk, &candidate) in path.iter().enumerate() {
                 match spans.last_mut() {
                     Some(last) if last.widths == table.candidates[candidate] => last.chunks.end = chunk + 1,
-                    _ => spans.push(Span { chunks: chunk..chunk + 1, widths: table.candidates[candidate] }),
+                    _ => spans.push(ChunkSpan { chunks: chunk..chunk + 1, widths: table.candidates[candidate] }),
                 }
             }
             regions_s += settings.region_s * (spans.len() as f64 - 1.0);

@@ -18,7 +18,7 @@ const MOST_PRICES: usize = 200_000;
 type Rows = Vec<(u64, TierWidths)>;
 
 /// What is searched.
-pub(crate) struct Space<'a> {
+pub(crate) struct SearchSpace<'a> {
     pub demand: &'a Demand,
     pub pricer: &'a Pricer<'a>,
     pub limits: &'a Limits,
@@ -31,7 +31,7 @@ pub(crate) struct Space<'a> {
 
 /// The layouts of least time and price of regions that keep the limits, the first of equals; `None` when the space is
 /// too large or none keeps the limits. O(candidates^chunks x entries), at most [`MOST_PRICES`].
-pub(crate) fn best(space: &Space) -> Option<Priced> {
+pub(crate) fn best(space: &SearchSpace) -> Option<Priced> {
     let entries: usize = space.demand.files.iter().map(|file| file.entries.len()).sum();
     let mut assignments = entries.max(1);
     let mut lists = Vec::with_capacity(space.demand.files.len());
@@ -66,7 +66,7 @@ pub(crate) fn best(space: &Space) -> Option<Priced> {
 }
 
 /// Every way to lay out one file, the default first.
-fn all_rows(file: &FileDemand, list: &[TierWidths], space: &Space) -> Vec<Rows> {
+fn all_rows(file: &FileDemand, list: &[TierWidths], space: &SearchSpace) -> Vec<Rows> {
     let mut ways = vec![vec![(0, space.default)]];
     let mut chosen = vec![0; file.chunks()];
     loop {
@@ -90,7 +90,7 @@ fn all_rows(file: &FileDemand, list: &[TierWidths], space: &Space) -> Vec<Rows> 
 }
 
 /// Whether a region of `bytes` may have these widths: as in the local search, its round is no longer than the region.
-fn allowed(widths: &TierWidths, bytes: u64, space: &Space) -> bool {
+fn allowed(widths: &TierWidths, bytes: u64, space: &SearchSpace) -> bool {
     let cluster: &Cluster = space.pricer.cluster;
     let narrow = widths.as_slice().iter().all(|&width| width <= widest(bytes));
     *widths == space.default || narrow && fitted(widths, bytes, cluster) == *widths

@@ -10,7 +10,7 @@ use crate::objective::pricing::Pricer;
 use crate::regions::duals::{Iteration, Segmentation, segmentations};
 use crate::regions::hottest::{hottest_chunks_first, hottest_first};
 use crate::regions::price_table::PriceTable;
-use crate::regions::refine::{Search, State};
+use crate::regions::refine::{PlanState, Search};
 
 /// What a region may cost, as multiples of the least price.
 pub(crate) const DEARER: [f64; 3] = [1.0, 4.0, 16.0];
@@ -33,7 +33,7 @@ pub(crate) fn dearer(search: &Search) -> f64 {
     // On the other half by price, both ways added up.
     let mut held_out_s = [0.0; DEARER.len()];
     for (mine, other) in [(&searches[0], &searches[1]), (&searches[1], &searches[0])] {
-        let states: Vec<State> =
+        let states: Vec<PlanState> =
             starts(mine, &DEARER, 16).iter().map(|start| mine.settle_in(mine.state(start))).collect();
         for (sum, factor) in held_out_s.iter_mut().zip(DEARER) {
             let priced = Search { region_s: mine.region_s * factor, ..*mine };

@@ -4,7 +4,7 @@
 use crate::job::demand::{Demand, FileDemand};
 use crate::objective::capacity::Limits;
 use crate::objective::pricing::Pricer;
-use crate::regions::duals::{Segmentation, Span};
+use crate::regions::duals::{ChunkSpan, Segmentation};
 use std::ops::Range;
 use stripewise_model::TierWidths;
 
@@ -40,7 +40,7 @@ pub(crate) fn hottest_first(
     let mut fastest_first: Vec<usize> =
         (0..tiers).filter(|&tier| !pricer.cluster.tiers[tier].servers.is_empty()).collect();
     fastest_first.sort_by(|&a, &b| total(a).total_cmp(&total(b)));
-    let mut placed: Vec<Vec<Span>> = vec![Vec::new(); regions.len()];
+    let mut placed: Vec<Vec<ChunkSpan>> = vec![Vec::new(); regions.len()];
     let mut slots =
         pricer.cluster.tiers.iter().scan(0, |slot, tier| Some(std::mem::replace(slot, *slot + tier.servers.len())));
     let first_slot: Vec<usize> = slots.by_ref().collect();
@@ -64,7 +64,7 @@ pub(crate) fn hottest_first(
             if chunks > 0 {
                 let taken = unit.chunks.start..end;
                 room = if room == u64::MAX { room } else { room - bytes_of(unit.file, &taken, demand) };
-                placed[unit.file].push(Span { chunks: taken, widths: TierWidths::new(&widths) });
+                placed[unit.file].push(ChunkSpan { chunks: taken, widths: TierWidths::new(&widths) });
             }
             if end < unit.chunks.end {
                 left.push(self::unit(unit.file, end..unit.chunks.end, demand, pricer));
@@ -76,7 +76,7 @@ pub(crate) fn hottest_first(
         spans.sort_by_key(|span| span.chunks.start);
         // One width on a tier for neighbours, that of the larger requests: else every run stays a region.
         spans.dedup_by(|next, kept| {
-            let tier = |span: &Span| span.widths.as_slice().iter().position(|&width| width > 0);
+            let tier = |span: &ChunkSpan| span.widths.as_slice().iter().position(|&width| width > 0);
             let same = tier(next) == tier(kept);
             if same {
                 kept.chunks.end = next.chunks.end;
@@ -103,7 +103,7 @@ pub(crate) fn hottest_chunks_first(
     loop {
         let even = |file: &FileDemand| {
             let starts = (0..file.chunks()).step_by(run);
-            starts.map(|start| Span { chunks: start..(start + run).min(file.chunks()), widths: any }).collect()
+            starts.map(|start| ChunkSpan { chunks: start..(start + run).min(file.chunks()), widths: any }).collect()
         };
         let regions: Segmentation = demand.files.iter().map(even).collect();
         let placed = hottest_first(&regions, requests, demand, pricer, limits)?;
@@ -166,10 +166,10 @@ mod tests {
         let edges = &demand.files[0].edges;
         let middle = edges.partition_point(|&edge| edge < 32 << 20);
         let any = TierWidths::new(&[1 << 19, 1 << 19]);
-        let span = |chunks| Span { chunks, widths: any };
+        let span = |chunks| ChunkSpan { chunks, widths: any };
         let regions = vec![vec![span(0..middle), span(middle..edges.len() - 1)]];
         let placed = hottest_first(&regions, 1.0, &demand, &pricer, &limits).unwrap();
-        let on = |tier: usize, span: &Span| {
+        let on = |tier: usize, span: &ChunkSpan| {
             span.widths.width_bytes(tier) == 1 << 19 && span.widths.width_bytes(1 - tier) == 0
         };
         let spans = &placed[0];

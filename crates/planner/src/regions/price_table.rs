@@ -4,7 +4,7 @@
 //! keeps the table additive. The local search sums whole loads of any run of chunks from it.
 
 use crate::job::demand::FileDemand;
-use crate::objective::pricing::{Load, Pricer};
+use crate::objective::pricing::{Pricer, ServerLoad};
 use rayon::prelude::*;
 use std::ops::Range;
 use stripewise_model::{Round, TierWidths};
@@ -131,7 +131,7 @@ impl PriceTable {
     }
 
     /// The loads of a run of chunks under every candidate. O(chunks x phases that touch them x candidates x servers).
-    pub(crate) fn loads(&self, chunks: Range<usize>, pricer: &Pricer) -> Vec<Load> {
+    pub(crate) fn loads(&self, chunks: Range<usize>, pricer: &Pricer) -> Vec<ServerLoad> {
         let mut sums = vec![pricer.no_load(); self.candidates.len()];
         for chunk in chunks {
             for (index, &(phase, _)) in self.blocks[chunk].iter().enumerate() {
@@ -146,7 +146,7 @@ impl PriceTable {
     }
 
     /// The load of a run of chunks under one candidate, if it is one. O(chunks x phases x servers).
-    pub(crate) fn load(&self, chunks: Range<usize>, widths: &TierWidths, pricer: &Pricer) -> Option<Load> {
+    pub(crate) fn load(&self, chunks: Range<usize>, widths: &TierWidths, pricer: &Pricer) -> Option<ServerLoad> {
         let candidate = self.candidates.binary_search(widths).ok()?;
         let mut sum = pricer.no_load();
         for chunk in chunks {

@@ -7,9 +7,9 @@
 use crate::job::demand::Demand;
 use crate::objective::capacity::{Choice, Limits, fall_back};
 use crate::objective::priced::Rank;
-use crate::objective::pricing::{Load, Pricer, add};
+use crate::objective::pricing::{Pricer, ServerLoad, add};
 use crate::regions::candidates::{STEP, fitted, is_round, round, widest};
-use crate::regions::duals::{Segmentation, Span};
+use crate::regions::duals::{ChunkSpan, Segmentation};
 use crate::regions::price_table::PriceTable;
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -19,34 +19,34 @@ use stripewise_model::TierWidths;
 
 /// One way to serve a region.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct RegionService {
     pub widths: TierWidths,
-    pub load: Load,
+    pub load: ServerLoad,
     pub bytes: Vec<u64>,
 }
 
 /// A region in the search.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct PlacedRegion {
     pub file: usize,
     pub chunks: Range<usize>,
-    pub way: Way,
+    pub way: RegionService,
 }
 
 /// A whole plan in the search.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
-    pub places: Vec<Place>,
-    pub load: Load,
+pub(crate) struct PlanState {
+    pub places: Vec<PlacedRegion>,
+    pub load: ServerLoad,
     pub bytes: Vec<u64>,
 }
 
-impl State {
+impl PlanState {
     /// Its regions, file by file.
     pub(crate) fn segmentation(&self, files: usize) -> Segmentation {
         let mut spans = vec![Vec::new(); files];
         for place in &self.places {
-            spans[place.file].push(Span { chunks: place.chunks.clone(), widths: place.way.widths });
+            spans[place.file].push(ChunkSpan { chunks: place.chunks.clone(), widths: place.way.widths });
         }
         spans
     }
@@ -77,23 +77,23 @@ const PAIRS_OF_ALL: usize = 24;
 
 impl Search<'_> {
     /// A region under widths, or under narrower ones where their round is longer than the region.
-    pub(crate) fn way(&self, file: usize, chunks: Range<usize>, widths: TierWidths) -> Way {
+    pub(crate) fn way(&self, file: usize, chunks: Range<usize>, widths: TierWidths) -> RegionService {
         let of = &self.demand.files[file];
         let bytes = of.edges[chunks.end] - of.edges[chunks.start];
         let widths = if widths == self.default { widths } else { fitted(&widths, bytes, self.pricer.cluster) };
         let present_bytes = self.pricer.file_bytes(of, &widths, of.edges[chunks.start], of.edges[chunks.end]);
         let load = self.tables[file].load(chunks.clone(), &widths, self.pricer);
         let load = load.unwrap_or_else(|| self.pricer.load(of, chunks, &widths));
-        Way { load, bytes: present_bytes, widths }
+        RegionService { load, bytes: present_bytes, widths }
     }
 
     /// A state as given, without search.
-    pub(crate) fn state(&self, segmentation: &Segmentation) -> State {
-        let places: Vec<Place> = segmentation
+    pub(crate) fn state(&self, segmentation: &Segmentation) -> PlanState {
+        let places: Vec<PlacedRegion> = segmentation
             .iter()
             .enumerate()
             .flat_map(|(file, spans)| spans.iter().map(move |span| (file, span)))
-            .map(|(file, Span { chunks, widths })| Place {
+            .map(|(file, ChunkSpan { chunks, widths })| PlacedRegion {
                 file,
                 chunks: chunks.clone(),
                 way: self.way(file, chunks.clone(), *widths),
@@ -102,17 +102,17 @@ impl Search<'_> {
         self.summed(places)
     }
 
-    pub(crate) fn summed(&self, places: Vec<Place>) -> State {
+    pub(crate) fn summed(&self, places: Vec<PlacedRegion>) -> PlanState {
         let mut load = self.pricer.no_load();
         let mut bytes = vec![0_u64; self.pricer.lanes().len()];
         for place in &places {
             add(&mut load, &place.way.load);
             bytes.iter_mut().zip(&place.way.bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
         }
-        State { places, load, bytes }
+        PlanState { places, load, bytes }
     }
 
-    pub(crate) fn rank(&self, state: &State) -> Rank {
+    pub(crate) fn rank(&self, state: &PlanState) -> Rank {
         self.rank_of(&state.load, &state.bytes, state.places.len())
     }
 
@@ -128,17 +128,17 @@ impl Search<'_> {
     }
 
     /// The first step of [`Search::improve`] alone: every region picks a way for itself.
-    pub(crate) fn settle_in(&self, mut state: State) -> State {
-        let ways: Vec<Vec<Way>> = state.places.par_iter().map(|place| self.ways(place)).collect();
+    pub(crate) fn settle_in(&self, mut state: PlanState) -> PlanState {
+        let ways: Vec<Vec<RegionService>> = state.places.par_iter().map(|place| self.ways(place)).collect();
         self.descend(&mut state, &ways, false);
         self.join(state)
     }
 
     /// Search over candidates, borders and widths. The result is never worse than `state` by [`Rank`].
-    pub(crate) fn improve(&self, mut state: State) -> State {
+    pub(crate) fn improve(&self, mut state: PlanState) -> PlanState {
         for _ in 0..3 {
             let before = self.rank(&state);
-            let ways: Vec<Vec<Way>> = state.places.par_iter().map(|place| self.ways(place)).collect();
+            let ways: Vec<Vec<RegionService>> = state.places.par_iter().map(|place| self.ways(place)).collect();
             self.descend(&mut state, &ways, true);
             state = self.reshape(state);
             let after = self.rank(&state);
@@ -152,7 +152,7 @@ impl Search<'_> {
 
     /// The ways worth trying for a region: those that are cheapest at some prices of servers and bytes. The present
     /// way is the first.
-    pub(crate) fn ways(&self, place: &Place) -> Vec<Way> {
+    pub(crate) fn ways(&self, place: &PlacedRegion) -> Vec<RegionService> {
         let bound = self.widest_in(place.file, &place.chunks);
         let edges = &self.demand.files[place.file].edges;
         let bytes = edges[place.chunks.end] - edges[place.chunks.start];
@@ -164,12 +164,16 @@ impl Search<'_> {
         let (from, to) = (edges[place.chunks.start], edges[place.chunks.end]);
         let table = &self.tables[place.file];
         let loads = table.loads(place.chunks.clone(), self.pricer).into_iter();
-        let ways: Vec<Way> = table
+        let ways: Vec<RegionService> = table
             .candidates
             .iter()
             .zip(loads)
             .filter(|(widths, _)| allowed(widths))
-            .map(|(&widths, load)| Way { widths, load, bytes: self.pricer.file_bytes(file, &widths, from, to) })
+            .map(|(&widths, load)| RegionService {
+                widths,
+                load,
+                bytes: self.pricer.file_bytes(file, &widths, from, to),
+            })
             .collect();
         let keep = short_list(self.pricer, &ways, self.short_list);
         let mut kept = vec![place.way.clone()];
@@ -183,7 +187,7 @@ impl Search<'_> {
     }
 
     /// Coordinate descent over regions, then (with `pairs`) over pairs of regions, until neither helps.
-    fn descend(&self, state: &mut State, ways: &[Vec<Way>], pairs: bool) {
+    fn descend(&self, state: &mut PlanState, ways: &[Vec<RegionService>], pairs: bool) {
         let mut chosen = vec![0; ways.len()];
         if self.limits.lane_excess(&state.bytes) > 0 {
             self.fall_back(state, ways, &mut chosen);
@@ -192,7 +196,7 @@ impl Search<'_> {
         for _ in 0..24 {
             let before = rank;
             let mut order: Vec<usize> = (0..ways.len()).collect();
-            let cost = |place: &Place| self.pricer.share_s(&place.way.load, &state.load);
+            let cost = |place: &PlacedRegion| self.pricer.share_s(&place.way.load, &state.load);
             let costs: Vec<f64> = state.places.iter().map(cost).collect();
             order.sort_by(|&a, &b| costs[b].total_cmp(&costs[a]));
             let mut improved = false;
@@ -221,8 +225,8 @@ impl Search<'_> {
     /// Moves the regions of `which` (one or two) to the ways that are best together. Gives whether that helped.
     fn best_of(
         &self,
-        state: &mut State,
-        ways: &[Vec<Way>],
+        state: &mut PlanState,
+        ways: &[Vec<RegionService>],
         chosen: &mut [usize],
         rank: &mut Rank,
         which: &[usize],
@@ -242,17 +246,20 @@ impl Search<'_> {
         let fixed_s: f64 =
             others.iter().map(|&phase| self.pricer.phase_time_s(phase, &rest)).sum::<f64>() + before.regions_s;
         // The rank with `way` added, unless a bound shows that it cannot beat the present one.
-        let rank_with = |rest: &[f64], rest_bytes: &[u64], way: &Way, load: &mut Load, bytes: &mut Vec<u64>| {
-            sum_into(load, rest, way, bytes, rest_bytes);
-            let excess_bytes = self.limits.lane_excess(bytes);
-            let least = |&phase: &usize| self.pricer.least_phase_time_s(phase, load);
-            let floor_s = active.iter().map(least).sum::<f64>() + fixed_s;
-            if excess_bytes > before.excess_bytes || (excess_bytes == before.excess_bytes && floor_s >= before.time_s) {
-                return None;
-            }
-            let time = |&phase: &usize| self.pricer.phase_time_s(phase, load);
-            Some(Rank { excess_bytes, time_s: active.iter().map(time).sum::<f64>() + fixed_s, ..before })
-        };
+        let rank_with =
+            |rest: &[f64], rest_bytes: &[u64], way: &RegionService, load: &mut ServerLoad, bytes: &mut Vec<u64>| {
+                sum_into(load, rest, way, bytes, rest_bytes);
+                let excess_bytes = self.limits.lane_excess(bytes);
+                let least = |&phase: &usize| self.pricer.least_phase_time_s(phase, load);
+                let floor_s = active.iter().map(least).sum::<f64>() + fixed_s;
+                if excess_bytes > before.excess_bytes
+                    || (excess_bytes == before.excess_bytes && floor_s >= before.time_s)
+                {
+                    return None;
+                }
+                let time = |&phase: &usize| self.pricer.phase_time_s(phase, load);
+                Some(Rank { excess_bytes, time_s: active.iter().map(time).sum::<f64>() + fixed_s, ..before })
+            };
         let found =
             match *which {
                 [region] => {
@@ -286,16 +293,17 @@ impl Search<'_> {
         true
     }
 
-    fn fall_back(&self, state: &mut State, ways: &[Vec<Way>], chosen: &mut [usize]) {
+    fn fall_back(&self, state: &mut PlanState, ways: &[Vec<RegionService>], chosen: &mut [usize]) {
         let whole = state.load.clone();
-        let choice = |way: &Way| Choice { cost_s: self.pricer.share_s(&way.load, &whole), bytes: way.bytes.clone() };
+        let choice =
+            |way: &RegionService| Choice { cost_s: self.pricer.share_s(&way.load, &whole), bytes: way.bytes.clone() };
         let choices: Vec<Vec<Choice>> = ways.iter().map(|ways| ways.iter().map(choice).collect()).collect();
         fall_back(self.limits, &choices, chosen);
         self.settle(state, ways, chosen);
     }
 
     /// Puts the chosen ways into the state and sums up anew, so that rounding does not build up.
-    fn settle(&self, state: &mut State, ways: &[Vec<Way>], chosen: &[usize]) {
+    fn settle(&self, state: &mut PlanState, ways: &[Vec<RegionService>], chosen: &[usize]) {
         for (place, (ways, &index)) in state.places.iter_mut().zip(ways.iter().zip(chosen)) {
             place.way = ways[index].clone();
         }
@@ -303,7 +311,7 @@ impl Search<'_> {
     }
 
     /// Widths of single tiers in ever smaller steps, down to [`STEP`], dearest regions first.
-    fn polish(&self, state: &mut State) {
+    fn polish(&self, state: &mut PlanState) {
         const FACTORS: [f64; 8] = [0.5, 2.0, 0.71, 1.41, 0.84, 1.19, 0.93, 1.08];
         let mut rank = self.rank(state);
         for _ in 0..4 {
@@ -343,18 +351,18 @@ impl Search<'_> {
     }
 
     /// Takes the best of `tried` for a region if it helps.
-    fn try_widths(&self, state: &mut State, rank: &mut Rank, region: usize, tried: Vec<TierWidths>) -> bool {
+    fn try_widths(&self, state: &mut PlanState, rank: &mut Rank, region: usize, tried: Vec<TierWidths>) -> bool {
         let place = &state.places[region];
-        let rest: Load = state.load.iter().zip(&place.way.load).map(|(sum, part)| sum - part).collect();
+        let rest: ServerLoad = state.load.iter().zip(&place.way.load).map(|(sum, part)| sum - part).collect();
         let rest_bytes = state.bytes.iter().zip(&place.way.bytes).map(|(sum, part)| sum.saturating_sub(*part));
         let rest_bytes: Vec<u64> = rest_bytes.collect();
         let ways = tried.into_par_iter().map(|widths| {
             let way = self.way(place.file, place.chunks.clone(), widths);
-            let load: Load = rest.iter().zip(&way.load).map(|(a, b)| a + b).collect();
+            let load: ServerLoad = rest.iter().zip(&way.load).map(|(a, b)| a + b).collect();
             let bytes: Vec<u64> = rest_bytes.iter().zip(&way.bytes).map(|(a, b)| a.saturating_add(*b)).collect();
             (self.rank_of(&load, &bytes, state.places.len()), way)
         });
-        let ways: Vec<(Rank, Way)> = ways.collect();
+        let ways: Vec<(Rank, RegionService)> = ways.collect();
         let Some((better, way)) = best(ways).filter(|(found, _)| found.beats(rank)) else { return false };
         *rank = better;
         state.places[region].way = way;
@@ -363,8 +371,8 @@ impl Search<'_> {
     }
 
     /// Equal neighbours are one region: nothing moves, since the phase of a byte is absolute.
-    pub(crate) fn join(&self, state: State) -> State {
-        let mut places: Vec<Place> = Vec::with_capacity(state.places.len());
+    pub(crate) fn join(&self, state: PlanState) -> PlanState {
+        let mut places: Vec<PlacedRegion> = Vec::with_capacity(state.places.len());
         for place in state.places {
             match places.last_mut() {
                 Some(last) if last.file == place.file && last.way.widths == place.way.widths => {
@@ -380,7 +388,7 @@ impl Search<'_> {
 }
 
 /// A load and bytes with one way added to the rest, into buffers.
-fn sum_into(load: &mut Load, rest: &[f64], way: &Way, bytes: &mut Vec<u64>, rest_bytes: &[u64]) {
+fn sum_into(load: &mut ServerLoad, rest: &[f64], way: &RegionService, bytes: &mut Vec<u64>, rest_bytes: &[u64]) {
     load.clear();
     load.extend(rest.iter().zip(&way.load).map(|(a, b)| a + b));
     bytes.clear();
@@ -394,7 +402,7 @@ pub(crate) fn best<T>(ranked: impl IntoIterator<Item = (Rank, T)>) -> Option<(Ra
 
 /// Marks the ways that are among the cheapest at some prices: a fixed set of prices from single tiers to even ones,
 /// with bytes free to dear. O(ways x prices).
-fn short_list(pricer: &Pricer, ways: &[Way], keep: usize) -> Vec<bool> {
+fn short_list(pricer: &Pricer, ways: &[RegionService], keep: usize) -> Vec<bool> {
     let mut kept = vec![false; ways.len()];
     if ways.len() <= keep {
         kept.fill(true);

@@ -13,7 +13,7 @@ use crate::regions::candidates::{STEP, is_round, round, widest};
 use rayon::prelude::*;
 use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, Request, TierWidths};
-use stripewise_simulate::{Options, Workload, simulate};
+use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
 
 /// Most requests that are replayed; more are thinned out evenly.
 const MOST_REQUESTS: usize = 16_000;
@@ -33,9 +33,9 @@ const NEAR_TIE: f64 = 5e-3;
 
 /// What is replayed, and on what.
 pub(crate) struct Stage<'a> {
-    workload: Workload,
+    workload: ClosedLoop,
     cluster: &'a Cluster,
-    options: Options,
+    options: SimulationOptions,
     budget: usize,
     /// Seconds that a region must save.
     region_s: f64,
@@ -62,8 +62,8 @@ impl<'a> Stage<'a> {
         });
         let thinned: Vec<Vec<Request>> = thinned.collect();
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
-        let workload = Workload::replay(&slices, &demand.cuts_s, false);
-        let options_of = Options { seed: options.seed, network: options.network };
+        let workload = ClosedLoop::replay(&slices, &demand.cuts_s, false);
+        let options_of = SimulationOptions { seed: options.seed, network: options.network };
         // A region costs what it costs of the time of all requests; of those replayed it is as much less.
         let all: u64 = demand.phases.iter().map(|phase| phase.requests).sum();
         let region_s = region_s * workload.requests() as f64 / all.max(1) as f64;
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     /// Mean makespan over `draws` draws of startup times from `first` on. O(draws x requests).
     pub(crate) fn mean_makespan_s(&self, layouts: &[Layout], first: u64, draws: u64) -> f64 {
         let draw = |number: u64| {
-            let options = Options { seed: self.options.seed.wrapping_add(number), ..self.options };
+            let options = SimulationOptions { seed: self.options.seed.wrapping_add(number), ..self.options };
             let outcome = simulate(self.cluster, layouts, &self.workload, &options);
             // Layouts of this cluster and requests that were checked cannot fail; a failure must not win.
             outcome.map_or(f64::INFINITY, |outcome| outcome.makespan_s)

@@ -3,7 +3,7 @@
 //! A split lets a part of a region have the fast servers when not all of it may; moving the border then fills them to
 //! the byte. Joining undoes what segmentation made of chance differences in heat.
 
-use crate::regions::refine::{Place, Search, State, Way, best};
+use crate::regions::refine::{PlacedRegion, PlanState, RegionService, Search, best};
 use rayon::prelude::*;
 
 /// Regions that are looked at for a split, dearest first.
@@ -14,21 +14,21 @@ const SHIFTED: usize = 32;
 
 impl Search<'_> {
     /// Joins, splits and shifts. The result is never worse than `state`.
-    pub(crate) fn reshape(&self, state: State) -> State {
+    pub(crate) fn reshape(&self, state: PlanState) -> PlanState {
         let state = self.join_neighbours(state);
         let state = self.split(state);
         self.shift(state)
     }
 
     /// The state with the places from `at` on replaced.
-    fn with(&self, state: &State, at: usize, removed: usize, places: Vec<Place>) -> State {
+    fn with(&self, state: &PlanState, at: usize, removed: usize, places: Vec<PlacedRegion>) -> PlanState {
         let mut all = state.places.clone();
         all.splice(at..at + removed, places);
         self.summed(all)
     }
 
     /// Takes the best of `tried` if it beats `state`.
-    fn take(&self, state: &mut State, tried: Vec<State>) -> bool {
+    fn take(&self, state: &mut PlanState, tried: Vec<PlanState>) -> bool {
         let ranked = tried.into_par_iter().map(|tried| (self.rank(&tried), tried)).collect::<Vec<_>>();
         match best(ranked) {
             Some((rank, better)) if rank.beats(&self.rank(state)) => {
@@ -39,12 +39,12 @@ impl Search<'_> {
         }
     }
 
-    fn place(&self, file: usize, chunks: std::ops::Range<usize>, widths: stripewise_model::TierWidths) -> Place {
-        Place { file, way: self.way(file, chunks.clone(), widths), chunks }
+    fn place(&self, file: usize, chunks: std::ops::Range<usize>, widths: stripewise_model::TierWidths) -> PlacedRegion {
+        PlacedRegion { file, way: self.way(file, chunks.clone(), widths), chunks }
     }
 
     /// Neighbours that do as well with one way as with two become one region.
-    pub(crate) fn join_neighbours(&self, state: State) -> State {
+    pub(crate) fn join_neighbours(&self, state: PlanState) -> PlanState {
         let mut state = self.join(state);
         let mut at = 0;
         while at + 1 < state.places.len() {
@@ -55,7 +55,7 @@ impl Search<'_> {
             }
             let (file, chunks) = (a.file, a.chunks.start..b.chunks.end);
             let ways = [a.way.widths, b.way.widths];
-            let tried: Vec<State> = ways
+            let tried: Vec<PlanState> = ways
                 .into_par_iter()
                 .map(|widths| self.with(&state, at, 2, vec![self.place(file, chunks.clone(), widths)]))
                 .collect();
@@ -68,7 +68,7 @@ impl Search<'_> {
     }
 
     /// Splits regions where two ways do better than one by more than a region costs.
-    fn split(&self, mut state: State) -> State {
+    fn split(&self, mut state: PlanState) -> PlanState {
         let mut order: Vec<usize> = (0..state.places.len()).collect();
         let costs: Vec<f64> =
             state.places.iter().map(|place| self.pricer.share_s(&place.way.load, &state.load)).collect();
@@ -86,14 +86,14 @@ impl Search<'_> {
             let mut cuts: Vec<usize> = (1..4).map(|quarter| place.chunks.len() * quarter / 4).collect();
             cuts.retain(|&cut| cut > 0 && cut < place.chunks.len());
             cuts.dedup();
-            let halves = |cut: usize, way: &Way| {
+            let halves = |cut: usize, way: &RegionService| {
                 let (left, right) =
                     (place.chunks.start..place.chunks.start + cut, place.chunks.start + cut..place.chunks.end);
                 let own = |chunks| self.place(place.file, chunks, place.way.widths);
                 let other = |chunks| self.place(place.file, chunks, way.widths);
                 [vec![other(left.clone()), own(right.clone())], vec![own(left), other(right)]]
             };
-            let tried: Vec<State> = ways
+            let tried: Vec<PlanState> = ways
                 .par_iter()
                 .filter(|way| way.widths != place.way.widths)
                 .flat_map_iter(|way| cuts.iter().flat_map(|&cut| halves(cut, way)).collect::<Vec<_>>())
@@ -105,7 +105,7 @@ impl Search<'_> {
     }
 
     /// Moves borders by ever fewer chunks.
-    fn shift(&self, mut state: State) -> State {
+    fn shift(&self, mut state: PlanState) -> PlanState {
         if state.places.len() > SHIFTED {
             return state;
         }
@@ -116,7 +116,7 @@ impl Search<'_> {
                 let border = a.chunks.end;
                 let borders = [border.wrapping_sub(step), border + step];
                 let inside = |&moved: &usize| moved > a.chunks.start && moved < b.chunks.end;
-                let tried: Vec<State> = borders
+                let tried: Vec<PlanState> = borders
                     .into_iter()
                     .filter(inside)
                     .map(|moved| {

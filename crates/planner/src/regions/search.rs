@@ -7,14 +7,14 @@ use crate::error::PlanError;
 use crate::job::Job;
 use crate::job::demand::Demand;
 use crate::job::input::{PlanOptions, for_pool};
-use crate::objective::priced::{Priced, RegionPlans, Rows};
+use crate::objective::priced::{FileRegions, Priced, RegionPlans};
 use crate::objective::pricing::Pricer;
 use crate::regions::candidates::candidates;
-use crate::regions::duals::{Segmentation, Span};
-use crate::regions::exhaustive::{self, Space};
+use crate::regions::duals::{ChunkSpan, Segmentation};
+use crate::regions::exhaustive::{self, SearchSpace};
 use crate::regions::holdout;
 use crate::regions::price_table::PriceTable;
-use crate::regions::refine::{Search, State};
+use crate::regions::refine::{PlanState, Search};
 use crate::regions::rehearse::{self, Stage};
 use stripewise_layout::Layout;
 use stripewise_model::TierWidths;
@@ -37,11 +37,11 @@ pub(crate) fn search(job: &Job, harl_rows: Option<&[Vec<(u64, TierWidths)>]>) ->
     let pricer = Pricer::new(&job.priced_as, demand);
     let default = job.default_widths();
     let (found, region_s) = candidate_rows(job, &pricer, default, harl_rows, options);
-    let price = |rows: Rows| Priced::new(rows, demand, &pricer, limits);
+    let price = |rows: FileRegions| Priced::new(rows, demand, &pricer, limits);
     let by_default = price(vec![vec![(0, default)]; demand.files.len()]);
     let mut plans: Vec<Priced> = found.into_iter().map(price).collect();
     let max_regions = options.max_regions;
-    plans.extend(exhaustive::best(&Space { demand, pricer: &pricer, limits, default, max_regions, region_s }));
+    plans.extend(exhaustive::best(&SearchSpace { demand, pricer: &pricer, limits, default, max_regions, region_s }));
     // Requests across borders were priced as if each region went on: only now are all prices those of real layouts.
     plans.push(by_default.clone());
     plans.extend(harl_rows.map(|rows| price(rows.to_vec())));
@@ -74,7 +74,7 @@ fn candidate_rows(
     default: TierWidths,
     harl_rows: Option<&[Vec<(u64, TierWidths)>]>,
     options: &PlanOptions,
-) -> (Vec<Rows>, f64) {
+) -> (Vec<FileRegions>, f64) {
     let (demand, limits) = (job.unit_demand(), &job.limits);
     let mut lists = Vec::with_capacity(demand.files.len());
     for (index, file) in demand.files.iter().enumerate() {
@@ -87,7 +87,7 @@ fn candidate_rows(
     }
     let tables: Vec<PriceTable> =
         demand.files.iter().zip(lists).map(|(file, list)| PriceTable::new(file, list, pricer)).collect();
-    let whole = |file: usize| Span { chunks: 0..demand.files[file].chunks(), widths: default };
+    let whole = |file: usize| ChunkSpan { chunks: 0..demand.files[file].chunks(), widths: default };
     let undivided: Segmentation = (0..demand.files.len()).map(|file| vec![whole(file)]).collect();
     let mut free = Search {
         demand,
@@ -121,11 +121,11 @@ fn candidate_rows(
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
         starts.push(rows.iter().enumerate().map(spans).collect());
     }
-    let mut states: Vec<State> = starts.iter().map(|start| free.settle_in(free.state(start))).collect();
+    let mut states: Vec<PlanState> = starts.iter().map(|start| free.settle_in(free.state(start))).collect();
     states.sort_by(|a, b| free.rank(a).order(&free.rank(b)));
     states.dedup_by(|a, b| free.rank(a) == free.rank(b));
     states.truncate(IMPROVED);
-    let mut states: Vec<State> = states.into_iter().map(|state| free.improve(state)).collect();
+    let mut states: Vec<PlanState> = states.into_iter().map(|state| free.improve(state)).collect();
     // As they are, too: where the model errs a rehearsal may prefer them.
     if options.simulations > 0 {
         states.extend(starts.iter().map(|start| free.state(start)));
@@ -146,9 +146,9 @@ fn candidate_rows(
     (rows, free.region_s)
 }
 
-/// Rows as spans of chunks: each border at the nearest edge.
-fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+/// FileRegions as spans of chunks: each border at the nearest edge.
+fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<ChunkSpan> {
+    let mut spans: Vec<ChunkSpan> = Vec::new();
     let last = edges.len() - 1;
     for &(offset, widths) in rows {
         let above = edges.partition_point(|&edge| edge < offset).min(last);
@@ -165,7 +165,7 @@ fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<Span> {
         }
         let start = if spans.is_empty() { 0 } else { nearest };
         if start < last {
-            spans.push(Span { chunks: start..last, widths });
+            spans.push(ChunkSpan { chunks: start..last, widths });
         }
     }
     if let Some(end) = spans.last_mut() {
@@ -174,7 +174,7 @@ fn spans(edges: &[u64], rows: &[(u64, TierWidths)]) -> Vec<Span> {
     spans
 }
 
-fn rows_of(state: &State, demand: &Demand) -> Rows {
+fn rows_of(state: &PlanState, demand: &Demand) -> FileRegions {
     let mut rows = vec![Vec::new(); demand.files.len()];
     for place in &state.places {
         rows[place.file].push((demand.files[place.file].edges[place.chunks.start], place.way.widths));

@@ -2,7 +2,7 @@
 
 use crate::descriptors::{floor, for_each_open, is_own, opened};
 use crate::real::{set_errno, wrap};
-use crate::recording::{Event, on_descriptor};
+use crate::recording::{TimedOperation, on_descriptor};
 use crate::runtime;
 use crate::table;
 use libc::FILE;
@@ -113,7 +113,7 @@ fn close_stream(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     table::forget(fd);
     let result = call();
     if let Some(recording) = runtime::recording().filter(|_| file != 0) {
-        let event = Event { start_ns, api: Api::Stdio, ..Event::posix(Operation::Close, file) };
+        let event = TimedOperation { start_ns, api: Api::Stdio, ..TimedOperation::posix(Operation::Close, file) };
         recording.note(event.result(i64::from(result)));
     }
     result
@@ -136,7 +136,8 @@ pub(crate) fn stream_opened(start_ns: u64, stream: *mut FILE, path: *const c_cha
     opened(fd, path, flags);
     let file = table::get(fd).file();
     if let Some(recording) = runtime::recording().filter(|_| file != 0) {
-        let event = Event { start_ns, api: Api::Stdio, flags: create, ..Event::posix(Operation::Open, file) };
+        let event =
+            TimedOperation { start_ns, api: Api::Stdio, flags: create, ..TimedOperation::posix(Operation::Open, file) };
         recording.note(event);
     }
     stream

@@ -4,7 +4,7 @@ use crate::bypass;
 use crate::descriptors::borrow;
 use crate::placed;
 use crate::real::wrap;
-use crate::recording::{Event, on_descriptor, on_path};
+use crate::recording::{TimedOperation, on_descriptor, on_path};
 use crate::runtime;
 use crate::table;
 use libc::{gid_t, loff_t, mode_t, off_t, size_t, ssize_t, uid_t};
@@ -43,9 +43,9 @@ fn seek(fd: c_int, offset: off_t, whence: c_int, real: impl FnOnce(c_int, off_t,
     };
     let file = entry.file();
     let Some(recording) = runtime::recording().filter(|_| file != 0) else { return call() };
-    let event = Event::posix(Operation::Seek, file);
+    let event = TimedOperation::posix(Operation::Seek, file);
     let result = call();
-    recording.note(Event { offset: result.max(0) as u64, ..event }.result(result));
+    recording.note(TimedOperation { offset: result.max(0) as u64, ..event }.result(result));
     result
 }
 
@@ -106,7 +106,8 @@ fn asynchronous(job: *const libc::aiocb, op: Operation, call: impl FnOnce() -> c
     let file = table::get(fd).file();
     let Some(recording) = runtime::recording().filter(|_| file != 0) else { return call() };
     let flags = marks::NONBLOCKING | marks::SIZE_REQUESTED;
-    let event = Event { offset: offset.max(0) as u64, size: size as u64, flags, ..Event::posix(op, file) };
+    let event =
+        TimedOperation { offset: offset.max(0) as u64, size: size as u64, flags, ..TimedOperation::posix(op, file) };
     let result = call();
     recording.note(event.result(i64::from(result)));
     result
@@ -142,12 +143,12 @@ fn copied(fd: c_int, place: *const loff_t, count: ssize_t, start_ns: u64, write:
         unsafe { place.read_unaligned() }.max(0) as u64
     };
     let flags = if write { marks::KERNEL_WRITE } else { 0 };
-    let event = Event {
+    let event = TimedOperation {
         start_ns,
         offset: end.saturating_sub(moved),
         size: moved,
         flags,
-        ..Event::posix(Operation::KernelCopy, file)
+        ..TimedOperation::posix(Operation::KernelCopy, file)
     };
     recording.note(event.result(count as i64));
 }

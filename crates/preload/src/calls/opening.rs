@@ -3,10 +3,10 @@
 //! Those that open a file by name enter it in the table. All others clear what may stand there: a program may have
 //! closed the number in a way that no library sees.
 
-use crate::bypass::Direction;
+use crate::bypass::TransferDirection;
 use crate::descriptors::{borrow, claim_for_mount, is_own, opened};
 use crate::real::{set_errno, wrap};
-use crate::recording::{self, Event};
+use crate::recording::{self, TimedOperation};
 use crate::runtime;
 use crate::table;
 use libc::{mode_t, size_t, sockaddr, socklen_t};
@@ -31,7 +31,7 @@ fn opened_since(start_ns: u64, fd: c_int, dirfd: c_int, path: *const c_char, fla
     if file != 0 {
         let create = if flags & (libc::O_CREAT | libc::O_TRUNC) != 0 { marks::CREATE } else { 0 };
         let append = if flags & libc::O_APPEND != 0 { marks::APPEND } else { 0 };
-        let event = Event { start_ns, flags: create | append, ..Event::posix(Operation::Open, file) };
+        let event = TimedOperation { start_ns, flags: create | append, ..TimedOperation::posix(Operation::Open, file) };
         recording.note(event.result(i64::from(fd)));
     }
     crate::real::set_errno(errno);
@@ -301,7 +301,7 @@ fn received(message: &libc::msghdr) {
 ///
 /// No symbol is looked up and nothing is started here: an allocator may be calling, for that very look-up.
 fn map(
-    symbol: &crate::real::Symbol,
+    symbol: &crate::real::NextSymbol,
     (address, len, protection, flags, fd, offset): (*mut c_void, size_t, c_int, c_int, c_int, i64),
 ) -> *mut c_void {
     type Map = extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, i64) -> *mut c_void;
@@ -350,7 +350,7 @@ macro_rules! mapping {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         extern "C" fn $name(a: *mut c_void, len: size_t, p: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-            static SYMBOL: crate::real::Symbol = crate::real::Symbol::new(
+            static SYMBOL: crate::real::NextSymbol = crate::real::NextSymbol::new(
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
                     Err(_) => panic!("a name has no zero inside"),
@@ -358,7 +358,7 @@ macro_rules! mapping {
             );
             #[used]
             #[unsafe(link_section = "stripewise_symbols")]
-            static ENTRY: &crate::real::Symbol = &SYMBOL;
+            static ENTRY: &crate::real::NextSymbol = &SYMBOL;
             map(&SYMBOL, (a, len, p, flags, fd, offset))
         }
     )* };
@@ -396,14 +396,14 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
             call()
         }
         libc::SYS_read => {
-            let buffers = crate::bypass::Buffers::one(a[1] as *mut c_void, a[2] as usize);
-            let position = crate::bypass::Position::Cursor;
-            crate::bypass::transfer(fd, Direction::Read, position, buffers, || call() as isize) as c_long
+            let buffers = crate::bypass::ProgramBuffers::one(a[1] as *mut c_void, a[2] as usize);
+            let position = crate::bypass::FilePosition::Cursor;
+            crate::bypass::transfer(fd, TransferDirection::Read, position, buffers, || call() as isize) as c_long
         }
         libc::SYS_write => {
-            let buffers = crate::bypass::Buffers::one(a[1] as *mut c_void, a[2] as usize);
-            let position = crate::bypass::Position::Cursor;
-            crate::bypass::transfer(fd, Direction::Write, position, buffers, || call() as isize) as c_long
+            let buffers = crate::bypass::ProgramBuffers::one(a[1] as *mut c_void, a[2] as usize);
+            let position = crate::bypass::FilePosition::Cursor;
+            crate::bypass::transfer(fd, TransferDirection::Write, position, buffers, || call() as isize) as c_long
         }
         libc::SYS_unshare => {
             unshared(a[0] as c_int);

@@ -3,7 +3,7 @@
 
 use super::closing::{descriptor_of, stream_opened};
 use crate::real::wrap;
-use crate::recording::Event;
+use crate::recording::TimedOperation;
 use crate::runtime;
 use crate::table;
 use libc::{FILE, off_t, size_t, ssize_t};
@@ -32,7 +32,7 @@ fn moved<R: Copy>(
     if file == 0 {
         return call();
     }
-    let mut event = Event { api: Api::Stdio, ..Event::posix(op, file) };
+    let mut event = TimedOperation { api: Api::Stdio, ..TimedOperation::posix(op, file) };
     let result = call();
     match moved(result) {
         Some(bytes) => {
@@ -67,10 +67,10 @@ fn positioned<R: Copy>(
     if file == 0 {
         return call();
     }
-    let event = Event { api: Api::Stdio, ..Event::posix(op, file) };
+    let event = TimedOperation { api: Api::Stdio, ..TimedOperation::posix(op, file) };
     let result = call();
     let offset = position(stream).unwrap_or(0);
-    recording.note(Event { offset, ..event }.result(if failed(result) { -1 } else { 0 }));
+    recording.note(TimedOperation { offset, ..event }.result(if failed(result) { -1 } else { 0 }));
     result
 }
 

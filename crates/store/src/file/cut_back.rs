@@ -13,7 +13,7 @@ use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
 use crate::file::placed_file::PlacedFile;
 use crate::format::extent::{datafile_bytes, file_bytes};
-use crate::format::surplus::{Part, Surplus};
+use crate::format::surplus::{DatafileWrite, Surplus};
 use crate::os::error::Result;
 use crate::os::sync::atomic::{AtomicBool, Ordering};
 use crate::os::sys::retry;
@@ -112,7 +112,7 @@ impl Inode {
         Ok(end)
     }
 
-    fn cut_part(&self, file: &PlacedFile, part: &Part, end: u64) -> Result<()> {
+    fn cut_part(&self, file: &PlacedFile, part: &DatafileWrite, end: u64) -> Result<()> {
         if usize::from(part.index) >= file.datafiles().table.len() {
             return Ok(());
         }
@@ -127,7 +127,7 @@ impl Inode {
 }
 
 /// How long a datafile of `length` bytes would be without the write.
-fn length_without(part: &Part, fd: BorrowedFd<'_>, length: u64) -> rustix::io::Result<u64> {
+fn length_without(part: &DatafileWrite, fd: BorrowedFd<'_>, length: u64) -> rustix::io::Result<u64> {
     if length > part.to.max(part.before_bytes) {
         // Another writer's.
         return Ok(length);

@@ -4,7 +4,7 @@
 use crate::backend::plane::ServerRoot;
 use crate::file::access::NEVER;
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::placed_file::{Outcome, PlacedFile};
+use crate::file::placed_file::{PlacedFile, TransferOutcome};
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::Failures;
 use crate::file::writers::Writers;
@@ -267,12 +267,12 @@ impl Inode {
             let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes(), &mut hole);
             match outcome {
                 // What was read while the handle changed may come from places that are no longer the file's.
-                Ok(Outcome::Done(_)) | Err(Error::ShortDatafile { .. }) if self.changed_elsewhere(&file)? => {
+                Ok(TransferOutcome::Done(_)) | Err(Error::ShortDatafile { .. }) if self.changed_elsewhere(&file)? => {
                     drop(self.reload()?)
                 }
-                Ok(Outcome::Done(count)) => return Ok(count),
-                Ok(Outcome::Stale) => {}
-                Ok(Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..)) => {
+                Ok(TransferOutcome::Done(count)) => return Ok(count),
+                Ok(TransferOutcome::Stale) => {}
+                Ok(TransferOutcome::Absent(_) | TransferOutcome::Inode | TransferOutcome::Partly(..)) => {
                     return Err(self.failed("read the metadata tier of")(Errno::IO));
                 }
                 Err(error) => return Err(error),
@@ -304,8 +304,8 @@ impl Inode {
             }
             let file = self.file()?;
             match file.write_as_of(epoch, bufs, offset)? {
-                Outcome::Done(count) => return Ok(count),
-                Outcome::Partly(count, surplus) => {
+                TransferOutcome::Done(count) => return Ok(count),
+                TransferOutcome::Partly(count, surplus) => {
                     let is_kept = alone.is_some() || epoch_now() == epoch;
                     alone = None;
                     if cuts {
@@ -317,8 +317,8 @@ impl Inode {
                     }
                     tries = TRIES;
                 }
-                Outcome::Stale => tries += 1,
-                Outcome::Absent(indexes) => {
+                TransferOutcome::Stale => tries += 1,
+                TransferOutcome::Absent(indexes) => {
                     alone = None;
                     if let Err(error) = self.ensure_datafiles(file.placement().version, &indexes) {
                         // What lies before the first that cannot be made is written all the same.
@@ -327,7 +327,7 @@ impl Inode {
                         return if before == 0 { Err(error) } else { self.write(&first(bufs, before), offset, cuts) };
                     }
                 }
-                Outcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
+                TransferOutcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
             }
             if tries >= TRIES && alone.is_none() {
                 alone = Some(self.change_handle()?);

@@ -7,7 +7,7 @@
 //! next opens the file for writing or moves it.
 
 use crate::file::inode::{Inode, sync_names};
-use crate::file::placed_file::{Missing, Outcome, PlacedFile};
+use crate::file::placed_file::{Missing, PlacedFile, TransferOutcome};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
@@ -305,10 +305,10 @@ impl<'a> Copy<'a> {
                 }
             };
             match file.read_at(&mut [IoSliceMut::new(rest)], at + done as u64, &mut || Ok(size), &mut hole)? {
-                Outcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
-                Outcome::Done(count) => done += count,
-                Outcome::Stale => self.renew(file),
-                Outcome::Absent(_) | Outcome::Inode | Outcome::Partly(..) => {
+                TransferOutcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
+                TransferOutcome::Done(count) => done += count,
+                TransferOutcome::Stale => self.renew(file),
+                TransferOutcome::Absent(_) | TransferOutcome::Inode | TransferOutcome::Partly(..) => {
                     return Err(self.inode.failed("read")(Errno::IO));
                 }
             }
@@ -348,13 +348,13 @@ impl<'a> Copy<'a> {
         while !bytes.is_empty() {
             match self.file.write_at(&[IoSlice::new(bytes)], at)? {
                 // What cannot be written is found out by the next; then the whole copy goes.
-                Outcome::Done(count) | Outcome::Partly(count, _) => {
+                TransferOutcome::Done(count) | TransferOutcome::Partly(count, _) => {
                     bytes = &bytes[count..];
                     at += count as u64;
                 }
-                Outcome::Stale => self.renew(&self.file),
-                Outcome::Absent(indexes) => self.create(&indexes)?,
-                Outcome::Inode => return Err(self.inode.failed("write")(Errno::IO)),
+                TransferOutcome::Stale => self.renew(&self.file),
+                TransferOutcome::Absent(indexes) => self.create(&indexes)?,
+                TransferOutcome::Inode => return Err(self.inode.failed("write")(Errno::IO)),
             }
         }
         Ok(())

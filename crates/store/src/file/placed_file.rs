@@ -1,12 +1,12 @@
 //! Reading and writing one placed file, straight on its datafiles.
 
-use crate::backend::emulate::{Op, Ticket, now_ns, sleep_until};
+use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
 use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
 use crate::format::placement::{Datafile, Datafiles, Placement};
-use crate::format::surplus::{Part, Parts, Surplus};
+use crate::format::surplus::{DatafileWrite, Parts, Surplus};
 use crate::os::error::{Error, Result, has_gone};
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::retry;
@@ -21,7 +21,7 @@ use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
 
 /// What a read or a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransferOutcome {
     /// That many bytes were read or written; fewer than asked for at the end of the file, or as POSIX allows.
     Done(usize),
     /// The file's placement changed: fetch it again, [`PlacedFile::refresh`] or replace the `PlacedFile`, and retry.
@@ -164,7 +164,7 @@ impl PlacedFile {
         offset: u64,
         size: &mut dyn FnMut() -> Result<u64>,
         hole: &mut Hole<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<TransferOutcome> {
         let wanted = total(bufs.iter().map(|buf| buf.len()));
         if offset > MAX_OFFSET {
             return Err(Error::Invalid(format!("offset {offset} is beyond 2^63-1")));
@@ -173,14 +173,14 @@ impl PlacedFile {
         // SAFETY: the standard library guarantees that IoSliceMut is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
         if len == 0 {
-            return Ok(Outcome::Done(0));
+            return Ok(TransferOutcome::Done(0));
         }
         if self.is_stale() {
-            return Ok(Outcome::Stale);
+            return Ok(TransferOutcome::Stale);
         }
         let result = self.read_checked(bufs, offset, len, size, hole);
         // What was read while the placement changed may come from places that are no longer the file's.
-        if self.is_stale() { Ok(Outcome::Stale) } else { result }
+        if self.is_stale() { Ok(TransferOutcome::Stale) } else { result }
     }
 
     fn read_checked(
@@ -190,35 +190,35 @@ impl PlacedFile {
         len: u64,
         size: &mut dyn FnMut() -> Result<u64>,
         hole: &mut Hole<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<TransferOutcome> {
         let mut notes = Notes::default();
         let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)? else {
-            return Ok(Outcome::Inode);
+            return Ok(TransferOutcome::Inode);
         };
         if got == len {
-            return Ok(Outcome::Done(len as usize));
+            return Ok(TransferOutcome::Done(len as usize));
         }
         let size = match size() {
             Ok(size) => size,
             // Nobody knows what is behind (a server is missing); what was found is the file's.
-            Err(_) if got > 0 => return Ok(Outcome::Done(got as usize)),
+            Err(_) if got > 0 => return Ok(TransferOutcome::Done(got as usize)),
             Err(error) => return Err(error),
         };
         let within = size.saturating_sub(offset).min(len);
         if got >= within {
-            return Ok(Outcome::Done(within as usize));
+            return Ok(TransferOutcome::Done(within as usize));
         }
         // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
         // a second look is a hole.
         let Some(count) = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)? else {
-            return Ok(Outcome::Inode);
+            return Ok(TransferOutcome::Inode);
         };
         let mut upto = offset + count;
         let mut lost = None;
         for (index, position, at) in notes.zeroed {
             match hole(index, position) {
                 Ok(Missing::Hole) => {}
-                Ok(Missing::Unknown) => return Ok(Outcome::Inode),
+                Ok(Missing::Unknown) => return Ok(TransferOutcome::Inode),
                 Err(error) if at < upto || lost.is_none() => {
                     upto = upto.min(at);
                     lost = Some(error);
@@ -229,7 +229,7 @@ impl PlacedFile {
         match lost {
             // What comes before is good.
             Some(error) if upto == offset => Err(error),
-            _ => Ok(Outcome::Done((upto - offset) as usize)),
+            _ => Ok(TransferOutcome::Done((upto - offset) as usize)),
         }
     }
 
@@ -238,16 +238,16 @@ impl PlacedFile {
     ///
     /// Cost: as for [`PlacedFile::read_at`], and a system call for each server that gets several stripes of a request to
     /// several servers, for the length of its datafile.
-    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
         self.write_as_of(self.epoch.load(Ordering::Acquire), bufs, offset)
     }
 
     /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
     /// cutting the file back ([`crate::file::cut_back`]).
-    pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<Outcome> {
+    pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;
         if len == 0 {
-            return Ok(Outcome::Done(0));
+            return Ok(TransferOutcome::Done(0));
         }
         if offset > MAX_OFFSET || len > MAX_OFFSET - offset {
             return Err(Error::Io {
@@ -258,11 +258,11 @@ impl PlacedFile {
         }
         let has_changed = || self.plane.epoch(self.placement.handle) != epoch;
         if has_changed() || self.epoch.load(Ordering::Acquire) != epoch {
-            return Ok(Outcome::Stale);
+            return Ok(TransferOutcome::Stale);
         }
         let absent = self.absent(offset, len);
         if !absent.is_empty() {
-            return Ok(Outcome::Absent(absent));
+            return Ok(TransferOutcome::Absent(absent));
         }
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
@@ -273,7 +273,7 @@ impl PlacedFile {
             self.for_each_datafile(offset, len, |index| self.mark_written(index));
             if 0 < count && count < len && !notes.parts.is_empty() {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
-                return Ok(Outcome::Partly(count as usize, Box::new(surplus)));
+                return Ok(TransferOutcome::Partly(count as usize, Box::new(surplus)));
             }
             // Who cuts the file back after it has changed the counter sees what was written here.
             fence(Ordering::SeqCst);
@@ -281,9 +281,9 @@ impl PlacedFile {
         match written {
             // The layout cannot change, for a writer is registered; but a placement of before that may be old, and who cuts
             // the file back may have taken along what was written.
-            Ok(Some(_)) | Err(_) if has_changed() => Ok(Outcome::Stale),
-            Ok(Some(count)) => Ok(Outcome::Done(count as usize)),
-            Ok(None) => Ok(Outcome::Inode),
+            Ok(Some(_)) | Err(_) if has_changed() => Ok(TransferOutcome::Stale),
+            Ok(Some(count)) => Ok(TransferOutcome::Done(count as usize)),
+            Ok(None) => Ok(TransferOutcome::Inode),
             Err(error) => Err(error),
         }
     }
@@ -880,7 +880,7 @@ impl PlacedFile {
         let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(|root| root.device());
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
-        let mut tickets: SmallVec<[(usize, Ticket); 16]> = SmallVec::new();
+        let mut tickets: SmallVec<[(usize, QueueTicket); 16]> = SmallVec::new();
         if emulated && direction == Direction::Write {
             tickets.extend(subs.iter().enumerate().filter_map(|(index, sub)| {
                 device(sub).map(|device| (index, device.reserve_at(op, sub.len, arrival_ns)))
@@ -944,7 +944,7 @@ impl PlacedFile {
                 // SAFETY: a slot's descriptor stays open as long as `self` lives.
                 let before = length_before(unsafe { BorrowedFd::borrow_raw(task.fd) });
                 let from = sub.datafile_offset;
-                parts.extend(before.map(|before_bytes| Part { index, before_bytes, from, to: from }));
+                parts.extend(before.map(|before_bytes| DatafileWrite { index, before_bytes, from, to: from }));
             }
             // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
             unsafe { task.run(Direction::Write, &mut request.buffers) };

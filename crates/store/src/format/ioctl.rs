@@ -4,7 +4,7 @@
 //! They are restricted ioctls of FUSE: the kernel copies a fixed structure in and out, its size (at most 16383 bytes)
 //! encoded in the command. All integers are in the machine's order; both sides run on one machine.
 
-use crate::format::surplus::{Part, Surplus};
+use crate::format::surplus::{DatafileWrite, Surplus};
 use stripewise_layout::MAX_OFFSET;
 
 /// Bytes of a placement that one [`PLACEMENT`] call returns.
@@ -191,7 +191,12 @@ impl CutBack {
             let largest = *before_bytes.max(from).max(to);
             (from <= to && largest <= MAX_OFFSET)
                 .then(|| {
-                    Some(Part { index: (*index).try_into().ok()?, before_bytes: *before_bytes, from: *from, to: *to })
+                    Some(DatafileWrite {
+                        index: (*index).try_into().ok()?,
+                        before_bytes: *before_bytes,
+                        from: *from,
+                        to: *to,
+                    })
                 })
                 .flatten()
         };
@@ -238,7 +243,7 @@ mod tests {
         assert!(EnsureDatafiles::from_bytes(bytes).is_none());
         assert!(EnsureDatafiles::from_bytes(&bytes[..100]).is_none());
 
-        let part = Part { index: 3, before_bytes: 7, from: 5, to: 9 };
+        let part = DatafileWrite { index: 3, before_bytes: 7, from: 5, to: 9 };
         let surplus = Surplus { version: 2, kept_to: 11, parts: [part].into_iter().collect() };
         let whole = CutBack::new(&surplus).unwrap();
         let read = |cut: &CutBack| {

@@ -14,11 +14,11 @@ pub struct Surplus {
 }
 
 /// The parts of a [`Surplus`]; no allocation up to 16.
-pub type Parts = SmallVec<[Part; 16]>;
+pub type Parts = SmallVec<[DatafileWrite; 16]>;
 
 /// What a write did in one datafile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct DatafileWrite {
     /// Index in the placement's table of datafiles.
     pub index: u16,
     /// Bytes that the datafile had before.

@@ -79,12 +79,12 @@ impl Spill {
 /// A look at the room of all servers that is due, by which new files go from then on. A server that does not answer makes
 /// it wait; until it is done there is no other, and new files go by what is known.
 #[derive(Debug)]
-pub struct Look {
+pub struct RoomSurvey {
     store: Arc<Store>,
     good_for: Duration,
 }
 
-impl Look {
+impl RoomSurvey {
     /// Asks all servers. Four system calls a server.
     pub fn take(mut self) {
         let (servers, good_for) = self.store.nearly_full();
@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-impl Drop for Look {
+impl Drop for RoomSurvey {
     fn drop(&mut self) {
         self.store.spill.done(self.good_for);
     }
@@ -117,8 +117,8 @@ impl Store {
     }
 
     /// The look at the servers' room that is to be taken before a file is made, if it is time for one.
-    pub fn due_look(self: &Arc<Self>) -> Option<Look> {
-        self.spill.is_due().then(|| Look { store: self.clone(), good_for: LONGEST })
+    pub fn due_look(self: &Arc<Self>) -> Option<RoomSurvey> {
+        self.spill.is_due().then(|| RoomSurvey { store: self.clone(), good_for: LONGEST })
     }
 
     /// The layout that a new file gets in place of `layout`: without servers that were nearly full, read-only or away when

@@ -20,13 +20,13 @@ const BATCH: usize = 256;
 const MAX_WAITING: usize = 1024;
 
 /// A regular file of the tree.
-pub(crate) struct Entry<'a> {
+pub(crate) struct WalkedFile<'a> {
     directory: &'a Directory,
     fd: &'a OwnedFd,
     name: &'a OsStr,
 }
 
-impl Entry<'_> {
+impl WalkedFile<'_> {
     /// Opens it as a place only (O_PATH): its mode does not matter, and nothing happens to it.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Entry<'_> {
     /// Its size, times and numbers.
     ///
     /// # Errors
-    /// Those of [`Entry::open`].
+    /// Those of [`WalkedFile::open`].
     pub(crate) fn stat(&self) -> rustix::io::Result<Stat> {
         rustix::fs::fstat(self.open()?)
     }
@@ -64,7 +64,7 @@ impl Store {
         let tree =
             rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(crate::os::error::Error::io("open", "tree"))?;
         let found = Mutex::new(Vec::new());
-        let visit = |entry: &Entry<'_>| {
+        let visit = |entry: &WalkedFile<'_>| {
             if wanted(&entry.whole_path())
                 && let Ok(fd) = entry.open()
                 && let Some(inode) = self.inode(fd.as_fd())?
@@ -96,7 +96,7 @@ struct Queue {
 struct Walk<'a> {
     queue: Mutex<Queue>,
     wake: Condvar,
-    visit: &'a (dyn Fn(&Entry<'_>) -> Result<bool> + Sync),
+    visit: &'a (dyn Fn(&WalkedFile<'_>) -> Result<bool> + Sync),
     unreadable: &'a (dyn Fn(&Path, Errno) + Sync),
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn entries(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<
 pub(crate) fn walk(
     tree: &OwnedFd,
     threads: usize,
-    visit: &(dyn Fn(&Entry<'_>) -> Result<bool> + Sync),
+    visit: &(dyn Fn(&WalkedFile<'_>) -> Result<bool> + Sync),
     unreadable: &(dyn Fn(&Path, Errno) + Sync),
 ) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -240,7 +240,7 @@ impl Walk<'_> {
             }
         };
         for name in names {
-            if !(self.visit)(&Entry { directory, fd: &fd, name })? {
+            if !(self.visit)(&WalkedFile { directory, fd: &fd, name })? {
                 return Ok(false);
             }
         }

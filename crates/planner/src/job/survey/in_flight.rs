@@ -12,7 +12,7 @@ const TIMES: u64 = 512;
 
 /// Where phases end, and the times at which processes in flight are counted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Times {
+pub(super) struct FlightTimes {
     /// Ascending, with the phase of each.
     at: Vec<(f64, u16)>,
     pub(super) cuts_s: Vec<f64>,
@@ -21,7 +21,7 @@ pub(super) struct Times {
     phases: usize,
 }
 
-impl Times {
+impl FlightTimes {
     pub(super) fn new(from_s: f64, to_s: f64, found: Phases) -> Self {
         let Phases { count, cuts_s, segments, .. } = found;
         let mut times = Self { at: Vec::new(), cuts_s, segments, phases: count };
@@ -65,7 +65,7 @@ impl InFlight {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, times: &Times, r: &Request, phase: u16) {
+    pub(super) fn add(&mut self, times: &FlightTimes, r: &Request, phase: u16) {
         self.processes[usize::from(phase)].insert(r.process);
         let first = times.at.partition_point(|of| of.0 < time(r.start_s));
         let end_s = time(r.end_s);
@@ -86,7 +86,7 @@ impl InFlight {
 
     /// Mean number of processes in flight in each phase, over the times at which any was; all processes, where no
     /// request lasts.
-    pub(super) fn means(&self, times: &Times) -> Vec<f64> {
+    pub(super) fn means(&self, times: &FlightTimes) -> Vec<f64> {
         let mut pairs = vec![0.0; self.processes.len()];
         let mut seen = vec![0_u64; self.processes.len()];
         let mut by_block = vec![0_u64; times.at.len().div_ceil(64)];
@@ -119,7 +119,7 @@ mod tests {
     use stripewise_model::Op;
 
     /// As [`InFlight::means`], by looking at every request at every time.
-    fn by_definition(times: &Times, requests: &[Request]) -> Vec<f64> {
+    fn by_definition(times: &FlightTimes, requests: &[Request]) -> Vec<f64> {
         let mut mean = Vec::new();
         for phase in 0..times.phases() as u16 {
             let of_phase = times.at.iter().filter(|at| at.1 == phase);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn processes_are_counted_at_each_time_also_in_parts() {
         let cuts = Phases { count: 2, of: Vec::new(), cuts_s: vec![4.0], segments: vec![0, 1] };
-        let times = Times::new(0.0, 10.0, cuts);
+        let times = FlightTimes::new(0.0, 10.0, cuts);
         let request = |i: u64| {
             let start_s = drawn(i) as f64 / u64::MAX as f64 * 9.0;
             let end_s = start_s + drawn(i ^ 77) as f64 / u64::MAX as f64;

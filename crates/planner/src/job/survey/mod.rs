@@ -21,7 +21,7 @@ pub use source::{RequestSource, SurveyedFile};
 pub use strata::{Counted, Strata};
 
 use crate::error::PlanError;
-use crate::job::demand::{Demand, Entry, PhaseDemand, Sample};
+use crate::job::demand::{Demand, DemandSample, PhaseDemand, RequestGroup};
 use crate::job::input::{FileTrace, PlanOptions};
 use stripewise_model::Request;
 
@@ -32,7 +32,7 @@ pub struct Survey {
     extents: Vec<u64>,
     /// An even sample of the requests of each file, in the source's order.
     kept: Vec<Vec<Request>>,
-    entries: Vec<Vec<Entry>>,
+    entries: Vec<Vec<RequestGroup>>,
     phases: Vec<PhaseDemand>,
     cuts_s: Vec<f64>,
     requests: u64,
@@ -97,7 +97,7 @@ impl Survey {
     /// The demand that was surveyed.
     pub(crate) fn demand(&self, options: &PlanOptions) -> Demand {
         let kept = self.entries.iter().map(Vec::len).sum();
-        let sample = Some(Sample { kept, of: usize::try_from(self.requests).unwrap_or(usize::MAX) });
+        let sample = Some(DemandSample { kept, of: usize::try_from(self.requests).unwrap_or(usize::MAX) });
         let (entries, extents) = (self.entries.clone(), self.extents.clone());
         Demand::assemble(extents, entries, self.phases.clone(), self.cuts_s.clone(), sample, options)
     }

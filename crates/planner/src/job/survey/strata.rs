@@ -1,10 +1,10 @@
 //! [`Strata`] and [`Counted`]: the second and third pass of a survey.
 
 use super::draw::{Spreading, drawn};
-use super::in_flight::{InFlight, Times};
+use super::in_flight::{FlightTimes, InFlight};
 use super::overview::Overview;
 use super::source::RequestSource;
-use crate::job::demand::{Entry, PhaseDemand, time};
+use crate::job::demand::{PhaseDemand, RequestGroup, time};
 use crate::job::input::PlanOptions;
 use crate::job::phases;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ type Key = u64;
 pub struct Strata {
     /// Each file's granule as a power of two, and the number of its first chunk.
     chunks: Vec<(u32, u64)>,
-    times: Times,
+    times: FlightTimes,
     /// Whether processes in flight are to be counted.
     in_flight: bool,
     /// Requests and bytes of all files.
@@ -48,7 +48,7 @@ pub struct Strata {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Counted {
     /// By file.
-    pub(super) entries: Vec<(u32, Vec<Entry>)>,
+    pub(super) entries: Vec<(u32, Vec<RequestGroup>)>,
     /// Requests and bytes by phase.
     pub(super) phases: Vec<PhaseDemand>,
     pub(super) in_flight: InFlight,
@@ -70,14 +70,14 @@ impl Strata {
         });
         Self {
             chunks: chunks.collect(),
-            times: Times::new(overview.from_s, overview.to_s, found),
+            times: FlightTimes::new(overview.from_s, overview.to_s, found),
             in_flight: options.processes.is_none(),
             total: (overview.requests as f64, overview.bytes as f64),
             max_entries: options.max_entries.max(1),
         }
     }
 
-    pub(super) fn times(&self) -> &Times {
+    pub(super) fn times(&self) -> &FlightTimes {
         &self.times
     }
 
@@ -118,7 +118,11 @@ impl Strata {
     }
 
     /// Entries from every stratum.
-    fn drawn(&self, source: &dyn RequestSource, strata: &HashMap<Key, Count, Spreading>) -> Vec<(u32, Vec<Entry>)> {
+    fn drawn(
+        &self,
+        source: &dyn RequestSource,
+        strata: &HashMap<Key, Count, Spreading>,
+    ) -> Vec<(u32, Vec<RequestGroup>)> {
         // Many small requests and few large ones may both be what takes the time.
         let room = |of: &Count| {
             let share = 0.5 * (of.requests as f64 / self.total.0 + of.bytes as f64 / self.total.1);
@@ -148,16 +152,16 @@ impl Strata {
                 }
             }
         });
-        let mut entries: HashMap<u32, Vec<Entry>> = HashMap::new();
+        let mut entries: HashMap<u32, Vec<RequestGroup>> = HashMap::new();
         for (key, stratum) in drawn_of {
             for (file, entry) in stratum.entries(key, strata[&key]) {
                 entries.entry(file).or_default().push(entry);
             }
         }
         // Maps have no order.
-        let mut entries: Vec<(u32, Vec<Entry>)> = entries.into_iter().collect();
+        let mut entries: Vec<(u32, Vec<RequestGroup>)> = entries.into_iter().collect();
         entries.sort_unstable_by_key(|(file, _)| *file);
-        entries.iter_mut().for_each(|(_, entries)| Entry::unite(entries));
+        entries.iter_mut().for_each(|(_, entries)| RequestGroup::unite(entries));
         entries
     }
 }
@@ -194,7 +198,7 @@ struct Drawn {
 
 impl Drawn {
     /// What is drawn, with weights that give back the requests and the bytes of the stratum.
-    fn entries(self, key: Key, of: Count) -> impl Iterator<Item = (u32, Entry)> {
+    fn entries(self, key: Key, of: Count) -> impl Iterator<Item = (u32, RequestGroup)> {
         let [(_, smaller), (_, larger)] = self.sides;
         let mean =
             |side: &[(u32, Request)]| side.iter().map(|kept| kept.1.size as f64).sum::<f64>() / side.len() as f64;
@@ -212,7 +216,7 @@ impl Drawn {
         sides.flat_map(move |(side, weight)| {
             let count = weight / side.len() as f64;
             let entry = move |(file, r): (u32, Request)| {
-                (file, Entry { offset: r.offset, size: r.size, op: r.op, phase: (key >> 7) as u16, count })
+                (file, RequestGroup { offset: r.offset, size: r.size, op: r.op, phase: (key >> 7) as u16, count })
             };
             side.into_iter().map(entry).filter(|(_, entry)| entry.count > 0.0)
         })

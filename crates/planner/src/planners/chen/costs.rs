@@ -6,7 +6,7 @@
 
 /// `p`, `n` and what a process's part costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pattern {
+pub struct ChenPattern {
     /// Processes that access their parts at the same time (`p`); at least 1.
     pub processes: u64,
     /// Equal servers (`n`); at least 1.
@@ -28,28 +28,28 @@ pub enum Rest {
 }
 
 /// Cost in seconds with all data on all servers: `p (alpha + s/n beta)`. O(1).
-pub fn one_dh_s(of: &Pattern) -> f64 {
+pub fn one_dh_s(of: &ChenPattern) -> f64 {
     groups_s(of, 1, Rest::Floor)
 }
 
 /// Cost in seconds with each process's part on one server: `ceil(p/n) (alpha + s beta)`. O(1).
-pub fn one_dv_s(of: &Pattern) -> f64 {
+pub fn one_dv_s(of: &ChenPattern) -> f64 {
     groups_s(of, of.servers, Rest::Floor)
 }
 
 /// Cost in seconds with each process's part on a group of its own: `alpha + s/floor(n/p) beta`; 1-DV when there are more
 /// processes than servers. O(1).
-pub fn two_d_s(of: &Pattern, rest: Rest) -> f64 {
+pub fn two_d_s(of: &ChenPattern, rest: Rest) -> f64 {
     groups_s(of, two_d_groups(of), rest)
 }
 
 /// Groups of the 2-D layout: one for each process, as far as there are servers.
-pub fn two_d_groups(of: &Pattern) -> u64 {
+pub fn two_d_groups(of: &ChenPattern) -> u64 {
     of.processes.min(of.servers)
 }
 
 /// Cost in seconds with `groups` groups (1 to `n`): `T_g = ceil(p/g) (alpha + s/floor(n/g) beta)` (math B.3). O(1).
-pub fn groups_s(of: &Pattern, groups: u64, rest: Rest) -> f64 {
+pub fn groups_s(of: &ChenPattern, groups: u64, rest: Rest) -> f64 {
     let servers = match rest {
         Rest::Floor => of.servers / groups,
         Rest::Ceil => of.servers.div_ceil(groups),
@@ -68,7 +68,7 @@ pub fn worthwhile_groups(processes: u64, servers: u64) -> impl Iterator<Item = u
 }
 
 /// The number of groups of least cost, the smallest of equals, with that cost in seconds. O(sqrt(p)).
-pub fn best_groups(of: &Pattern, rest: Rest) -> (u64, f64) {
+pub fn best_groups(of: &ChenPattern, rest: Rest) -> (u64, f64) {
     let priced = worthwhile_groups(of.processes, of.servers).map(|groups| (groups, groups_s(of, groups, rest)));
     let better = |best: (u64, f64), next: (u64, f64)| if next.1 < best.1 { next } else { best };
     priced.reduce(better).expect("one group is always possible")
@@ -97,7 +97,7 @@ pub struct Features {
 /// The slides' "Heuristics for Choosing Layouts" in the priority of math B.5: too many servers over TCP, 2-D; random,
 /// the default (1-DH); high concurrency (`p >= n`), 1-DV; low, the cheaper of 1-DH and 2-D. A hint: the model assumes
 /// that all processes arrive together, and the slides' own IOR runs at `p = n` contradict it. O(1).
-pub fn by_heuristics(of: &Pattern, features: Features) -> Scheme {
+pub fn by_heuristics(of: &ChenPattern, features: Features) -> Scheme {
     if features.too_many_servers {
         Scheme::TwoD
     } else if features.random {
@@ -135,12 +135,12 @@ mod tests {
     const PARTS_16: [i128; 12] = [0, 1, 8, 16, 24, 48, 127, 128, 129, 160, 1600, 160_000];
 
     /// Every `(p, n)` with every part: alpha = 1.
-    fn for_all(mut visit: impl FnMut(&Pattern, i128)) {
+    fn for_all(mut visit: impl FnMut(&ChenPattern, i128)) {
         for servers in 1..=32 {
             for processes in 1..=128 {
                 for part_16 in PARTS_16 {
                     let part_s = part_16 as f64 / 16.0;
-                    visit(&Pattern { processes, servers, startup_s: 1.0, part_s }, part_16);
+                    visit(&ChenPattern { processes, servers, startup_s: 1.0, part_s }, part_16);
                 }
             }
         }
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_stated_violations_and_optima_between() {
-        let of = |processes, servers, part_s| Pattern { processes, servers, startup_s: 1.0, part_s };
+        let of = |processes, servers, part_s| ChenPattern { processes, servers, startup_s: 1.0, part_s };
         // p = 9, n = 8: 1-DV is better iff s beta <= 8 alpha.
         assert!(one_dv_s(&of(9, 8, 7.99)) < one_dh_s(&of(9, 8, 7.99)));
         assert_eq!(one_dv_s(&of(9, 8, 8.0)), one_dh_s(&of(9, 8, 8.0)));
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn heuristics_follow_the_table() {
-        let of = |processes, servers| Pattern { processes, servers, startup_s: 1.0, part_s: 16.0 };
+        let of = |processes, servers| ChenPattern { processes, servers, startup_s: 1.0, part_s: 16.0 };
         let plain = Features::default();
         let many = Features { random: true, too_many_servers: true };
         assert_eq!(by_heuristics(&of(64, 8), many), Scheme::TwoD);
@@ -258,7 +258,7 @@ mod tests {
             processes in 1_u64..2000, servers in 1_u64..300, startup_s in 0.0_f64..1.0, part_s in 0.0_f64..20.0,
             ceil in any::<bool>(),
         ) {
-            let of = Pattern { processes, servers, startup_s, part_s };
+            let of = ChenPattern { processes, servers, startup_s, part_s };
             let rest = if ceil { Rest::Ceil } else { Rest::Floor };
             let least = (1..=servers).map(|groups| groups_s(&of, groups, rest)).fold(f64::INFINITY, f64::min);
             let (groups, cost_s) = best_groups(&of, rest);

@@ -12,7 +12,7 @@
 
 pub mod costs;
 
-use self::costs::{Pattern, Rest};
+use self::costs::{ChenPattern, Rest};
 use crate::error::PlanError;
 use crate::job::Job;
 use crate::job::input::FileTrace;
@@ -171,7 +171,7 @@ fn servers(job: &Job) -> Vec<ServerId> {
 
 /// The paper's cost of one access of all processes: of its scheme, or of 1-DH for the default layouts. Mean startup and
 /// time per byte over all servers, mean request.
-fn paper_price_s(job: &Job, layouts: &[Layout], groups: impl Fn(&Pattern) -> u64) -> f64 {
+fn paper_price_s(job: &Job, layouts: &[Layout], groups: impl Fn(&ChenPattern) -> u64) -> f64 {
     let parts = Parts::new(job);
     let (mut requests, mut bytes, mut reads) = (0.0, 0.0, 0.0);
     for request in job.files.iter().flat_map(|file| file.requests).filter(|request| request.size > 0) {
@@ -192,7 +192,7 @@ fn paper_price_s(job: &Job, layouts: &[Layout], groups: impl Fn(&Pattern) -> u64
             s_per_byte += servers * share * (of.transfer_s_per_byte + tier.profile.network_s_per_byte);
         }
     }
-    let pattern = Pattern {
+    let pattern = ChenPattern {
         processes: parts.processes() as u64,
         servers: count as u64,
         startup_s: startup_s / count,

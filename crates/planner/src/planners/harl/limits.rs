@@ -6,7 +6,7 @@ use crate::job::Job;
 use crate::job::demand::FileDemand;
 use crate::job::input::FileTrace;
 use crate::objective::capacity::{Choice, fall_back};
-use crate::objective::priced::Rows;
+use crate::objective::priced::FileRegions;
 use crate::objective::pricing::Pricer;
 use crate::planners::harl::stripe_search::SearchOptions;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const LARGEST_REQUEST: u64 = 2 << 20;
 const MOST_REQUESTS: usize = 20_000;
 
 /// Regions and widths of the paper's HARL for each unit, without limits. Computed once for a job.
-pub(crate) fn paper_rows<'a>(job: &'a Job) -> &'a Rows {
+pub(crate) fn paper_rows<'a>(job: &'a Job) -> &'a FileRegions {
     job.harl.get_or_init(|| free_rows(job, &options_of(job, false)))
 }
 
@@ -30,7 +30,7 @@ pub fn harl_within_limits(job: &Job) -> Option<Vec<Layout>> {
 }
 
 /// The layouts of the files from the rows of the units.
-pub(crate) fn layouts(job: &Job, rows: &Rows) -> Vec<Layout> {
+pub(crate) fn layouts(job: &Job, rows: &FileRegions) -> Vec<Layout> {
     let layout = |rows: &Vec<(u64, TierWidths)>| {
         TierWidths::layout(rows, job.cluster).expect("HARL's rows are ascending rounds of the cluster")
     };
@@ -58,12 +58,12 @@ pub(crate) fn options_of(job: &Job, extra: bool) -> HarlOptions {
 }
 
 /// `(offset, widths)` of every unit of a job as HARL plans it, which knows no limits.
-pub(crate) fn free_rows(job: &Job, options: &HarlOptions) -> Rows {
+pub(crate) fn free_rows(job: &Job, options: &HarlOptions) -> FileRegions {
     job.unit_traces().iter().map(|file| of_file(file, job.cluster, options).rows).collect()
 }
 
 /// The rows of the units brought within the limits, or the bytes beyond them when they cannot be.
-pub(crate) fn within(mut rows: Rows, job: &Job) -> Result<Rows, u64> {
+pub(crate) fn within(mut rows: FileRegions, job: &Job) -> Result<FileRegions, u64> {
     let (demand, limits) = (job.unit_demand(), &job.limits);
     if !limits.any() {
         return Ok(rows);

@@ -5,7 +5,7 @@
 //! in several rows, math A.4), and the phase of a byte is its absolute offset modulo the round, as everywhere in
 //! Stripewise; the paper's phase is the case where a region starts at a multiple of its round.
 
-use crate::planners::harl::stripe_search::{Found, Sampling, SearchOptions, search};
+use crate::planners::harl::stripe_search::{Sampling, SearchOptions, StripeChoice, search};
 use stripewise_layout::{Layout, LayoutError};
 use stripewise_model::{Cluster, Request, TierWidths};
 
@@ -24,7 +24,7 @@ pub struct HarlOptions {
     /// Algorithm 1 as printed: the request that reveals the change stays in the old region.
     pub literal: bool,
     /// Algorithm 2. `extra` is off by default: the paper tries only `s > h`. A region whose exact search would take
-    /// long is searched on samples, see [`Found::error_bound`].
+    /// long is searched on samples, see [`StripeChoice::error_bound`].
     pub search: SearchOptions,
     /// Width in bytes of the layout for a file without requests.
     pub default_width_bytes: u64,
@@ -62,7 +62,7 @@ pub struct HarlRegion {
     /// Where it is and what its requests are like.
     pub division: Division,
     /// Its widths, their cost, and what finding them took.
-    pub found: Found,
+    pub found: StripeChoice,
 }
 
 /// HARL's plan for one file.

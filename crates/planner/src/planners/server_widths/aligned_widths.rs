@@ -1,18 +1,18 @@
 //! The best widths in whole steps for one request that is a whole round: exactly, for any number of classes of servers
 //! (math A.9, `beyond.md` 3).
 
-use stripewise_model::Level;
+use stripewise_model::WaterLevel;
 
 /// Equal servers that have the same width.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Class {
+pub struct WidthClass {
     /// How many; at least 1.
     pub servers: u64,
     /// What each of them costs.
-    pub level: Level,
+    pub level: WaterLevel,
 }
 
-impl Class {
+impl WidthClass {
     /// When a server with this width is ready; at once without any.
     fn ready_s(&self, width_bytes: u64) -> f64 {
         if width_bytes == 0 { 0.0 } else { self.level.startup_s + width_bytes as f64 * self.level.s_per_byte }
@@ -39,7 +39,7 @@ impl Class {
 ///
 /// # Panics
 /// Without classes, or with a step of 0.
-pub fn aligned_widths(classes: &[Class], bytes: u64, step_bytes: u64) -> (f64, Vec<u64>) {
+pub fn aligned_widths(classes: &[WidthClass], bytes: u64, step_bytes: u64) -> (f64, Vec<u64>) {
     assert!(!classes.is_empty() && step_bytes > 0, "widths need servers and a step");
     let (last, others) = classes.split_last().expect("there are classes");
     // What fits in time: the other classes hold as much as they can, the last one the rest if it is ready then.
@@ -114,18 +114,18 @@ mod tests {
     use proptest::prelude::*;
     use stripewise_model::water_fill;
 
-    fn class(servers: u64, startup_ms: f64, kb_per_ms: f64) -> Class {
+    fn class(servers: u64, startup_ms: f64, kb_per_ms: f64) -> WidthClass {
         // ms and KB, with the network of the papers.
-        Class { servers, level: Level { startup_s: startup_ms, s_per_byte: 1.0 / kb_per_ms + 1.0 / 117.0 } }
+        WidthClass { servers, level: WaterLevel { startup_s: startup_ms, s_per_byte: 1.0 / kb_per_ms + 1.0 / 117.0 } }
     }
 
     #[test]
     fn three_profiles_row_by_row() {
         // beyond.md 3: three old disks, three new ones and two SSDs on a grid of 4 KB; then all disks with one width.
         let classes = [class(3, 1.33, 20.0), class(3, 1.0, 60.0), class(2, 0.083, 102.0)];
-        let servers: Vec<Level> = classes.iter().flat_map(|c| vec![c.level; c.servers as usize]).collect();
+        let servers: Vec<WaterLevel> = classes.iter().flat_map(|c| vec![c.level; c.servers as usize]).collect();
         // The old disk is ready last whatever the width, so it stands for all six.
-        let disks_alike = [Class { servers: 6, ..classes[0] }, classes[2]];
+        let disks_alike = [WidthClass { servers: 6, ..classes[0] }, classes[2]];
         for (kb, widths, tau_ms, alike, alike_ms, gain) in [
             (128, [0, 4, 58], 1.147, [0, 64], 1.257, 9.6),
             (256, [4, 24, 86], 1.661, [8, 104], 1.991, 19.9),
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(aligned_widths(&classes, 0, 4), (0.0, vec![0, 0]));
         assert_eq!(aligned_widths(&classes, 1, 4).1, [0, 1]);
         // Free servers: no time at all.
-        let free = Class { servers: 1, level: Level { startup_s: 0.0, s_per_byte: 0.0 } };
+        let free = WidthClass { servers: 1, level: WaterLevel { startup_s: 0.0, s_per_byte: 0.0 } };
         assert_eq!(aligned_widths(&[free, free], 10, 4).0, 0.0);
     }
 
@@ -163,8 +163,8 @@ mod tests {
             classes in prop::collection::vec((1_u64..4, 0.0_f64..5.0, 0.01_f64..1.0), 1..4),
             bytes in 0_u64..80, step in 1_u64..8,
         ) {
-            let classes: Vec<Class> = classes.into_iter()
-                .map(|(servers, startup_s, s_per_byte)| Class { servers, level: Level { startup_s, s_per_byte } }).collect();
+            let classes: Vec<WidthClass> = classes.into_iter()
+                .map(|(servers, startup_s, s_per_byte)| WidthClass { servers, level: WaterLevel { startup_s, s_per_byte } }).collect();
             let (others, last) = (&classes[..classes.len() - 1], classes[classes.len() - 1]);
             let most = bytes / step + 1;
             let mut least = f64::INFINITY;

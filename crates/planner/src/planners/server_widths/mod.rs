@@ -8,12 +8,12 @@
 mod aligned_widths;
 mod vector_search;
 
-use self::aligned_widths::{Class, aligned_widths};
+use self::aligned_widths::{WidthClass, aligned_widths};
 use self::vector_search::{Instance, stripes};
 use crate::error::PlanError;
 use crate::job::Job;
-use crate::job::demand::Entry;
-use crate::objective::pricing::{Load, Pricer, add};
+use crate::job::demand::RequestGroup;
+use crate::objective::pricing::{Pricer, ServerLoad, add};
 use crate::planners::planner::Planner;
 use crate::planners::regions::before_rehearsal;
 use crate::planners::song::costs::{Blocks, ServerLoads};
@@ -21,7 +21,7 @@ use crate::planners::song::partition::least_maximum;
 use crate::regions::candidates::{STEP, widest};
 use std::ops::Range;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
-use stripewise_model::{Level, Op, Profile};
+use stripewise_model::{Op, Profile, WaterLevel};
 
 /// K profiles, a width for every server.
 pub struct ServerWidths;
@@ -91,8 +91,8 @@ struct Place {
     file: usize,
     range: Range<u64>,
     widths: Vec<u64>,
-    entries: Vec<Entry>,
-    load: Load,
+    entries: Vec<RequestGroup>,
+    load: ServerLoad,
     bytes: Vec<u64>,
 }
 
@@ -102,7 +102,7 @@ struct Refined<'a> {
     pricer: &'a Pricer<'a>,
     servers: Vec<ServerId>,
     places: Vec<Place>,
-    load: Load,
+    load: ServerLoad,
     bytes: Vec<u64>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Refined<'a> {
     }
 
     /// Load and bytes of a region under these widths. O(entries x sub-requests^2).
-    fn figures(&self, place: &Place, widths: &[u64]) -> (Load, Vec<u64>) {
+    fn figures(&self, place: &Place, widths: &[u64]) -> (ServerLoad, Vec<u64>) {
         let stripes = stripes(&self.servers, widths).expect("a round");
         let layout = Layout::new([(0, stripes)]).expect("widths are bounded");
         let load = self.pricer.layout_load(&place.entries, &layout).expect("the layout is of the cluster");
@@ -161,7 +161,7 @@ impl<'a> Refined<'a> {
     /// Searches the widths of one region and takes what is better for all of its requests.
     fn refine(&mut self, at: usize, looks: usize) {
         let place = &self.places[at];
-        let rest: Load = self.load.iter().zip(&place.load).map(|(sum, part)| (sum - part).max(0.0)).collect();
+        let rest: ServerLoad = self.load.iter().zip(&place.load).map(|(sum, part)| (sum - part).max(0.0)).collect();
         let others: Vec<u64> =
             self.bytes.iter().zip(&place.bytes).map(|(sum, part)| sum.saturating_sub(*part)).collect();
         let room = others.iter().enumerate().map(|(slot, &held)| self.job.limits.of(slot).saturating_sub(held));
@@ -211,9 +211,12 @@ impl<'a> Refined<'a> {
         let class = |profile: &&Profile| {
             let of = profile.of(op);
             let s_per_byte = of.transfer_s_per_byte + profile.network_s_per_byte;
-            Class { servers: 1, level: Level { startup_s: 0.5 * (of.startup_min_s + of.startup_max_s), s_per_byte } }
+            WidthClass {
+                servers: 1,
+                level: WaterLevel { startup_s: 0.5 * (of.startup_min_s + of.startup_max_s), s_per_byte },
+            }
         };
-        let classes: Vec<Class> = self.profiles().iter().map(class).collect();
+        let classes: Vec<WidthClass> = self.profiles().iter().map(class).collect();
         let steps = (bytes / count / STEP as f64).round().max(1.0);
         let most = (widest / STEP * classes.len() as u64) as f64;
         let rounds = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0].map(|factor| (steps * factor).round().max(1.0));
@@ -223,7 +226,7 @@ impl<'a> Refined<'a> {
     }
 
     /// The present round, and twice and four times as long ones, dealt to servers by load.
-    fn dealt(&self, place: &Place, entries: &[Entry]) -> Vec<Vec<u64>> {
+    fn dealt(&self, place: &Place, entries: &[RequestGroup]) -> Vec<Vec<u64>> {
         let profiles = self.profiles();
         let round = place.widths.iter().sum::<u64>();
         let deal = |times: u64| {
@@ -255,10 +258,10 @@ impl<'a> Refined<'a> {
 }
 
 /// At most [`MOST_ENTRIES`] of the entries, evenly, with the requests of all.
-fn thinned(entries: &[Entry]) -> Vec<Entry> {
+fn thinned(entries: &[RequestGroup]) -> Vec<RequestGroup> {
     let every = entries.len().div_ceil(MOST_ENTRIES).max(1);
-    let mut kept: Vec<Entry> = entries.iter().step_by(every).copied().collect();
-    let count = |entries: &[Entry]| entries.iter().map(|e| e.count).sum::<f64>();
+    let mut kept: Vec<RequestGroup> = entries.iter().step_by(every).copied().collect();
+    let count = |entries: &[RequestGroup]| entries.iter().map(|e| e.count).sum::<f64>();
     let scale = count(entries) / count(&kept);
     kept.iter_mut().for_each(|e| e.count *= scale);
     kept

@@ -1,14 +1,14 @@
 //! The best width for every server of one region, for the price of the whole plan: a local search that moves steps of
 //! bytes between servers and tiers, and branch and bound where the widths are few enough to be gone through.
 
-use crate::job::demand::Entry;
-use crate::objective::pricing::{Load, Pricer, add};
+use crate::job::demand::RequestGroup;
+use crate::objective::pricing::{Pricer, ServerLoad, add};
 use crate::planners::song::costs::{Blocks, ServerLoads};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::ops::Range;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_model::{Level, Op, OpProfile, Profile, water_fill};
+use stripewise_model::{Op, OpProfile, Profile, WaterLevel, water_fill};
 
 /// Vectors of widths up to which the exact search is tried.
 const MOST_VECTORS: u128 = 100_000;
@@ -26,9 +26,9 @@ const LEAST_GAIN: f64 = 1e-9;
 pub(crate) struct Instance<'a> {
     pub pricer: &'a Pricer<'a>,
     /// What the region is asked for.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RequestGroup>,
     /// What all other regions ask of the servers.
-    pub rest: Load,
+    pub rest: ServerLoad,
     /// Bytes that each server still has room for, by slot.
     pub room: Vec<u64>,
     /// Bytes of the file in the region.
@@ -80,7 +80,7 @@ impl Instance<'_> {
 
     /// The region's own load and bytes beyond the room under these widths; `None` for no round at all. O(entries x
     /// sub-requests^2).
-    fn load(&self, widths: &[u64]) -> Option<(Load, u64)> {
+    fn load(&self, widths: &[u64]) -> Option<(ServerLoad, u64)> {
         let servers = self.servers();
         let layout = Layout::new([(0, stripes(&servers, widths)?)]).ok()?;
         let load = self.pricer.layout_load(&self.entries, &layout).expect("the layout is of the cluster");
@@ -235,7 +235,7 @@ struct Branch<'a> {
     s_per_byte: Vec<f64>,
     widths: Vec<u64>,
     /// A load as [`Pricer`] has it, for the bound.
-    scratch: Load,
+    scratch: ServerLoad,
 }
 
 /// A byte for a second: loads are bytes.
@@ -258,11 +258,12 @@ impl<'a> Branch<'a> {
         let level = |profile: &Profile, op: Op| {
             let op = profile.of(op);
             let startup_s = 0.5 * (op.startup_min_s + op.startup_max_s);
-            Level { startup_s, s_per_byte: op.transfer_s_per_byte + profile.network_s_per_byte }
+            WaterLevel { startup_s, s_per_byte: op.transfer_s_per_byte + profile.network_s_per_byte }
         };
-        let levels =
-            [Op::Read, Op::Write].map(|op| profiles.iter().map(|profile| level(profile, op)).collect::<Vec<Level>>());
-        let least_latency_s = |e: &Entry| e.count * ready_s(&levels[usize::from(e.op == Op::Write)], e.size as f64);
+        let levels = [Op::Read, Op::Write]
+            .map(|op| profiles.iter().map(|profile| level(profile, op)).collect::<Vec<WaterLevel>>());
+        let least_latency_s =
+            |e: &RequestGroup| e.count * ready_s(&levels[usize::from(e.op == Op::Write)], e.size as f64);
         let least_latency_s =
             phases.map(|phase| of.rest[phase * of.pricer.stride()] + in_phase(phase).map(least_latency_s).sum::<f64>());
         let s_per_byte = |profile: &Profile| profile.read.transfer_s_per_byte.min(profile.write.transfer_s_per_byte);
@@ -292,8 +293,8 @@ impl<'a> Branch<'a> {
                 busiest = busiest.max(rest_s + loads.load_s(device, from, to));
                 from = to;
             }
-            let left: Vec<Level> = (slots..self.widths.len())
-                .map(|slot| Level { startup_s: rest[slot], s_per_byte: self.s_per_byte[slot] })
+            let left: Vec<WaterLevel> = (slots..self.widths.len())
+                .map(|slot| WaterLevel { startup_s: rest[slot], s_per_byte: self.s_per_byte[slot] })
                 .collect();
             busiest = busiest.max(ready_s(&left, loads.load_s(&BYTES, held, self.steps)));
             let of_phase = &mut self.scratch[phase * stride..][..stride];
@@ -325,7 +326,7 @@ impl<'a> Branch<'a> {
 }
 
 /// Time until which servers have served `bytes` at the earliest, each from its startup on; 0 where nothing limits them.
-fn ready_s(levels: &[Level], bytes: f64) -> f64 {
+fn ready_s(levels: &[WaterLevel], bytes: f64) -> f64 {
     if bytes <= 0.0 || levels.is_empty() || levels.iter().any(|level| level.s_per_byte <= 0.0) {
         return 0.0;
     }

@@ -8,7 +8,7 @@
 
 /// Files, as the assignment sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct FileCosts {
     /// Nanoseconds that file `f` keeps a server of class `c` busy, at `f x classes + c`.
     pub loads_ns: Vec<u64>,
     /// Bytes of each file.
@@ -17,7 +17,7 @@ pub struct Files {
 
 /// A server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerState {
     /// Its class.
     pub class: usize,
     /// Nanoseconds that it is busy whatever is assigned.
@@ -61,7 +61,7 @@ const MOST_SWAPPED: usize = 64;
 ///
 /// # Panics
 /// When a class is not less than `classes`, or there are not `classes` loads for each file.
-pub fn assign(files: &Files, servers: &[Server], classes: usize) -> Option<Assignment> {
+pub fn assign(files: &FileCosts, servers: &[ServerState], classes: usize) -> Option<Assignment> {
     assert!(servers.iter().all(|server| server.class < classes), "every class is known");
     assert_eq!(files.loads_ns.len(), files.bytes.len() * classes, "a load for every class");
     let table = Table { files, servers, classes, present: present(servers, classes) };
@@ -92,13 +92,13 @@ pub fn assign(files: &Files, servers: &[Server], classes: usize) -> Option<Assig
 }
 
 /// Classes that have a server.
-fn present(servers: &[Server], classes: usize) -> Vec<usize> {
+fn present(servers: &[ServerState], classes: usize) -> Vec<usize> {
     (0..classes).filter(|&class| servers.iter().any(|server| server.class == class)).collect()
 }
 
 struct Table<'a> {
-    files: &'a Files,
-    servers: &'a [Server],
+    files: &'a FileCosts,
+    servers: &'a [ServerState],
     classes: usize,
     present: Vec<usize>,
 }
@@ -136,7 +136,7 @@ struct Class {
 const NOBODY: (u128, u64) = (u128::MAX, 0);
 
 impl Class {
-    fn new(class: usize, servers: &[Server]) -> Self {
+    fn new(class: usize, servers: &[ServerState]) -> Self {
         let of: Vec<usize> = (0..servers.len()).filter(|&server| servers[server].class == class).collect();
         let leaves = of.len().next_power_of_two();
         let mut nodes = vec![NOBODY; 2 * leaves];
@@ -424,12 +424,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn server(class: usize, room_bytes: u64) -> Server {
-        Server { class, busy_ns: 0, room_bytes }
+    fn server(class: usize, room_bytes: u64) -> ServerState {
+        ServerState { class, busy_ns: 0, room_bytes }
     }
 
     /// Loads of the servers under an assignment, or `None` when one has no room.
-    fn loads(files: &Files, servers: &[Server], classes: usize, server_of: &[usize]) -> Option<Vec<u128>> {
+    fn loads(files: &FileCosts, servers: &[ServerState], classes: usize, server_of: &[usize]) -> Option<Vec<u128>> {
         let mut load: Vec<u128> = servers.iter().map(|server| server.busy_ns).collect();
         let mut room: Vec<u64> = servers.iter().map(|server| server.room_bytes).collect();
         for (file, &server) in server_of.iter().enumerate() {
@@ -442,15 +442,15 @@ mod tests {
     #[test]
     fn longest_first_alone_would_not_do() {
         // The classic: 5 5 4 4 3 3 3 on three servers is 11 longest first, 9 at best.
-        let files = Files { loads_ns: vec![5, 5, 4, 4, 3, 3, 3], bytes: vec![1; 7] };
+        let files = FileCosts { loads_ns: vec![5, 5, 4, 4, 3, 3, 3], bytes: vec![1; 7] };
         let found = assign(&files, &[server(0, u64::MAX); 3], 1).unwrap();
         assert_eq!((found.greatest_ns, found.proved), (9, true));
     }
 
     #[test]
     fn nothing_to_place_or_nowhere_to_place_it() {
-        assert_eq!(assign(&Files::default(), &[], 0).unwrap().server_of, Vec::<usize>::new());
-        let one = Files { loads_ns: vec![5], bytes: vec![10] };
+        assert_eq!(assign(&FileCosts::default(), &[], 0).unwrap().server_of, Vec::<usize>::new());
+        let one = FileCosts { loads_ns: vec![5], bytes: vec![10] };
         assert_eq!(assign(&one, &[], 1), None);
         assert_eq!(assign(&one, &[server(0, 9)], 1), None);
         assert_eq!(assign(&one, &[server(0, 9), server(0, 10)], 1).unwrap().server_of, [1]);
@@ -464,14 +464,15 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
-        let mut files = Files::default();
+        let mut files = FileCosts::default();
         for _ in 0..20_000 {
             let size = 1 + next(1000);
             files.bytes.push(size);
             files.loads_ns.extend([1_000_000 + 100 * size, 10_000 + 20 * size]);
         }
         let bytes: u64 = files.bytes.iter().sum();
-        let servers: Vec<Server> = (0..500).map(|s| server(usize::from(s >= 400), bytes / 500 * 11 / 10)).collect();
+        let servers: Vec<ServerState> =
+            (0..500).map(|s| server(usize::from(s >= 400), bytes / 500 * 11 / 10)).collect();
         let found = assign(&files, &servers, 2).unwrap();
         let load = loads(&files, &servers, 2, &found.server_of).expect("no room is exceeded");
         assert_eq!(load.iter().copied().max(), Some(found.greatest_ns));
@@ -488,12 +489,12 @@ mod tests {
             files in prop::collection::vec((prop::collection::vec(0_u64..1000, 3), 0_u64..100), 0..8),
             servers in prop::collection::vec((0_usize..3, 0_u128..500, 50_u64..400), 1..5),
         ) {
-            let files = Files {
+            let files = FileCosts {
                 loads_ns: files.iter().flat_map(|file| file.0.clone()).collect(),
                 bytes: files.iter().map(|file| file.1).collect(),
             };
-            let servers: Vec<Server> = servers.into_iter()
-                .map(|(class, busy_ns, room_bytes)| Server { class, busy_ns, room_bytes }).collect();
+            let servers: Vec<ServerState> = servers.into_iter()
+                .map(|(class, busy_ns, room_bytes)| ServerState { class, busy_ns, room_bytes }).collect();
             let count = files.bytes.len();
             let mut least = None;
             for number in 0..servers.len().pow(count as u32) {

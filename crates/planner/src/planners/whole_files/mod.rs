@@ -7,7 +7,7 @@
 
 pub mod assignment;
 
-use self::assignment::{Files, Server, assign};
+use self::assignment::{FileCosts, ServerState, assign};
 use crate::error::PlanError;
 use crate::job::Job;
 use crate::planners::planner::Planner;
@@ -121,16 +121,16 @@ impl<'a> Loads<'a> {
         let mut layouts = job.default_layouts();
         let (busy_s, bytes) = self.of_striped(striped, &layouts);
         let used: Vec<usize> = (0..self.slots.len()).filter(|&slot| tiers.contains(&self.slots[slot].0)).collect();
-        let server = |&slot: &usize| Server {
+        let server = |&slot: &usize| ServerState {
             class: self.slots[slot].0,
             busy_ns: (busy_s[slot] * 1e9) as u128,
             room_bytes: job.limits.of(slot).saturating_sub(bytes[slot]),
         };
-        let servers: Vec<Server> = used.iter().map(server).collect();
+        let servers: Vec<ServerState> = used.iter().map(server).collect();
         let whole: Vec<usize> = (0..striped.len()).filter(|&file| !striped[file]).collect();
         let loads = whole.iter().flat_map(|&file| &self.ns[file * self.tiers()..][..self.tiers()]);
         let bytes = whole.iter().map(|&file| job.extent_bytes(file));
-        let files = Files { loads_ns: loads.copied().collect(), bytes: bytes.collect() };
+        let files = FileCosts { loads_ns: loads.copied().collect(), bytes: bytes.collect() };
         let found = assign(&files, &servers, self.tiers())?;
         for (&file, &server) in whole.iter().zip(&found.server_of) {
             let on = self.slots[used[server]].1;

@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<Page>() <= FILE_BYTES);
 
 /// A sub-request's place in the queue of its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
+pub struct QueueTicket {
     /// When it was reserved (`CLOCK_MONOTONIC`, nanoseconds).
     pub arrival_ns: u64,
     /// When its service begins: at once, or when the device is free.
@@ -184,7 +184,7 @@ impl Device {
     }
 
     /// Takes the next service of the device for a sub-request that arrives now: [`Self::reserve_at`] with [`now_ns`].
-    pub fn reserve(&self, op: Op, bytes: u64) -> Ticket {
+    pub fn reserve(&self, op: Op, bytes: u64) -> QueueTicket {
         self.reserve_at(op, bytes, now_ns())
     }
 
@@ -192,7 +192,7 @@ impl Device {
     /// does for all sub-requests of a request. First come, first served, whatever process they are from.
     ///
     /// Cost: two atomic operations (more only while others reserve at the same instant), no lock, no system call.
-    pub fn reserve_at(&self, op: Op, bytes: u64, arrival_ns: u64) -> Ticket {
+    pub fn reserve_at(&self, op: Op, bytes: u64, arrival_ns: u64) -> QueueTicket {
         let head = &self.mapping.page().head;
         let draw = head.draws.fetch_add(1, Relaxed);
         let service = match op {
@@ -208,7 +208,7 @@ impl Device {
             let start_ns = if garbage { arrival_ns } else { arrival_ns.max(free_ns) };
             let deadline_ns = start_ns.saturating_add(service_ns);
             match head.next_free_ns.compare_exchange_weak(free_ns, deadline_ns, Relaxed, Relaxed) {
-                Ok(_) => return Ticket { arrival_ns, start_ns, deadline_ns, bytes, op },
+                Ok(_) => return QueueTicket { arrival_ns, start_ns, deadline_ns, bytes, op },
                 Err(now_free_ns) => free_ns = now_free_ns,
             }
         }
@@ -218,7 +218,7 @@ impl Device {
     /// request: the emulation error, measured less drawn time, is charged to the server that decided it.
     ///
     /// Cost: four atomic additions, eight on the server that decided.
-    pub fn complete(&self, ticket: &Ticket, request_deadline_ns: u64, now_ns: u64) {
+    pub fn complete(&self, ticket: &QueueTicket, request_deadline_ns: u64, now_ns: u64) {
         let page = self.mapping.page();
         let statistics = match ticket.op {
             Op::Read => &page.read,
@@ -241,7 +241,7 @@ impl Device {
     }
 
     /// A request that one server serves alone, after its real I/O: sleeps until the service ends and records it.
-    pub fn finish(&self, ticket: &Ticket) {
+    pub fn finish(&self, ticket: &QueueTicket) {
         let now_ns = sleep_until(ticket.deadline_ns);
         self.complete(ticket, ticket.deadline_ns, now_ns);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A median emulation error above this makes a run invalid.
 pub const MAX_MEDIAN_ERROR: f64 = 0.10;
 
-/// Buckets of a [`Histogram`]: values up to 2^34 are told apart.
+/// Buckets of a [`LogHistogram`]: values up to 2^34 are told apart.
 const BUCKETS: usize = 256;
 
 /// The bucket of a value: 0 to 7 each their own, then eight per octave.
@@ -24,7 +24,7 @@ fn bucket_floor(bucket: usize) -> u64 {
     if bucket < 8 { bucket as u64 } else { (8 + bucket as u64 % 8) << (bucket / 8 - 1) }
 }
 
-/// A [`Histogram`] in shared memory.
+/// A [`LogHistogram`] in shared memory.
 #[repr(C)]
 pub(super) struct AtomicHistogram {
     counts: [AtomicU64; BUCKETS],
@@ -36,8 +36,8 @@ impl AtomicHistogram {
         self.counts[bucket(value)].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn load(&self) -> Histogram {
-        Histogram { counts: std::array::from_fn(|i| self.counts[i].load(Relaxed)) }
+    pub(super) fn load(&self) -> LogHistogram {
+        LogHistogram { counts: std::array::from_fn(|i| self.counts[i].load(Relaxed)) }
     }
 
     pub(super) fn clear(&self) {
@@ -80,24 +80,24 @@ impl AtomicOpStatistics {
 
 /// Counts over a logarithmic scale, eight buckets per octave: a value is known within 12.5 %.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Histogram {
+pub struct LogHistogram {
     counts: [u64; BUCKETS],
 }
 
-impl Default for Histogram {
+impl Default for LogHistogram {
     fn default() -> Self {
         Self { counts: [0; BUCKETS] }
     }
 }
 
-impl fmt::Debug for Histogram {
+impl fmt::Debug for LogHistogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count != 0);
         f.debug_map().entries(filled.map(|(i, count)| (bucket_floor(i), count))).finish()
     }
 }
 
-impl Histogram {
+impl LogHistogram {
     /// Counts one value.
     pub fn add(&mut self, value: u64) {
         let count = &mut self.counts[bucket(value)];
@@ -178,9 +178,9 @@ pub struct ServerStatistics {
     /// Writes.
     pub write: OpStatistics,
     /// Relative emulation error (measured − drawn) / drawn of the requests that this server decided, in millionths.
-    pub error_ppm: Histogram,
+    pub error_ppm: LogHistogram,
     /// The same as a time, in nanoseconds.
-    pub overshoot_ns: Histogram,
+    pub overshoot_ns: LogHistogram,
     /// Sum of the drawn times of those requests, in nanoseconds: from arrival to the last deadline.
     pub drawn_sum_ns: u64,
     /// Sum of the times that they took longer, in nanoseconds.
@@ -236,7 +236,7 @@ pub struct EmulationError {
 impl Verdict {
     /// Judges a run by what its servers did in it (differences of snapshots).
     pub fn of<'a>(servers: impl IntoIterator<Item = &'a ServerStatistics>) -> Self {
-        let (mut error_ppm, mut overshoot_ns) = (Histogram::default(), Histogram::default());
+        let (mut error_ppm, mut overshoot_ns) = (LogHistogram::default(), LogHistogram::default());
         let (mut drawn_sum, mut overshoot_sum) = (0.0, 0.0);
         for server in servers {
             drawn_sum += server.drawn_sum_ns as f64;
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_within_a_bucket() {
-        let mut histogram = Histogram::default();
+        let mut histogram = LogHistogram::default();
         assert_eq!(histogram.quantile(0.5), None);
         (1..=10_000).for_each(|value| histogram.add(value));
         for q in [0.01, 0.25, 0.5, 0.9, 0.99] {

@@ -1,8 +1,8 @@
 //! Journals of processes that have ended without being done: their records are taken over.
 
 use super::Journal;
-use super::pages::{HEADER_BYTES, Header, MAX_BYTES, judge, records};
-use super::record::{Found, State};
+use super::pages::{HEADER_BYTES, MAX_BYTES, PageHeader, judge, records};
+use super::record::{RemovalState, StoredRecord};
 use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
@@ -116,9 +116,9 @@ impl Journal {
         let mut bytes = vec![0; HEADER_BYTES];
         let length = read_at(&file, &mut bytes, 0).map_err(failed("read"))?;
         let same_boot = match judge(&bytes[..length], self.origin(), stat.st_ino) {
-            Header::Strange(why) => return Ok(Taken::Strange(why)),
-            Header::Unfinished | Header::Foreign => return remove().map(|()| Taken::Nothing),
-            Header::Own { same_boot } => same_boot,
+            PageHeader::Strange(why) => return Ok(Taken::Strange(why)),
+            PageHeader::Unfinished | PageHeader::Foreign => return remove().map(|()| Taken::Nothing),
+            PageHeader::Own { same_boot } => same_boot,
         };
         let (mut taken, mut lost) = (Vec::new(), 0);
         let mut at = HEADER_BYTES as u64;
@@ -128,8 +128,8 @@ impl Journal {
             let length = read_at(&file, &mut bytes, at).map_err(failed("read"))?;
             for found in records(&bytes[..length]) {
                 match found {
-                    Found::Nothing => {}
-                    Found::Record(state, gone) if same_boot || state != State::Seen => {
+                    StoredRecord::Nothing => {}
+                    StoredRecord::Record(state, gone) if same_boot || state != RemovalState::Seen => {
                         let Some(slot) = guard(&self.pages).put(state, &gone) else {
                             // There is no room: it stays for later.
                             let mut pages = guard(&self.pages);
@@ -138,7 +138,7 @@ impl Journal {
                         };
                         taken.push(slot);
                     }
-                    Found::Damage | Found::Record(..) => lost += 1,
+                    StoredRecord::Damage | StoredRecord::Record(..) => lost += 1,
                 }
             }
             at += length as u64;

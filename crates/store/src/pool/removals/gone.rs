@@ -24,7 +24,7 @@ const PATIENCE: u32 = 3;
 
 /// Datafiles of one generation on consecutive servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct DatafileRun {
     pub(super) generation: u32,
     pub(super) first: u16,
     /// At least 1.
@@ -41,7 +41,7 @@ pub(super) struct Gone {
     /// Version of the handle.
     pub(super) version: u32,
     /// Which datafiles it may have.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<DatafileRun>,
 }
 
 /// Which of the datafiles that a layout gives are meant.
@@ -55,7 +55,7 @@ pub(super) enum Which {
 
 /// What has become of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RemovalOutcome {
     /// No datafile is left.
     Done,
     /// Another has it open or is registered as its writer, and removes the datafiles.
@@ -80,9 +80,9 @@ impl Outages {
 }
 
 /// `datafiles` as runs; `None`: they are too scattered to be named in [`MAX_RUNS`].
-fn runs(mut datafiles: Vec<Datafile>) -> Option<Vec<Run>> {
+fn runs(mut datafiles: Vec<Datafile>) -> Option<Vec<DatafileRun>> {
     datafiles.sort_unstable_by_key(|datafile| (datafile.generation, datafile.server.0));
-    let mut exact: Vec<Run> = Vec::new();
+    let mut exact: Vec<DatafileRun> = Vec::new();
     for Datafile { server: ServerId(server), generation } in datafiles {
         match exact.last_mut() {
             Some(run)
@@ -90,7 +90,7 @@ fn runs(mut datafiles: Vec<Datafile>) -> Option<Vec<Run>> {
             {
                 run.count += 1;
             }
-            _ => exact.push(Run { generation, first: server, count: 1 }),
+            _ => exact.push(DatafileRun { generation, first: server, count: 1 }),
         }
     }
     if exact.len() > MAX_RUNS {
@@ -144,37 +144,37 @@ impl Gone {
     ///
     /// # Errors
     /// The lock file cannot be had.
-    pub(super) fn collect(&self, store: &Store, outages: &mut Outages, interrupted: bool) -> Result<Outcome> {
+    pub(super) fn collect(&self, store: &Store, outages: &mut Outages, interrupted: bool) -> Result<RemovalOutcome> {
         if store.has_open(self.handle, self.identity.inode) {
-            return Ok(Outcome::InUse);
+            return Ok(RemovalOutcome::InUse);
         }
         // A server that the pool file no longer has keeps what it has.
         let known = |datafile: &Datafile| store.plane().server(datafile.server).is_ok();
         if self.datafiles().any(|datafile| known(&datafile))
             && self.datafiles().filter(known).all(|datafile| outages.has(datafile.server))
         {
-            return Ok(Outcome::Left);
+            return Ok(RemovalOutcome::Left);
         }
         let lock = loop {
             let (lock, _) = LockFile::open(store, self.handle, self.identity, || Ok(self.rights), || false)?;
             if !lock.try_exclusive(Purpose::Writers)? {
-                return Ok(Outcome::InUse);
+                return Ok(RemovalOutcome::InUse);
             }
             if lock.is_current(store.locks()) {
                 break lock;
             }
         };
-        let mut outcome = Outcome::Done;
+        let mut outcome = RemovalOutcome::Done;
         for datafile in self.datafiles().filter(known) {
             if outages.has(datafile.server) {
-                outcome = Outcome::Left;
+                outcome = RemovalOutcome::Left;
             } else if let Err(error) = self.remove(store, datafile) {
                 // Another's, who alone may remove it; `stripewise fsck` by root does.
                 if store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) {
                     continue;
                 }
                 outages.add(datafile.server, &error);
-                outcome = Outcome::Left;
+                outcome = RemovalOutcome::Left;
             }
         }
         if interrupted {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn consecutive_servers_of_a_generation_are_one_run() {
         let found = runs(vec![datafile(2, 1), datafile(0, 1), datafile(1, 1), datafile(1, 3), datafile(5, 1)]).unwrap();
-        let run = |generation, first, count| Run { generation, first, count };
+        let run = |generation, first, count| DatafileRun { generation, first, count };
         assert_eq!(found, [run(1, 0, 3), run(1, 5, 1), run(3, 1, 1)]);
         assert_eq!(runs(Vec::new()), Some(Vec::new()));
     }
@@ -219,7 +219,7 @@ mod tests {
         let scattered: Vec<_> = (0..20).map(|number| datafile(number * 2, 1 + u32::from(number) / 10)).collect();
         let found = runs(scattered.clone()).unwrap();
         let named = |datafile: &Datafile| {
-            let within = |run: &&Run| {
+            let within = |run: &&DatafileRun| {
                 run.generation == datafile.generation && (run.first..run.first + run.count).contains(&datafile.server.0)
             };
             found.iter().filter(within).count() == 1

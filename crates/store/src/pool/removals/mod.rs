@@ -30,9 +30,9 @@ use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::neighbours::Neighbours;
 use crate::pool::store::Store;
-use gone::{Gone, Outages, Outcome, Which};
-use pages::{Origin, Pages};
-use record::{Found, State};
+use gone::{Gone, Outages, RemovalOutcome, Which};
+use pages::{JournalPages, Origin};
+use record::{RemovalState, StoredRecord};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::{HashSet, VecDeque};
@@ -58,7 +58,7 @@ pub struct Journal {
     neighbours: Arc<Neighbours>,
     directory: OwnedFd,
     boot: String,
-    pages: Mutex<Pages>,
+    pages: Mutex<JournalPages>,
     /// Records to be tried again, in this order.
     left: Mutex<VecDeque<Slot>>,
     /// What was said of other journals.
@@ -74,7 +74,7 @@ impl Journal {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boot = boot.trim().to_owned();
         let directory = pages::directory(store)?;
-        let pages = Pages::make(directory.as_fd(), Origin { pool: store.plane().pool_uuid(), boot: &boot })
+        let pages = JournalPages::make(directory.as_fd(), Origin { pool: store.plane().pool_uuid(), boot: &boot })
             .map_err(Error::io("make a journal in", store.pool().namespace.join(DIRECTORY)))?;
         Ok(Self {
             store: store.clone(),
@@ -97,12 +97,12 @@ impl Journal {
     pub fn note(&self, inode: &Inode, stat: &Stat, open: bool) -> Option<Slot> {
         let which = if open { Which::Possible } else { Which::Present };
         let gone = Gone::of(inode, stat, which).ok()?;
-        guard(&self.pages).put(State::Seen, &gone)
+        guard(&self.pages).put(RemovalState::Seen, &gone)
     }
 
     /// The name does not come back: its directory is on the disk.
     pub fn certain(&self, slot: Slot) {
-        guard(&self.pages).set(slot, State::Certain);
+        guard(&self.pages).set(slot, RemovalState::Certain);
     }
 
     /// Syncing a directory has failed: the names that were removed may be back when its disk is.
@@ -122,9 +122,9 @@ impl Journal {
         let gone = inode.stat().and_then(|stat| Gone::of(inode, &stat, which));
         let mut pages = guard(&self.pages);
         let state = match pages.get(slot) {
-            Found::Record(State::Certain, _) if !in_use => State::Left,
-            Found::Record(state, _) => state,
-            Found::Nothing | Found::Damage => State::Seen,
+            StoredRecord::Record(RemovalState::Certain, _) if !in_use => RemovalState::Left,
+            StoredRecord::Record(state, _) => state,
+            StoredRecord::Nothing | StoredRecord::Damage => RemovalState::Seen,
         };
         let newer = gone.ok().and_then(|gone| pages.put(state, &gone));
         if newer.is_some() {
@@ -149,12 +149,13 @@ impl Journal {
         for _ in 0..count {
             let Some(slot) = guard(&self.left).pop_front() else { break };
             let done = match guard(&self.pages).get(slot) {
-                Found::Record(state, gone) => Some((state, gone)),
-                Found::Nothing | Found::Damage => None,
+                StoredRecord::Record(state, gone) => Some((state, gone)),
+                StoredRecord::Nothing | StoredRecord::Damage => None,
             };
-            let done = done
-                .map_or(Ok(Outcome::Done), |(state, gone)| self.attempt(slot, state, &gone, &mut synced, &mut outages));
-            if matches!(done, Ok(Outcome::Done)) {
+            let done = done.map_or(Ok(RemovalOutcome::Done), |(state, gone)| {
+                self.attempt(slot, state, &gone, &mut synced, &mut outages)
+            });
+            if matches!(done, Ok(RemovalOutcome::Done)) {
                 guard(&self.pages).clear(slot);
                 gone += 1;
             } else {
@@ -167,24 +168,24 @@ impl Journal {
     fn attempt(
         &self,
         slot: Slot,
-        state: State,
+        state: RemovalState,
         gone: &Gone,
         synced: &mut Option<bool>,
         outages: &mut Outages,
-    ) -> Result<Outcome> {
-        let tried = state == State::Left;
+    ) -> Result<RemovalOutcome> {
+        let tried = state == RemovalState::Left;
         if !tried && !self.store.plane().is_shared() && !self.neighbours.alone() {
-            return Ok(Outcome::InUse);
+            return Ok(RemovalOutcome::InUse);
         }
-        if state == State::Seen {
+        if state == RemovalState::Seen {
             if !*synced.get_or_insert_with(|| self.sync_names()) {
-                return Ok(Outcome::InUse);
+                return Ok(RemovalOutcome::InUse);
             }
             self.certain(slot);
         }
         let outcome = gone.collect(&self.store, outages, !tried)?;
-        if outcome == Outcome::Left {
-            guard(&self.pages).set(slot, State::Left);
+        if outcome == RemovalOutcome::Left {
+            guard(&self.pages).set(slot, RemovalState::Left);
         }
         Ok(outcome)
     }

@@ -15,7 +15,7 @@
 //! The lock of its first byte is held as long as its process lives.
 
 use super::gone::Gone;
-use super::record::{BYTES, Found, State, WORDS, decode, encode, in_state};
+use super::record::{BYTES, RemovalState, StoredRecord, WORDS, decode, encode, in_state};
 use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
@@ -61,7 +61,7 @@ pub(super) struct Origin<'a> {
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Header {
+pub(super) enum PageHeader {
     /// Its maker was killed while making it.
     Unfinished,
     /// It is no journal, for this reason.
@@ -91,31 +91,31 @@ fn fields(origin: Origin<'_>, inode: u64) -> [u8; FIELDS_BYTES] {
 }
 
 /// Judges the first [`HEADER_BYTES`] of the file `inode`.
-pub(super) fn judge(header: &[u8], origin: Origin<'_>, inode: u64) -> Header {
+pub(super) fn judge(header: &[u8], origin: Origin<'_>, inode: u64) -> PageHeader {
     if header.iter().all(|byte| *byte == 0) {
-        return Header::Unfinished;
+        return PageHeader::Unfinished;
     }
     if header.len() < HEADER_BYTES {
-        return Header::Strange("it is too short");
+        return PageHeader::Strange("it is too short");
     }
     let found = &header[..FIELDS_BYTES];
     let sum = crc32c::crc32c(&found[..FIELDS_BYTES - 4]).to_be_bytes();
     if found[..8] != MAGIC || found[FIELDS_BYTES - 4..] != sum {
-        return Header::Strange("its header is damaged, or it is no journal");
+        return PageHeader::Strange("its header is damaged, or it is no journal");
     }
     if found[8..12] != FORMAT.to_be_bytes() {
-        return Header::Strange("a later release wrote it");
+        return PageHeader::Strange("a later release wrote it");
     }
     let mine = fields(origin, inode);
     if found[12..52] != mine[12..52] {
-        return Header::Foreign;
+        return PageHeader::Foreign;
     }
     let doubt = header[DOUBT_AT..].iter().any(|byte| *byte != 0);
-    Header::Own { same_boot: found[52..88] == mine[52..88] && !doubt }
+    PageHeader::Own { same_boot: found[52..88] == mine[52..88] && !doubt }
 }
 
 /// Reads the records in `bytes`, which begin with one.
-pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Found> + '_ {
+pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = StoredRecord> + '_ {
     bytes.chunks_exact(BYTES).map(|record| {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(record.as_chunks().0) {
@@ -156,7 +156,7 @@ impl Drop for Chunk {
 
 /// The file of this process.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct JournalPages {
     file: Arc<OwnedFd>,
     name: String,
     chunks: Vec<Chunk>,
@@ -168,7 +168,7 @@ pub(super) struct Pages {
 /// How often a name is tried that another process has, or takes for that of a dead one before it is locked.
 const TRIES: u32 = 100;
 
-impl Pages {
+impl JournalPages {
     /// Makes the file in `directory`, locked.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Pages {
 
     /// Writes a record: 16 stores, and a system call or two for each 512 records more than there ever were at once. `None`:
     /// there is no room.
-    pub(super) fn put(&mut self, state: State, gone: &Gone) -> Option<Slot> {
+    pub(super) fn put(&mut self, state: RemovalState, gone: &Gone) -> Option<Slot> {
         if self.ended || self.free.is_empty() && self.grow().is_err() {
             return None;
         }
@@ -257,12 +257,12 @@ impl Pages {
     }
 
     /// What stands in `slot`.
-    pub(super) fn get(&self, slot: Slot) -> Found {
+    pub(super) fn get(&self, slot: Slot) -> StoredRecord {
         decode(&self.read(slot))
     }
 
     /// Gives the record in `slot` another state.
-    pub(super) fn set(&self, slot: Slot, state: State) {
+    pub(super) fn set(&self, slot: Slot, state: RemovalState) {
         self.words(slot)[0].store(in_state(&self.read(slot), state).to_be(), Ordering::Release);
     }
 

@@ -20,7 +20,7 @@ use stripewise_model::{Op, OpProfile, Profile};
 use crate::backend::emulate::{EmulateConfig, EmulateError, now_ns};
 use crate::pool::pool_file::{Pool, Server};
 pub use fit::{OpFit, Sample, fit};
-use scratch::{AlignedBuffer, BLOCK_BYTES, Scratch};
+use scratch::{AlignedBuffer, BLOCK_BYTES, ScratchFile};
 
 /// Sizes of the timed requests in bytes.
 pub const SIZES: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -236,7 +236,7 @@ fn measure_both(
     let wanted = if target.emulate.is_some() { EMULATED_SCRATCH_BYTES } else { options.scratch_bytes };
     let bytes = wanted.max(largest);
     let mut buffer = AlignedBuffer::new(largest as usize);
-    let scratch = Scratch::new(&target.name, &target.root, target.id, target.emulate.as_ref(), bytes, &mut buffer)?;
+    let scratch = ScratchFile::new(&target.name, &target.root, target.id, target.emulate.as_ref(), bytes, &mut buffer)?;
     let mut fits = [None; 2];
     for (half, op) in [Op::Write, Op::Read].into_iter().enumerate() {
         let mut samples = SIZES.map(|bytes| Sample { bytes, times_s: Vec::new() });

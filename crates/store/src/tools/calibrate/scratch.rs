@@ -42,13 +42,13 @@ impl AlignedBuffer {
 }
 
 /// A file without a name on the server, filled with data. It is gone with this process, however that ends.
-pub struct Scratch {
+pub struct ScratchFile {
     file: OwnedFd,
     device: Option<Device>,
     path: IoPath,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// Makes the file on the server in `root` and fills it with `bytes`.
     pub fn new(
         name: &str,

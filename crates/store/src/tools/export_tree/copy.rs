@@ -24,7 +24,7 @@ const HOLE_BYTES: usize = 4096;
 const TRIES: u32 = 3;
 
 /// A file of the pool, open for reading.
-pub(super) struct Source {
+pub(super) struct ExportedFile {
     place: OwnedFd,
     pub(super) stat: Stat,
     pub(super) size_bytes: u64,
@@ -37,7 +37,7 @@ enum Bytes {
     Plain(OwnedFd),
 }
 
-impl Source {
+impl ExportedFile {
     /// Opens file `name` of the directory of the pool.
     pub(super) fn open(pair: &Pair<'_>, name: &OsStr) -> Result<Self> {
         let place = open_inside(&*pair.from()?, name, OFlags::PATH).map_err(pair.failed("open", name))?;
@@ -130,7 +130,13 @@ pub(super) fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> rustix:
 }
 
 /// Exports `source`, which is file `name` of `pair`, as `to_name` of the directory `to`.
-pub(super) fn file(pair: &Pair<'_>, mut source: Source, name: &OsStr, to: impl AsFd, to_name: &OsStr) -> Result<()> {
+pub(super) fn file(
+    pair: &Pair<'_>,
+    mut source: ExportedFile,
+    name: &OsStr,
+    to: impl AsFd,
+    to_name: &OsStr,
+) -> Result<()> {
     let export = pair.export;
     let mut tries = 0;
     loop {
@@ -151,7 +157,7 @@ pub(super) fn file(pair: &Pair<'_>, mut source: Source, name: &OsStr, to: impl A
                 return Err(Error::Invalid(what.into()));
             }
             export.done_bytes.fetch_sub(source.size_bytes * 2, Ordering::Relaxed);
-            source = Source::open(pair, name)?;
+            source = ExportedFile::open(pair, name)?;
             continue;
         }
         attributes::copy(export, source.place(), &source.stat, source.mtime, made.as_fd())
@@ -167,14 +173,14 @@ pub(super) fn file(pair: &Pair<'_>, mut source: Source, name: &OsStr, to: impl A
 }
 
 /// Whether a copy has the size and the time of its source.
-pub(super) fn is_of(stat: &Stat, source: &Source) -> bool {
+pub(super) fn is_of(stat: &Stat, source: &ExportedFile) -> bool {
     let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
     stat.st_size as u64 == source.size_bytes && mtime == source.mtime
 }
 
 /// Copies all bytes into the file `part` of the export's own directory and reads them back. What an earlier export left
 /// there is compared with the file and kept as far as it is the same.
-fn copy(export: &Export<'_>, source: &Source, part: &str) -> Result<OwnedFd> {
+fn copy(export: &Export<'_>, source: &ExportedFile, part: &str) -> Result<OwnedFd> {
     let failed = |action| Error::io(action, part.to_owned());
     let state = export.destination.state();
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -238,7 +244,7 @@ fn has_data(file: &OwnedFd, from: u64, to: u64) -> bool {
 }
 
 /// Reads back what was written, from the disk where the kernel can be made to.
-fn compare(export: &Export<'_>, source: &Source, to: &OwnedFd, original: &Hashes, part: &str) -> Result<()> {
+fn compare(export: &Export<'_>, source: &ExportedFile, to: &OwnedFd, original: &Hashes, part: &str) -> Result<()> {
     let failed = |action| Error::io(action, part.to_owned());
     if source.size_bytes >= CHUNK_BYTES as u64 {
         // Small files are synced together, later; these are large enough to be dropped from memory first.

@@ -10,7 +10,7 @@
 //! All names are made relative to open directories, one component at a time, and none is followed: whatever others put
 //! there meanwhile, nothing outside DEST is written.
 
-use super::journal::Journal;
+use super::journal::ExportJournal;
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, read_file_at, replace_file, retry};
 use crate::pool::pool_file::Pool;
@@ -34,7 +34,7 @@ pub(super) struct Destination {
     path: PathBuf,
     /// `None` when nothing is written.
     state: Option<OwnedFd>,
-    pub(super) journal: Mutex<Journal>,
+    pub(super) journal: Mutex<ExportJournal>,
 }
 
 /// Opens directory `name` of `parent`, which is no symbolic link.
@@ -61,7 +61,7 @@ impl Destination {
     /// The directory of a finished export, to be compared.
     pub(super) fn open_finished(path: &Path) -> Result<Self> {
         let root = open_directory(CWD, path.as_os_str()).map_err(Error::io("open", path))?;
-        Ok(Self { root, path: path.to_owned(), state: None, journal: Mutex::new(Journal::none()) })
+        Ok(Self { root, path: path.to_owned(), state: None, journal: Mutex::new(ExportJournal::none()) })
     }
 
     /// The directory to write, made if it is not there.
@@ -112,7 +112,7 @@ impl Destination {
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = retry(|| rustix::fs::openat(&state, JOURNAL, flags, Mode::from_raw_mode(0o600)));
-        let journal = file.and_then(Journal::open).map_err(failed())?;
+        let journal = file.and_then(ExportJournal::open).map_err(failed())?;
         Ok(Self { root, path: path.to_owned(), state: Some(state), journal: Mutex::new(journal) })
     }
 

@@ -3,7 +3,7 @@
 //! A record is the beginning of the blake3 of the file's inode, size, time of last change and path. It is written only
 //! after the file system that holds the file was synced, so that whatever ended the export, what stands here is there.
 
-use super::copy::Source;
+use super::copy::ExportedFile;
 use crate::os::sys::{read_all, retry, write_all};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::HashSet;
@@ -17,19 +17,19 @@ const BATCH_BYTES: u64 = 4 << 30;
 const MAX_BYTES: usize = 16 << 28;
 
 /// Identity of a file as it was exported.
-pub(super) type Key = [u8; 16];
+pub(super) type ExportKey = [u8; 16];
 
 /// The journal of an export.
-pub(super) struct Journal {
+pub(super) struct ExportJournal {
     file: Option<OwnedFd>,
-    done: HashSet<Key>,
-    waiting: Vec<Key>,
+    done: HashSet<ExportKey>,
+    waiting: Vec<ExportKey>,
     waiting_bytes: u64,
 }
 
 /// The key of a file that becomes `name`, of the directory whose names have the hash `way`: another one when it has changed
 /// since.
-pub(super) fn key(name: &OsStr, way: &[u8; 32], source: &Source) -> Key {
+pub(super) fn key(name: &OsStr, way: &[u8; 32], source: &ExportedFile) -> ExportKey {
     let (stat, mtime) = (&source.stat, source.mtime);
     let numbers = [stat.st_ino, source.size_bytes, mtime.tv_sec as u64, mtime.tv_nsec as u64, u64::from(stat.st_mode)];
     let mut hasher = blake3::Hasher::new();
@@ -44,7 +44,7 @@ pub(super) fn key(name: &OsStr, way: &[u8; 32], source: &Source) -> Key {
     key
 }
 
-impl Journal {
+impl ExportJournal {
     /// No journal: nothing is done, nothing is kept.
     pub(super) fn none() -> Self {
         Self { file: None, done: HashSet::new(), waiting: Vec::new(), waiting_bytes: 0 }
@@ -62,12 +62,12 @@ impl Journal {
     }
 
     /// Whether that file is done.
-    pub(super) fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &ExportKey) -> bool {
         self.done.contains(key)
     }
 
     /// Notes that a file is done, and now and then makes it durable: `root` is a directory of its file system.
-    pub(super) fn add(&mut self, key: Key, bytes: u64, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    pub(super) fn add(&mut self, key: ExportKey, bytes: u64, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
         self.waiting.push(key);
         self.waiting_bytes += bytes;
         if self.waiting.len() >= BATCH_FILES || self.waiting_bytes >= BATCH_BYTES {

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 
 /// How to export.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ExportOptions {
     /// Only compare what an export made with the pool; nothing is written.
     pub verify_only: bool,
     /// Threads that copy; 0 takes twice the number of processors.
@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 /// Who is told how an export goes. Called from several threads.
-pub trait Watch: Sync {
+pub trait ExportWatch: Sync {
     /// `path` could not be exported, or differs.
     fn failed(&self, path: &Path, reason: &str);
     /// So many bytes of so many are copied and compared. `false` stops the export; it can be resumed.
@@ -46,7 +46,7 @@ pub trait Watch: Sync {
 }
 
 /// Failures in memory, for those who expect few.
-impl Watch for Mutex<Vec<(PathBuf, String)>> {
+impl ExportWatch for Mutex<Vec<(PathBuf, String)>> {
     fn failed(&self, path: &Path, reason: &str) {
         guard(self).push((path.to_owned(), reason.to_owned()));
     }
@@ -54,7 +54,7 @@ impl Watch for Mutex<Vec<(PathBuf, String)>> {
 
 /// What an export came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ExportReport {
     /// Regular files that are there and compared, further names of one file not counted.
     pub files: u64,
     /// Those of them that an earlier, stopped export had done.
@@ -75,7 +75,7 @@ pub struct Report {
     pub failed: u64,
 }
 
-/// Counters of a [`Report`] under way.
+/// Counters of an [`ExportReport`] under way.
 #[derive(Debug, Default)]
 struct Counts {
     files: AtomicU64,
@@ -97,8 +97,8 @@ fn count(counter: &AtomicU64) {
 struct Export<'a> {
     store: Arc<Store>,
     destination: Destination,
-    options: &'a Options,
-    watch: &'a dyn Watch,
+    options: &'a ExportOptions,
+    watch: &'a dyn ExportWatch,
     counts: Counts,
     done_bytes: AtomicU64,
     total_bytes: AtomicU64,
@@ -127,10 +127,10 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> ExportReport {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.counts;
-        Report {
+        ExportReport {
             files: get(&counts.files),
             resumed_files: get(&counts.resumed_files),
             bytes: get(&counts.bytes),
@@ -149,7 +149,7 @@ impl Export<'_> {
 ///
 /// # Errors
 /// The pool or the directory cannot be opened, the directory is somebody else's, it is full, or `watch` stopped it.
-pub fn export(pool: &Pool, to: &Path, options: &Options, watch: &dyn Watch) -> Result<Report> {
+pub fn export(pool: &Pool, to: &Path, options: &ExportOptions, watch: &dyn ExportWatch) -> Result<ExportReport> {
     let store = Store::open(pool.clone())?;
     let destination = if options.verify_only {
         Destination::open_finished(to)?

@@ -1,6 +1,6 @@
 //! Goes through the tree: makes directories, links and special files, and hands files with bytes to workers.
 
-use super::copy::{self, Source};
+use super::copy::{self, ExportedFile};
 use super::destination::{STATE, make_directory, open_directory};
 use super::{Export, attributes, count, verify};
 use crate::os::error::{Error, Result};
@@ -109,7 +109,7 @@ type Job<'a> = (Arc<Pair<'a>>, OsString);
 pub(super) fn measure(export: &Export<'_>) -> Result<()> {
     let tree = open_directory(export.store.tree(), ".".as_ref()).map_err(Error::io("open", "tree"))?;
     let linked = Mutex::new(std::collections::HashSet::new());
-    let visit = |entry: &crate::tools::walk::Entry<'_>| {
+    let visit = |entry: &crate::tools::walk::WalkedFile<'_>| {
         if let Ok(stat) = entry.stat()
             && (stat.st_nlink == 1 || guard(&linked).insert(stat.st_ino))
         {
@@ -378,7 +378,7 @@ fn regular(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr, links: &Links) ->
     if export.options.verify_only {
         return verify::file(export, pair, name);
     }
-    let source = Source::open(pair, name)?;
+    let source = ExportedFile::open(pair, name)?;
     if source.stat.st_nlink == 1 {
         return copy::file(pair, source, name, &*pair.to()?, name);
     }

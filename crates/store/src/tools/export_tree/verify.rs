@@ -1,7 +1,7 @@
 //! Compares an export with the pool; writes nothing.
 
 use super::attributes::{times, xattrs};
-use super::copy::{Source, is_of, read_full};
+use super::copy::{ExportedFile, is_of, read_full};
 use super::traverse::Pair;
 use super::{Export, count};
 use crate::os::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(super) fn attributes(export: &Export<'_>, from: BorrowedFd<'_>, stat: &Stat,
 
 /// Compares a file, all of its bytes.
 pub(super) fn file(export: &Export<'_>, pair: &Pair<'_>, name: &OsStr) -> Result<()> {
-    let source = Source::open(pair, name)?;
+    let source = ExportedFile::open(pair, name)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let to = open_inside(&*pair.to()?, name, flags).map_err(pair.failed("find the copy of", name))?;
     let there = rustix::fs::fstat(&to).map_err(pair.failed("read", name))?;

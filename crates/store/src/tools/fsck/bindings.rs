@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::datafiles::{Fault, look, open};
 use super::duplicates::Twin;
-use super::finding::{Finding, Kind};
+use super::finding::{CheckFinding, DamageKind};
 use super::hold::{Subject, hold, shown};
 use crate::format::handle::Handle;
 use crate::format::placement::Datafiles;
@@ -34,12 +34,12 @@ pub(super) fn tell_twins(context: &Context<'_>, twins: &[Twin]) -> Result<()> {
             let what =
                 format!("these files have one handle, and its datafiles are bound to none of them: {}", names(&all));
             let action = "find out whose the bytes are, remove the others, and check again";
-            Finding::new(Kind::DuplicateHandle, what, action)
+            CheckFinding::new(DamageKind::DuplicateHandle, what, action)
         } else {
             let what = format!("its handle is that of {}, whose the datafiles are", names(&keepers));
             let action = "who may write it has exchanged its handle, or it is a copy: remove it, or restore it from a backup; \
                           datafiles that were its own are kept";
-            Finding::new(Kind::DuplicateHandle, what, action)
+            CheckFinding::new(DamageKind::DuplicateHandle, what, action)
         };
         context.left(finding.of(&twin.subject.path));
     }
@@ -57,8 +57,8 @@ pub(super) fn check(context: &Context<'_>, subject: &Subject, handle: &Handle, a
         return Ok(());
     }
     let what = "its datafiles are bound to another inode, or to none";
-    let finding = Finding::new(Kind::UnboundHandle, what, "").of(&subject.path);
-    let left = |action: &str| context.left(Finding { action: action.into(), ..finding.clone() });
+    let finding = CheckFinding::new(DamageKind::UnboundHandle, what, "").of(&subject.path);
+    let left = |action: &str| context.left(CheckFinding { action: action.into(), ..finding.clone() });
     if !all_readable || !context.knows_all_handles() {
         left("left, for they may belong to a file that cannot be read: mend that first");
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) fn check(context: &Context<'_>, subject: &Subject, handle: &Handle, a
         return Ok(());
     };
     let stale = hold.was_stale;
-    context.mend(Finding { action: "bound to the only file that names them".into(), ..finding.clone() }, || {
+    context.mend(CheckFinding { action: "bound to the only file that names them".into(), ..finding.clone() }, || {
         bind(context, subject, handle, &datafiles)
     });
     hold.release(context, !stale)

@@ -1,6 +1,6 @@
 //! What all steps of a check share: the ground, the options, and who is told.
 
-use super::finding::{Finding, Kind, Outcome, Outcomes, Report};
+use super::finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outcomes};
 use super::ground::Ground;
 use super::hold::Holding;
 use crate::os::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) const TELL_EVERY: u64 = 1024;
 
 /// How to check a pool.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct CheckOptions {
     /// Only say what would be mended; nothing on the disks changes.
     pub dry_run: bool,
     /// Take over a copied or restored pool: a new uuid, and the handles get the numbers of the inodes that carry them.
@@ -38,7 +38,7 @@ pub struct Options {
 
 /// What a check is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum CheckStep {
     /// Looking at the files of the tree.
     Files,
     /// Looking again at those with unusable handles or leftovers.
@@ -50,20 +50,20 @@ pub enum Step {
 }
 
 /// Who is told what a check finds. Called from several threads.
-pub trait Watch: Sync {
+pub trait CheckWatch: Sync {
     /// Something was found, and this came of it.
-    fn found(&self, finding: &Finding);
+    fn found(&self, finding: &CheckFinding);
     /// So many files or datafiles have been looked at in this step; `of` is how many there are, where that is known.
     /// `false` stops the check.
-    fn progress(&self, step: Step, done: u64, of: Option<u64>) -> bool {
+    fn progress(&self, step: CheckStep, done: u64, of: Option<u64>) -> bool {
         let _ = (step, done, of);
         true
     }
 }
 
 /// Findings in memory, for those who expect few.
-impl Watch for Mutex<Vec<Finding>> {
-    fn found(&self, finding: &Finding) {
+impl CheckWatch for Mutex<Vec<CheckFinding>> {
+    fn found(&self, finding: &CheckFinding) {
         guard(self).push(finding.clone());
     }
 }
@@ -71,13 +71,13 @@ impl Watch for Mutex<Vec<Finding>> {
 /// A check under way.
 pub(super) struct Context<'a> {
     pub(super) ground: Ground,
-    pub(super) options: &'a Options,
-    watch: &'a dyn Watch,
+    pub(super) options: &'a CheckOptions,
+    watch: &'a dyn CheckWatch,
     /// Whether anything had the pool mounted when the check began, and how to find out whether it has now.
     pub(super) quiet: Quiet,
     pub(super) holding: Holding,
     store: Mutex<Option<Arc<Store>>>,
-    kinds: Mutex<BTreeMap<Kind, Outcomes>>,
+    kinds: Mutex<BTreeMap<DamageKind, Outcomes>>,
     pub(super) files: AtomicU64,
     pub(super) placed_files: AtomicU64,
     pub(super) files_in_use: AtomicU64,
@@ -92,15 +92,19 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// The inner error is the report of a dry run that cannot go on, because a directory would have to be made first.
-    pub(super) fn open(pool: &Pool, options: &'a Options, watch: &'a dyn Watch) -> Result<Result<Self, Report>> {
+    pub(super) fn open(
+        pool: &Pool,
+        options: &'a CheckOptions,
+        watch: &'a dyn CheckWatch,
+    ) -> Result<Result<Self, CheckReport>> {
         let mut findings = Vec::new();
         let Some(ground) = Ground::open(pool, options, &mut findings)? else {
-            let mut kinds: BTreeMap<Kind, Outcomes> = BTreeMap::new();
+            let mut kinds: BTreeMap<DamageKind, Outcomes> = BTreeMap::new();
             for finding in findings {
                 kinds.entry(finding.kind).or_default().add(finding.outcome);
                 watch.found(&finding);
             }
-            return Ok(Err(Report { kinds: kinds.into_iter().collect(), ..Report::default() }));
+            return Ok(Err(CheckReport { kinds: kinds.into_iter().collect(), ..CheckReport::default() }));
         };
         let quiet = Quiet::look(&pool.namespace, !options.dry_run, is_shared(pool).unwrap_or(false))?;
         let context = Self {
@@ -144,42 +148,42 @@ impl<'a> Context<'a> {
     }
 
     /// Tells `finding` as it is.
-    pub(super) fn tell(&self, finding: Finding) {
+    pub(super) fn tell(&self, finding: CheckFinding) {
         guard(&self.kinds).entry(finding.kind).or_default().add(finding.outcome);
         self.watch.found(&finding);
     }
 
     /// Tells that `finding` is left, for its action to be done by somebody else.
-    pub(super) fn left(&self, finding: Finding) {
-        self.tell(Finding { outcome: Outcome::Left, ..finding });
+    pub(super) fn left(&self, finding: CheckFinding) {
+        self.tell(CheckFinding { outcome: FindingOutcome::Left, ..finding });
     }
 
     /// Tells something that is not wrong.
-    pub(super) fn note(&self, finding: Finding) {
-        self.tell(Finding { outcome: Outcome::Note, ..finding });
+    pub(super) fn note(&self, finding: CheckFinding) {
+        self.tell(CheckFinding { outcome: FindingOutcome::Note, ..finding });
     }
 
     /// Tells that something could not be read: nothing is known of it.
-    pub(super) fn unreadable(&self, finding: Finding) {
+    pub(super) fn unreadable(&self, finding: CheckFinding) {
         self.unknown_handles.store(true, Ordering::Relaxed);
         self.left(finding);
     }
 
     /// Mends what `finding` says by `work`, unless this is a dry run; `finding.action` is what was or would be done.
     /// Whether it is in order now.
-    pub(super) fn mend(&self, finding: Finding, work: impl FnOnce() -> Result<()>) -> bool {
+    pub(super) fn mend(&self, finding: CheckFinding, work: impl FnOnce() -> Result<()>) -> bool {
         if self.options.dry_run {
-            self.tell(Finding { outcome: Outcome::WouldMend, ..finding });
+            self.tell(CheckFinding { outcome: FindingOutcome::WouldMend, ..finding });
             return false;
         }
         match work() {
             Ok(()) => {
-                self.tell(Finding { outcome: Outcome::Mended, ..finding });
+                self.tell(CheckFinding { outcome: FindingOutcome::Mended, ..finding });
                 true
             }
             Err(error) => {
                 let action = format!("not mended ({}): {error}", finding.action);
-                self.left(Finding { action, ..finding });
+                self.left(CheckFinding { action, ..finding });
                 false
             }
         }
@@ -196,7 +200,7 @@ impl<'a> Context<'a> {
     }
 
     /// Tells progress; an error when the watcher wants no more.
-    pub(super) fn progress(&self, step: Step, done: u64, of: Option<u64>) -> Result<()> {
+    pub(super) fn progress(&self, step: CheckStep, done: u64, of: Option<u64>) -> Result<()> {
         if !self.watch.progress(step, done, of) {
             self.stopped.store(true, Ordering::Relaxed);
         }
@@ -212,12 +216,12 @@ impl<'a> Context<'a> {
     }
 
     /// Makes what was mended durable, and sums up.
-    pub(super) fn end(self) -> Result<Report> {
+    pub(super) fn end(self) -> Result<CheckReport> {
         if !self.options.dry_run {
             self.ground.sync()?;
         }
         let kinds = std::mem::take(&mut *guard(&self.kinds));
-        Ok(Report {
+        Ok(CheckReport {
             files: self.files.into_inner(),
             placed_files: self.placed_files.into_inner(),
             files_in_use: self.files_in_use.into_inner(),

@@ -34,7 +34,7 @@ pub(super) enum Fault {
 }
 
 /// What the servers have of a file.
-pub(super) struct Look {
+pub(super) struct DatafileSurvey {
     pub(super) faults: Vec<Fault>,
     /// Servers of the file that are not there.
     pub(super) away: BTreeSet<ServerId>,
@@ -54,11 +54,16 @@ pub(super) fn look(
     layout: &Layout,
     datafiles: &Datafiles,
     subject: &Subject,
-) -> Result<Look> {
+) -> Result<DatafileSurvey> {
     let rights = if handle.present.is_empty() { None } else { Some(subject.rights()) };
     let identity = if handle.present.is_empty() { None } else { subject.identity(ground)? };
-    let mut look =
-        Look { faults: Vec::new(), away: BTreeSet::new(), has_own: false, least_bytes: 0, allocated_bytes: 0 };
+    let mut look = DatafileSurvey {
+        faults: Vec::new(),
+        away: BTreeSet::new(),
+        has_own: false,
+        least_bytes: 0,
+        allocated_bytes: 0,
+    };
     let lengths = if handle.present.is_empty() { None } else { subject.lengths(handle.logical)? };
     for (index, datafile) in datafiles.table.iter().enumerate() {
         if !handle.present.contains(index) {

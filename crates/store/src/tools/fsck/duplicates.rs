@@ -2,7 +2,7 @@
 
 use super::bindings;
 use super::context::Context;
-use super::finding::{Finding, Kind};
+use super::finding::{CheckFinding, DamageKind};
 use super::hold::{Subject, hold, shown};
 use crate::file::rights::{check_datafile, create_datafile};
 use crate::format::handle::Handle;
@@ -33,14 +33,14 @@ pub(super) fn resolve(context: &Context<'_>, mut twins: Vec<Twin>) -> Result<Vec
         for twin in &twins {
             let what = format!("the same handle, of an inode that is not here: {}", names.join(", "));
             let action = "remove all but one of them, and take that over with --rebind";
-            context.left(Finding::new(Kind::DuplicateHandle, what, action).of(&twin.subject.path));
+            context.left(CheckFinding::new(DamageKind::DuplicateHandle, what, action).of(&twin.subject.path));
         }
         return Ok(Vec::new());
     };
     let mut made = Vec::new();
     for copy in &twins {
         let what = format!("its handle is that of {}", shown(&original.subject.path));
-        let finding = Finding::new(Kind::DuplicateHandle, what, "").of(&copy.subject.path);
+        let finding = CheckFinding::new(DamageKind::DuplicateHandle, what, "").of(&copy.subject.path);
         let (a, b) = (&original.subject.stat, &copy.subject.stat);
         let same = (a.st_size, a.st_mtime, a.st_mtime_nsec) == (b.st_size, b.st_mtime, b.st_mtime_nsec)
             && original.handle.layout == copy.handle.layout
@@ -48,15 +48,16 @@ pub(super) fn resolve(context: &Context<'_>, mut twins: Vec<Twin>) -> Result<Vec
         if !same {
             let action = "the original has changed since it was copied, so its bytes are not known: remove it, or copy \
                           the original anew, through the mount";
-            context.left(Finding { action: action.into(), ..finding });
+            context.left(CheckFinding { action: action.into(), ..finding });
             continue;
         }
         let Some(hold) = hold(context, original.handle.logical)? else {
             let action = "the original is being written: check again when that has ended";
-            context.left(Finding { action: action.into(), ..finding });
+            context.left(CheckFinding { action: action.into(), ..finding });
             continue;
         };
-        let finding = Finding { action: "given bytes of its own: the original's, unchanged since".into(), ..finding };
+        let finding =
+            CheckFinding { action: "given bytes of its own: the original's, unchanged since".into(), ..finding };
         let mut new = None;
         context.mend(finding, || copy_bytes(context, &original, copy).map(|both| new = Some(both)));
         made.extend(new);

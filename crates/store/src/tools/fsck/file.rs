@@ -1,11 +1,11 @@
 //! Every file of the tree: its handle, its layout, its datafiles and its size.
 
-use super::context::{Context, Step, TELL_EVERY};
-use super::datafiles::{Fault, Look, Stretches, bytes_in, look};
-use super::finding::{Finding, Kind};
+use super::context::{CheckStep, Context, TELL_EVERY};
+use super::datafiles::{DatafileSurvey, Fault, Stretches, bytes_in, look};
+use super::finding::{CheckFinding, DamageKind};
 use super::ground::Ground;
-use super::hold::{Found, Hold, Subject, hold};
-use super::known::{Gathering, Known};
+use super::hold::{Hold, InodeHandle, Subject, hold};
+use super::known::{Gathering, KnownFiles};
 use super::layouts::Lost;
 use super::lost_found;
 use super::misplaced::{Misplaced, put_right};
@@ -15,7 +15,7 @@ use crate::format::identity::Said;
 use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
 use crate::tools::directories::why;
-use crate::tools::walk::{Entry, walk};
+use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -37,28 +37,29 @@ struct Files<'a> {
 }
 
 /// Checks every file of the tree, and returns what their datafiles are called.
-pub(super) fn check_all(context: &Context<'_>) -> Result<Known> {
+pub(super) fn check_all(context: &Context<'_>) -> Result<KnownFiles> {
     let (gathering, lost, misplaced) = (Gathering::default(), Lost::default(), Misplaced::default());
     let files = Files { context, gathering, lost, misplaced, seen: Mutex::default() };
     walk(&context.ground.tree, context.threads(), &|entry| files.visit(entry).map(|()| true), &|path, errno| {
         unreadable(context, path, &why(errno))
     })?;
     super::layouts::check_rest(context, &files.lost)?;
-    context.progress(Step::Files, context.files.load(Ordering::Relaxed), None)?;
+    context.progress(CheckStep::Files, context.files.load(Ordering::Relaxed), None)?;
     Ok(files.gathering.finish())
 }
 
 fn unreadable(context: &Context<'_>, path: &Path, reason: &str) {
     let action = "repair its file system, or run as a user who may read it";
-    context.unreadable(Finding::new(Kind::Unreadable, format!("it cannot be read: {reason}"), action).of(path));
+    context
+        .unreadable(CheckFinding::new(DamageKind::Unreadable, format!("it cannot be read: {reason}"), action).of(path));
 }
 
 impl Files<'_> {
-    fn visit(&self, entry: &Entry<'_>) -> Result<()> {
+    fn visit(&self, entry: &WalkedFile<'_>) -> Result<()> {
         let context = self.context;
         let count = context.files.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(TELL_EVERY) {
-            context.progress(Step::Files, count, None)?;
+            context.progress(CheckStep::Files, count, None)?;
         }
         let subject = match entry.open() {
             Ok(fd) => Subject::new(fd, entry.path())?,
@@ -82,13 +83,13 @@ impl Files<'_> {
     fn check(&self, mut subject: Subject) -> Result<()> {
         let (context, inode) = (self.context, subject.stat.st_ino);
         let handle = match subject.handle()? {
-            Found::Plain => {
+            InodeHandle::Plain => {
                 context.allocated_bytes.fetch_add(512 * subject.stat.st_blocks as u64, Ordering::Relaxed);
                 return Ok(());
             }
-            Found::Handle(handle) => handle,
+            InodeHandle::Handle(handle) => handle,
             // The second walk looks at it, when all other handles are known.
-            Found::Damaged(..) => {
+            InodeHandle::Damaged(..) => {
                 context.placed_files.fetch_add(1, Ordering::Relaxed);
                 self.gathering.note_damaged();
                 return Ok(());
@@ -127,7 +128,7 @@ impl Files<'_> {
         };
         subject.renew()?;
         let settled = match subject.handle()? {
-            Found::Handle(now) if now.logical == handle.logical && subject.stat.st_nlink > 0 => {
+            InodeHandle::Handle(now) if now.logical == handle.logical && subject.stat.st_nlink > 0 => {
                 self.judge(&mut subject, now, &hold)
             }
             _ => Ok(true),
@@ -141,7 +142,8 @@ impl Files<'_> {
         let context = self.context;
         let Some(layout) = self.lost.get(context, &handle.layout) else {
             let what = format!("its layout {} is lost", crate::pool::layouts::hex(&handle.layout));
-            let finding = Finding::new(Kind::MissingLayout, what, "once the layout is there again, so is the file");
+            let finding =
+                CheckFinding::new(DamageKind::MissingLayout, what, "once the layout is there again, so is the file");
             context.left(finding.of(&subject.path));
             return Ok(None);
         };
@@ -149,7 +151,7 @@ impl Files<'_> {
             Ok(datafiles) => Ok(Some((layout, datafiles))),
             Err(error) => {
                 let action = "restore it from a backup; its datafiles are left as they are";
-                context.left(Finding::new(Kind::DamagedHandle, error.to_string(), action).of(&subject.path));
+                context.left(CheckFinding::new(DamageKind::DamagedHandle, error.to_string(), action).of(&subject.path));
                 Ok(None)
             }
         }
@@ -177,13 +179,13 @@ impl Files<'_> {
         let size_bytes = subject.stat.st_size as u64;
         let finding = if let Some(to) = handle.truncating_to {
             let what = format!("a change of size to {to} bytes, or a move, stopped half-way");
-            Finding::new(Kind::HalfChange, what, "finished it")
+            CheckFinding::new(DamageKind::HalfChange, what, "finished it")
         } else if found.least_bytes > size_bytes {
             let what = format!("its inode says {size_bytes} bytes, its datafiles reach to {}", found.least_bytes);
-            Finding::new(Kind::Size, what, "took the size from the datafiles")
+            CheckFinding::new(DamageKind::Size, what, "took the size from the datafiles")
         } else if hold.was_stale {
             let what = "its writer ended without a word";
-            Finding::new(Kind::StaleLock, what, "size and time settled, lock file removed")
+            CheckFinding::new(DamageKind::StaleLock, what, "size and time settled, lock file removed")
                 .object(format!("locks/{:016x}", handle.logical))
         } else {
             return Ok(true);
@@ -194,8 +196,11 @@ impl Files<'_> {
     fn tell_away(&self, subject: &Subject, away: &BTreeSet<ServerId>) {
         let names: Vec<_> = away.iter().map(|server| self.context.ground.server_name(*server)).collect();
         let what = format!("it needs {}, which is not there", names.join(", "));
-        let finding =
-            Finding::new(Kind::MissingServer, what, "bring the server back; the rest of the file is readable");
+        let finding = CheckFinding::new(
+            DamageKind::MissingServer,
+            what,
+            "bring the server back; the rest of the file is readable",
+        );
         self.context.left(finding.on(&names[0]).of(&subject.path));
     }
 
@@ -221,7 +226,7 @@ impl Files<'_> {
         let name = context.ground.server_name(datafile.server);
         let path = datafile.path(handle.logical);
         let told = |kind, what: String, action: &str| {
-            Finding::new(kind, what, action).of(&subject.path).on(&name).object(path.as_str())
+            CheckFinding::new(kind, what, action).of(&subject.path).on(&name).object(path.as_str())
         };
         let Some(directory) = context.ground.directory(datafile.server) else { return false };
         match *fault {
@@ -230,7 +235,7 @@ impl Files<'_> {
                 let lost_bytes = bytes_in(layout, datafiles, index, size_bytes);
                 if lost_found::has(directory, handle.logical, datafile.generation) {
                     let finding =
-                        told(Kind::MissingDatafile, "a datafile is gone".into(), "taken back from lost+found");
+                        told(DamageKind::MissingDatafile, "a datafile is gone".into(), "taken back from lost+found");
                     return context
                         .mend(finding, || lost_found::take_back(directory, handle.logical, datafile.generation));
                 }
@@ -238,7 +243,7 @@ impl Files<'_> {
                     && let Some(from) = self.misplaced.find(context, handle.logical, datafile)
                 {
                     let what = format!("it stands in the wrong directory, as {from}");
-                    let finding = told(Kind::MisplacedDatafile, what, "put into its place");
+                    let finding = told(DamageKind::MisplacedDatafile, what, "put into its place");
                     return context.mend(finding, || put_right(directory, &from, handle.logical, datafile.generation));
                 }
                 let forget = |handle: &mut Handle| {
@@ -249,12 +254,13 @@ impl Files<'_> {
                 };
                 if lost_bytes == 0 {
                     let what = "a datafile is gone that was made after the file was last synced".to_owned();
-                    let finding = told(Kind::MissingDatafile, what, "forgot it: the file has no byte there");
+                    let finding = told(DamageKind::MissingDatafile, what, "forgot it: the file has no byte there");
                     return context.mend(finding, || forget(handle));
                 }
                 let lost = Stretches::of(layout, datafiles, index, (0, u64::MAX), size_bytes);
                 let what = format!("a datafile is gone: {} of the file are lost, but for holes", lost.words());
-                let finding = |action| Finding { lost: lost.listed, ..told(Kind::MissingDatafile, what, action) };
+                let finding =
+                    |action| CheckFinding { lost: lost.listed, ..told(DamageKind::MissingDatafile, what, action) };
                 if context.options.forget_missing {
                     let action = "forgot it: its bytes read as zeros from now on";
                     return context.mend(finding(action), || forget(handle));
@@ -269,11 +275,12 @@ impl Files<'_> {
                 let lower = || subject.lower_length(handle.logical, datafile, found_bytes);
                 let ends = format!("it ends at byte {found_bytes}, {recorded_bytes} had been recorded");
                 if lost.bytes == 0 {
-                    let finding = told(Kind::ShortDatafile, ends, "recorded that: the file has no byte there");
+                    let finding = told(DamageKind::ShortDatafile, ends, "recorded that: the file has no byte there");
                     return context.mend(finding, lower);
                 }
                 let what = format!("{ends}: {} of the file are lost", lost.words());
-                let finding = |action| Finding { lost: lost.listed, ..told(Kind::ShortDatafile, what, action) };
+                let finding =
+                    |action| CheckFinding { lost: lost.listed, ..told(DamageKind::ShortDatafile, what, action) };
                 if context.options.forget_missing {
                     return context.mend(finding("gave them up: they read as zeros from now on"), lower);
                 }
@@ -282,7 +289,7 @@ impl Files<'_> {
             }
             Fault::Type(_) => {
                 let what = "something that is no regular file has the name of a datafile".to_owned();
-                context.left(told(Kind::DatafileType, what, "look at it, move it away, and check again"));
+                context.left(told(DamageKind::DatafileType, what, "look at it, move it away, and check again"));
                 false
             }
             // Told by the second walk.
@@ -291,10 +298,10 @@ impl Files<'_> {
                 let what = format!("it belongs to user {found}, the file to user {}", subject.stat.st_uid);
                 if !only_owner_writes(directory, path.directory()) && !subject.was_given_by(handle.logical, found) {
                     let action = "others can write its directory, so it may have been exchanged: look at it, chown it";
-                    context.left(told(Kind::DatafileOwner, what, action));
+                    context.left(told(DamageKind::DatafileOwner, what, action));
                     return false;
                 }
-                let finding = told(Kind::DatafileOwner, what, "gave it to the file's owner and group");
+                let finding = told(DamageKind::DatafileOwner, what, "gave it to the file's owner and group");
                 context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), found))
             }
             Fault::Rights(_, gid, mode) => {
@@ -303,7 +310,7 @@ impl Files<'_> {
                     "it is group {gid}'s with mode {mode:o}, by its file it is group {}'s with mode {:o}",
                     rights.gid, rights.mode
                 );
-                let finding = told(Kind::DatafileRights, what, "gave it the file's group and mode");
+                let finding = told(DamageKind::DatafileRights, what, "gave it the file's group and mode");
                 context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), rights.uid))
             }
         }
@@ -327,7 +334,7 @@ fn give(subject: &Subject, ground: &Ground, directory: BorrowedFd<'_>, path: &CS
 }
 
 /// Whether nothing has to be mended.
-fn in_order(found: &Look, handle: &Handle, size_bytes: u64) -> bool {
+fn in_order(found: &DatafileSurvey, handle: &Handle, size_bytes: u64) -> bool {
     found.faults.is_empty()
         && found.away.is_empty()
         && handle.truncating_to.is_none()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Kinds of damage. The names are those of the JSON output and of `docs/fsck.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DamageKind {
     /// The namespace's marker is missing or damaged.
     NamespaceMarker,
     /// A directory of the namespace is missing.
@@ -63,7 +63,7 @@ pub enum Kind {
     Unreadable,
 }
 
-impl Kind {
+impl DamageKind {
     /// The name, as in the JSON output.
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Kind {
 
 /// What came of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FindingOutcome {
     /// It is in order now.
     Mended,
     /// It would be mended, were this no dry run.
@@ -114,7 +114,7 @@ pub enum Outcome {
     Note,
 }
 
-impl Outcome {
+impl FindingOutcome {
     /// The name, as in the JSON output.
     pub fn name(self) -> &'static str {
         match self {
@@ -129,11 +129,11 @@ impl Outcome {
 
 /// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// What kind of damage.
-    pub kind: Kind,
+    pub kind: DamageKind,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: FindingOutcome,
     /// The file, relative to the mount, if it is one's.
     pub path: Option<PathBuf>,
     /// The server, as in `hdd.0`, if it is on one.
@@ -148,12 +148,12 @@ pub struct Finding {
     pub action: String,
 }
 
-impl Finding {
+impl CheckFinding {
     /// A finding that is left as it is until somebody says otherwise.
-    pub(super) fn new(kind: Kind, what: impl Into<String>, action: impl Into<String>) -> Self {
+    pub(super) fn new(kind: DamageKind, what: impl Into<String>, action: impl Into<String>) -> Self {
         Self {
             kind,
-            outcome: Outcome::Left,
+            outcome: FindingOutcome::Left,
             path: None,
             server: None,
             object: None,
@@ -195,20 +195,20 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    pub(super) fn add(&mut self, outcome: Outcome) {
+    pub(super) fn add(&mut self, outcome: FindingOutcome) {
         *match outcome {
-            Outcome::Mended => &mut self.mended,
-            Outcome::WouldMend => &mut self.would_mend,
-            Outcome::Left => &mut self.left,
-            Outcome::InUse => &mut self.in_use,
-            Outcome::Note => &mut self.notes,
+            FindingOutcome::Mended => &mut self.mended,
+            FindingOutcome::WouldMend => &mut self.would_mend,
+            FindingOutcome::Left => &mut self.left,
+            FindingOutcome::InUse => &mut self.in_use,
+            FindingOutcome::Note => &mut self.notes,
         } += 1;
     }
 }
 
 /// The sum of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// Regular files in the tree.
     pub files: u64,
     /// Those of them that have a handle.
@@ -219,11 +219,11 @@ pub struct Report {
     pub datafiles: u64,
     /// Bytes that were read, of a check that reads all.
     pub read_bytes: u64,
-    /// Outcomes by kind, in order of [`Kind`].
-    pub kinds: Vec<(Kind, Outcomes)>,
+    /// Outcomes by kind, in order of [`DamageKind`].
+    pub kinds: Vec<(DamageKind, Outcomes)>,
 }
 
-impl Report {
+impl CheckReport {
     /// Outcomes of all kinds together.
     pub fn total(&self) -> Outcomes {
         self.kinds.iter().fold(Outcomes::default(), |sum, (_, each)| Outcomes {
@@ -236,7 +236,7 @@ impl Report {
     }
 
     /// Outcomes of one kind.
-    pub fn of(&self, kind: Kind) -> Outcomes {
+    pub fn of(&self, kind: DamageKind) -> Outcomes {
         self.kinds.iter().find(|each| each.0 == kind).map_or_else(Outcomes::default, |each| each.1)
     }
 

@@ -1,7 +1,7 @@
 //! What a check stands on: the namespace's directories and marker, and the servers that are there.
 
-use super::context::Options;
-use super::finding::{Finding, Kind, Outcome};
+use super::context::CheckOptions;
+use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use crate::format::handle::{ATTRIBUTE, Handle, MAX_BYTES};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, retry};
@@ -46,20 +46,20 @@ pub(super) struct Ground {
 /// Mends now or says that it would; findings of the ground come before there is a context to tell them.
 struct Early<'a> {
     dry_run: bool,
-    findings: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<CheckFinding>,
 }
 
 impl Early<'_> {
-    fn mend(&mut self, finding: Finding, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let outcome = if self.dry_run { Outcome::WouldMend } else { work().map(|()| Outcome::Mended)? };
-        self.findings.push(Finding { outcome, ..finding });
+    fn mend(&mut self, finding: CheckFinding, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let outcome = if self.dry_run { FindingOutcome::WouldMend } else { work().map(|()| FindingOutcome::Mended)? };
+        self.findings.push(CheckFinding { outcome, ..finding });
         Ok(())
     }
 }
 
 impl Ground {
     /// Opens the pool. `None` in a dry run for which a directory is missing.
-    pub(super) fn open(pool: &Pool, options: &Options, findings: &mut Vec<Finding>) -> Result<Option<Self>> {
+    pub(super) fn open(pool: &Pool, options: &CheckOptions, findings: &mut Vec<CheckFinding>) -> Result<Option<Self>> {
         let mut early = Early { dry_run: options.dry_run, findings };
         let root = &pool.namespace;
         let namespace = open_directory(root).map_err(Error::io("open the namespace", root))?;
@@ -69,8 +69,11 @@ impl Ground {
         let marker = namespace_marker(pool, &namespace, &mut early)?;
         for name in [LAYOUTS, LOCKS] {
             if open(name).is_err_and(|errno| errno == Errno::NOENT) {
-                let finding =
-                    Finding::new(Kind::NamespaceDirectory, format!("the namespace has no {name}/"), "made it");
+                let finding = CheckFinding::new(
+                    DamageKind::NamespaceDirectory,
+                    format!("the namespace has no {name}/"),
+                    "made it",
+                );
                 early.mend(finding.object(name), || {
                     rustix::fs::mkdirat(&namespace, name, Mode::from_raw_mode(0o700))
                         .map_err(Error::io("make directory", root.join(name)))
@@ -147,7 +150,8 @@ fn namespace_marker(pool: &Pool, namespace: &OwnedFd, early: &mut Early<'_>) -> 
         )));
     };
     let marker = Marker { server: "namespace".into(), ..marker.clone() };
-    let finding = Finding::new(Kind::NamespaceMarker, reason, "wrote it anew, with the uuid of the servers' markers");
+    let finding =
+        CheckFinding::new(DamageKind::NamespaceMarker, reason, "wrote it anew, with the uuid of the servers' markers");
     early.mend(finding.object(MARKER_FILE), || write_marker(namespace, &marker))?;
     Ok(marker)
 }
@@ -194,8 +198,8 @@ fn mend_markers(
         let Err(reason) = &server.directory else { continue };
         let root = &pool.servers[server.id.index()].root;
         let there = open_directory(root).ok();
-        let kind = if there.is_some() { Kind::ServerMarker } else { Kind::MissingServer };
-        let finding = Finding::new(
+        let kind = if there.is_some() { DamageKind::ServerMarker } else { DamageKind::MissingServer };
+        let finding = CheckFinding::new(
             kind,
             format!("server {} is not available: {reason} ({})", server.name, root.display()),
             "mount or restore its directory; what needs it is left as it is",
@@ -207,7 +211,7 @@ fn mend_markers(
         {
             let own = Marker { server: marker_server(&server.name, server.id), ..marker.clone() };
             let action = "wrote it anew: its datafiles are this pool's, and all other servers are there";
-            early.mend(Finding { action: action.into(), ..finding }, || write_marker(&directory, &own))?;
+            early.mend(CheckFinding { action: action.into(), ..finding }, || write_marker(&directory, &own))?;
             server.directory = Ok(directory);
         } else {
             early.findings.push(finding);
@@ -236,7 +240,7 @@ fn has_datafiles_of(tree: &OwnedFd, directory: &OwnedFd) -> Result<bool> {
     crate::tools::walk::walk(
         tree,
         1,
-        &|entry: &crate::tools::walk::Entry<'_>| {
+        &|entry: &crate::tools::walk::WalkedFile<'_>| {
             let mut bytes = [0; MAX_BYTES];
             if let Ok(fd) = entry.open()
                 && let Ok(len) =

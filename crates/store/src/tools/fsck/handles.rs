@@ -1,18 +1,18 @@
 //! Handles that cannot be used as they are: damaged ones, and those of other inodes.
 
 use super::bindings;
-use super::context::{Context, Step, TELL_EVERY};
+use super::context::{CheckStep, Context, TELL_EVERY};
 use super::correct::corrections;
 use super::datafiles::look;
 use super::duplicates::{self, Twin};
-use super::finding::{Finding, Kind};
-use super::hold::{Found, Subject, hold};
-use super::known::Known;
+use super::finding::{CheckFinding, DamageKind};
+use super::hold::{InodeHandle, Subject, hold};
+use super::known::KnownFiles;
 use crate::format::handle::Handle;
 use crate::format::placement::Datafiles;
 use crate::os::error::{HandleError, Result};
 use crate::os::sync::guard;
-use crate::tools::walk::{Entry, walk};
+use crate::tools::walk::{WalkedFile, walk};
 use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ const MAX_CORRECTED_BYTES: usize = 1024;
 
 struct Again<'a> {
     context: &'a Context<'a>,
-    known: &'a Known,
+    known: &'a KnownFiles,
     seen: Mutex<HashSet<u64>>,
     /// Files that share a handle.
     twins: Mutex<BTreeMap<u64, Vec<Twin>>>,
@@ -33,7 +33,7 @@ struct Again<'a> {
 }
 
 /// Looks again at the files whose handles cannot be used, now that all others are known.
-pub(super) fn resolve(context: &Context<'_>, known: &mut Known) -> Result<()> {
+pub(super) fn resolve(context: &Context<'_>, known: &mut KnownFiles) -> Result<()> {
     // In a shared pool, who may write a file can have given it any handle.
     let planted = context.ground.shared && known.has_twins();
     if !known.has_doubtful() && !planted {
@@ -60,11 +60,11 @@ pub(super) fn resolve(context: &Context<'_>, known: &mut Known) -> Result<()> {
 }
 
 impl Again<'_> {
-    fn visit(&self, entry: &Entry<'_>) -> Result<()> {
+    fn visit(&self, entry: &WalkedFile<'_>) -> Result<()> {
         let context = self.context;
         let count = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(TELL_EVERY) {
-            context.progress(Step::Again, count, Some(context.files.load(Ordering::Relaxed)))?;
+            context.progress(CheckStep::Again, count, Some(context.files.load(Ordering::Relaxed)))?;
         }
         // What cannot be opened was told by the first walk.
         let Ok(fd) = entry.open() else { return Ok(()) };
@@ -73,15 +73,15 @@ impl Again<'_> {
             return Ok(());
         }
         match subject.handle() {
-            Ok(Found::Damaged(bytes, error)) => self.damaged(subject, &bytes, &error),
-            Ok(Found::Handle(handle)) => self.foreign(subject, handle),
-            Ok(Found::Plain) | Err(_) => Ok(()),
+            Ok(InodeHandle::Damaged(bytes, error)) => self.damaged(subject, &bytes, &error),
+            Ok(InodeHandle::Handle(handle)) => self.foreign(subject, handle),
+            Ok(InodeHandle::Plain) | Err(_) => Ok(()),
         }
     }
 
     fn damaged(&self, subject: Subject, bytes: &[u8], error: &HandleError) -> Result<()> {
         let context = self.context;
-        let finding = Finding::new(Kind::DamagedHandle, error.to_string(), "").of(&subject.path);
+        let finding = CheckFinding::new(DamageKind::DamagedHandle, error.to_string(), "").of(&subject.path);
         let candidates = if bytes.len() <= MAX_CORRECTED_BYTES { corrections(bytes) } else { Vec::new() };
         let mut right = candidates.into_iter().filter_map(|handle| self.proven(&subject, handle));
         let Some((handle, datafiles)) = right.next() else {
@@ -89,13 +89,15 @@ impl Again<'_> {
             context.left(match error {
                 HandleError::Format(_) => {
                     let action = "check with the release that wrote it".to_owned();
-                    Finding { kind: Kind::LaterHandle, action, ..finding }
+                    CheckFinding { kind: DamageKind::LaterHandle, action, ..finding }
                 }
-                _ => Finding { action: "restore the file from a backup; its datafiles are kept".into(), ..finding },
+                _ => {
+                    CheckFinding { action: "restore the file from a backup; its datafiles are kept".into(), ..finding }
+                }
             });
             return Ok(());
         };
-        let finding = Finding { action: "corrected: check sum and datafiles agree".into(), ..finding };
+        let finding = CheckFinding { action: "corrected: check sum and datafiles agree".into(), ..finding };
         if !context.mend(finding, || subject.set_handle(context, &handle)) {
             context.note_unknown_handle();
         }
@@ -140,10 +142,10 @@ impl Again<'_> {
             };
         }
         let what = format!("its handle is that of inode {}, it is inode {}", handle.real, subject.stat.st_ino);
-        let finding = Finding::new(Kind::UnboundHandle, what, "").of(&subject.path);
+        let finding = CheckFinding::new(DamageKind::UnboundHandle, what, "").of(&subject.path);
         if !context.options.rebind {
             let action = "if the pool was copied or restored, take it over with --rebind";
-            context.left(Finding { action: action.into(), ..finding });
+            context.left(CheckFinding { action: action.into(), ..finding });
             return Ok(());
         }
         rebind(context, &subject, &handle, finding)
@@ -151,10 +153,10 @@ impl Again<'_> {
 }
 
 /// Gives a handle the number of the inode that carries it, if its datafiles are there and the file owner's.
-fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Finding) -> Result<()> {
+fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: CheckFinding) -> Result<()> {
     let refused = |reason: String| {
         let action = format!("not taken over: {reason}");
-        context.left(Finding { action, ..finding.clone() });
+        context.left(CheckFinding { action, ..finding.clone() });
     };
     let Ok(layout) = context.ground.known_layouts.get(&handle.layout) else {
         refused("its layout is lost".into());
@@ -175,7 +177,7 @@ fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Fi
         return Ok(());
     };
     let bound = Handle { real: subject.stat.st_ino, ..handle.clone() };
-    let finding = Finding { action: "taken over".into(), ..finding };
+    let finding = CheckFinding { action: "taken over".into(), ..finding };
     let taken = context.mend(finding, || {
         bindings::bind(context, subject, &bound, &datafiles)?;
         subject.set_handle(context, &bound)

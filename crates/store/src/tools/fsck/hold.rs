@@ -28,7 +28,7 @@ pub(super) struct Subject {
 }
 
 /// What an inode has for a handle.
-pub(super) enum Found {
+pub(super) enum InodeHandle {
     /// None: a plain file.
     Plain,
     /// A handle, of this inode or another.
@@ -89,15 +89,15 @@ impl Subject {
     }
 
     /// Its handle, unchecked against the inode.
-    pub(super) fn handle(&self) -> Result<Found> {
+    pub(super) fn handle(&self) -> Result<InodeHandle> {
         let mut bytes = [0; MAX_BYTES];
         match rustix::fs::getxattr(self.place(), ATTRIBUTE, &mut bytes[..]) {
             Ok(len) => Ok(match Handle::decode(&bytes[..len]) {
-                Ok(handle) => Found::Handle(handle),
-                Err(error) => Found::Damaged(bytes[..len].to_vec(), error),
+                Ok(handle) => InodeHandle::Handle(handle),
+                Err(error) => InodeHandle::Damaged(bytes[..len].to_vec(), error),
             }),
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Found::Plain),
-            Err(Errno::RANGE) => Ok(Found::Damaged(Vec::new(), HandleError::Damaged("longer than 4096 bytes"))),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(InodeHandle::Plain),
+            Err(Errno::RANGE) => Ok(InodeHandle::Damaged(Vec::new(), HandleError::Damaged("longer than 4096 bytes"))),
             Err(errno) => Err(Error::io("read the handle of", &self.path)(errno)),
         }
     }

@@ -17,7 +17,7 @@ const FOREIGN: u32 = 1 << 31;
 
 /// One placed file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
+pub(super) struct PlacedRecord {
     pub(super) logical: u64,
     /// The inode; that which its handle names, if `bound`.
     pub(super) inode: u64,
@@ -28,7 +28,7 @@ pub(super) struct Record {
     layout: u32,
 }
 
-impl Record {
+impl PlacedRecord {
     /// Whether the handle is of this very inode.
     pub(super) fn is_bound(&self) -> bool {
         self.layout & FOREIGN == 0
@@ -59,7 +59,7 @@ type Layouts = (HashMap<[u8; 32], u32>, Vec<Arc<Vec<ServerId>>>);
 /// Collects records from several threads.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    records: Mutex<Vec<Record>>,
+    records: Mutex<Vec<PlacedRecord>>,
     layouts: Mutex<Layouts>,
     large: Mutex<Large>,
     damaged: AtomicBool,
@@ -105,26 +105,26 @@ impl Gathering {
 
     fn push(&self, logical: u64, inode: u64, present: u64, generation: u32, layout: u32, bound: bool) {
         let layout = if bound { layout } else { layout | FOREIGN };
-        guard(&self.records).push(Record { logical, inode, present, generation, layout });
+        guard(&self.records).push(PlacedRecord { logical, inode, present, generation, layout });
     }
 
     /// Done: sorts the records.
-    pub(super) fn finish(self) -> Known {
+    pub(super) fn finish(self) -> KnownFiles {
         let mut records = self.records.into_inner().unwrap_or_default();
         records.sort_unstable_by_key(|record| (record.logical, !record.is_bound(), record.inode));
         // A file with several names was seen at each.
         records.dedup_by_key(|record| (record.logical, record.inode));
         let layouts = self.layouts.into_inner().unwrap_or_default().1;
         let large = self.large.into_inner().unwrap_or_default();
-        Known { records, layouts, large, damaged: self.damaged.into_inner(), unbound: self.unbound.into_inner() }
+        KnownFiles { records, layouts, large, damaged: self.damaged.into_inner(), unbound: self.unbound.into_inner() }
     }
 }
 
 /// All placed files.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownFiles {
     /// In order of handle; a handle's own inode first.
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<PlacedRecord>,
     layouts: Vec<Arc<Vec<ServerId>>>,
     large: Large,
     /// Whether there are handles that cannot be read.
@@ -133,9 +133,9 @@ pub(super) struct Known {
     unbound: bool,
 }
 
-impl Known {
+impl KnownFiles {
     /// All who have that handle. O(log files).
-    pub(super) fn of(&self, logical: u64) -> &[Record] {
+    pub(super) fn of(&self, logical: u64) -> &[PlacedRecord] {
         let from = self.records.partition_point(|record| record.logical < logical);
         let count = self.records[from..].iter().take_while(|record| record.logical == logical).count();
         &self.records[from..from + count]

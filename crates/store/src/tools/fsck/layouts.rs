@@ -1,7 +1,7 @@
 //! Layouts that a check needs: read, or found again.
 
 use super::context::Context;
-use super::finding::{Finding, Kind};
+use super::finding::{CheckFinding, DamageKind};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::{open_directory, read_file_at};
@@ -41,15 +41,15 @@ fn search(context: &Context<'_>, hash: &[u8; 32]) -> Option<Arc<Layout>> {
     let name = hex(hash);
     let stands = read_file_at(&context.ground.layouts, name.as_str(), MAX_BYTES);
     let (kind, what) = match &stands {
-        Ok(_) => (Kind::DamagedLayout, "its bytes do not have the hash that is its name".to_owned()),
-        Err(Errno::NOENT) => (Kind::MissingLayout, "a file's handle names a layout that is not there".to_owned()),
-        Err(errno) => (Kind::DamagedLayout, errno.to_string()),
+        Ok(_) => (DamageKind::DamagedLayout, "its bytes do not have the hash that is its name".to_owned()),
+        Err(Errno::NOENT) => (DamageKind::MissingLayout, "a file's handle names a layout that is not there".to_owned()),
+        Err(errno) => (DamageKind::DamagedLayout, errno.to_string()),
     };
-    let finding = Finding::new(kind, what, "").object(format!("layouts/{name}"));
+    let finding = CheckFinding::new(kind, what, "").object(format!("layouts/{name}"));
     let Some((layout, whence)) = found_again(context, hash, stands.as_deref().unwrap_or_default()) else {
         let action =
             "restore it from a backup, or name a pool that has it with --layouts-from; its files cannot be read";
-        context.left(Finding { action: action.into(), ..finding });
+        context.left(CheckFinding { action: action.into(), ..finding });
         return None;
     };
     let put = || {
@@ -59,7 +59,7 @@ fn search(context: &Context<'_>, hash: &[u8; 32]) -> Option<Arc<Layout>> {
         }
         context.ground.known_layouts.put(&layout).map(drop)
     };
-    context.mend(Finding { action: format!("found again: {whence}"), ..finding }, put);
+    context.mend(CheckFinding { action: format!("found again: {whence}"), ..finding }, put);
     Some(Arc::new(layout))
 }
 

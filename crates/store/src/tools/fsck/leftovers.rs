@@ -1,9 +1,9 @@
 //! Datafiles that files should not have: what moves that stopped left behind, and what was made and never listed.
 
-use super::context::{Context, Step, TELL_EVERY};
+use super::context::{CheckStep, Context, TELL_EVERY};
 use super::datafiles::{look, said};
-use super::finding::{Finding, Kind};
-use super::hold::{Found, Subject, hold};
+use super::finding::{CheckFinding, DamageKind};
+use super::hold::{InodeHandle, Subject, hold};
 use super::known::Naming;
 use super::lost_found;
 use super::servers::{Leftovers, is_empty, remove};
@@ -11,7 +11,7 @@ use crate::format::handle::Handle;
 use crate::format::identity::Said;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::Result;
-use crate::tools::walk::{Entry, walk};
+use crate::tools::walk::{WalkedFile, walk};
 use rustix::fs::AtFlags;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,14 +21,14 @@ pub(super) fn mend(context: &Context<'_>, leftovers: Leftovers) -> Result<()> {
         return Ok(());
     }
     let done = AtomicU64::new(0);
-    let visit = |entry: &Entry<'_>| {
+    let visit = |entry: &WalkedFile<'_>| {
         let count = done.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(TELL_EVERY) {
-            context.progress(Step::Again, count, Some(context.files.load(Ordering::Relaxed)))?;
+            context.progress(CheckStep::Again, count, Some(context.files.load(Ordering::Relaxed)))?;
         }
         let Ok(fd) = entry.open() else { return Ok(true) };
         let subject = Subject::new(fd, entry.path())?;
-        let Ok(Found::Handle(handle)) = subject.handle() else { return Ok(true) };
+        let Ok(InodeHandle::Handle(handle)) = subject.handle() else { return Ok(true) };
         if handle.real == subject.stat.st_ino
             && let Some(found) = leftovers.get(&handle.logical)
         {
@@ -45,7 +45,7 @@ fn mend_file(context: &Context<'_>, subject: &Subject, before: &Handle, found: &
         context.files_in_use.fetch_add(1, Ordering::Relaxed);
         return Ok(());
     };
-    if let Ok(Found::Handle(handle)) = subject.handle()
+    if let Ok(InodeHandle::Handle(handle)) = subject.handle()
         && handle.logical == before.logical
         && let Ok(layout) = context.ground.known_layouts.get(&handle.layout)
         && let Ok(datafiles) = Datafiles::new(&layout, &handle.generations)
@@ -78,10 +78,10 @@ fn mend_one(
     let path = datafile.path(handle.logical);
     let Ok(stat) = rustix::fs::statat(server, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) else { return };
     let (kind, what, prefix) = match index {
-        Some(_) => (Kind::UnlistedDatafile, "its file's handle does not list it", "unlisted"),
-        None => (Kind::LeftoverDatafile, "its file has no datafile of this generation there", "leftover"),
+        Some(_) => (DamageKind::UnlistedDatafile, "its file's handle does not list it", "unlisted"),
+        None => (DamageKind::LeftoverDatafile, "its file has no datafile of this generation there", "leftover"),
     };
-    let finding = Finding::new(kind, format!("{what} ({} bytes)", stat.st_size), "")
+    let finding = CheckFinding::new(kind, format!("{what} ({} bytes)", stat.st_size), "")
         .of(&subject.path)
         .on(&context.ground.server_name(datafile.server))
         .object(path.as_str());
@@ -103,10 +103,10 @@ fn mend_one(
         } else {
             "removed: it holds no byte"
         };
-        context.mend(Finding { action: action.into(), ..finding }, || remove(server, path.as_c_str()));
+        context.mend(CheckFinding { action: action.into(), ..finding }, || remove(server, path.as_c_str()));
     } else {
         let action = format!("kept as {}/{prefix}-{}", lost_found::LOST_FOUND, &path.as_str()[3..]);
-        context.mend(Finding { action, ..finding }, || {
+        context.mend(CheckFinding { action, ..finding }, || {
             lost_found::keep(server, path.as_c_str(), prefix, handle.logical, datafile.generation).map(drop)
         });
     }

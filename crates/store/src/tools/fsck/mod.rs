@@ -35,8 +35,8 @@ mod rest;
 mod scrub;
 mod servers;
 
-pub use context::{Options, Step, Watch};
-pub use finding::{Finding, Kind, Outcome, Outcomes, Report};
+pub use context::{CheckOptions, CheckStep, CheckWatch};
+pub use finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outcomes};
 
 use crate::os::error::{Error, Result};
 use crate::pool::namespace::is_shared;
@@ -50,7 +50,7 @@ use context::Context;
 /// # Errors
 /// The pool cannot be checked at all (its namespace is not there, another check runs), or `watch` stopped the check.
 /// What was found until then has been told, and what was mended is.
-pub fn check(pool: &Pool, options: &Options, watch: &dyn Watch) -> Result<Report> {
+pub fn check(pool: &Pool, options: &CheckOptions, watch: &dyn CheckWatch) -> Result<CheckReport> {
     if is_shared(pool).unwrap_or(false) && !is_root() {
         return Err(Error::Invalid(format!(
             "pool '{}' is one of several users, of whose datafiles only root sees all: run this as root",

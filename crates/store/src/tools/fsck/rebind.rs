@@ -3,8 +3,8 @@
 //!
 //! The new uuid stands in `<namespace>/rebind` until all markers have it, so that one who was killed goes on with it.
 
-use super::context::Options;
-use super::finding::{Finding, Kind, Outcome};
+use super::context::CheckOptions;
+use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use super::ground::{marker_of, write_marker};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub(super) const FILE: &str = "rebind";
 
 /// Gives the pool a new uuid if `options` say so. `None`: nobody asked, and nothing is half-way.
-pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> {
+pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<CheckFinding>> {
     let namespace = open_directory(&pool.namespace).map_err(Error::io("open the namespace", &pool.namespace))?;
     let path = pool.namespace.join(FILE);
     let begun = match read_file_at(&namespace, FILE, 64) {
@@ -27,7 +27,8 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
         Err(errno) => return Err(Error::io("read", path)(errno)),
     };
     if !options.rebind {
-        let half = Finding::new(Kind::HalfRebind, "taking over this pool stopped half-way", "run with --rebind");
+        let half =
+            CheckFinding::new(DamageKind::HalfRebind, "taking over this pool stopped half-way", "run with --rebind");
         return Ok(begun.map(|_| half.object(FILE)));
     }
     let refused = |reason: String| Error::Invalid(format!("pool '{}' cannot be taken over: {reason}", pool.name));
@@ -49,10 +50,11 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
             return Err(refused(format!("{root} is not its server {}; all servers must be there", server.name)));
         }
     }
-    let finding = Finding::new(Kind::HalfRebind, "the pool is to be taken over", "gave its directories a new uuid");
+    let finding =
+        CheckFinding::new(DamageKind::HalfRebind, "the pool is to be taken over", "gave its directories a new uuid");
     let finding = finding.object(MARKER_FILE);
     if options.dry_run {
-        return Ok(Some(Finding { outcome: Outcome::WouldMend, ..finding }));
+        return Ok(Some(CheckFinding { outcome: FindingOutcome::WouldMend, ..finding }));
     }
     let uuid = match begun {
         Some(uuid) => uuid,
@@ -70,5 +72,5 @@ pub(super) fn switch(pool: &Pool, options: &Options) -> Result<Option<Finding>> 
     }
     write_marker(&namespace, &marker("namespace".into()))?;
     rustix::fs::unlinkat(&namespace, FILE, AtFlags::empty()).map_err(Error::io("remove", path))?;
-    Ok(Some(Finding { outcome: Outcome::Mended, ..finding }))
+    Ok(Some(CheckFinding { outcome: FindingOutcome::Mended, ..finding }))
 }

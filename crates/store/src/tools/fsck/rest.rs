@@ -1,8 +1,8 @@
 //! What is left to look at: lock files of files that are gone, half-written files, the rules.
 
 use super::context::Context;
-use super::finding::{Finding, Kind, Outcome};
-use super::known::Known;
+use super::finding::{CheckFinding, DamageKind, FindingOutcome};
+use super::known::KnownFiles;
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Checks it all.
-pub(super) fn check(context: &Context<'_>, known: &Known) -> Result<()> {
+pub(super) fn check(context: &Context<'_>, known: &KnownFiles) -> Result<()> {
     locks(context, known)?;
     half_written(context, None, context.ground.namespace.as_fd())?;
     half_written(context, None, context.ground.layouts.as_fd())?;
@@ -19,14 +19,14 @@ pub(super) fn check(context: &Context<'_>, known: &Known) -> Result<()> {
         half_written(context, Some(&server.name), directory)?;
     }
     if let Err(error) = crate::pool::rules::Rules::open(&context.ground.pool.namespace)?.check() {
-        let finding = Finding::new(Kind::DamagedRules, error.to_string(), "correct or remove the file");
+        let finding = CheckFinding::new(DamageKind::DamagedRules, error.to_string(), "correct or remove the file");
         context.left(finding.object(crate::pool::rules::RULES_FILE));
     }
     Ok(())
 }
 
 /// Lock files whose file is gone. Those of files that are there were looked at with them.
-fn locks(context: &Context<'_>, known: &Known) -> Result<()> {
+fn locks(context: &Context<'_>, known: &KnownFiles) -> Result<()> {
     let locks = context.ground.locks.as_fd();
     let failed = || Error::io("read", context.ground.pool.namespace.join(crate::pool::namespace::LOCKS));
     for entry in crate::tools::walk::entries(locks, ".".as_ref()).map_err(failed())? {
@@ -40,7 +40,7 @@ fn locks(context: &Context<'_>, known: &Known) -> Result<()> {
         let object = format!("{}/{name}", crate::pool::namespace::LOCKS);
         let handle = u64::from_str_radix(&name, 16).ok().filter(|_| name.len() == 16);
         let Some(handle) = handle else {
-            let finding = Finding::new(Kind::UnknownFile, "it is nothing of Stripewise's", "left alone");
+            let finding = CheckFinding::new(DamageKind::UnknownFile, "it is nothing of Stripewise's", "left alone");
             context.note(finding.object(object));
             continue;
         };
@@ -52,7 +52,7 @@ fn locks(context: &Context<'_>, known: &Known) -> Result<()> {
         if !lock.try_exclusive(Purpose::Writers)? || !lock.is_current(locks) {
             continue;
         }
-        let finding = Finding::new(Kind::StaleLock, "its writer is gone, and so is its file", "removed");
+        let finding = CheckFinding::new(DamageKind::StaleLock, "its writer is gone, and so is its file", "removed");
         context.mend(finding.object(object), || lock.remove(locks));
     }
     Ok(())
@@ -74,7 +74,7 @@ fn half_written(context: &Context<'_>, server: Option<&str>, directory: Borrowed
         if !is_half_written(&name) {
             continue;
         }
-        let mut finding = Finding::new(Kind::HalfWritten, "its writer ended before it was done", "removed");
+        let mut finding = CheckFinding::new(DamageKind::HalfWritten, "its writer ended before it was done", "removed");
         finding.server = server.map(str::to_owned);
         let finding = finding.object(&*name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -84,7 +84,7 @@ fn half_written(context: &Context<'_>, server: Option<&str>, directory: Borrowed
         // Whoever writes such a file has it locked.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let action = "left alone: it is being written".to_owned();
-            context.tell(Finding { action, outcome: Outcome::Note, ..finding });
+            context.tell(CheckFinding { action, outcome: FindingOutcome::Note, ..finding });
             continue;
         }
         context.mend(finding, || match rustix::fs::unlinkat(directory, entry.file_name(), AtFlags::empty()) {

@@ -5,16 +5,16 @@
 //! the tree gives them their work, through queues of bounded length. What the kernel holds in memory is given up first, as
 //! it would tell nothing of the disk. Holes are passed over.
 
-use super::context::{Context, Step};
+use super::context::{CheckStep, Context};
 use super::datafiles::{Stretches, open};
-use super::finding::{Finding, Kind};
-use super::hold::{Found, Subject};
+use super::finding::{CheckFinding, DamageKind};
+use super::hold::{InodeHandle, Subject};
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;
-use crate::tools::walk::{Entry, walk};
+use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -85,13 +85,13 @@ pub(super) fn read_all(context: &Context<'_>) -> Result<()> {
         all.and(walked)
     })?;
     let read = context.read_bytes.load(Ordering::Relaxed);
-    context.progress(Step::Reading, read, Some(read))
+    context.progress(CheckStep::Reading, read, Some(read))
 }
 
 /// Walks the tree and gives each file to those who have its bytes.
 fn give_out(context: &Context<'_>, queues: Queues) -> Result<()> {
     let seen: Mutex<HashSet<u64>> = Mutex::default();
-    let visit = |entry: &Entry<'_>| {
+    let visit = |entry: &WalkedFile<'_>| {
         // What cannot be opened has been told.
         let Ok(fd) = entry.open() else { return Ok(true) };
         let subject = Subject::new(fd, entry.path())?;
@@ -105,7 +105,7 @@ fn give_out(context: &Context<'_>, queues: Queues) -> Result<()> {
 }
 
 fn give(context: &Context<'_>, queues: &Queues, subject: Subject) -> Result<()> {
-    if let Ok(Found::Handle(handle)) = subject.handle()
+    if let Ok(InodeHandle::Handle(handle)) = subject.handle()
         && let Some(shape) = shape(context, &subject, &handle)
     {
         let shape = Arc::new(shape);
@@ -157,8 +157,8 @@ fn read_inode(context: &Context<'_>, subject: &Subject, buffer: &mut [u8]) -> Re
         [] => format!("it cannot be opened: {errno}"),
         _ => format!("{} of the file cannot be read: {errno}{}", lost.words(), bad.rest()),
     };
-    let finding = Finding::new(Kind::UnreadableBytes, what, ACTION).of(&subject.path);
-    context.left(Finding { lost: lost.listed, ..finding });
+    let finding = CheckFinding::new(DamageKind::UnreadableBytes, what, ACTION).of(&subject.path);
+    context.left(CheckFinding { lost: lost.listed, ..finding });
     Ok(())
 }
 
@@ -187,9 +187,9 @@ fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut 
             format!("from byte {from} of it on, {} of the file cannot be read: {errno}{}", lost.words(), bad.rest())
         }
     };
-    let finding = Finding::new(Kind::UnreadableBytes, what, ACTION).of(&shape.path);
+    let finding = CheckFinding::new(DamageKind::UnreadableBytes, what, ACTION).of(&shape.path);
     let finding = finding.on(&context.ground.server_name(datafile.server)).object(path.as_str());
-    context.left(Finding { lost: lost.listed, ..finding });
+    context.left(CheckFinding { lost: lost.listed, ..finding });
     Ok(())
 }
 
@@ -312,5 +312,5 @@ fn data_behind(fd: &OwnedFd, at: u64) -> Option<(u64, u64)> {
 
 fn advance(context: &Context<'_>, bytes: u64) -> Result<()> {
     let done = context.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    context.progress(Step::Reading, done, Some(context.allocated_bytes.load(Ordering::Relaxed).max(done)))
+    context.progress(CheckStep::Reading, done, Some(context.allocated_bytes.load(Ordering::Relaxed).max(done)))
 }

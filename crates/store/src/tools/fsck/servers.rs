@@ -1,8 +1,8 @@
 //! Every datafile of every server: whose is it?
 
-use super::context::{Context, Step};
-use super::finding::{Finding, Kind, Outcome};
-use super::known::{Known, Naming};
+use super::context::{CheckStep, Context};
+use super::finding::{CheckFinding, DamageKind, FindingOutcome};
+use super::known::{KnownFiles, Naming};
 use super::lost_found;
 use crate::file::lockfile::LockFile;
 use crate::format::placement::Datafile;
@@ -33,14 +33,14 @@ pub(super) fn parse(name: &str) -> Option<(u64, u32)> {
 /// State of the look at all servers.
 struct Scan<'a> {
     context: &'a Context<'a>,
-    known: &'a Known,
+    known: &'a KnownFiles,
     /// Nothing has the pool mounted, so that a file without a name is nobody's.
     silence: Option<Silence<'a>>,
     leftovers: Mutex<Leftovers>,
 }
 
 /// Looks at every datafile; those that nobody names go to `lost+found`. Returns those that files should not have.
-pub(super) fn check_all(context: &Context<'_>, known: &Known) -> Result<Leftovers> {
+pub(super) fn check_all(context: &Context<'_>, known: &KnownFiles) -> Result<Leftovers> {
     let silence = context.quiet.hold()?;
     let scan = Scan { context, known, silence, leftovers: Mutex::default() };
     for (server, directory) in context.ground.present() {
@@ -58,7 +58,7 @@ pub(super) fn check_all(context: &Context<'_>, known: &Known) -> Result<Leftover
             // Servers take turns, so that all of them are busy.
             let (id, directory) = servers[index % servers.len()];
             scan.inner(id, directory, (index / servers.len()) as u8)?;
-            context.progress(Step::Datafiles, index as u64 + 1, Some(of as u64))?;
+            context.progress(CheckStep::Datafiles, index as u64 + 1, Some(of as u64))?;
         }
     };
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ impl Scan<'_> {
                 lost_found::LOST_FOUND,
             ];
             if !inner && !own.contains(&&*name) && !super::rest::is_half_written(&name) {
-                let finding = Finding::new(Kind::UnknownFile, "it is nothing of Stripewise's", "left alone");
+                let finding = CheckFinding::new(DamageKind::UnknownFile, "it is nothing of Stripewise's", "left alone");
                 self.context.note(finding.on(server).object(&*name));
             }
         }
@@ -98,7 +98,8 @@ impl Scan<'_> {
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => {
                 let what = format!("it cannot be read: {errno}");
-                let finding = Finding::new(Kind::Unreadable, what, "repair its file system, or run as its owner");
+                let finding =
+                    CheckFinding::new(DamageKind::Unreadable, what, "repair its file system, or run as its owner");
                 self.context.left(finding.on(&self.context.ground.server_name(id)).object(inner));
                 return Ok(());
             }
@@ -114,7 +115,7 @@ impl Scan<'_> {
                 continue;
             }
             let Some((logical, generation)) = parse(&name) else {
-                let finding = Finding::new(Kind::UnknownFile, "it is nothing of Stripewise's", "left alone");
+                let finding = CheckFinding::new(DamageKind::UnknownFile, "it is nothing of Stripewise's", "left alone");
                 let finding = finding.on(&self.context.ground.server_name(id)).object(format!("{inner}/{name}"));
                 self.context.note(finding);
                 continue;
@@ -142,12 +143,13 @@ impl Scan<'_> {
         let context = self.context;
         let path = Datafile { server: id, generation }.path(logical);
         let Ok(stat) = rustix::fs::statat(server, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
-        let finding = Finding::new(Kind::OrphanDatafile, format!("no file has it ({} bytes)", stat.st_size), "")
-            .on(&context.ground.server_name(id))
-            .object(path.as_str());
+        let finding =
+            CheckFinding::new(DamageKind::OrphanDatafile, format!("no file has it ({} bytes)", stat.st_size), "")
+                .on(&context.ground.server_name(id))
+                .object(path.as_str());
         if !context.knows_all_handles() {
             let action = "left, for it may belong to a file that cannot be read: mend that first";
-            context.left(Finding { action: action.into(), ..finding });
+            context.left(CheckFinding { action: action.into(), ..finding });
             return Ok(());
         }
         if self.silence.is_none() && !context.options.dry_run || !context.quiet.was_quiet() {
@@ -156,16 +158,16 @@ impl Scan<'_> {
                 return Ok(());
             }
             let action = "left, for a file without a name may be open: unmount the pool and check again";
-            context.tell(Finding { action: action.into(), outcome: Outcome::InUse, ..finding });
+            context.tell(CheckFinding { action: action.into(), outcome: FindingOutcome::InUse, ..finding });
             return Ok(());
         }
         let empty = is_empty(server, path.as_c_str(), &stat);
         if empty || context.options.remove_orphans {
             let action = if empty { "removed: it holds no byte" } else { "removed" };
-            context.mend(Finding { action: action.into(), ..finding }, || remove(server, path.as_c_str()));
+            context.mend(CheckFinding { action: action.into(), ..finding }, || remove(server, path.as_c_str()));
         } else {
             let action = format!("kept as {}/orphan-{}", lost_found::LOST_FOUND, &path.as_str()[3..]);
-            context.mend(Finding { action, ..finding }, || {
+            context.mend(CheckFinding { action, ..finding }, || {
                 lost_found::keep(server, path.as_c_str(), "orphan", logical, generation).map(drop)
             });
         }
@@ -191,9 +193,10 @@ impl Scan<'_> {
             // Told with its file; or somebody writes that.
             return Ok(());
         }
-        let finding = Finding::new(Kind::MisplacedDatafile, "it stands in the wrong directory", "kept in lost+found")
-            .on(&context.ground.server_name(id))
-            .object(&*from);
+        let finding =
+            CheckFinding::new(DamageKind::MisplacedDatafile, "it stands in the wrong directory", "kept in lost+found")
+                .on(&context.ground.server_name(id))
+                .object(&*from);
         let from = std::ffi::CString::new(from).unwrap_or_default();
         context.mend(finding, || lost_found::keep(server, &from, "orphan", logical, generation).map(drop));
         Ok(())

@@ -8,7 +8,7 @@ const MAX_CLASSES: usize = 64;
 
 /// A request as the search sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct SearchItem {
     pub(super) offset: u64,
     pub(super) size: u64,
     pub(super) class: u32,
@@ -16,14 +16,14 @@ pub(super) struct Item {
 
 /// Requests of one operation and of (nearly) one size.
 #[derive(Clone, Copy)]
-pub(super) struct Class {
+pub(super) struct RequestClass {
     pub(super) op: Op,
     pub(super) sizes: (u64, u64),
     pub(super) count: f64,
 }
 
 /// Sorts the requests that cost anything into classes. O(n log n) in the number of distinct sizes, O(n) in the rest.
-pub(super) fn classify(requests: &[Request]) -> (Vec<Item>, Vec<Class>) {
+pub(super) fn classify(requests: &[Request]) -> (Vec<SearchItem>, Vec<RequestClass>) {
     let mut counts: HashMap<(Op, u64), u64> = HashMap::new();
     for request in requests.iter().filter(|request| request.size > 0) {
         *counts.entry((request.op, request.size)).or_default() += 1;
@@ -31,7 +31,7 @@ pub(super) fn classify(requests: &[Request]) -> (Vec<Item>, Vec<Class>) {
     let mut distinct: Vec<((Op, u64), u64)> = counts.iter().map(|(&key, &count)| (key, count)).collect();
     distinct.sort_unstable();
     let per_class = distinct.len().div_ceil(MAX_CLASSES).max(1);
-    let mut classes: Vec<Class> = Vec::new();
+    let mut classes: Vec<RequestClass> = Vec::new();
     let mut members = 0;
     for ((op, size), count) in distinct {
         match classes.last_mut() {
@@ -41,13 +41,13 @@ pub(super) fn classify(requests: &[Request]) -> (Vec<Item>, Vec<Class>) {
                 members += 1;
             }
             _ => {
-                classes.push(Class { op, sizes: (size, size), count: count as f64 });
+                classes.push(RequestClass { op, sizes: (size, size), count: count as f64 });
                 members = 1;
             }
         }
         counts.insert((op, size), classes.len() as u64 - 1);
     }
-    let items = requests.iter().filter(|request| request.size > 0).map(|request| Item {
+    let items = requests.iter().filter(|request| request.size > 0).map(|request| SearchItem {
         offset: request.offset,
         size: request.size,
         class: counts[&(request.op, request.size)] as u32,
@@ -57,7 +57,7 @@ pub(super) fn classify(requests: &[Request]) -> (Vec<Item>, Vec<Class>) {
 
 /// Requests of one class whose phases are close: the interval `[lo, hi]` holds them all.
 #[derive(Clone, Copy)]
-pub(super) struct Cell {
+pub(super) struct PhaseCell {
     lo: u64,
     hi: u64,
     pub(super) least_size: u64,
@@ -65,7 +65,7 @@ pub(super) struct Cell {
     pub(super) count: u32,
 }
 
-impl Cell {
+impl PhaseCell {
     /// Start and size of what every request of the cell contains, after the phase; `None` if that is nothing.
     #[inline]
     pub(super) fn core(&self) -> Option<(u64, u64)> {
@@ -75,8 +75,8 @@ impl Cell {
 }
 
 /// All requests on a line `S`, as cells in an order that mixes phases and classes.
-pub(super) struct Level {
-    pub(super) cells: Vec<Cell>,
+pub(super) struct LineLevel {
+    pub(super) cells: Vec<PhaseCell>,
     /// Every cell is one phase and one size: its core is its requests.
     pub(super) exact: bool,
 }
@@ -85,23 +85,23 @@ pub(super) struct Level {
 pub(super) const BUCKETS: [u64; 3] = [32, 256, 2048];
 
 /// The levels of the lines that were visited, each made when first asked for.
-pub(super) struct Lines {
-    pub(super) items: Vec<Item>,
+pub(super) struct LineLevels {
+    pub(super) items: Vec<SearchItem>,
     classes: usize,
-    levels: HashMap<(u64, usize), Level>,
+    levels: HashMap<(u64, usize), LineLevel>,
     kept_cells: usize,
     /// Requests that were counted into cells, over all levels made: the other part of the work.
     pub(super) counted: u64,
 }
 
-impl Lines {
-    pub(super) fn new(items: Vec<Item>, classes: usize) -> Self {
+impl LineLevels {
+    pub(super) fn new(items: Vec<SearchItem>, classes: usize) -> Self {
         Self { items, classes, levels: HashMap::new(), kept_cells: 0, counted: 0 }
     }
 
     /// Level `level` of the line `S = round_bytes`, up to `BUCKETS.len()`. The first call for a level is O(requests);
     /// nothing is sorted.
-    pub(super) fn level(&mut self, round_bytes: u64, level: usize) -> &Level {
+    pub(super) fn level(&mut self, round_bytes: u64, level: usize) -> &LineLevel {
         let key = (round_bytes, level);
         if !self.levels.contains_key(&key) {
             // A bound on memory: start over rather than keep every line.
@@ -125,9 +125,9 @@ impl Lines {
         BUCKETS.get(level).is_none_or(|&buckets| 2 * buckets * self.classes as u64 <= self.items.len() as u64)
     }
 
-    fn bucketed(&self, round_bytes: u64, buckets: u64) -> Level {
+    fn bucketed(&self, round_bytes: u64, buckets: u64) -> LineLevel {
         let width = round_bytes.div_ceil(buckets);
-        let empty = Cell { lo: u64::MAX, hi: 0, least_size: u64::MAX, class: 0, count: 0 };
+        let empty = PhaseCell { lo: u64::MAX, hi: 0, least_size: u64::MAX, class: 0, count: 0 };
         let mut cells = vec![empty; buckets as usize * self.classes];
         let mut exact = true;
         for item in &self.items {
@@ -142,16 +142,16 @@ impl Lines {
             cell.count += 1;
         }
         cells.retain(|cell| cell.count > 0);
-        Level { cells: in_mixed_order(&cells), exact }
+        LineLevel { cells: in_mixed_order(&cells), exact }
     }
 
-    fn single(&self, round_bytes: u64) -> Level {
-        let cell = |item: &Item| {
+    fn single(&self, round_bytes: u64) -> LineLevel {
+        let cell = |item: &SearchItem| {
             let phase = item.offset % round_bytes;
-            Cell { lo: phase, hi: phase, least_size: item.size, class: item.class, count: 1 }
+            PhaseCell { lo: phase, hi: phase, least_size: item.size, class: item.class, count: 1 }
         };
-        let cells: Vec<Cell> = self.items.iter().map(cell).collect();
-        Level { cells: in_mixed_order(&cells), exact: true }
+        let cells: Vec<PhaseCell> = self.items.iter().map(cell).collect();
+        LineLevel { cells: in_mixed_order(&cells), exact: true }
     }
 }
 

@@ -16,7 +16,7 @@
 mod cells;
 mod race;
 
-use cells::{BUCKETS, Class, Item, Level, Lines, classify};
+use cells::{BUCKETS, LineLevel, LineLevels, RequestClass, SearchItem, classify};
 use rayon::prelude::*;
 use stripewise_model::{Cluster, CostModel, Op, Request, Round, TierWidths};
 
@@ -132,7 +132,7 @@ pub struct ErrorBound {
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct StripeChoice {
     /// The best widths, one per tier.
     pub widths: TierWidths,
     /// The pair: width of the slow tiers and of the fast tiers, in bytes.
@@ -264,14 +264,19 @@ impl Best {
 }
 
 /// Searches the grid for the pair of widths of least paper cost (HARL Eq. 1-8); see [`search_by`].
-pub fn search(requests: &[Request], cluster: &Cluster, options: &SearchOptions) -> Found {
+pub fn search(requests: &[Request], cluster: &Cluster, options: &SearchOptions) -> StripeChoice {
     search_by(&PaperCost(&CostModel::new(cluster)), requests, cluster, options)
 }
 
 /// Searches the grid for the pair of widths of least total cost, ties to the largest stripes: the result of
 /// [`exhaustive_by`]. Costs one bound per pair and class of (size, operation), then evaluations for the few pairs whose
 /// bound is below the optimum. Without requests every pair costs 0, and the largest is returned.
-pub fn search_by(cost: &impl RequestCost, requests: &[Request], cluster: &Cluster, options: &SearchOptions) -> Found {
+pub fn search_by(
+    cost: &impl RequestCost,
+    requests: &[Request],
+    cluster: &Cluster,
+    options: &SearchOptions,
+) -> StripeChoice {
     let two = TwoClasses::of(cluster);
     let (pairs, step_bytes) = grid(requests, &two, options);
     let (items, classes) = classify(requests);
@@ -302,7 +307,7 @@ pub fn search_by(cost: &impl RequestCost, requests: &[Request], cluster: &Cluste
     };
     let (evaluations, bound_evaluations) = (search.evaluations, search.bound_evaluations);
     let (pair, cost_s) = search.best.take();
-    Found {
+    StripeChoice {
         widths: two.widths(pair),
         pair_bytes: pair,
         cost_s,
@@ -316,7 +321,7 @@ pub fn search_by(cost: &impl RequestCost, requests: &[Request], cluster: &Cluste
 
 struct Search<'a, C, R> {
     cost: &'a C,
-    classes: Vec<Class>,
+    classes: Vec<RequestClass>,
     round_of: &'a R,
     evaluations: u64,
     bound_evaluations: u64,
@@ -326,8 +331,13 @@ struct Search<'a, C, R> {
 impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     /// Exact: pairs in order of bound, until the bound alone is too much. After the work of
     /// `most_evaluations` it gives the requests back with the number of pairs that are done.
-    fn visit(&mut self, items: Vec<Item>, bounded: &[Bounded], most_evaluations: u64) -> Option<(Vec<Item>, usize)> {
-        let mut lines = Lines::new(items, self.classes.len());
+    fn visit(
+        &mut self,
+        items: Vec<SearchItem>,
+        bounded: &[Bounded],
+        most_evaluations: u64,
+    ) -> Option<(Vec<SearchItem>, usize)> {
+        let mut lines = LineLevels::new(items, self.classes.len());
         // A round as long as a request is usually close to the best: a good incumbent from the start.
         let usual = self.usual_size();
         let first = bounded.iter().min_by_key(|of| (self.round_of)(of.pair).round_bytes().abs_diff(usual));
@@ -364,7 +374,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     ///
     /// A cell's requests all contain its core, so they cost at least what the core costs; and at least their class's
     /// bound. Finer levels have larger cores. At an exact level the sum is the cost.
-    fn evaluate(&mut self, pair: (u64, u64), lines: &mut Lines, from_level: usize) {
+    fn evaluate(&mut self, pair: (u64, u64), lines: &mut LineLevels, from_level: usize) {
         let round = (self.round_of)(pair);
         self.bound_evaluations += self.classes.len() as u64;
         let least: Vec<f64> =
@@ -375,7 +385,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
             if !lines.is_useful(level) {
                 continue;
             }
-            let Level { cells, exact } = lines.level(round.round_bytes(), level);
+            let LineLevel { cells, exact } = lines.level(round.round_bytes(), level);
             let (mut total, mut rest) = (0.0, bound);
             for cell in cells {
                 let class = cell.class as usize;
@@ -398,7 +408,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
 }
 
 /// Prices every pair on every request by paper cost: what [`search`] must equal. See [`exhaustive_by`].
-pub fn exhaustive(requests: &[Request], cluster: &Cluster, options: &SearchOptions) -> Found {
+pub fn exhaustive(requests: &[Request], cluster: &Cluster, options: &SearchOptions) -> StripeChoice {
     exhaustive_by(&PaperCost(&CostModel::new(cluster)), requests, cluster, options)
 }
 
@@ -409,7 +419,7 @@ pub fn exhaustive_by(
     requests: &[Request],
     cluster: &Cluster,
     options: &SearchOptions,
-) -> Found {
+) -> StripeChoice {
     let two = TwoClasses::of(cluster);
     let (pairs, step_bytes) = grid(requests, &two, options);
     let mut best = Best::new();
@@ -419,7 +429,7 @@ pub fn exhaustive_by(
         best.offer(pair, requests.iter().map(price).sum());
     }
     let (pair, cost_s) = best.take();
-    Found {
+    StripeChoice {
         widths: two.widths(pair),
         pair_bytes: pair,
         cost_s,

@@ -1,6 +1,6 @@
 //! The race: pairs compared on growing random samples of the requests.
 
-use super::cells::Item;
+use super::cells::SearchItem;
 use super::{Bounded, ErrorBound, RequestCost, Sampling, Search};
 use rayon::prelude::*;
 use stripewise_model::Round;
@@ -50,7 +50,7 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     ///
     /// What is sampled is a request's cost above its class's lower bound: the sum of the bounds is known exactly, so
     /// the sizes add no variance.
-    pub(super) fn race(&mut self, mut items: Vec<Item>, bounded: &[Bounded], sampling: &Sampling) -> ErrorBound {
+    pub(super) fn race(&mut self, mut items: Vec<SearchItem>, bounded: &[Bounded], sampling: &Sampling) -> ErrorBound {
         shuffle(&mut items, sampling.seed);
         let all = items.len();
         let mut racers: Vec<Racer> =
@@ -109,11 +109,11 @@ impl<C: RequestCost, R: Fn((u64, u64)) -> Round + Sync> Search<'_, C, R> {
     }
 
     /// Prices one pair on all requests.
-    fn verify(&mut self, items: &[Item], pair: (u64, u64), verified: &mut Vec<(u64, u64)>) {
+    fn verify(&mut self, items: &[SearchItem], pair: (u64, u64), verified: &mut Vec<(u64, u64)>) {
         verified.push(pair);
         let round = (self.round_of)(pair);
         let (cost, classes) = (self.cost, &self.classes);
-        let price = |item: &Item| cost.cost(&round, classes[item.class as usize].op, item.offset, item.size);
+        let price = |item: &SearchItem| cost.cost(&round, classes[item.class as usize].op, item.offset, item.size);
         // Chunks in order: the sum does not depend on the number of threads.
         let sums: Vec<f64> = items.par_chunks(8192).map(|chunk| chunk.iter().map(price).sum()).collect();
         self.evaluations += items.len() as u64;
