@@ -1,16 +1,16 @@
 //! What there is held against what was planned, by the simulator and kind by kind: a kind of file keeps its layout where
 //! the interval of its gain does not support another one, and the rest is simulated again.
 
-use crate::advice::{
-    Advice, AdviceOptions, AdviceRow, AdviseError, DirectoryAdvice, KindPlacement, LayoutSource, TierSpace,
-};
+use crate::advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, TierSpace};
 use crate::bottleneck::bottleneck;
 use crate::cluster_file::ClusterFile;
+use crate::error::AdviseError;
 use crate::findings::{self, FindingContext};
 use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
 use crate::kinds::{FileKind, kinds};
+use crate::options::{AdviceOptions, LayoutSource};
 use crate::passes::Passes;
 use crate::planning::{Planned, plan};
 use crate::present::Targets;

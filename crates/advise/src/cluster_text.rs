@@ -1,13 +1,18 @@
-//! [`checked`]: the text of a cluster file, every key of it checked and named where it is wrong.
+//! Reading a cluster file: every key of its text is checked, and named where it is wrong.
 
 use crate::cluster_file::{ClusterFile, ClusterTier, DefaultLayout, FileSystem, MAX_SERVERS};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_model::presets::{self, DEVICES};
 use stripewise_model::{MAX_TIERS, OpProfile, Profile};
 use toml::Spanned;
+
+/// Most bytes of a cluster file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Widths of the default layout, in bytes.
 const WIDTHS: std::ops::RangeInclusive<u64> = 1..=1 << 40;
@@ -50,8 +55,61 @@ struct RawOp {
     bandwidth: Spanned<String>,
 }
 
+/// What is wrong with a cluster file, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// It is no cluster file.
+    #[error("{}:{line}: {message}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Line in it, from 1.
+        line: usize,
+        /// The key, its value, and what to write.
+        message: String,
+    },
+}
+
+impl ClusterFile {
+    /// Reads and checks the cluster file at `path`.
+    ///
+    /// # Errors
+    /// [`ClusterError`] with the line, the key, its value and the remedy.
+    pub fn load(path: &Path) -> Result<Self, ClusterError> {
+        let io = |source| ClusterError::Io { path: path.to_owned(), source };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(io)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(io)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let message = "longer than 1 MiB: is it a cluster file?".to_owned();
+            return Err(ClusterError::Wrong { path: path.to_owned(), line: 1, message });
+        }
+        Self::parse(&text, path)
+    }
+
+    /// Checks the text of a cluster file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ClusterError::Wrong`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ClusterError> {
+        let fail = |(span, message): Wrong| {
+            let line = text.as_bytes().iter().take(span.start).filter(|&&byte| byte == b'\n').count() + 1;
+            ClusterError::Wrong { path: path.to_owned(), line, message }
+        };
+        checked(text).map_err(fail)
+    }
+}
+
 /// What is wrong, and where in the text.
-pub(crate) type Wrong = (std::ops::Range<usize>, String);
+type Wrong = (std::ops::Range<usize>, String);
 
 /// Reads the text of a key.
 fn read<T, E: Display>(key: &str, text: &Spanned<String>, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, Wrong> {
@@ -216,10 +274,119 @@ impl RawCluster {
 }
 
 /// Reads a cluster file.
-pub(crate) fn checked(text: &str) -> Result<ClusterFile, Wrong> {
+fn checked(text: &str) -> Result<ClusterFile, Wrong> {
     let raw: RawCluster = toml::from_str(text).map_err(|error| {
         let hint = if error.message().contains("unknown field") { ": correct the key or remove it" } else { "" };
         (error.span().unwrap_or(0..0), format!("{}{hint}", error.message()))
     })?;
     raw.check()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_layout::ServerId;
+
+    const GOOD: &str = "name = \"orion\"\nfile_system = \"lustre\"\n[default]\ntier = \"hdd\"\ncount = 2\nwidth = \"1MiB\"\n\
+        [[tier]]\nname = \"ssd\"\nservers = 2\npreset = \"nvme\"\nnetwork = \"1GB/s\"\n[[tier]]\nname = \"hdd\"\nservers = 6\n\
+        capacity = \"10TB\"\npool = \"hdd_pool\"\n[tier.read]\nstartup = [\"4ms\", \"12ms\"]\nbandwidth = \"80MB/s\"\n\
+        [tier.write]\nstartup = [\"4ms\", \"12ms\"]\nbandwidth = \"80MB/s\"\n";
+
+    fn parse(text: &str) -> Result<ClusterFile, String> {
+        ClusterFile::parse(text, Path::new("c.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let file = parse(GOOD).unwrap();
+        assert_eq!((file.name.as_str(), file.file_system), ("orion", Some(FileSystem::Lustre)));
+        assert_eq!(file.default, DefaultLayout { tier: Some(1), count: 2, width_bytes: 1 << 20 });
+        let cluster = file.cluster();
+        assert_eq!(cluster.tiers[1].servers, (2..8).map(ServerId).collect::<Vec<_>>());
+        assert_eq!(cluster.tiers[1].capacity_bytes, Some(10_000_000_000_000));
+        assert_eq!(cluster.tiers[0].profile.network_s_per_byte, 1e-9);
+        assert_eq!(file.tiers[1].pool.as_deref(), Some("hdd_pool"));
+        assert_eq!((file.tiers[0].preset.as_deref(), file.tiers[1].preset.as_deref()), (Some("nvme"), None));
+        assert_eq!(file.names().name(ServerId(2)), "hdd.0");
+    }
+
+    #[test]
+    fn files_of_few_servers_are_spread() {
+        let file = parse(GOOD).unwrap();
+        let first = |number| file.default_layout(number).regions()[0].stripes()[0].server.0;
+        assert_eq!((0..4).map(first).collect::<Vec<_>>(), [2, 4, 6, 2]);
+        let all = parse("name = \"c\"\n[[tier]]\nname = \"a\"\nservers = 3\npreset = \"nvme\"\n").unwrap();
+        assert_eq!(all.default, DefaultLayout { tier: None, count: 3, width_bytes: 1 << 20 });
+        assert_eq!(all.default_layout(0), all.default_layout(2));
+    }
+
+    #[test]
+    fn the_default_is_that_of_the_file_system() {
+        for (system, count, width) in
+            [("lustre", 1, 1 << 20), ("beegfs", 4, 512 << 10), ("cephfs", 5, 4 << 20), ("orangefs", 5, 64 << 10)]
+        {
+            let tier = "[[tier]]\nname = \"a\"\nservers = 5\npreset = \"nvme\"\n";
+            let file = parse(&format!("name = \"c\"\nfile_system = \"{system}\"\n{tier}")).unwrap();
+            assert_eq!((file.default.count, file.default.width_bytes), (count, width), "{system}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_line_key_value_and_remedy() {
+        let changed = |from: &str, to: &str| {
+            assert!(GOOD.contains(from), "{from}");
+            parse(&GOOD.replacen(from, to, 1)).unwrap_err()
+        };
+        for (from, to, wanted) in [
+            ("\"orion\"", "\"o r\"", "c.toml:1: name = \"o r\": use 1 to 64"),
+            ("\"lustre\"", "\"nfs\"", "c.toml:2: file_system = \"nfs\": there is lustre, beegfs"),
+            ("tier = \"hdd\"", "tier = \"disk\"", "c.toml:4: default.tier = \"disk\": there is ssd, hdd"),
+            ("count = 2", "count = 7", "c.toml:5: default.count = 7: write a number of servers from 1 to 6"),
+            ("count = 2", "count = 0", "c.toml:5: default.count = 0"),
+            ("\"1MiB\"", "\"2TiB\"", "c.toml:6: default.width = \"2TiB\": write 1 byte to 1TiB"),
+            ("\"1MiB\"", "\"wide\"", "c.toml:6: default.width: "),
+            ("servers = 2", "servers = -1", "c.toml:9: tier.servers = -1: write"),
+            ("servers = 2", "servers = 4096", "c.toml:14: tier.servers: 4102 servers in all, at most 4096"),
+            ("\"nvme\"", "\"floppy\"", "c.toml:10: tier.preset = \"floppy\": there is hdd-7200"),
+            ("preset = \"nvme\"", "speed = 3", "c.toml:10: unknown field `speed`"),
+            ("preset = \"nvme\"\n", "", "c.toml:8: tier \"ssd\" has no profile: write preset = \"hdd-7200\""),
+            ("\"1GB/s\"", "\"1\"", "c.toml:11: tier.network: "),
+            ("name = \"hdd\"", "name = \"ssd\"", "tier \"ssd\" stands twice"),
+            ("name = \"hdd\"", "name = \"meta\"", "tier.name = \"meta\""),
+            ("\"10TB\"", "\"0\"", "c.toml:15: tier.capacity = \"0\": give room"),
+            ("\"hdd_pool\"", "\"hdd pool\"", "c.toml:16: tier.pool = \"hdd pool\""),
+            ("[\"4ms\", \"12ms\"]", "[\"12ms\", \"4ms\"]", "c.toml:18: tier.read.startup = [\"12ms\", \"4ms\"]: write"),
+            ("\"80MB/s\"", "\"fast\"", "c.toml:19: tier.read.bandwidth: "),
+        ] {
+            let error = changed(from, to);
+            assert!(error.starts_with("c.toml:") && error.contains(wanted), "{error}\nis not {wanted}");
+        }
+        assert!(parse("name = \"c\"\n").unwrap_err().contains("add a [[tier]]"));
+        let both = GOOD.replacen("servers = 6", "servers = 6\npreset = \"nvme\"", 1);
+        assert!(parse(&both).unwrap_err().contains("remove one of them"));
+        let many = |n: usize| (0..n).map(|i| format!("[[tier]]\nname = \"t{i}\"\nservers = 1\npreset = \"nvme\"\n"));
+        let text = format!("name = \"c\"\n{}", many(9).collect::<String>());
+        assert!(parse(&text).unwrap_err().contains("9 tiers, at most 8"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("none.toml");
+        assert!(ClusterFile::load(&missing).unwrap_err().to_string().starts_with("cannot read "));
+        let long = directory.path().join("long.toml");
+        std::fs::write(&long, "#".repeat(2 << 20)).unwrap();
+        assert!(ClusterFile::load(&long).unwrap_err().to_string().contains("longer than 1 MiB"));
+        let bytes = directory.path().join("bytes.toml");
+        std::fs::write(&bytes, [0xff, 0xfe]).unwrap();
+        assert!(ClusterFile::load(&bytes).is_err());
+        assert!(ClusterFile::load(directory.path()).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in proptest::string::string_regex("(name = \"a\"\n)?([a-z_\\[\\]= \"0-9.\\-\n]{0,80})").unwrap()) {
+            let _ = parse(&text);
+        }
+    }
 }

@@ -5,17 +5,20 @@
 //! simulator, [`advise`] does the rest.
 
 mod advice;
+mod advise;
 mod bottleneck;
 mod case;
 mod cluster_file;
 mod cluster_text;
 mod counted;
+mod error;
 mod findings;
 mod gaps;
 mod gather;
 mod interval;
 mod kinds;
 mod look;
+mod options;
 mod passes;
 mod planning;
 mod present;
@@ -26,14 +29,15 @@ mod slow;
 mod surveying;
 mod usage;
 
-pub use advice::{
-    Advice, AdviceOptions, AdviceRow, AdviseError, DirectoryAdvice, KindPlacement, LayoutSource, PresentLayout,
-    TierSpace, advise, advise_by,
-};
+pub use advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, TierSpace};
+pub use advise::{advise, advise_by};
 pub use bottleneck::Bottleneck;
-pub use cluster_file::{ClusterError, ClusterFile, ClusterTier, DefaultLayout, FileSystem};
+pub use cluster_file::{ClusterFile, ClusterTier, DefaultLayout, FileSystem};
+pub use cluster_text::ClusterError;
+pub use error::AdviseError;
 pub use findings::{Finding, Severity};
 pub use interval::{Cause, Gain};
+pub use options::{AdviceOptions, LayoutSource, PresentLayout};
 pub use passes::{Pass, PassResult, Passes, Wanted};
 pub use requests::{Below, FileRequests, below, common_directory};
 pub use sides::{Sided, Sides};

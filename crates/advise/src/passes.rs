@@ -3,7 +3,7 @@
 //! A pass goes through files one by one, so it can be made where their requests are: what [`Passes`] hand back are parts
 //! that add up to the same whole, however files were dealt out.
 
-use crate::advice::AdviseError;
+use crate::error::AdviseError;
 use crate::gaps::{Spans, Timed};
 use crate::look::{Looked, ThreadKey};
 use crate::requests::request_of;

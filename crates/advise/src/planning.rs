@@ -1,10 +1,11 @@
 //! [`plan`]: layouts for all files together.
 
-use crate::advice::{AdviceOptions, AdviseError};
 use crate::cluster_file::ClusterFile;
+use crate::error::AdviseError;
 use crate::gaps::Gaps;
 use crate::gather::Gathered;
 use crate::kinds::FileKind;
+use crate::options::AdviceOptions;
 use crate::passes::Passes;
 use crate::rehearsal::thinned;
 use crate::surveying::{HELD, Requested, requested};

@@ -1,7 +1,8 @@
 //! [`Sides`]: the layouts that the files of a trace have, beside those of a layout file.
 
-use crate::advice::{AdviceOptions, AdviseError, LayoutSource};
 use crate::cluster_file::ClusterFile;
+use crate::error::AdviseError;
+use crate::options::{AdviceOptions, LayoutSource};
 use crate::present::{Targets, found};
 use crate::requests::{Below, common_directory};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! [`Requested`]: the requests of the files that advice is given on, all of them or, of many, a survey.
 
-use crate::advice::AdviseError;
+use crate::error::AdviseError;
 use crate::gaps::{Gaps, Spans, Timed};
 use crate::gather::Gathered;
 use crate::passes::{Pass, PassResult, Passes, Wanted};

@@ -3,6 +3,7 @@
 //! The processes call the C library's `open`, `pread`, `pwrite` and their like, or MPI-IO, as any program does: nothing here
 //! knows of pools or layouts.
 
+mod cli;
 mod content;
 mod error;
 mod forked;
@@ -21,8 +22,9 @@ mod workloads;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::cli::Cli;
 use crate::error::BenchError;
-use crate::options::{BenchApi, Cli};
+use crate::options::BenchApi;
 use crate::report::BenchReport;
 use crate::run::BenchRun;
 

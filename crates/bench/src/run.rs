@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::cli::{Cli, Named};
 use crate::error::BenchError;
-use crate::options::{BenchApi, Cli, Common, Named, Verify};
+use crate::options::{BenchApi, Common, Verify};
 use crate::workload::{PhaseKind, Workload};
-use crate::workloads;
 
 /// Requests of all processes in a phase whose times can be kept.
 const MOST_REQUESTS: u64 = 1 << 28;
@@ -34,7 +34,7 @@ impl<'a> BenchRun<'a> {
         if common.verify == Some(Verify::Inline) && !common.reads() {
             return usage("--verify inline checks timed reads, and --write makes none: leave out one of them".into());
         }
-        let workload = workloads::new(&cli.workload)?;
+        let workload = cli.workload.workload()?;
         let (usual_api, usually_collective) = workload.usual_calls();
         let api = common.api.unwrap_or(usual_api);
         let mpi = api == BenchApi::MpiIo;

@@ -2,13 +2,10 @@
 
 use crate::model::{ClockInterval, ReferenceModel};
 use crate::operation::{Answer, CaseOperation};
-use crate::world::World;
+use crate::world::{LayoutRows, World};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// A layout as regions of `(offset, round)`, a round as `(server, width in bytes)`; server 65535 is the metadata tier.
-pub type LayoutRows = Vec<(u64, Vec<(u16, u64)>)>;
 
 /// One operation, by one of the agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! Cases drawn at random.
 
-use crate::case::{Case, CaseStep, LayoutRows, SLOTS};
+use crate::case::{Case, CaseStep, SLOTS};
 use crate::operation::CaseOperation;
+use crate::world::LayoutRows;
 use crate::world::SERVERS;
 use proptest::collection::vec;
 use proptest::option;

@@ -1,6 +1,5 @@
 //! A pool, its mounts, and the agents that use it, each through its way in.
 
-use crate::case::LayoutRows;
 use crate::direct::Direct;
 use crate::operation::{AgentRequest, Answer, CaseOperation, receive, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,6 +20,9 @@ use stripewise_store::{Error, Pool, Store};
 pub const SERVERS: u16 = 4;
 /// An agent that does not answer for so long hangs.
 const PATIENCE: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
+
+/// A layout as regions of `(offset, round)`, a round as `(server, width in bytes)`; server 65535 is the metadata tier.
+pub type LayoutRows = Vec<(u64, Vec<(u16, u64)>)>;
 
 /// How an agent reaches its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Maps, for each pair of ways in: what one wrote and closed is what the other sees through a map after it has opened the
 //! file, and what the other then puts into the map, the first one reads. A test per pair, both ways round where both map.
 
-use stripewise_conformance::case::LayoutRows;
 use stripewise_conformance::operation::{Answer, CaseOperation, pattern};
 use stripewise_conformance::world::AccessWay::{Longer, Mount, Preload, Private, PrivatePreload, Python, Store};
+use stripewise_conformance::world::LayoutRows;
 use stripewise_conformance::world::{AccessWay, World};
 
 /// Neither a multiple of a page nor of a stripe.

@@ -90,6 +90,15 @@ impl Compressor {
     }
 }
 
+impl Signature {
+    /// The signature of these accesses. O(accesses).
+    pub fn of(accesses: impl IntoIterator<Item = Access>) -> Self {
+        let mut compressor = Compressor::new();
+        compressor.extend(accesses);
+        compressor.finish()
+    }
+}
+
 impl Extend<Access> for Compressor {
     fn extend<I: IntoIterator<Item = Access>>(&mut self, accesses: I) {
         accesses.into_iter().for_each(|access| self.push(access));

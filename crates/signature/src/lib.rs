@@ -41,6 +41,7 @@
 
 mod access;
 mod classify;
+mod close;
 mod compress;
 mod detect;
 mod expand;
@@ -61,10 +62,10 @@ pub use compress::Compressor;
 pub use factors::{Factors, Operations, PatternSignature, SizeClass, Spatial, Temporal};
 pub use order::RequestProcess;
 pub use phases::{MAX_PHASES, Phase};
-pub use programs::{FileProgram, ProgramFactors, programs_of};
+pub use programs::{FileProgram, ProcessSignature, ProgramFactors, programs_of};
 pub use shape::{Level, Nest, Repeat};
 pub use signature::{Item, Signature};
 pub use stream::{Stream, StreamSignature};
 pub use text::{Beginning, SignatureError};
-pub use trace::{FileSignature, Mismatch, ProcessSignature, SignatureProgress, TraceSignature};
+pub use trace::{FileSignature, Mismatch, SignatureProgress, TraceSignature};
 pub use words::{Who, file_in_words, stream_in_words};

@@ -2,9 +2,19 @@
 
 use crate::factors::Factors;
 use crate::order::RequestProcess;
-use crate::trace::ProcessSignature;
+use crate::stream::StreamSignature;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What one process did with one file.
+#[derive(Debug)]
+pub struct ProcessSignature {
+    /// Who.
+    pub process: RequestProcess,
+    /// Signature, factors and phases of its requests, in order of their start; what started at once is in order of
+    /// offset.
+    pub stream: StreamSignature,
+}
 
 /// What one program did with one file. It can be written and read again, so that files may be signed apart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

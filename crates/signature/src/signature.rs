@@ -1,7 +1,6 @@
 //! [`Signature`]: a trace as loops and what no loop explains.
 
 use crate::access::Access;
-use crate::compress::Compressor;
 use crate::expand::Expand;
 use crate::shape::{Nest, Repeat, Shape, Shapes, Symbol};
 use crate::tokens::{TokenIter, Tokens};
@@ -38,13 +37,6 @@ pub enum Item<'a> {
 }
 
 impl Signature {
-    /// The signature of these accesses. O(accesses).
-    pub fn of(accesses: impl IntoIterator<Item = Access>) -> Self {
-        let mut compressor = Compressor::new();
-        compressor.extend(accesses);
-        compressor.finish()
-    }
-
     /// The accesses, in order. Amortised O(1) each; memory is that of the deepest nesting.
     pub fn expand(&self) -> impl Iterator<Item = Access> + '_ {
         let mut tokens = self.tokens.iter();

@@ -1,12 +1,10 @@
 //! The text form of a signature: writing and reading it.
 
 use crate::access::{AccessOp, difference};
-use crate::shape::{Level, Nest, Repeat, Shape, Symbol, SymbolKind};
+use crate::shape::{Level, MAX_LEVELS, Nest, Repeat, Shape, Symbol, SymbolKind};
 use crate::signature::{Item, Signature};
 use std::fmt;
 
-/// Levels of one nest. A text that asks for more is refused.
-pub(crate) const MAX_LEVELS: usize = 64;
 /// Repeats inside repeats. A text that asks for more is refused.
 const MAX_REPEATS: usize = 64;
 

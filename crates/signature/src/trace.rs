@@ -3,7 +3,7 @@
 use crate::factors::Factors;
 use crate::order::{HELD, RequestOrder, RequestProcess, RequestRow};
 use crate::phases::{Pauses, Phase};
-use crate::programs::{FileProgram, ProgramFactors, programs_of};
+use crate::programs::{FileProgram, ProcessSignature, ProgramFactors, programs_of};
 use crate::stream::{Stream, StreamSignature};
 use crate::words::{Who, file_in_words};
 use rayon::prelude::*;
@@ -31,16 +31,6 @@ impl SignatureProgress {
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
-}
-
-/// What one process did with one file.
-#[derive(Debug)]
-pub struct ProcessSignature {
-    /// Who.
-    pub process: RequestProcess,
-    /// Signature, factors and phases of its requests, in order of their start; what started at once is in order of
-    /// offset.
-    pub stream: StreamSignature,
 }
 
 /// What all processes did with one file.

@@ -8,6 +8,7 @@ mod access_map;
 mod error;
 mod format;
 mod heat_map;
+mod inputs;
 mod merge;
 mod process_file;
 mod reader;

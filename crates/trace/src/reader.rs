@@ -2,7 +2,7 @@
 
 use crate::error::TraceError;
 use crate::format::{HEADER_BYTES, KIND_MERGED, KIND_PROCESS, MergedHeader, RECORD_BYTES, VERSION, kind_and_version};
-use crate::merge::Inputs;
+use crate::inputs::Inputs;
 use crate::record::{Api, Record};
 use crate::tables::{Process, Program, Tables};
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! Findings on single requests: how small they are, and where they begin.
 
-use super::{Finding, FindingContext, REQUESTS, Severity, percent};
+use super::finding::{Finding, FindingContext, REQUESTS, Severity, percent};
 use crate::bottleneck::{about, count};
 use crate::usage::{Use, share};
 

@@ -1,6 +1,6 @@
 //! Findings on who does how much, and on what else takes the time: ranks, stragglers, metadata, servers.
 
-use super::{Finding, REQUESTS, Severity, percent};
+use super::finding::{Finding, REQUESTS, Severity, percent};
 use crate::bottleneck::about;
 use crate::slow::Slow;
 use crate::usage::{Use, share};

@@ -7,7 +7,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::{file_bytes, in_a_row};
+use super::sizes::{file_bytes, in_a_row};
 use crate::error::BenchError;
 use crate::options::{BenchApi, COMMON_HEADING, Common, LARGEST_REQUEST};
 use crate::view::{Type, View};

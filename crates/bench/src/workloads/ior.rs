@@ -347,7 +347,7 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     use super::*;
-    use crate::options::{Cli, Named};
+    use crate::cli::{Cli, Named};
 
     fn workload(arguments: &str) -> Ior {
         let words = ["stripewise-bench", "f"].into_iter().chain(arguments.split_whitespace());

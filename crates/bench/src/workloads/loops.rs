@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stripewise_layout::units::{format_bytes, parse_bytes};
 
-use super::file_bytes;
+use super::sizes::file_bytes;
 use crate::error::BenchError;
 use crate::options::{BenchApi, COMMON_HEADING, Common, LARGEST_REQUEST};
 use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};

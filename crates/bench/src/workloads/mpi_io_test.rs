@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use stripewise_layout::units::format_bytes;
 
-use super::requests_in;
+use super::sizes::requests_in;
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, bytes, request_bytes};
 use crate::workload::{BenchRequest, Coverage, Group, PhaseKind, Workload};

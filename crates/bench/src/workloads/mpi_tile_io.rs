@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use stripewise_layout::units::format_bytes;
 
-use super::{file_bytes, in_a_row};
+use super::sizes::{file_bytes, in_a_row};
 use crate::error::BenchError;
 use crate::options::{COMMON_HEADING, Common, LARGEST_REQUEST, pair, request_bytes};
 use crate::view::{Type, View};

@@ -11,6 +11,7 @@ mod times;
 use crate::operation::{Answer, CaseOperation, Stat};
 use content::Content;
 use std::collections::{BTreeMap, HashMap};
+pub use times::ClockInterval;
 use times::FileTimes;
 
 /// Which agent, and which of its slots.
@@ -52,15 +53,6 @@ impl Description {
     fn writes(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY
     }
-}
-
-/// When an operation ran, by the clock, in nanoseconds since 1970.
-#[derive(Debug, Clone, Copy)]
-pub struct ClockInterval {
-    /// Before it.
-    pub from_ns: i64,
-    /// After it.
-    pub to_ns: i64,
 }
 
 /// A directory and the processes that use it.

@@ -1,9 +1,16 @@
 //! What is known of a file's times.
 
-use super::ClockInterval;
-
 /// Times are of the kernel's clock of ticks: up to so much behind the one that the harness reads.
 const TICK_NS: i64 = 50_000_000;
+
+/// When an operation ran, by the clock, in nanoseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct ClockInterval {
+    /// Before it.
+    pub from_ns: i64,
+    /// After it.
+    pub to_ns: i64,
+}
 
 /// What is known of the times of one file.
 #[derive(Debug, Default)]

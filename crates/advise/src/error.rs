@@ -1,0 +1,37 @@
+//! [`AdviseError`]: why there is no advice.
+
+use std::path::PathBuf;
+use stripewise_planner::PlanError;
+use stripewise_simulate::SimulateError;
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum AdviseError {
+    /// Nobody says what servers there are.
+    #[error(
+        "the log tells no Lustre layouts, so the servers are not known: name them with --cluster, a cluster file or a \
+         pool file (docs/advise.md has one to copy)"
+    )]
+    NoServers,
+    /// An unknown preset.
+    #[error("--preset: {0}")]
+    Preset(String),
+    /// No file was read or written.
+    #[error("the log has no read or write of a file below {}; name the directory with --root", root.display())]
+    NothingMoved {
+        /// Where was looked.
+        root: PathBuf,
+    },
+    /// An unknown planner.
+    #[error("{0}")]
+    Planner(String),
+    /// What was asked for cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A pass through the requests was not made: who was to make it knows why.
+    #[error("the requests of the log were not read")]
+    Passes,
+    /// It cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] SimulateError),
+}

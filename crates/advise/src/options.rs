@@ -1,0 +1,45 @@
+//! [`AdviceOptions`]: what advice is asked for, and what is known of the layouts that there are.
+
+use crate::cluster_file::ClusterFile;
+use std::path::Path;
+use stripewise_layout::Layout;
+
+/// Where a file's present layout is known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayoutSource {
+    /// The log tells what Lustre had.
+    Log,
+    /// The pool itself.
+    Pool,
+    /// Nothing: the cluster's default.
+    Default,
+}
+
+impl LayoutSource {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Pool => "pool",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// The layout that a path (below the root) has; `None` where only the cluster's default is known.
+pub type PresentLayout<'a> = dyn Fn(&Path) -> Option<Layout> + 'a;
+
+/// What to advise on.
+#[derive(Clone, Copy)]
+pub struct AdviceOptions<'a> {
+    /// The servers; `None`: those that the log's Lustre layouts show.
+    pub cluster: Option<&'a ClusterFile>,
+    /// Profile of servers that were found from the log.
+    pub preset: &'a str,
+    /// Only files below it; `None`: all.
+    pub root: Option<&'a Path>,
+    /// Name of the planner; `None`: all of them for few files, `regions` for many.
+    pub planner: Option<&'a str>,
+    /// The layouts that files have, where somebody knows.
+    pub present: Option<&'a PresentLayout<'a>>,
+}
