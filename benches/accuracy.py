@@ -292,7 +292,7 @@ def why_measured(one: Measured, context: Context) -> str:
     ]
     processors = os.cpu_count() or 1
     if one.load > processors:
-        # How much that costs between two requests nobody has measured: whatever the others leave unexplained.
+        # Its cost between two requests has not been measured: it is what the other causes leave unexplained.
         why = (
             f"other work on the machine: a load of {one.load:.1f} on {processors} processors, where each waits its turn"
         )

@@ -32,7 +32,7 @@ class Case:
     ssd_bytes: int | None = None
     """What each SSD may hold; without a limit the advice is to move everything to flash."""
     slow: int = 1
-    """The servers need so many times as long as those that they stand for: MPI's ranks spin where they wait, and what
+    """The servers need this many times as long as those that they stand for: MPI's ranks spin where they wait, and what
     they take of each other's processors is not the servers' time."""
     is_bad: bool = True
     """The layout is chosen to be bad: at least `BAD_GAIN` is to be gained."""

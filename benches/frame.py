@@ -80,7 +80,7 @@ class Context:
     """The same on a disk."""
     quick: bool
     say: Callable[[str], None]
-    """Tells whoever waits what is being done, on standard error."""
+    """Tells the user what is being done, on standard error."""
 
     def rounds(self, usual: int) -> int:
         """How often to repeat a pair of runs."""

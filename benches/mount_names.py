@@ -73,7 +73,7 @@ def _step(step: str, directory: Path, files: int) -> float:
 
 
 def _closed(context: Context, mount: Path, tree: Path) -> Figure:
-    """`stat` of files that nobody writes: placed on two servers, and plain ones in the namespace."""
+    """`stat` of files without a writer: placed on two servers, and plain ones in the namespace."""
     files = FEW if context.quick else 10_000
     (mount / "striped").mkdir()
     (tree / "plain").mkdir()

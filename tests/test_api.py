@@ -186,7 +186,7 @@ def test_advice(run, stripewise, tmp_path):
     assert all(reason in told for reason in total["reasons"])
     assert advice.save(tmp_path / "advised.layout").read_text() == advice.layout
     assert "<table" in advice._repr_html_()
-    assert advice.native is None, "nobody says what file system it is"
+    assert advice.native is None, "the cluster file does not name a file system"
     file.write_text(CLUSTER.replace('"orion"', '"orion"\nfile_system = "lustre"'))
     advice = sw.advise(trace, cluster=file)
     assert advice.document["total"]["change"]

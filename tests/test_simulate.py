@@ -182,7 +182,7 @@ if rank == 0:
     file.Read_at(0, buffer)
 together(13)
 file.Close()
-# Calls of one rank are nobody's business.
+# Calls of one rank alone are of no interest.
 own = MPI.File.Open(MPI.COMM_SELF, f"{sys.argv[1]}/own.{rank}", MPI.MODE_CREATE | MPI.MODE_RDWR)
 own.Write_at_all(0, buffer)
 own.Close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 BATCHES_PER_WORKER = 4
-"""So many that the last worker is not waited for long, so few that each opens the index seldom."""
+"""More batches make the wait for the last worker shorter; fewer make each worker open the index less often."""
 ROWS_PER_BATCH = 8_000_000
 """At most, unless one file has more: what is done again when a worker dies."""
 CONNECT_S = 5
@@ -142,7 +142,7 @@ def _on_worker(analyse: Callable[[Trace], Result], path: Path, files: list[int],
 
 
 class _Patience:
-    """How long there has been nobody to wait for."""
+    """How long there has been no worker to wait for."""
 
     def __init__(self, client: Client, address: str) -> None:
         self.client = client
@@ -150,7 +150,7 @@ class _Patience:
         self.alone_since: float | None = None
 
     def check(self) -> None:
-        """Raises where there has been nobody left to do anything for too long."""
+        """Raises where there has been no worker for too long."""
         if self.client.status == "running" and self.client.scheduler_info()["workers"]:
             self.alone_since = None
             return
@@ -164,7 +164,7 @@ class _Patience:
 
 
 def _next(done: queue.SimpleQueue[Future[Any]], patience: _Patience) -> Future[Any]:
-    """The next that is done, well or not; raises where there is nobody left to do it."""
+    """The next future that is done, well or not; raises where no worker is left to do it."""
     while True:
         try:
             return done.get(timeout=1)

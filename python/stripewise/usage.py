@@ -8,7 +8,7 @@ from typing import Any
 from stripewise.pool import Pool, Server
 
 MARKER = ".stripewise"
-"""A server's directory has it; a directory without is an unmounted disk or somebody else's."""
+"""A server's directory has it; a directory without it is an unmounted disk or not this pool's."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ set -eu
 # lost: one tier only: hdd, which was to hold 50%, holds all; ssd nothing
 # lost: no bytes on the metadata tier
 # lost: the named targets in an order that BeeGFS chooses; they must be of the pool of the file's directory
-# lost: a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile
+# lost: a copy takes its name: hard links to it keep the old bytes; no program may write meanwhile
 test '!' -L data/shared.dat
 beegfs entry create file --chunk-size 64Ki --num-targets 6 --targets 101,102,103,104,105,106 data/.stripewise-new.shared.dat
 cp -p data/shared.dat data/.stripewise-new.shared.dat

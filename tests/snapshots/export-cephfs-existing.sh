@@ -9,7 +9,7 @@ set -eu
 # lost: one tier only: hdd, which was to hold 50%, holds all; ssd nothing
 # lost: no bytes on the metadata tier
 # lost: a hash chooses the server of each object: two of one stripe can be on the same
-# lost: a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile
+# lost: a copy takes its name: hard links to it keep the old bytes; no program may write meanwhile
 test '!' -L data/shared.dat
 touch data/.stripewise-new.shared.dat
 setfattr -n ceph.file.layout.stripe_unit -v 65536 data/.stripewise-new.shared.dat

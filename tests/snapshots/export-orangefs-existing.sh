@@ -8,7 +8,7 @@ set -eu
 # lost: 3 regions folded into one: the whole file is as [12MiB, end) was to be
 # lost: no bytes on the metadata tier
 # lost: no byte beyond 3072TiB: rounds are counted in 32 bits
-# lost: a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile
+# lost: a copy takes its name: hard links to it keep the old bytes; no program may write meanwhile
 test '!' -L data/shared.dat
 mkdir data/.stripewise-new.shared.dat
 setfattr -n user.pvfs2.dist_name -v varstrip_dist data/.stripewise-new.shared.dat

@@ -6,7 +6,7 @@ use stripewise_layout::Layout;
 use stripewise_layout::units::format_bytes;
 use stripewise_model::{Cluster, CostModel, Request};
 
-/// A server that is busy for so many times the mean of its tier is what others wait for.
+/// A server that is busy for this many times the mean of its tier is what others wait for.
 const IMBALANCE: f64 = 1.5;
 
 /// Startups are the bottleneck from this share of the busiest server's time on.

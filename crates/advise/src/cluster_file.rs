@@ -49,9 +49,9 @@ impl FileSystem {
         }
     }
 
-    /// Servers and width in bytes of a file's stripes where nobody set them; no number is all servers. From the systems'
-    /// own defaults: Lustre one OST of 1 MiB, BeeGFS 4 targets of 512 KiB, CephFS objects of 4 MiB anywhere, OrangeFS
-    /// 64 KiB on all servers.
+    /// Servers and width in bytes of a file's stripes that have no setting of their own; no number is all servers. From
+    /// the systems' own defaults: Lustre one OST of 1 MiB, BeeGFS 4 targets of 512 KiB, CephFS objects of 4 MiB
+    /// anywhere, OrangeFS 64 KiB on all servers.
     pub(crate) fn default(self) -> (Option<u16>, u64) {
         match self {
             Self::Lustre => (Some(1), 1 << 20),

@@ -1,24 +1,24 @@
 //! [`Gaps`]: the time that a program's processes spend between two requests. No layout makes it shorter, so the faster
 //! the servers the more it weighs.
 //!
-//! A log does not tell computing from waiting for others, who may be quicker under another layout. Where processes wait
-//! for each other after every request, the last of them waits for nobody: short gaps are the program's own. So the gap
-//! is somewhere between the lower decile and the median. Long pauses, for steps of a simulation, are in neither.
+//! A log does not tell computing from waiting for other processes, which another layout may speed up. Where processes
+//! wait for each other after every request, the last of them does not wait: short gaps are the program's own. So the
+//! gap is somewhere between the lower decile and the median. Long pauses, for steps of a simulation, are in neither.
 
 use crate::interval::Cause;
 use serde::{Deserialize, Serialize};
 use stripewise_planner::RequestSource;
 
-/// About so many requests are looked at; of more, those of some processes are.
+/// About this many requests are read; a log with more is sampled by process.
 const LOOKED_AT: u64 = 1_000_000;
 
-/// Where a few processes have most requests, at most so many of them, in order of file.
+/// Most requests that are read where a few processes have most of them, in order of file.
 const MOST: usize = 4_000_000;
 
 /// Gaps of a smaller share of the time are not worth a word.
 const TOLD: f64 = 0.01;
 
-/// Whose requests are looked at: those of every so many-th process, in files whose times are of the log.
+/// Which requests are read: those of every `every`-th process, in files whose times are of the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Timed {
     every: u32,
@@ -34,7 +34,7 @@ pub struct Spans(
 );
 
 impl Timed {
-    /// Of so many `requests`, in `files` of which some have times of the log.
+    /// For a log of `requests` requests, in `files` of which some have times of the log.
     pub(crate) fn new(requests: u64, files: Vec<bool>) -> Self {
         Self { every: requests.div_ceil(LOOKED_AT).max(1) as u32, files }
     }

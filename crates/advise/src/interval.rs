@@ -1,10 +1,10 @@
 //! How sure a predicted gain is: [`Gain`], with the reasons for its width.
 //!
-//! A gain is a ratio, so its errors multiply: the interval is symmetric in its logarithm. Its half widths, each from one
-//! cause, are independent and add by their squares. What is known of each cause: the spread over seeds is measured by
-//! the simulator, with the time between requests (`gaps`); the model's own error is that of docs/accuracy.md with what a
-//! program adds that no server's time has in it, which weighs more the larger the gain is; what a log lacks has a half
-//! width by judgement, below.
+//! A gain is a ratio, so its errors multiply: the interval is symmetric in its logarithm. Its half widths, each from
+//! one cause, are independent and add by their squares. What is known of each cause: the spread over seeds is measured
+//! by the simulator, with the time between requests (`gaps`); the model's own error is that of docs/accuracy.md with
+//! what a program adds that no server's time has in it, which weighs more the larger the gain is; what a log lacks has
+//! a half width by judgement, below.
 
 use stripewise_import::Lacks;
 use stripewise_simulate::Estimate;
@@ -70,7 +70,8 @@ pub(crate) fn coarse_times(instant: f64) -> Option<Cause> {
 /// The causes that hold for all of a log.
 pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: Option<f64>) -> Vec<Cause> {
     let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error")];
-    // By judgement: what the planner would get wrong without it. Ranks and counters decide who waits for whom.
+    // By judgement: what the planner would get wrong without it. Ranks and counters decide which process waits for
+    // which.
     let of_lacks = [
         (Lacks::RANKS, 0.10, 0.10),
         (Lacks::OFFSETS, 0.20, 0.20),

@@ -1,7 +1,7 @@
 //! [`Pass`]: what advice needs of the requests themselves. All else rests on what passes find.
 //!
-//! A pass goes through files one by one, so it can be made where their requests are: what [`Passes`] hand back are parts
-//! that add up to the same whole, however files were dealt out.
+//! A pass goes through files one by one, so it can be made where their requests are: what [`Passes`] hand back are
+//! parts that add up to the same whole, however files were dealt out.
 
 use crate::error::AdviseError;
 use crate::gaps::{Spans, Timed};
@@ -15,7 +15,7 @@ use stripewise_model::Request;
 use stripewise_planner::{Counted, Overview, RequestSource, Strata};
 use stripewise_trace::Trace;
 
-/// Files whose requests are wanted, and who made them.
+/// Files whose requests are wanted, and the threads that made them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Wanted {
     /// Numbers in the trace; their places here are the files' indices.
@@ -112,7 +112,7 @@ impl RequestSource for Source<'_> {
             for record in self.trace.stream(id) {
                 let thread = (record.rank, record.pid, record.tid);
                 if thread != last.0 {
-                    // A thread that nobody saw before is of another trace.
+                    // A thread that no earlier pass saw is of another trace.
                     last = (thread, self.numbers.get(&thread).copied().unwrap_or(u32::MAX));
                 }
                 visit(index, &request_of(record, last.1));

@@ -1,5 +1,5 @@
-//! Servers that are slower than others of their kind, by how long the log's own files or requests took on them. Which are
-//! slow is [`target_rates`]' to say; here it gets its samples.
+//! Servers that are slower than others of their kind, by how long the log's own files or requests took on them. Which
+//! are slow is [`target_rates`]' to say; here it gets its samples.
 
 use crate::gather::AdvisedFile;
 use crate::present::Targets;
@@ -78,8 +78,9 @@ pub(crate) fn slow_of_log(about: &About, files: &[AdvisedFile], targets: &Target
     Slow::of(&rates, |ost| (server.get(&ost).copied().unwrap_or_default(), format!("OST {ost}")))
 }
 
-/// Slow servers of a pool, among those of their tier, by large requests on one server: of a request on several nobody
-/// knows which one it waited for. Files without requests of their own have none here. O(requests x sub-requests).
+/// Slow servers of a pool, among those of their tier, by large requests on one server: the log does not say
+/// which of several servers a request waited for. Files without requests of their own have none here. O(requests x
+/// sub-requests).
 pub(crate) fn slow_of_pool(
     layouts: &[Layout],
     requests: &[Vec<Request>],

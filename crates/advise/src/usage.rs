@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Requests below so many bytes are tiny: a page of memory.
+/// Requests below this many bytes are tiny: a page of memory.
 pub(crate) const TINY_BYTES: u64 = 4 << 10;
 
-/// Requests below so many bytes are small: a disk needs longer to begin than to move them.
+/// Requests below this many bytes are small: a disk needs longer to begin than to move them.
 pub(crate) const SMALL_BYTES: u64 = 256 << 10;
 
 /// Powers of two of a nanosecond that durations are told apart by.

@@ -122,7 +122,7 @@ impl SharedMemory {
         if self.has_failed() { Err(Aborted) } else { Ok(()) }
     }
 
-    /// Lets nobody wait for this process.
+    /// Releases all processes that wait for this one.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
         self.barriers.iter().for_each(Barrier::next_round);

@@ -99,8 +99,8 @@ impl Trial<'_> {
         Err(format!("{operation:?} through {}: {}", self.world.name_of(who), difference(&got, &expected)))
     }
 
-    /// All bytes of all files, through every agent: first by the descriptors that are open, then, when all are closed, by
-    /// name.
+    /// All bytes of all files, through every agent: first by the descriptors that are open, then, when all are closed,
+    /// by name.
     fn compare_all(&mut self) -> Result<(), String> {
         let agents = self.world.agents();
         for (who, slot) in self.model.open_slots() {
@@ -138,7 +138,7 @@ impl Trial<'_> {
     fn remove_all(&mut self) -> Result<(), String> {
         for (path, directory) in self.model.all_names() {
             let gone = if directory { CaseOperation::Rmdir { path } } else { CaseOperation::Unlink { path } };
-            // Whatever the others remember: nobody asks for these names again.
+            // The other agents may remember these names: no operation uses them again.
             self.step_anyhow(0, &gone)?;
         }
         Ok(())

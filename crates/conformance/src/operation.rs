@@ -1,7 +1,7 @@
 //! What a program can do to files: one operation, its answer, and both as they go through a pipe.
 //!
-//! A message is a line of JSON and as many bytes behind it as the line says, so that an agent in any language needs no more
-//! than a JSON reader.
+//! A message is a line of JSON and as many bytes behind it as the line says, so that an agent in any language needs no
+//! more than a JSON reader.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -179,8 +179,8 @@ pub enum CaseOperation {
     Unmap {
         slot: u8,
     },
-    /// Another layout for the file, of those that the pool's [`crate::world::World`] has. Not a program's doing: the
-    /// harness moves the file, if nobody writes it.
+    /// Another layout for the file, of those that the pool's [`crate::world::World`] has. The
+    /// harness moves the file, unless an agent writes it.
     Move {
         path: String,
         layout: usize,

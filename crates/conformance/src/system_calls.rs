@@ -93,7 +93,7 @@ impl ProcessSlots {
             self.unmap(slot);
         }
         for (_, fd) in self.descriptors.drain() {
-            // SAFETY: the descriptor is ours and nobody uses it any more.
+            // SAFETY: the descriptor is ours and no longer in use.
             unsafe { libc::close(fd) };
         }
         // SAFETY: the mask of this process, which has one thread.

@@ -18,7 +18,7 @@ use stripewise_store::{Error, Pool, Store};
 
 /// Servers of the pool.
 pub const SERVERS: u16 = 4;
-/// An agent that does not answer for so long hangs.
+/// An agent that does not answer within this time hangs.
 const PATIENCE: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
 /// A layout as regions of `(offset, round)`, a round as `(server, width in bytes)`; server 65535 is the metadata tier.
@@ -98,7 +98,7 @@ impl AccessWay {
     }
 }
 
-/// Who carries out operations.
+/// What carries out operations.
 struct Agent {
     way: AccessWay,
     /// The directory that it works in.
@@ -197,8 +197,8 @@ fn python() -> PathBuf {
     own
 }
 
-/// A directory in memory where there is one that keeps users' attributes, so that files may reach to 2^63-1; else one on a
-/// disk. `STRIPEWISE_CONFORMANCE_DIR` names another.
+/// A directory in memory where there is one that keeps users' attributes, so that files may reach to 2^63-1; else one
+/// on a disk. `STRIPEWISE_CONFORMANCE_DIR` names another.
 fn directory() -> tempfile::TempDir {
     let make = |path: &Path| tempfile::Builder::new().prefix("stripewise-conformance-").tempdir_in(path);
     if let Some(path) = std::env::var_os("STRIPEWISE_CONFORMANCE_DIR") {
@@ -318,14 +318,15 @@ impl World {
         let others = || self.agents.iter().enumerate().filter(|(other, _)| *other != who).map(|(_, agent)| agent.way);
         let one_kernel = || others().all(|other| way.shares_names_with(other));
         match operation {
-            // Another kernel notices within a second that a name has gone or leads elsewhere, or a directory's new mode.
+            // Another kernel notices within a second that a name has gone or leads elsewhere, or a directory's new
+            // mode.
             CaseOperation::Rename { .. }
             | CaseOperation::Unlink { .. }
             | CaseOperation::Rmdir { .. }
             | CaseOperation::Chmod { .. } => one_kernel(),
             // Maps are of one mount.
             CaseOperation::Map { .. } => one_kernel(),
-            // The kernel copies no further than it knows the file to reach: nobody may write it past this mount meanwhile.
+            // The kernel copies up to the size that it knows: no other way in may write the file meanwhile.
             CaseOperation::CopyRange { .. } => {
                 way.is_preloaded() || others().all(|other| other == way && way.shares_names_with(other))
             }
@@ -445,7 +446,8 @@ impl World {
         answer.map_err(|error| format!("{}: {operation:?}: {error}", self.name_of(who)))
     }
 
-    /// Gives a file another layout, as `stripewise apply` does: from a process of its own. One that is being written stays.
+    /// Gives a file another layout, as `stripewise apply` does: from a process of its own. One that is being written
+    /// stays.
     fn move_file(&self, path: &str, layout: usize) -> Result<Answer, String> {
         let path = Path::new(&format!("case{}", self.case)).join(path);
         // Neither a file in a directory that is a plain one, nor what is no file: nothing to move.

@@ -1,5 +1,6 @@
-//! Maps, for each pair of ways in: what one wrote and closed is what the other sees through a map after it has opened the
-//! file, and what the other then puts into the map, the first one reads. A test per pair, both ways round where both map.
+//! Maps, for each pair of ways in: what one wrote and closed is what the other sees through a map after it has opened
+//! the file, and what the other then puts into the map, the first one reads. A test per pair, both ways round where
+//! both map.
 
 use stripewise_conformance::operation::{Answer, CaseOperation, pattern};
 use stripewise_conformance::world::AccessWay::{Longer, Mount, Preload, Private, PrivatePreload, Python, Store};
@@ -146,7 +147,7 @@ fn both_see_maps(one: AccessWay, other: AccessWay) {
         world.begin(&rows).unwrap();
         for (file, _) in layouts() {
             Pair { world: &mut world, file, right: Vec::new(), seed: 0 }.take_turns(who, mapping);
-            // Whoever made it: the other kernel is not asked for its name again.
+            // No later operation asks the other kernel for this name.
             world.run(who, &CaseOperation::Unlink { path: file.to_owned() }, &[]).unwrap();
         }
         world.end().unwrap();

@@ -1,4 +1,4 @@
-//! Two ways in at once, on the same files: what a returned write put is what the next read gets, whoever wrote.
+//! Two ways in at once, on the same files: a read sees every write that has returned, through either way.
 
 mod common;
 

@@ -40,7 +40,7 @@ impl Ahead {
                     return;
                 }
                 if let Some(error) = failed {
-                    // Whoever does not listen any more need not know.
+                    // A reader that has gone does not need the error.
                     drop(send.send(Err(error)));
                     return;
                 }

@@ -112,7 +112,7 @@ pub enum ImportError {
         /// What is wrong in it, as a clause.
         why: String,
     },
-    /// Whoever watched the progress broke off.
+    /// The progress callback asked to stop.
     #[error("the import of {} was stopped", path.display())]
     Stopped {
         /// The log.

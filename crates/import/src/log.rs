@@ -1,4 +1,4 @@
-//! [`Log`]: a file that somebody else wrote, read by position or as lines, plain or gzip.
+//! [`Log`]: a file of another program, read by position or as lines, plain or gzip.
 
 use crate::ahead::Ahead;
 use crate::error::ImportError;
@@ -31,7 +31,8 @@ pub struct Log {
 #[derive(Debug)]
 struct Stored {
     path: PathBuf,
-    /// `None`, but never of the first: it is opened when it is read, for a folder may have more parts than a process can have open.
+    /// `None`, but never of the first: it is opened when it is read, for a folder may have more parts than a process
+    /// can have open.
     file: Option<Arc<File>>,
     length: u64,
     gzip: bool,
@@ -121,7 +122,7 @@ impl Log {
         Ok(if stored.gzip { (Box::new(MultiGzDecoder::new(part)), done) } else { (Box::new(part), done) })
     }
 
-    /// As [`Log::text_of`], for those who read it to its end: what is gzip is unpacked by a thread.
+    /// As [`Log::text_of`], for a log that is read to its end: a thread unpacks gzip.
     pub(crate) fn whole_text_of(&self, part: usize) -> Result<Text, ImportError> {
         let (stored, done) = (&self.parts[part], Arc::default());
         if !stored.gzip || stored.length < AHEAD_FROM_BYTES {

@@ -1,5 +1,5 @@
-//! [`target_rates`]: which of several storage targets are slow, by what took how long on them; and [`ost_rates`], by what
-//! the times of files say of the object storage targets that hold them.
+//! [`target_rates`]: which of several storage targets are slow, by what took how long on them; and [`ost_rates`], by
+//! what the times of files say of the object storage targets that hold them.
 
 use crate::counters::{FileCounters, LustreLayout};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use stripewise_trace::Api;
 const SLOW_PART: f64 = 0.5;
 /// Fewer targets have no usual rate.
 const LEAST_TARGETS: usize = 4;
-/// Where more than one in so many is slow, these are of another kind and no slow ones of one.
+/// Where more than one target in this many is slow, they are of another kind rather than slow ones of the same kind.
 const ONE_IN: usize = 3;
 /// Fewer files may have been slow for reasons of their own.
 const LEAST_FILES: u64 = 2;
@@ -84,8 +84,9 @@ pub fn ost_rates(counters: &[FileCounters], layouts: &[LustreLayout]) -> OstRate
     }))
 }
 
-/// How fast targets are, by samples (files, or requests): the targets that a sample is on, its bytes, and the seconds that
-/// they took. Samples of no bytes or of no time say nothing. O(targets of all samples), and a logarithm for the medians.
+/// How fast targets are, by samples (files, or requests): the targets that a sample is on, its bytes, and the seconds
+/// that they took. Samples of no bytes or of no time say nothing. O(targets of all samples), and a logarithm for the
+/// medians.
 pub fn target_rates(samples: impl Iterator<Item = (Vec<u64>, f64, f64)>) -> OstRates {
     let mut found: BTreeMap<u64, Evidence> = BTreeMap::new();
     for (mut osts, bytes, seconds) in samples.filter(|(_, bytes, seconds)| *bytes > 0.0 && *seconds > 0.0) {

@@ -4,9 +4,9 @@
 //! class of size and of the four commonest sizes, how many began where the one before ended, how many ranks took part
 //! and when. [`rows_of`] makes requests that agree with all of it: the sizes by [`sizes`](crate::sizes), the places by
 //! [`Places`]. What the counters leave open (which size stood where, in which order) is filled in evenly, so that no
-//! structure appears which nobody measured. The importer hands them on where the log has no rows of a file and
-//! interface ([`FileCounters::has_rows`]), so that every sink has them. Every plan that rests on such rows is as good as that, and
-//! [`crate::Lacks::COUNTERS_ONLY`] says so.
+//! structure appears that was not measured. The importer hands them on where the log has no rows of a file and
+//! interface ([`FileCounters::has_rows`]), so that every sink has them. Every plan that rests on such rows is as good
+//! as that, and [`crate::Lacks::COUNTERS_ONLY`] says so.
 
 use crate::counters::FileCounters;
 use crate::places::Places;

@@ -1,4 +1,4 @@
-//! What the rows of counters must keep, for counters of real requests and for those that nobody can have made.
+//! What the rows of counters must keep, for counters of real requests and for impossible ones.
 
 use super::*;
 use proptest::prelude::*;

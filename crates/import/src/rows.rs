@@ -234,7 +234,7 @@ fn operation_of(cell: TableCell<'_>) -> Result<Operation, Bad> {
     })
 }
 
-/// The start of a text that somebody else wrote.
+/// The start of a text from outside.
 fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(24)]).into_owned()
 }

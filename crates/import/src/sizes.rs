@@ -182,7 +182,7 @@ fn settle(totals: &mut [u128; 10], limits: &[(u128, u128); 10], bytes: u128) {
 }
 
 /// Sizes in the order in which they are laid out: those that keep the alignment first, and among them each size evenly
-/// between the others, so that no part of the file has sizes of its own that nobody measured.
+/// between the others, so that no part of the file has sizes of its own: none were measured.
 pub(crate) struct Interleaved {
     /// Size, requests, requests given out.
     groups: [Vec<(u64, u64, u64)>; 2],

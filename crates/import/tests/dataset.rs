@@ -1,4 +1,5 @@
-//! Data sets: what is written comes back, nothing half-written stays, nothing damaged is taken or brings the reader down.
+//! Data sets: what is written comes back, nothing half-written stays, nothing damaged is taken or brings the reader
+//! down.
 
 mod common;
 
@@ -281,7 +282,7 @@ fn every_damage_is_named() {
     }
 }
 
-/// Whoever wants to harm writes the right check sums: then the pages are read, and each field is checked.
+/// An attacker writes the right check sums: the reader then reads the pages and checks each field.
 #[test]
 fn no_hostile_table_brings_the_reader_down() {
     let dir = tempfile::tempdir().unwrap();

@@ -199,7 +199,7 @@ fn a_folder_is_one_log_with_ranks_directories_and_names_that_come_late() {
 
 #[test]
 fn what_cannot_be_known_is_said() {
-    // A hash that nobody names; the same file opened twice; a hash with two names.
+    // A hash without a name; the same file opened twice; a hash with two names.
     let log = [
         posix("open", 1, "\"flags\":0,\"fhash\":\"77\""),
         posix("open", 2, "\"flags\":0,\"fhash\":\"77\""),

@@ -178,8 +178,8 @@ fn moved(kernel: &Kernel, pin: &Pin<'_, Open>, content: u64) {
     assert!(!crate::lock(&kernel.gone)[file.version], "the version before was freed under a request");
 }
 
-/// Each thread opens, reads, duplicates and closes descriptors of its own, of files and numbers that all share; and looks
-/// at the others' meanwhile, as programs with mistakes do.
+/// Each thread opens, reads, duplicates and closes descriptors of its own, of files and numbers that all share; and
+/// looks at the others' meanwhile, as programs with mistakes do.
 ///
 /// # Panics
 /// Bytes of another file are served, one is freed that is in use, or something is lost.
@@ -202,7 +202,8 @@ pub fn threads_with_descriptors_of_their_own() {
 }
 
 /// A descriptor is closed by another thread, which opens another file at its number, while it is being entered. If the
-/// number has an entry then, which shows that somebody closed what is not his, the mount serves the process from then on.
+/// number has an entry then, which shows a close of a descriptor that was not the closer's own, the mount serves the
+/// process from then on.
 ///
 /// # Panics
 /// Bytes of another file are served, or a slot or a file is lost.
@@ -247,8 +248,8 @@ fn opens_reads_and_closes(kernel: &Kernel) {
     close(kernel, copy);
 }
 
-/// A descriptor is duplicated while another thread closes it and opens another file at its number: the copy has the file
-/// that the kernel gave it, or no entry.
+/// A descriptor is duplicated while another thread closes it and opens another file at its number: the copy has the
+/// file that the kernel gave it, or no entry.
 ///
 /// # Panics
 /// It has another.

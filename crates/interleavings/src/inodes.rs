@@ -25,8 +25,8 @@ pub fn prepare(directory: &Path) {
     }
 }
 
-/// Each thread looks names up and gives its references back. As long as it has one, the number leads to the node that it
-/// was told of, which everybody who has a reference shares; when all are given back, nothing is left.
+/// Each thread looks names up and gives its references back. As long as it has one, the number leads to the node that
+/// it was told of, which all references share; when all are given back, nothing is left.
 ///
 /// # Panics
 /// That is not so.

@@ -1,10 +1,10 @@
-//! Concurrent parts of the mount and of the preload library, built from their own sources with locks, atomics and threads
-//! of [`shuttle`], which decides at each of them which thread goes on.
+//! Concurrent parts of the mount and of the preload library, built from their own sources with locks, atomics and
+//! threads of [`shuttle`], which decides at each of them which thread goes on.
 //!
-//! Their modules take what threads meet at from `crate::sync`; here that is shuttle's, and the rest that they refer to is
-//! as much of it as the scenarios need. What is decided by the kernel, or by other processes, is not tried here but by
-//! the tests of whole programs. Shuttle carries out every atomic operation as sequentially consistent: it finds wrong
-//! orders of steps, not orderings that are too weak.
+//! Their modules take what threads meet at from `crate::sync`; here that is shuttle's, and the rest that they refer to
+//! is as much of it as the scenarios need. What is decided by the kernel, or by other processes, is not tried here but
+//! by the tests of whole programs. Shuttle carries out every atomic operation as sequentially consistent: it finds
+//! wrong orders of steps, not orderings that are too weak.
 
 #![allow(dead_code, reason = "the modules have more than the scenarios use")]
 #![allow(missing_docs, reason = "stand-ins; what they stand for has them")]
@@ -17,8 +17,8 @@ mod sync {
     pub use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
     pub use shuttle::thread_local;
 
-    /// Threads of the mount, which end with their process: shuttle waits for its threads, and not for a task that nobody
-    /// joins.
+    /// Threads of the mount, which end with their process: shuttle waits for its threads, but not for a task that is
+    /// not joined.
     pub mod thread {
         use shuttle::future::{JoinHandle, spawn};
         pub use shuttle::thread::sleep;

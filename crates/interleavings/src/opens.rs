@@ -54,7 +54,8 @@ impl Mount {
         Arc::new(Self { core, node, inode, given: Arc::default(), opens: Mutex::default() })
     }
 
-    /// What `open` of a program comes to; `None` when the last name has gone. `made` if the program has just made the file.
+    /// What `open` of a program comes to; `None` when the last name has gone. `made` if the program has just made the
+    /// file.
     fn open(&self, flags: i32, made: Option<Arc<Inode>>) -> Option<Arc<OpenFile>> {
         let backing = |_: &_| thread_rng().gen_bool(0.8).then(|| BackingId::new(&self.given));
         match self.core.open(self.node.clone(), flags, made, backing) {
@@ -124,16 +125,16 @@ impl Mount {
     }
 }
 
-/// Programs open and close one file, which may lose its name meanwhile. What they write is registered, once for each open;
-/// the kernel is given one file for all of them; datafiles go when it has lost its name and the last has closed it, and
-/// always then.
+/// Programs open and close one file, which may lose its name meanwhile. What they write is registered, once for each
+/// open; the kernel is given one file for all of them; datafiles go when it has lost its name and the last has closed
+/// it, and always then.
 ///
 /// # Panics
 /// That is not so.
 pub fn opens_and_closes(directory: &Path) {
     let mount = Mount::begin(directory);
     let unlinks = thread_rng().gen_bool(0.5);
-    // Who has made the file is registered by his first write.
+    // The first write registers the maker of the file.
     let maker = thread_rng().gen_bool(0.5).then(|| mount.open(libc::O_RDWR, Some(mount.inode.clone()))).flatten();
     let mut threads: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -162,7 +163,7 @@ pub fn the_end_of_the_mount_and_late_closes(directory: &Path) {
     if unlinks {
         mount.unlink();
     }
-    // Whatever programs do now, nobody serves it.
+    // The mount serves no more calls of programs.
     mount.inode.programs.store(0, Relaxed);
     lock(&mount.opens).clear();
     let threads: Vec<_> = opens
@@ -172,7 +173,7 @@ pub fn the_end_of_the_mount_and_late_closes(directory: &Path) {
             thread::spawn(move || mount.core.close(&open))
         })
         .collect();
-    // `close_all` would go through its table for so long that all programs have closed by then.
+    // `close_all` would go through its table until all programs have closed.
     mount.core.close_for_good(&mount.node);
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     mount.assert_closed(unlinks);

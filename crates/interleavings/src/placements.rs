@@ -1,4 +1,4 @@
-//! Those who hold a placement of a file, as the preload does, while it changes.
+//! Holders of a file's placement, as the preload is one, while the file changes.
 
 use crate::lock;
 use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, write};
@@ -15,7 +15,8 @@ use stripewise_layout::Layout;
 /// Bytes of the file: three stripes and a part.
 const BYTES: usize = 3 * WIDTH as usize + 7;
 
-/// A process that goes past the mount: it asks `mount` for placements, and has one version of the file for all its threads.
+/// A process that goes past the mount: it asks `mount` for placements, and has one version of the file for all its
+/// threads.
 struct Past {
     store: Arc<Store>,
     mount: Arc<Inode>,
@@ -82,7 +83,7 @@ fn draw_layout() -> Layout {
     layout(first, servers)
 }
 
-/// Moves the file, unless somebody writes it.
+/// Moves the file, unless it has a writer.
 fn try_to_move(inode: &Arc<Inode>, layout: &Layout) {
     match inode.move_to(layout, NAME, &mut |_, _| true) {
         Ok(_) => {}
@@ -114,10 +115,10 @@ impl Published {
     }
 }
 
-/// The file moves, is cut and written again, under one who reads through the mount and two who read past it.
+/// The file moves, is cut and written again, under one reader through the mount and two past it.
 ///
 /// # Panics
-/// One of them reads what was not the file's any more when he began, or fails.
+/// A reader fails, or reads what was no longer the file's when it began.
 pub fn readers_of_a_file_that_changes(pool: &TestPool) {
     let file = TestFile::make(pool, &draw_layout(), 2);
     file.fill(&[1; BYTES]);
@@ -162,11 +163,11 @@ fn changes(inode: &Arc<Inode>, published: &Published) {
     }
 }
 
-/// Two processes write past the mount, with placements of before; the first datafiles are made for them, and somebody
-/// moves the file as soon as nobody writes.
+/// Two processes write past the mount, with placements of before; the first datafiles are made for them, and a
+/// third moves the file as soon as it has no writer.
 ///
 /// # Panics
-/// A write is lost, or not seen by who reads afterwards with a placement of before.
+/// A write is lost, or a later reader with an older placement does not see it.
 pub fn writers_past_the_mount(pool: &TestPool) {
     let file = TestFile::make(pool, &draw_layout(), 3);
     if thread_rng().gen_bool(0.5) {
@@ -202,7 +203,7 @@ pub fn writers_past_the_mount(pool: &TestPool) {
 /// Bytes come to where there was a hole, which a holder of an older placement takes for one no longer.
 ///
 /// # Panics
-/// He does.
+/// It does.
 pub fn readers_of_a_hole_that_is_filled(pool: &TestPool) {
     let file = TestFile::make(pool, &layout(0, 3), 2);
     file.inodes[0].truncate(BYTES as u64).expect("a size");

@@ -108,20 +108,20 @@ impl<'a> TestFile<'a> {
         Self { pool, fd, stores, inodes }
     }
 
-    /// Puts `bytes` into the file. Nobody else does anything.
+    /// Puts `bytes` into the file. No other thread runs.
     pub(crate) fn fill(&self, bytes: &[u8]) {
         self.inodes[0].register_writer().expect("a writer");
         write(&self.inodes[0], bytes, 0);
         self.inodes[0].release_writer().expect("released");
     }
 
-    /// What the inode says and what is in the file, when nobody writes it any more; then the file is removed.
+    /// What the inode says and what is in the file, once it has no writer; then the file is removed.
     ///
     /// # Panics
     /// It is not in order, or something is left of it.
     pub(crate) fn end(self) -> Vec<u8> {
         self.assert_closed();
-        // One who has seen nothing of it.
+        // An observer that has seen nothing of it.
         let store = Store::open(self.pool.pool()).expect("a store");
         let inode = store.inode(self.fd.as_fd()).expect("the file").expect("it is placed");
         let size = rustix::fs::fstat(&self.fd).expect("attributes").st_size as usize;
@@ -143,7 +143,7 @@ impl<'a> TestFile<'a> {
     }
 
     /// # Panics
-    /// Somebody is still taken for a writer.
+    /// A writer is still registered.
     pub(crate) fn assert_closed(&self) {
         assert_eq!(self.pool.files("names/locks"), [""; 0], "the last writer has left the lock file");
         for inode in &self.inodes {

@@ -170,7 +170,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Sometimes somebody changes the layout.
+    /// Sometimes another thread changes the layout.
     pub fn try_register_writer(&self) -> Result<bool, Error> {
         Ok(thread_rng().gen_bool(0.7) && self.register_writer().is_ok())
     }

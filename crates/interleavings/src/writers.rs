@@ -1,4 +1,4 @@
-//! The store's writers: who registers, writes, sets the size and leaves, in one process and in several.
+//! The store's writers: they register, write, set the size and leave, in one process and in several.
 
 use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, write};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -35,8 +35,8 @@ fn together(file: &TestFile<'_>, work: impl Fn(usize, &Inode) + Send + Sync + 's
     });
 }
 
-/// Each thread comes twice, writes what nobody else does, and leaves. What was written is counted at once, and the last
-/// one, whoever that is, stores the size and removes the lock file.
+/// Each thread registers twice, writes bytes of its own, and leaves. What was written is counted at once, and the last
+/// one stores the size and removes the lock file.
 ///
 /// # Panics
 /// That is not so, or bytes are lost.
@@ -72,8 +72,8 @@ pub fn writers_come_and_go(pool: &TestPool) {
     assert_eq!(file.end(), expected);
 }
 
-/// Each thread appends two records, under one registration or two. All are in the file, whole, one after the other; also
-/// where the kernel finds the end (a file in one datafile).
+/// Each thread appends two records, under one registration or two. All are in the file, whole, one after the other;
+/// also where the kernel finds the end (a file in one datafile).
 ///
 /// # Panics
 /// That is not so.
@@ -105,7 +105,7 @@ enum Change {
     /// `fallocate` from the beginning to here.
     Allocate(u64),
     Sync,
-    /// Looks whether somebody writes.
+    /// Looks whether the file has a writer.
     Look,
 }
 
@@ -181,7 +181,8 @@ pub fn changes_of_size_and_writes(pool: &TestPool) {
     );
 }
 
-/// The time of a file is set after the last write, while its writers leave; another comes and goes without a change, or syncs.
+/// The time of a file is set after the last write, while its writers leave; another comes and goes without a change, or
+/// syncs.
 ///
 /// # Panics
 /// The file has another time in the end.
@@ -207,8 +208,8 @@ pub fn a_time_that_is_set_while_writers_leave(pool: &TestPool) {
     assert_eq!(file.end(), [1; RECORD]);
 }
 
-/// One thread has written six stripes, of which only the first counts, and cuts off what is behind. The others write behind
-/// that, or make the file longer by setting its size, meanwhile.
+/// One thread has written six stripes, of which only the first counts, and cuts off what is behind. The others write
+/// behind that, or make the file longer by setting its size, meanwhile.
 ///
 /// # Panics
 /// Bytes of the others are lost, or the file is longer than it has to be.
@@ -250,7 +251,8 @@ pub fn a_write_that_failed_half_way(pool: &TestPool) {
 /// Threads of one process open a file, make it if there is none, write, read and close it, and take its name away.
 ///
 /// # Panics
-/// Somebody loses bytes of a file that he has open, or gets none where one is to be made; or something is left in the end.
+/// A thread loses bytes of a file that it has open, or gets no file where one is to be made; or something is left in
+/// the end.
 pub fn a_name_that_goes_while_the_file_is_open(pool: &TestPool) {
     let files = Files::open(pool.pool()).expect("the pool");
     let unlink = |files: &Files| match files.unlink(Path::new(NAME)) {
@@ -283,10 +285,10 @@ fn reads_what_it_finds(files: &Arc<Files>) {
     if file.stat().expect("attributes").st_size < FIRST_BYTES as i64 {
         return;
     }
-    // The first file, of which nobody writes the last stripe.
+    // The first file, whose last stripe has no writer.
     let mut found = [0; WIDTH as usize];
     file.read_at(&mut [IoSliceMut::new(&mut found)], FIRST_BYTES as u64 - WIDTH).expect("read");
-    assert_eq!(found, [7; WIDTH as usize], "bytes of an open file that nobody writes");
+    assert_eq!(found, [7; WIDTH as usize], "bytes of an open file without a writer");
 }
 
 fn opens_writes_and_reads(files: &Arc<Files>, number: u8) {

@@ -19,7 +19,7 @@ fn run(scenario: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 
     Runner::new(scheduler, config).run(scenario);
 }
 
-/// So many schedules of each kind; as many as fit into `STRIPEWISE_CONFORMANCE_SECONDS` where that is set.
+/// Runs this many schedules of each kind, or as many as fit into `STRIPEWISE_CONFORMANCE_SECONDS` where that is set.
 fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let seconds = std::env::var("STRIPEWISE_CONFORMANCE_SECONDS").ok();
     let seconds = seconds.map(|seconds| seconds.parse().expect("STRIPEWISE_CONFORMANCE_SECONDS is a number"));

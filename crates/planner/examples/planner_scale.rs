@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const PROCESSES: u64 = 64;
 
-/// SplitMix64's output function: request `i` is the same whoever asks, so that nothing need be kept.
+/// SplitMix64's output function: request `i` is a function of `i` alone, so that none is stored.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -15,7 +15,7 @@ use stripewise_planner::{FileTrace, Job, PlanOptions};
 const INSTANCES: u64 = 200;
 const BLOCK: u64 = 4096;
 
-/// So many processes that the busiest server is all that counts.
+/// Enough processes that only the busiest server counts.
 const MANY: f64 = 1e9;
 
 fn cluster(random: &mut Random, servers: u64) -> Cluster {
@@ -81,7 +81,7 @@ fn chens_planners_put_every_byte_where_the_paper_says() {
             (traces(&files, None), PlanOptions { default_width_bytes: 7, ..PlanOptions::default() });
         let job = Job::new(&traces, &cluster, &options).unwrap();
         let servers = servers(&cluster);
-        // Who touches each byte, and the processes in order of the first byte that one has alone.
+        // The processes that touch each byte, and the processes in order of the first byte that one has alone.
         let touches = |file: &[Request], byte: u64| -> BTreeSet<u32> {
             file.iter().filter(|r| (r.offset..r.offset + r.size).contains(&byte)).map(|r| r.process).collect()
         };
@@ -96,7 +96,7 @@ fn chens_planners_put_every_byte_where_the_paper_says() {
         }
         let expected = |groups: usize, file: &[Request], byte: u64| -> Option<BTreeSet<ServerId>> {
             let of = touches(file, byte);
-            // What nobody touches may be anywhere.
+            // Untouched bytes may be anywhere.
             let process = *of.first()?;
             let all = of.len() > 1 || groups < 2;
             let place = order.iter().position(|&other| other == process).unwrap_or(0);

@@ -246,7 +246,7 @@ fn names_are_words_each_once_and_every_planner_says_what_it_is() {
         assert_eq!(by_name(name).map(|found| found.summary()), Some(planner.summary()));
     }
     assert_eq!(PLANNERS[0].name(), "fixed");
-    assert!(by_name("nobody").is_none());
+    assert!(by_name("no-such-planner").is_none());
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl ProgramBuffers {
         if self.many.is_null() {
             return std::slice::from_ref(&self.one);
         }
-        // SAFETY: the program passed `count` buffers at `many` to a call that reads them, and they can be read (`checked`).
+        // SAFETY: the program passed `count` buffers at `many` to a call that reads them, and they can be read
+        // (`checked`).
         unsafe { std::slice::from_raw_parts(self.many, self.count) }
     }
 
@@ -173,11 +174,11 @@ fn known(
     result
 }
 
-/// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which of
-/// its own writes went to a server that has died and come back since.
+/// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which
+/// of its own writes went to a server that has died and come back since.
 pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let entry = table::get(fd);
-    // Who only reads cannot tell the others.
+    // A reader without write permission cannot tell the others.
     let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin);
     let lost = pin.as_ref().and_then(placed::PlacedPin::file).is_some_and(PlacedFile::take_lost);
     if lost {

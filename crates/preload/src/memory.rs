@@ -1,9 +1,9 @@
 //! The memory of this library, so that nothing in it calls the program's allocator.
 //!
 //! A signal handler may open or close a placed file while the thread that it interrupted is inside `malloc`, and an
-//! allocator may open files itself while it starts: both would wait for a lock that they hold. So there is no lock here:
-//! free blocks of each size are a list that a compare-and-exchange changes, and new ones are cut from chunks that only
-//! grow. A `fork` at any instruction leaves the child lists that are whole (a block may be lost).
+//! allocator may open files itself while it starts: both would wait for a lock that they hold. So there is no lock
+//! here: free blocks of each size are a list that a compare-and-exchange changes, and new ones are cut from chunks that
+//! only grow. A `fork` at any instruction leaves the child lists that are whole (a block may be lost).
 //!
 //! Sizes are powers of two from 16 bytes to 64 KiB; larger ones are mapped. What is freed goes to the list of its size
 //! and never back to the system: the library holds the state of open files, which is small and comes again.
@@ -33,8 +33,8 @@ pub(crate) struct Memory {
     chunks: [AtomicPtr<AtomicU32>; CHUNKS],
     /// First unit, over all chunks, that was never part of a block.
     next_unit: AtomicU64,
-    /// For each size the unit of the first free block, 0 for none, in the low half; a count of changes in the high half,
-    /// by which a list that changed and changed back is told apart.
+    /// For each size the unit of the first free block, 0 for none, in the low half; a count of changes in the high
+    /// half, by which a list that changed and changed back is told apart.
     free: [AtomicU64; SIZES],
 }
 
@@ -56,13 +56,14 @@ impl Memory {
             chunk = match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => made,
                 Err(other) => {
-                    // SAFETY: mapped just now with this length, and nobody else saw it.
+                    // SAFETY: mapped just now with this length, and no other thread saw it.
                     let _ = unsafe { munmap(made.cast(), CHUNK_BYTES) };
                     other
                 }
             };
         }
-        // SAFETY: a chunk begins with a link for each unit, zeros at first, and is never unmapped once it is in its place.
+        // SAFETY: a chunk begins with a link for each unit, zeros at first, and is never unmapped once it is in its
+        // place.
         Some(unsafe { std::slice::from_raw_parts(chunk, CHUNK_UNITS as usize) })
     }
 
@@ -149,7 +150,7 @@ fn map_chunk(number: u32) -> Option<*mut AtomicU32> {
         let _ = munmap(chunk.wrapping_add(CHUNK_BYTES).cast(), CHUNK_BYTES - before);
     }
     let links = chunk.cast::<AtomicU32>();
-    // SAFETY: new memory of zeros, nobody else's yet.
+    // SAFETY: new memory of zeros, not shared yet.
     unsafe { &*links }.store(number, Ordering::Relaxed);
     Some(links)
 }
@@ -163,8 +164,8 @@ fn size_of_block(layout: Layout) -> Option<usize> {
         .map(|log| log - UNIT_BYTES.trailing_zeros() as usize)
 }
 
-// SAFETY: blocks are disjoint, as units are cut once and a list gives each of its blocks once; they stand at multiples of
-// their size, and mapped ones at pages. Nothing here panics or calls the allocator.
+// SAFETY: blocks are disjoint, as units are cut once and a list gives each of its blocks once; they stand at multiples
+// of their size, and mapped ones at pages. Nothing here panics or calls the allocator.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match size_of_block(layout) {

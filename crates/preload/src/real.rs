@@ -90,7 +90,7 @@ macro_rules! wrap {
                 #[unsafe(link_section = "stripewise_symbols")]
                 static ENTRY: &$crate::real::NextSymbol = &SYMBOL;
                 // SAFETY: the next library's function of this name has this type; the arguments are the caller's own,
-                // and what they must fulfil is between him and it.
+                // and what they must fulfil is between the caller and it.
                 let $real: extern "C" fn($($type),*) -> $result = unsafe { ::std::mem::transmute(SYMBOL.address()) };
                 $body
             }

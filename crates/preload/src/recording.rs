@@ -87,7 +87,7 @@ impl Recording {
     /// This process's recorder, made on first use and again in a forked child. Two loads.
     #[inline]
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        // SAFETY: recorders are leaked: whoever holds one may be in any thread.
+        // SAFETY: recorders are leaked: any thread may hold one.
         match unsafe { self.recorder.load(Ordering::Acquire).as_ref() } {
             Some(recorder) if !recorder.is_inherited() => Some(recorder),
             other => self.start(other),
@@ -107,8 +107,8 @@ impl Recording {
         };
         let made = Box::into_raw(Box::new(recorder));
         let before = before.map_or(ptr::null_mut(), |before| ptr::from_ref(before).cast_mut());
-        // SAFETY: `made` comes from `Box::into_raw`; once another recorder took its place, nobody but us knows of it.
-        // What is stored is never freed.
+        // SAFETY: `made` comes from `Box::into_raw`; once another recorder took its place, only this thread knows of
+        // it. What is stored is never freed.
         unsafe {
             match self.recorder.compare_exchange(before, made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use stripewise_store::{DataPlane, PlaneOptions, Pool};
 
-/// The fast path to a pool's files. Most programs that a script starts open none of them: the pool file is read when the
-/// first one is opened.
+/// The fast path to a pool's files. Most programs that a script starts open none of them: the pool file is read when
+/// the first one is opened.
 pub(crate) struct Bypass {
     /// The pool file.
     file: Vec<u8>,
@@ -39,8 +39,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Set when descriptors can no longer be told apart by their number (see [`give_up_bypass`]).
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// The runtime, started on first use. `None` while it is being started, and after [`leave`]: calls of then are the mount's.
-/// One load.
+/// The runtime, started on first use. `None` while it is being started, and after [`leave`]: calls of then are the
+/// mount's. One load.
 #[inline]
 pub(crate) fn get() -> Option<&'static Runtime> {
     match peek() {
@@ -136,8 +136,8 @@ fn without_slash(mut path: &[u8]) -> &[u8] {
     path
 }
 
-/// A variable of the environment that is set and not empty; none in a program that runs with other rights than those of
-/// who started it (set-user-id, file capabilities): its environment is that of a stranger.
+/// A variable of the environment that is set and not empty; none in a program that runs with other rights than
+/// its starter (set-user-id, file capabilities): that user chose the environment.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: the name ends with a zero. The value is copied by all callers before the program can change it: they run
     // before its own code, or are the start of one of its threads at worst.
@@ -152,8 +152,8 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
 }
 
 impl Bypass {
-    /// The mount point is what `STRIPEWISE_MOUNT` says; without it the pool file is read now. Nothing when that cannot be
-    /// used: the mount serves all. (`stripewise run` has checked it before.)
+    /// The mount point is what `STRIPEWISE_MOUNT` says; without it the pool file is read now. Nothing when that cannot
+    /// be used: the mount serves all. (`stripewise run` has checked it before.)
     fn load(file: &[u8]) -> Option<Self> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let limit = limit.unwrap_or(1 << 20).min(1 << 20) as i32;
@@ -183,7 +183,7 @@ impl Bypass {
         let made = Box::into_raw(Box::new(pool));
         if self.pool.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // Another thread read it, too.
-            // SAFETY: from `Box::into_raw` just now, and nobody else saw it.
+            // SAFETY: from `Box::into_raw` just now, and no other thread saw it.
             drop(unsafe { Box::from_raw(made) });
         }
         self.known_pool()
@@ -228,7 +228,8 @@ impl Bypass {
         match self.plane.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(plane),
             Err(other) => {
-                // SAFETY: `made` is from `Box::into_raw` and nobody saw it; `other` was set once and is never freed.
+                // SAFETY: `made` is from `Box::into_raw` and no other thread saw it; `other` was set once and is never
+                // freed.
                 unsafe {
                     drop(Box::from_raw(made));
                     other.as_ref().map(Arc::clone)

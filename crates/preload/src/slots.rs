@@ -1,7 +1,7 @@
 //! Open files by number, each shared by all its descriptors and by the requests that are using it.
 //!
-//! A slot counts the descriptors that stand for its file and the requests that are using it; whoever takes the count
-//! to zero frees what is in it. Slots themselves are never freed, so a request that comes too late finds a count of
+//! A slot counts the descriptors that stand for its file and the requests that are using it; the thread that takes the
+//! count to zero frees the content. Slots themselves are never freed, so a request that comes too late finds a count of
 //! zero, or another descriptor's entry, and goes to the mount. No lock: signal handlers come this way too.
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(crate) struct Slots<T, const N: usize> {
     slots: [Slot<T>; N],
 }
 
-// SAFETY: the versions behind the pointers are shared by reference, and moved to who frees them.
+// SAFETY: the versions behind the pointers are shared by reference, and moved to the thread that frees them.
 unsafe impl<T: Send + Sync, const N: usize> Sync for Slots<T, N> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync, const N: usize> Send for Slots<T, N> {}
@@ -125,8 +125,8 @@ impl<T, const N: usize> Slots<T, N> {
         }
     }
 
-    /// Holds the file of slot `index` for one request. The caller must check afterwards that the descriptor still has the
-    /// entry he got the slot from.
+    /// Holds the file of slot `index` for one request. The caller must check afterwards that the descriptor still has
+    /// the entry that named the slot.
     #[inline]
     pub(crate) fn pin(&self, index: u16) -> Option<Pin<'_, T>> {
         let slot = self.get(index)?;
@@ -239,7 +239,7 @@ impl<T> PinnedVersion<'_, T> {
     }
 
     /// Puts what `make` gives over this version, unless another thread has put something there. `false`: nothing was
-    /// made, or the file has had so many versions that the mount alone serves it from now on.
+    /// made, or the file has had [`MAX_VERSIONS`] versions and the mount alone serves it from now on.
     pub(crate) fn supersede(&self, make: impl FnOnce() -> Option<T>) -> bool {
         let slot = self.pin.slot;
         if slot.versions.fetch_add(1, Ordering::AcqRel) >= MAX_VERSIONS {
@@ -249,7 +249,7 @@ impl<T> PinnedVersion<'_, T> {
         let Some(file) = make() else { return false };
         let version = Box::into_raw(Box::new(Version { file, before: self.version }));
         if slot.newest.compare_exchange(self.version, version, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: from `Box::into_raw` just now, and nobody else saw it.
+            // SAFETY: from `Box::into_raw` just now, and no other thread saw it.
             drop(unsafe { Box::from_raw(version) });
         }
         true

@@ -2,12 +2,12 @@
 //!
 //! A descriptor without an entry is nothing to us. An entry that outlives its descriptor would send bytes to the wrong
 //! file, so everything that closes or replaces a descriptor clears its entry first ([`forget`]), and everything that
-//! returns one sets or clears its entry. What is learned of a descriptor counts only if nobody closed or replaced it
+//! returns one sets or clears its entry. What is learned of a descriptor counts only if no thread closed or replaced it
 //! meanwhile ([`begin`], [`finish`]).
 //!
-//! A descriptor that comes while its number still has an entry was closed by nobody whom this library saw: by a system
-//! call instruction of the program's own, or by io_uring. Then other entries may be as wrong, and the mount serves this
-//! process alone from then on.
+//! A descriptor that comes while its number still has an entry was closed where this library did not see it: by a
+//! system call instruction of the program's own, or by io_uring. Then other entries may be as wrong, and the mount
+//! serves this process alone from then on.
 
 use crate::placed;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -122,8 +122,8 @@ pub(crate) fn begin(fd: c_int) -> EntryTicket {
     EntryTicket(ticket)
 }
 
-/// Sets the entry of `fd`, unless it was closed or replaced since its ticket. The entry's slot must have been acquired for
-/// it; it is released with the entry.
+/// Sets the entry of `fd`, unless it was closed or replaced since its ticket. The entry's slot must have been acquired
+/// for it; it is released with the entry.
 pub(crate) fn finish(fd: c_int, ticket: EntryTicket, entry: DescriptorState) {
     let set = |word: &AtomicU64| {
         word.compare_exchange(ticket.0, entry.0, Ordering::AcqRel, Ordering::Acquire).map_err(|_| ())
@@ -182,8 +182,8 @@ pub(crate) fn forget_all() {
     forget_range(0, u32::MAX);
 }
 
-/// `to` has just come as a copy of `from`, which had the entry `before` then: both are the same open file from now on. If
-/// `from` changed meanwhile, nobody knows which file it is, and `to` gets no entry.
+/// `to` has just come as a copy of `from`, which had the entry `before` then: both are the same open file from now on.
+/// If `from` changed meanwhile, its file is not known, and `to` gets no entry.
 pub(crate) fn copy(from: c_int, before: DescriptorState, to: c_int) {
     if !before.is_known() {
         return clear(to);

@@ -1,4 +1,5 @@
-//! Databases, whose writers and whose mount are killed while they work: what was committed is there, and nothing is wrong.
+//! Databases, whose writers and whose mount are killed while they work: what was committed is there, and nothing is
+//! wrong.
 
 mod common;
 
@@ -238,7 +239,7 @@ fn postgres_recovers(preload: bool) {
              kill -INT $server; wait $server; pg_checksums --check -D $M/data > $OUT/checksums.log",
         );
         let log = std::fs::read_to_string(pool.path("out/server.log")).expect("a log");
-        assert!(!log.contains("beyond EOF"), "after round {round}, somebody saw an old size: {log}");
+        assert!(!log.contains("beyond EOF"), "after round {round}, a process saw an old size: {log}");
         let fields: Vec<_> = counted.trim().split('|').collect();
         assert_eq!(fields[..3], ["t", "t", "t"], "after round {round}: {counted}");
         let there: u64 = fields[3].parse().expect("a count");

@@ -1,5 +1,5 @@
-//! The library's allocator as this program's own: threads that allocate, free each other's blocks and are interrupted by
-//! handlers that allocate, too; children of `fork` go on with it.
+//! The library's allocator as this program's own: threads that allocate, free each other's blocks and are interrupted
+//! by handlers that allocate, too; children of `fork` go on with it.
 
 #[path = "../src/memory.rs"]
 mod memory;
@@ -38,7 +38,7 @@ impl Block {
         let at = unsafe { MEMORY.alloc(layout) };
         assert!(!at.is_null() && at.addr().is_multiple_of(layout.align()), "{layout:?}");
         let block = Self { at, layout };
-        // SAFETY: the block is this large and nobody else's.
+        // SAFETY: the block is this large and not shared.
         unsafe { block.at.write_bytes(block.mark(), layout.size()) };
         block
     }

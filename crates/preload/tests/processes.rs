@@ -206,8 +206,8 @@ END
     }
 }
 
-/// Static programs, setuid programs, cleaned environments, instructions of a program's own and io_uring, each with programs
-/// under the library on the same files.
+/// Static programs, setuid programs, cleaned environments, instructions of a program's own and io_uring, each with
+/// programs under the library on the same files.
 #[test]
 fn what_it_cannot_be_put_into_goes_through_the_mount() {
     need("fio");
@@ -230,7 +230,7 @@ fn what_it_cannot_be_put_into_goes_through_the_mount() {
          # Only the library stays, or only what it reads.
          env -i LD_PRELOAD=$LIB $OUT/dynamic < a > e; cmp a e
          env -i STRIPEWISE_POOL=$STRIPEWISE_POOL STRIPEWISE_MOUNT=$STRIPEWISE_MOUNT $OUT/dynamic < a > e; cmp a e
-         # As another user than who started it: the loader takes no library from him.
+         # As another user than the one that started it: the loader ignores the library.
          if [ $(id -u) = 0 ]; then
              cp $OUT/dynamic suid; chown 65534 suid; chmod 4755 suid; ./suid < a > f; cmp a f
          fi

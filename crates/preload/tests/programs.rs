@@ -149,7 +149,7 @@ assert not moved(lambda fd: os.fstat(fd))
 }
 
 /// Files that are left to the mount because they are mapped keep their places among the open files as long as they have
-/// descriptors, and nobody else gets them.
+/// descriptors, and no other file gets them.
 #[test]
 fn mapped_files_keep_their_bytes_when_others_are_opened() {
     let pool = TestPool::new();

@@ -1,4 +1,5 @@
-//! The preload in programs of several users of one pool: what it goes past the mount for, and what nobody can make it do.
+//! The preload in programs of several users of one pool: what it goes past the mount for, and what no user can make it
+//! do.
 
 mod common;
 
@@ -140,7 +141,7 @@ fn a_link_into_another_pool_reaches_that_pools_file() {
     let (own, other) = (Users::new(), Users::new());
     own.ok(ALICE, SECRET);
     other.ok(ALICE, "os.close(os.open(M + '/bait', os.O_CREAT | os.O_RDWR, 0o600))");
-    // As who serves the other file system would have it: its file says that it is the one in this pool.
+    // As a hostile server of the other file system would have it: its file claims to be the one in this pool.
     let forged = Handle { logical: own.handle("secret").logical, ..other.handle("bait") }.encode().expect("a handle");
     rustix::fs::setxattr(other.path("ns/tree/bait"), ATTRIBUTE, &forged, rustix::fs::XattrFlags::empty())
         .expect("a handle");

@@ -20,7 +20,7 @@ pub(crate) fn emulation_snapshot(pool_file: PathBuf) -> PyResult<EmulationSnapsh
     let pool = Pool::load(&pool_file).map_err(raise)?;
     let mut servers = Vec::new();
     for server in pool.servers.iter().filter(|server| server.emulate.is_some()) {
-        // A missing server has done nothing; whoever needs it gets the error that names it.
+        // A missing server has done nothing; an operation that needs it gets the error that names it.
         let statistics = match std::fs::File::open(&server.root) {
             Ok(directory) => Device::observe(&directory).map_err(raise)?.unwrap_or_default(),
             Err(_) => ServerStatistics::default(),

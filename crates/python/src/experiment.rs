@@ -125,7 +125,8 @@ impl StepColumns<'_> {
         let (offset, size, kind) = (self.offset.as_array(), self.size.as_array(), self.kind.as_array());
         let think_s = self.think_s.as_array();
         let processes = process.iter().max().map_or(0, |&last| last as usize + 1);
-        // A process without steps costs nothing but its place, which a number made up at random must not fill memory by.
+        // A process without steps costs nothing but its place, which a number made up at random must not fill memory
+        // by.
         if processes > 1 << 24 {
             return Err(raise(format!("process {}: at most {} are simulated", processes - 1, 1 << 24)));
         }
@@ -159,7 +160,7 @@ impl StepColumns<'_> {
                 size: size[row],
                 op,
                 process: process[row],
-                // As if every request took a second: who runs beside whom is then known to the planners.
+                // As if every request took a second: the planners then know which processes run side by side.
                 start_s: *turn,
                 end_s: *turn + 1.0,
             };

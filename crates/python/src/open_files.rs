@@ -112,8 +112,8 @@ impl PyOpenFile {
     fn read_into(&self, py: Python<'_>, buffer: PyBuffer<u8>, offset: Option<u64>) -> PyResult<usize> {
         let (address, len) = memory(&buffer, true)?;
         self.with(py, move |file| {
-            // SAFETY: `buffer` is exported until this method returns, so its memory stays where it is. Whoever else
-            // writes to it meanwhile does what he could do to a read of the kernel's.
+            // SAFETY: `buffer` is exported until this method returns, so its memory stays where it is. A thread
+            // that writes to it meanwhile does what it could do to a read(2) of the kernel.
             let bytes = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, len) };
             let mut bufs = [IoSliceMut::new(bytes)];
             match offset {

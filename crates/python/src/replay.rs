@@ -9,8 +9,8 @@ use stripewise_trace::{Api, Operation, Record, Trace, flags};
 /// What has one request in flight at a time: rank, process, thread, program. Ranks of a node are neighbours.
 pub(crate) type ThreadId = (u32, u32, u32, u32);
 
-/// Each thread of `trace` and what it did to `files`; with `metadata`, opens and stats of them, too. Collective calls are taken
-/// from all files: who waited in one waited, whatever file it was for. O(records).
+/// Each thread of `trace` and what it did to `files`; with `metadata`, opens and stats of them, too. Collective calls
+/// are taken from all files: a thread that waited in one waited, whatever file it was for. O(records).
 pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> Vec<(ThreadId, Vec<Did>)> {
     let mut threads: HashMap<ThreadId, Vec<Did>> = HashMap::new();
     let mut groups: HashMap<(u32, u32), u32> = HashMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> 
             thread.push(Did { start_ns: record.start_ns, end_ns: record.end_ns, what });
         }
     }
-    // Those who did no more than take part in calls are waited for like the others.
+    // Threads that only took part in calls are waited for like the others.
     let mut threads: Vec<(ThreadId, Vec<Did>)> = threads.into_iter().collect();
     threads.sort_unstable_by_key(|thread| thread.0);
     threads

@@ -1,4 +1,5 @@
-//! [`RequestOrder`]: the requests of one file of a trace by process, each process's in order of start, in bounded memory.
+//! [`RequestOrder`]: the requests of one file of a trace by process, each process's in order of start, in bounded
+//! memory.
 //!
 //! A trace is in order of offset. Its requests are brought into order of time window by window: a pass over the file
 //! for each stretch of time that has as many requests as may be held.
@@ -13,7 +14,7 @@ pub(crate) const HELD: usize = 1 << 23;
 /// Equal stretches of time that a file's requests are counted by, to part them into windows.
 const BINS: usize = 1 << 14;
 
-/// Who did a request.
+/// The process that made a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestProcess {
     /// Number in [`Trace::programs`].

@@ -49,7 +49,7 @@ pub(crate) struct Learned {
     new_seek: Mean,
 }
 
-/// A think time counts at most so many times the longest wait: one long pause is forgotten soon.
+/// A think time counts at most this many times the longest wait: one long pause is forgotten soon.
 const LONGEST_WAITS: u64 = 3;
 
 impl Learned {

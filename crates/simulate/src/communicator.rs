@@ -1,4 +1,4 @@
-//! Who waits for whom.
+//! Communicators: which processes wait for each other.
 
 use crate::time::ns;
 
@@ -26,7 +26,7 @@ struct Communicator {
 pub(crate) enum Goes {
     NotYet,
     Now,
-    /// After an exchange of so many nanoseconds.
+    /// After an exchange of this many nanoseconds.
     After(u64),
 }
 
@@ -63,7 +63,7 @@ impl Communicators {
         communicator.goes()
     }
 
-    /// `process` has ended: those who waited for it alone go on. O(its communicators).
+    /// `process` has ended: those that waited for it alone go on. O(its communicators).
     pub(crate) fn end(&mut self, process: u32, mut goes: impl FnMut(u32, Goes)) {
         let own = self.first[process as usize] as usize..self.first[process as usize + 1] as usize;
         for &number in std::iter::once(&0).chain(&self.memberships[own]) {
@@ -75,7 +75,7 @@ impl Communicators {
         }
     }
 
-    /// Those who waited at communicator `number`, in the order in which they came. O(1).
+    /// Processes that waited at communicator `number`, in the order in which they came. O(1).
     pub(crate) fn release(&mut self, number: u32) -> std::vec::Drain<'_, u32> {
         let communicator = &mut self.all[number as usize];
         (communicator.exchanging, communicator.exchange_ns) = (false, 0);

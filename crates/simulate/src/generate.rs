@@ -41,7 +41,7 @@ pub struct FilePart {
 }
 
 /// In which order a process visits its slots of a part: the whole requests that fit in it, aligned to their size from
-/// the part's first byte. Who comes to the end of its slots begins again.
+/// the part's first byte. At the end of its slots it begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlotOrder {
     /// Its own share of the part, from front to back (IOR's segments): `1 / processes` of the slots each.
@@ -61,7 +61,7 @@ pub enum FileChoice {
     /// File 0, together with all others.
     #[default]
     Shared,
-    /// File `i` of process `i`; parts are shared with nobody, so every order has the whole part.
+    /// File `i` of process `i`; no part is shared, so every order has the whole part.
     PerProcess,
 }
 
@@ -71,10 +71,10 @@ pub enum Together {
     /// Nothing.
     #[default]
     Free,
-    /// A barrier of all after so many requests of each; at least 1.
+    /// A barrier of all processes after this many requests of each; at least 1.
     BarrierEvery(u64),
-    /// Every request is a collective call of so many consecutive ranks: they meet, exchange, and each goes on with its
-    /// own request.
+    /// Every request is a collective call of this many consecutive ranks: they meet, exchange, and each goes on with
+    /// its own request.
     Collective {
         /// Ranks of a communicator; at least 1. The last one has what is left.
         ranks: u32,

@@ -1,9 +1,9 @@
-//! What the threads of a program did, as a trace has it, made a program that can be run again: who waited for whom is
-//! read from the times.
+//! Makes a program that can be run again from what its threads did in a trace. The times tell which thread waited for
+//! which.
 //!
 //! A trace says that a collective call was made, not that its callers waited: that depends on the MPI library, on its
 //! hints and on the data. So every call is looked at by itself. Its callers met on entering it if no request below it
-//! began before the last of them had come; they met on leaving it if nobody left before the last request below it had
+//! began before the last of them had come; they met on leaving it if none left before the last request below it had
 //! ended. Meetings that the times rule out are left out.
 
 use crate::packed::Packed;
@@ -58,9 +58,9 @@ pub struct Replayed {
 }
 
 /// The steps of `threads` (of each in any order) as a program. Threads meet in collective calls, and at barriers where
-/// a phase of the program ends (`cuts_ns`, ascending, the begin of the first request of the next) with nothing under way
-/// in any thread: the barriers themselves are not in a trace. With `think` threads also spend the time that they spent
-/// before and between their requests, as far as waiting for each other does not explain it. O(n log n).
+/// a phase of the program ends (`cuts_ns`, ascending, the begin of the first request of the next) with nothing under
+/// way in any thread: the barriers themselves are not in a trace. With `think` threads also spend the time that they
+/// spent before and between their requests, as far as waiting for each other does not explain it. O(n log n).
 pub fn replay(mut threads: Vec<Vec<Did>>, cuts_ns: &[u64], think: bool) -> Replayed {
     for dids in &mut threads {
         // A call comes before what is below it.
@@ -112,7 +112,7 @@ fn calls_of(dids: &[Did]) -> Vec<Call> {
     calls
 }
 
-/// Finds who met in which call; gives the number of data calls and of meetings. O(calls log threads).
+/// Finds the threads that met in each call; gives the number of data calls and of meetings. O(calls log threads).
 fn meet(calls: &mut [Vec<Call>]) -> (usize, usize) {
     // By group: the places of each thread's calls.
     let mut groups: BTreeMap<u32, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn meet(calls: &mut [Vec<Call>]) -> (usize, usize) {
             callers.sort_by_key(|&(thread, place)| (calls[thread][place].kind, calls[thread][place].start_ns, thread));
             let mut rest = callers.as_slice();
             while let Some(&(thread, place)) = rest.first() {
-                // Those who were in it at one moment: others made a call of their own, on another communicator.
+                // Threads that were in it at one moment: others made a call of their own, on another communicator.
                 let Call { kind, data, mut end_ns, .. } = calls[thread][place];
                 let together = rest.iter().take_while(|&&(thread, place)| {
                     let call = &calls[thread][place];

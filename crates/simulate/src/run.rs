@@ -23,17 +23,18 @@ use stripewise_model::{Cluster, Op, OpProfile, Profile};
 
 /// Runs `program` under `layouts[i]` for file `i`, on `cluster` with `system` around it.
 ///
-/// The same arguments give the same report, on every machine. Startups are drawn as [`simulate`](crate::simulate()) does
-/// it: the n-th sub-request that a server serves has the n-th draw, under every layout.
+/// The same arguments give the same report, on every machine. Startups are drawn as [`simulate`](crate::simulate())
+/// does it: the n-th sub-request that a server serves has the n-th draw, under every layout.
 ///
 /// # Errors
 /// A layout names a server that no tier has, `system` has a number that is none, or a process comes to a step that
 /// cannot be done ([`SimulateError`]).
 ///
 /// # Cost
-/// O(log (servers + nodes + processes)) a sub-request and link, O(log queue) for elevators, O(1) for FIFO; no allocation
-/// a request once queues have their size (and requests have at most 16 sub-requests). Memory: 100 bytes and a cursor a
-/// process, 300 bytes a server, 40 bytes a sub-request that waits (16 more in an elevator), 24 bytes a server and bin.
+/// O(log (servers + nodes + processes)) a sub-request and link, O(log queue) for elevators, O(1) for FIFO; no
+/// allocation a request once queues have their size (and requests have at most 16 sub-requests). Memory: 100 bytes and
+/// a cursor a process, 300 bytes a server, 40 bytes a sub-request that waits (16 more in an elevator), 24 bytes a
+/// server and bin.
 pub fn run<P: StepProgram>(
     cluster: &Cluster,
     layouts: &[Layout],
@@ -270,7 +271,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                         Phase::Thinking => self.issue(number)?,
                         Phase::Sending => self.dispatch(number)?,
                         Phase::Returning => self.complete(number),
-                        Phase::Going | Phase::Ended => unreachable!("nobody wakes a process that does not wait"),
+                        Phase::Going | Phase::Ended => unreachable!("a process is woken only while it waits"),
                     }
                     self.go()?;
                 }
@@ -506,8 +507,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         }
     }
 
-    /// A sub-request will be done at `ends_ns`. The answer of the last one wakes the process; what a device ends now and
-    /// no message brings is there at once.
+    /// A sub-request will be done at `ends_ns`. The answer of the last one wakes the process; what a device ends now
+    /// and no message brings is there at once.
     #[inline]
     fn finish(&mut self, sub: &Sub, ends_ns: u64) {
         let state = &mut self.processes[sub.process as usize];
@@ -585,8 +586,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     }
 }
 
-/// The models of the tiers and of servers that are in none, the servers by index, and whether the cluster has one of that
-/// number.
+/// The models of the tiers and of servers that are in none, the servers by index, and whether the cluster has one of
+/// that number.
 fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<DeviceModel>, Vec<Server>, Vec<bool>) {
     let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
     let mut tier_of = vec![None; highest.unwrap_or(0)];
@@ -594,14 +595,14 @@ fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<DeviceModel
         of.servers.iter().for_each(|server| tier_of[server.index()] = Some(tier));
     }
     let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0 };
-    let nobody = Profile { read: free, write: free, network_s_per_byte: 0.0 };
+    let unused = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
     let tiers = cluster.tiers.iter().enumerate();
     let mut models: Vec<DeviceModel> =
         tiers.map(|(tier, of)| DeviceModel::new(system.device(tier), &of.profile, in_beta)).collect();
-    models.push(DeviceModel::new(crate::system::TierDevice::default(), &nobody, in_beta));
+    models.push(DeviceModel::new(crate::system::TierDevice::default(), &unused, in_beta));
     let servers = tier_of.iter().enumerate().map(|(index, tier)| {
-        let profile = tier.map_or(nobody, |tier| cluster.tiers[tier].profile);
+        let profile = tier.map_or(unused, |tier| cluster.tiers[tier].profile);
         let link = Link::new(match system.links.server {
             ServerLink::InBeta => 0.0,
             ServerLink::OfProfile => profile.network_s_per_byte,

@@ -2,15 +2,15 @@
 
 use crate::slab::{Slab, Sub};
 
-/// The present sweep and the next one. Those who wait for the next sweep are kept as they come and sorted when it begins;
-/// the present one is then read from front to back. Only who joins a sweep that is under way goes through a heap. So a
+/// The present sweep and the next one. Sub-requests of the next sweep are kept as they come and sorted when it begins;
+/// the present one is then read from front to back. Only one that joins a sweep under way goes through a heap. So a
 /// sub-request costs the logarithm of a short time, and moves through memory in order.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
     /// Sorted, from `at` on.
     present: Vec<Waiting>,
     at: usize,
-    /// Who has joined the present sweep: position, order of arrival and slot, in one number.
+    /// Those that have joined the present sweep: position, order of arrival and slot, in one number.
     joined: Heap,
     next: Vec<Waiting>,
     arrivals: u64,
@@ -43,7 +43,7 @@ impl Sweeps {
         self.last_start = Some(position);
     }
 
-    /// O(1) for the next sweep, O(log) of those who have joined for the present one.
+    /// O(1) for the next sweep, O(log) of those that have joined for the present one.
     #[inline]
     pub(crate) fn push(&mut self, slab: &mut Slab, sub: Sub) {
         if self.last_start.is_none_or(|last| sub.position > last) {
@@ -77,7 +77,7 @@ impl Sweeps {
             self.begin();
         }
         let sorted = self.present.get(self.at);
-        // Whoever has joined came later than all who were sorted.
+        // Those that joined came later than all that were sorted.
         let joined = self
             .joined
             .0

@@ -4,15 +4,16 @@ use crate::error::SimulateError;
 use stripewise_model::OpProfile;
 
 /// Everything that [`run`](crate::run()) simulates beside the cluster's profiles. The default is the plainest: FIFO
-/// servers, startups drawn, the network in beta, no metadata server: what [`simulate`](crate::simulate()) does, and what
-/// emulated servers do.
+/// servers, startups drawn, the network in beta, no metadata server: what [`simulate`](crate::simulate()) does, and
+/// what emulated servers do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct System {
     /// By tier of the cluster; tiers beyond the end are [`TierDevice::default`].
     pub devices: Vec<TierDevice>,
     /// Links of servers and clients.
     pub links: Links,
-    /// Who answers [`Step::Metadata`](crate::Step::Metadata); without one such steps take no time.
+    /// The server that answers [`SimulatedStep::Metadata`](crate::SimulatedStep::Metadata); without one such steps take
+    /// no time.
     pub metadata: Option<Metadata>,
     /// Where the datafiles of each file begin on every disk, in bytes. `None`: one file after the other, each with the
     /// room that its program uses.
@@ -80,7 +81,7 @@ impl System {
 /// The servers of one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TierDevice {
-    /// Who is served next.
+    /// Which sub-request is served next.
     pub queue: Queue,
     /// What positioning costs.
     pub startup: Startup,
@@ -93,14 +94,15 @@ pub enum Queue {
     #[default]
     Fifo,
     /// In sweeps of ascending disk position (C-LOOK). A sub-request joins the present sweep when it begins beyond the
-    /// one that was started last, else the next sweep: nobody starves. Equal positions are served in order of arrival.
+    /// one that was started last, else the next sweep: none starves. Equal positions are served in order of arrival.
     Elevator,
     /// As the elevator, but the device can wait after a sub-request for the next one of its process, whether others are
     /// queued or not (Linux's anticipatory scheduler; IOrchestrator's disks). It waits if
     /// - that process has not ended, and has nothing else here;
     /// - it thinks no longer than the wait on average, as this server has seen it: from the end of one sub-request here
     ///   to the next, 0 with another one here, at most three times the wait; each weighs an eighth, all before it seven;
-    /// - what is next in the sweep is not worth more: not close, and farther than the process's own sub-requests are from
+    /// - what is next in the sweep is not worth more: not close, and farther than the process's own sub-requests are
+    ///   from
     ///   each other on average, by the same weights.
     ///
     /// Of a process that has come once, what is known is the same means over the first values of all processes; nothing
@@ -108,7 +110,7 @@ pub enum Queue {
     Anticipatory {
         /// Longest wait in seconds (6.7 ms in Linux).
         wait_s: f64,
-        /// A sub-request is close when it begins at most so many bytes before or after the end of the last one.
+        /// A sub-request is close when it begins at most this many bytes before or after the end of the last one.
         near_bytes: u64,
     },
 }

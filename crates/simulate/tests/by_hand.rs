@@ -78,7 +78,7 @@ fn think_time_and_barriers_hold_processes_back() {
         processes: vec![vec![r, SimulatedStep::Barrier, r], vec![late, SimulatedStep::Barrier, r], vec![r]],
     };
     let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
-    // Process 2 has ended at 4 s and holds nobody.
+    // Process 2 has ended at 4 s and holds no other.
     assert_eq!(outcome.barriers_s, vec![6.0]);
     close(outcome.makespan_s, 10.0);
 }
@@ -212,7 +212,7 @@ proptest! {
         prop_assert_eq!(outcome.makespan_s as u64, reference(&cluster, &layout, &[list]));
     }
 
-    /// One server, any number of processes: ties change who goes first, never the makespan.
+    /// One server, any number of processes: ties change which goes first, never the makespan.
     #[test]
     fn agrees_with_explicit_queues_on_one_server(
         startup in 1_u64..9, beta in 1_u64..5,

@@ -588,7 +588,7 @@ fn case() -> impl Strategy<Value = Case> {
                 // Every other communicator is of every other process.
                 let few = exchange.is_some() && number % 2 == 1;
                 for steps in processes.iter_mut().step_by(if few { 2 } else { 1 }) {
-                    // In one order everywhere, so nobody waits for each other; those without so many steps are done.
+                    // In one order everywhere, so no two wait for each other; those with fewer steps are done.
                     let at = at.min(steps.len());
                     let meeting = match exchange {
                         None => SimulatedStep::Barrier,

@@ -54,13 +54,13 @@ fn callers_meet_where_the_times_allow_it() {
     // Each reads its own; the second leaves before the first has read.
     let own = vec![vec![call(0, 30), did(12, 29, read(0))], vec![call(10, 20), did(13, 19, read(10))]];
     assert_eq!(letters(own, &[]), (vec!["mr".into(), "mr".into()], 1));
-    // The first reads before the second has come: nobody waited, neither then nor later.
+    // The first reads before the second has come: neither waited, then or later.
     let alone = vec![vec![call(0, 30), did(5, 29, read(0))], vec![call(10, 20), did(13, 19, read(10))]];
     assert_eq!(letters(alone, &[]), (vec!["r".into(), "r".into()], 1));
     // Calls of two pairs that were never in one call: two calls.
     let pairs = vec![vec![call(0, 9)], vec![call(1, 8)], vec![call(20, 29)], vec![call(21, 28)]];
     assert_eq!(letters(pairs, &[]).1, 2);
-    // One was made more often than the other: what has no partner waits for nobody.
+    // One was made more often than the other: a call without a partner waits for no other.
     let more = vec![vec![call(0, 9), call(10, 12), did(10, 11, read(0))], vec![call(1, 8)]];
     assert_eq!(letters(more, &[]), (vec!["mmr".into(), "mm".into()], 2));
 }

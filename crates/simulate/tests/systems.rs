@@ -463,7 +463,8 @@ fn a_disk_with_an_elevator_seeks_less() {
     assert!(startup_s(&whole) < 0.95 * startup_s(&fifo));
 }
 
-/// Seconds that four processes take, each of which reads its own far part of a disk in order, thinking between requests.
+/// Seconds that four processes take, each of which reads its own far part of a disk in order, thinking between
+/// requests.
 fn streams(queue: Queue, think_s: f64) -> f64 {
     let curve = SeekCurve {
         sequential_s: 0.0,
@@ -484,13 +485,13 @@ fn streams(queue: Queue, think_s: f64) -> f64 {
 #[test]
 fn an_anticipatory_queue_waits_for_who_comes_back_soon_and_learns_who_does_not() {
     let waiting = Queue::Anticipatory { wait_s: 2e-3, near_bytes: 1 << 20 };
-    // Every request of an elevator seeks, for the others' are queued by the time that the next in order comes. Waiting a
-    // millisecond for that saves the 10 of the seek: each stream is read to its end, and only the first of it seeks.
+    // Every request of an elevator seeks, for the others' are queued by the time that the next in order comes. Waiting
+    // a millisecond for that saves the 10 of the seek: each stream is read to its end, and only the first of it seeks.
     let (elevator, anticipatory) = (streams(Queue::Elevator, 1e-3), streams(waiting, 1e-3));
     let service_s = 65536e-8;
     assert!((elevator - 200.0 * (10e-3 + service_s)).abs() < 0.05 * elevator, "{elevator}");
     assert!((anticipatory - 200.0 * (1e-3 + service_s)).abs() < 0.1, "{anticipatory}");
-    // Who thinks longer than the wait is waited for in vain once; then the queue knows.
+    // The queue waits once in vain for a process that thinks longer than the wait; then it knows.
     let (elevator, anticipatory) = (streams(Queue::Elevator, 20e-3), streams(waiting, 20e-3));
     assert!(anticipatory < elevator + 4.0 * 2e-3 + 1e-9, "{anticipatory} for {elevator}");
 }

@@ -116,8 +116,9 @@ fn many_thinkers_and_a_fixed_service_are_nearly_m_d_1() {
 }
 
 proptest! {
-    /// Closed loops: X(n) <= min(n / (Z + D), 1 / D) in the long run, and never worse than one after the other. A single
-    /// server never idles while somebody waits, so its makespan is that of its work plus at most the thinking of one.
+    /// Closed loops: X(n) <= min(n / (Z + D), 1 / D) in the long run, and never worse than one after the other. A
+    /// single server never idles while a process waits, so its makespan is that of its work plus at most the thinking
+    /// of one.
     #[test]
     fn asymptotic_bounds_hold_and_no_work_waits_for_an_idle_server(
         lists in prop::collection::vec(prop::collection::vec((1_u64..50, 0_u64..200), 1..30), 1..8),

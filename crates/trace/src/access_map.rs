@@ -1,4 +1,5 @@
-//! [`AccessTotals`] and [`AccessMaps`]: what a report draws of a trace of any size, in memory that does not grow with it.
+//! [`AccessTotals`] and [`AccessMaps`]: what a report draws of a trace of any size, in memory that does not grow with
+//! it.
 
 use crate::heat_map::{Axis, HeatMap};
 use crate::reader::Trace;
@@ -30,7 +31,7 @@ impl AccessLoad {
 /// Reads, then writes.
 pub type AccessLoads = [AccessLoad; 2];
 
-/// Who made `record`.
+/// The process that made `record`.
 fn process_id(record: &Record) -> ProcessId {
     (record.program, record.rank, record.pid)
 }
@@ -71,8 +72,8 @@ pub struct AccessTotals {
 }
 
 impl AccessTotals {
-    /// Reads the trace once, as a stream. O(requests); memory for processes and files alone. `progress` is called with each
-    /// file's number of records, and may end it.
+    /// Reads the trace once, as a stream. O(requests); memory for processes and files alone. `progress` is called with
+    /// each file's number of records, and may end it.
     ///
     /// # Errors
     /// What `progress` ended it with.
@@ -146,8 +147,8 @@ pub fn size_step(size: u64) -> u64 {
 }
 
 impl AccessMaps {
-    /// The maps of `files` (ids) and of all processes, `totals` being the trace's. Reads the trace once more. O(requests);
-    /// 16 bytes a cell. `progress` as for [`AccessTotals::of`].
+    /// The maps of `files` (ids) and of all processes, `totals` being the trace's. Reads the trace once more.
+    /// O(requests); 16 bytes a cell. `progress` as for [`AccessTotals::of`].
     ///
     /// # Errors
     /// What `progress` ended it with.

@@ -182,7 +182,7 @@ impl Recorder {
         first.program_len = put(&mut first.program, info.program);
         first.host_len = put(&mut first.host, host);
         first.command_len = put(&mut first.command, info.command);
-        // SAFETY: the first page of the file exists and is mapped; nobody else knows of it yet. The check sum is
+        // SAFETY: the first page of the file exists and is mapped; no other thread knows of it yet. The check sum is
         // taken of the mapped page, whose bytes are all initialised (the file is zeros elsewhere).
         unsafe {
             header.as_ptr().write(first);

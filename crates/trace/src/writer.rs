@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes records in any order and sorts them in the mapped file: memory is the page cache's, however many they are.
 ///
-/// The file is a merged trace's, [`TraceWriter::into_file`] completes it; or it is nobody's (unlinked), and
+/// The file is a merged trace's, [`TraceWriter::into_file`] completes it; or it is unlinked, and
 /// [`TraceWriter::into_trace`] reads it where it is.
 #[derive(Debug)]
 pub struct TraceWriter {
@@ -22,7 +22,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Writes into `file`, which is empty, open for reading and writing, and nobody else's. `path` is for messages.
+    /// Writes into `file`, which is empty, open for reading and writing, and not shared. `path` is for messages.
     pub fn new(file: File, path: &Path) -> Self {
         Self { file, path: path.to_owned(), records: 0 }
     }
@@ -105,7 +105,7 @@ impl TraceWriter {
             Err(error) => return Err(TraceError::io("reserve space for", &self.path, error)),
             Ok(()) => {}
         }
-        // SAFETY: the file is this writer's alone: it was given empty, nobody else writes it.
+        // SAFETY: the file is this writer's alone: it was given empty, and nothing else writes it.
         unsafe { memmap2::MmapOptions::new().len(total).map_mut(&self.file) }.map_err(io("map"))
     }
 

@@ -61,8 +61,8 @@ class Advice(HasLayout):
     def native(self) -> Native | None:
         """The commands of the servers' file system for what should change, with what they lose and assume.
 
-        `native.exported.script()` has all of them. `None` where nothing should change, and where nobody says what file
-        system it is.
+        `native.exported.script()` has all of them. `None` where nothing should change, and where the file system is not
+        known.
         """
         draw = None if self._workers is None else self._workers.sampled
         return of_advice(self.document, self._trace.native, draw)

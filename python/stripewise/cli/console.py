@@ -290,5 +290,5 @@ def steps() -> Iterator[Begin]:
 
 
 def _progress(*columns: ProgressColumn) -> Progress:
-    # Where stderr is no terminal there is nobody to watch: a log would only get the last state.
+    # Only a terminal shows progress: a log would only get the last state.
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

@@ -58,7 +58,7 @@ def fsck(
 ) -> None:
     """Check a pool and mend what crashes, copies and people left in it.
 
-    Nothing that somebody writes is touched, and no byte is destroyed that might still be wanted: what no file names
+    Files that a program writes are left alone, and no byte is destroyed that might still be wanted: what no file names
     goes to lost+found on its server. What needs the whole pool to itself is left while it is mounted. A run that was
     interrupted is finished by the next one.
 

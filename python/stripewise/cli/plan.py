@@ -167,7 +167,7 @@ def _loss(row: _native.ComparedPlanner) -> str:
 
 
 def _longer(loss: float, how: str) -> str:
-    """A share by which a time is longer, from twice as long on as a ratio: nobody reads 1094 %."""
+    """A share by which a time is longer, from twice as long on as a ratio: 1094 % is hard to read."""
     if loss < 1:
         # Without the sign of a loss that rounds to nothing.
         return f"{round(loss * 100, 1) + 0.0:.1f} % ({how})"

@@ -24,8 +24,8 @@ def run(
     """Run any program on a pool.
 
     CMD sees the pool's files at the pool's mount path. Where the pool is mounted already, that mount is used; else CMD
-    gets a private mount that nobody else sees and that ends with it. Reads and writes of dynamically linked programs go
-    straight to the servers, all else through the mount. The exit code is CMD's own.
+    gets a private mount that ends with it. Reads and writes of dynamically linked programs go straight to the servers,
+    all else through the mount. The exit code is CMD's own.
 
     \b
     Examples:

@@ -84,7 +84,7 @@ def export(
     exporter = _exporter(to or (cluster["file_system"] if cluster is not None else None))
     known = sources(document)
     tiers = cluster["tiers"] if cluster is not None else []
-    # What the layouts use at least, where nobody says how many servers there are.
+    # At least the servers that the layouts use, where their number is not given.
     counts: dict[str, int] = {**(servers or {}), **{tier["name"]: tier["servers"] for tier in tiers}}
     for source in known:
         for region in source.regions:
@@ -144,7 +144,7 @@ def _exporter(of: str | Exporter[Any] | None) -> Exporter[Any]:
 
 
 def _present(cluster: _native.ClusterInfo, pools: Mapping[str, str]) -> Present | None:
-    """The cluster file's default: what files have where nobody set a layout."""
+    """The cluster file's default: the layout of files without one of their own."""
     default = cluster["default"]
     tier = default["tier"]
     if cluster["kind"] == "pool" or tier is None:
@@ -171,7 +171,7 @@ def _export_one(
             losses.append(_directory_loss(source))
         commands = exporter.commands(chosen.native, place)
         if any(command.arguments[0] == "cp" for command in commands):
-            losses.append("a copy takes its name: hard links to it keep the old bytes, and nobody may write meanwhile")
+            losses.append("a copy takes its name: hard links to it keep the old bytes; no program may write meanwhile")
         return ExportedFile(
             pattern=source.pattern,
             path=place.path,

@@ -34,7 +34,7 @@ def of_advice(
 
     `draw` is `pricing.sampled` of the trace where others have its requests.
 
-    `None` where nothing should change, and where nobody says what file system the servers are of. Servers that only the
+    `None` where nothing should change, and where the servers' file system is not known. Servers that only the
     log shows have no pools: a layout then takes any targets.
     """
     cluster = advice["cluster"]
@@ -72,5 +72,5 @@ def _assumed(cluster: _native.AdviseCluster, existing: bool) -> list[str]:
         names = ", ".join(f"{tier['name']} is {tier['pool'] or tier['name']}" for tier in cluster["tiers"])
         pools = f"pools of {title}: {names}"
     if existing:
-        return [pools, "the files are there and nobody writes them meanwhile"]
+        return [pools, "the files are there and no program writes them meanwhile"]
     return [pools, "the program makes its files anew; for those that are there: stripewise export --existing"]

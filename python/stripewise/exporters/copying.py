@@ -23,7 +23,7 @@ def before_copy(path: str) -> Command:
 def copied(path: str, new: str) -> list[Command]:
     """Copies `path` into the empty file `new`, compares, and renames it over `path`.
 
-    Nobody may write the file meanwhile; further hard links and open descriptors keep the old bytes.
+    No program may write the file meanwhile; further hard links and open descriptors keep the old bytes.
     """
     return [
         command("cp", "-p", path, new),

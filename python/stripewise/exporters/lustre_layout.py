@@ -28,7 +28,7 @@ MOST_DOM = 1 << 30
 """Largest value of `lod.*.dom_stripesize`."""
 
 DOM_DEFAULT = 1 << 20
-"""Value of `lod.*.dom_stripesize` where nobody set it."""
+"""Default of `lod.*.dom_stripesize`."""
 
 RESERVED_POOLS = ("ignore", "inherit", "none")
 

@@ -187,7 +187,7 @@ Samples = Mapping[int, Mapping[str, "np.ndarray"]]
 
 
 def sampled(trace: _native.Trace, files: Mapping[int, int]) -> Samples:
-    """Evenly chosen requests of each of these files, at most so many: of those that the trace has requests of."""
+    """Evenly chosen requests of each file, at most the number in `files`; files without requests are left out."""
     samples = {file: trace.sample(file, most) for file, most in files.items()}
     return {file: sample for file, sample in samples.items() if len(sample["offset"])}
 

@@ -96,4 +96,4 @@ def _native_of(text: str, cluster: _native.ClusterInfo, load: _native.ServerLoad
     patterns = [file["path"] for file in document["files"]]
     workloads = pricing.of_trace(trace, load["root"], patterns)
     exported = exporters.export(document, cluster=cluster, workloads=workloads, root=load["root"], existing=True)
-    return Native(exported, True, ("the files are there and nobody writes them meanwhile",))
+    return Native(exported, True, ("the files are there and no program writes them meanwhile",))

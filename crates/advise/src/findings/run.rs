@@ -1,11 +1,11 @@
-//! Findings on who does how much, and on what else takes the time: ranks, stragglers, metadata, servers.
+//! Findings on the run as a whole: uneven ranks, stragglers, metadata, servers.
 
 use super::finding::{Finding, REQUESTS, Severity, percent};
 use crate::bottleneck::about;
 use crate::slow::Slow;
 use crate::usage::{Use, share};
 
-/// Requests that take so many times the median are stragglers.
+/// Requests that take this many times the median are stragglers.
 const STRAGGLER: f64 = 16.0;
 
 pub(super) fn one_rank(used: &Use, processes: usize) -> Option<Finding> {

@@ -158,7 +158,7 @@ impl BenchFile for MpiFile<'_> {
     }
 
     fn read(&mut self, access: &FileRequest<'_>, buffer: &mut [u8]) -> Result<(), BenchError> {
-        // Collective reads past the end tell nobody.
+        // Collective reads past the end report no error.
         if access.segments.last().is_some_and(|part| part.offset + part.bytes as u64 > self.size) {
             return Err(self.short(self.size));
         }

@@ -43,8 +43,8 @@ macro_rules! functions {
         impl Functions {
             /// Looks all of them up among the libraries that are loaded globally.
             ///
-            /// In the order of an ordinary program that is linked to MPI, so that a library that is preloaded to see MPI
-            /// calls sees these, too.
+            /// In the order of an ordinary program that is linked to MPI, so that a library that is preloaded to see
+            /// MPI calls sees these, too.
             fn find() -> Result<Self, BenchError> {
                 Ok(Self {
                     $($field: {
@@ -248,8 +248,8 @@ fn version() -> Result<String, BenchError> {
 /// What a function returns when it failed: its text.
 pub type MpiResult<T> = Result<T, String>;
 
-/// The functions, each safe to call after `init` and before `finalize` with handles that others of them gave and did not
-/// take back. Counts and sizes are the callers' to bound by `c_int`.
+/// The functions, each safe to call after `init` and before `finalize` with handles that others of them gave and did
+/// not take back. Counts and sizes are the callers' to bound by `c_int`.
 impl Library {
     fn checked(&self, code: c_int) -> MpiResult<()> {
         if code == 0 {
@@ -325,7 +325,8 @@ impl Library {
         self.made(|place| unsafe { (self.functions.comm_split)(comm, colour as c_int, key as c_int, place) })
     }
 
-    /// Waits for all processes of `comm`; `rest` is called between looks, or never, when it is `None`, as MPI itself waits.
+    /// Waits for all processes of `comm`; `rest` is called between looks, or never, when it is `None`, as MPI itself
+    /// waits.
     pub fn barrier(&self, comm: MpiHandle, rest: Option<&mut dyn FnMut()>) -> MpiResult<()> {
         let Some(rest) = rest else {
             // SAFETY: a communicator.
@@ -406,7 +407,7 @@ impl Library {
         self.made(|place| unsafe { (self.functions.type_create_hvector)(count, block, stride, self.byte(), place) })
     }
 
-    /// `datatype` from its begin on with an extent of so many bytes. Takes it.
+    /// `datatype` from its begin on with an extent of `extent` bytes. Frees `datatype`.
     pub fn resized(&self, datatype: MpiHandle, extent: u64) -> MpiResult<MpiHandle> {
         let extent = address(extent)?;
         // SAFETY: `made` gives a valid place.
@@ -551,7 +552,7 @@ impl Library {
     }
 }
 
-/// An array of handles of so many bytes each, the last word filled up with zeros.
+/// An array of handles of `handle_bytes` bytes each, the last word filled up with zeros.
 fn packed(handles: &[MpiHandle], handle_bytes: usize) -> Vec<u64> {
     let words = |handle: &MpiHandle| *handle as u64;
     if handle_bytes == 8 {

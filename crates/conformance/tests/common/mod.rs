@@ -37,8 +37,8 @@ fn chance() -> [u8; 32] {
 }
 
 /// Tries `ways` at once, one agent each: the kept cases, then `count` drawn ones, the same each time. With
-/// `STRIPEWISE_CONFORMANCE_SECONDS` others each time, for so long. A case that fails is made as short as it can be and
-/// written to a file.
+/// `STRIPEWISE_CONFORMANCE_SECONDS` other cases each time, for that many seconds. A case that fails is made as short as
+/// it can be and written to a file.
 pub fn conforms(name: &str, ways: &[AccessWay], count: u32) {
     let world = RefCell::new(World::new(ways));
     for path in kept() {

@@ -88,8 +88,8 @@ fn start_of_names(path: &Path) -> String {
     format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Keeps others from taking what is being written for what a killed process left, until it is dropped. `None` where the
-/// file system cannot lock it: then nobody can, and it is left alone.
+/// Marks a data set as being written, until it is dropped: others then do not take it for the remains of a killed
+/// process. `None` where the file system has no locks: then no process takes any remains away.
 fn held(unfinished: &Path) -> Option<File> {
     let file = File::open(unfinished).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -123,7 +123,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Writes everything; `false` where whoever watches broke off.
+    /// Writes everything; `false` where the progress callback asked to stop.
     fn all(&mut self, trace: &Trace, about: &About, progress: &mut Progress<'_>) -> io::Result<bool> {
         std::fs::create_dir(self.dir.join(REQUESTS))?;
         if !self.partitions(trace, progress)? {

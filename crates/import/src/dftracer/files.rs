@@ -1,5 +1,5 @@
-//! What the processes of a log have open, and where in it they are: dftracer says which file a call was on, by a hash of
-//! its name, and early 1.x also by which descriptor.
+//! What the processes of a log have open, and where in it they are: dftracer says which file a call was on, by a hash
+//! of its name, and early 1.x also by which descriptor.
 
 use super::event::Hash;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub(super) struct NamedFile {
     pub told: Option<u32>,
     /// Its size, where calls tell it.
     size: Option<u64>,
-    /// Who appends to it; `Some(None)`: several processes, whose order is not known.
+    /// The process that appends to it; `Some(None)`: several processes, in an unknown order.
     appender: Option<Option<u32>>,
 }
 
@@ -154,7 +154,7 @@ impl FileTable {
         self.cursors.insert(handle, cursor);
     }
 
-    /// It was closed; where several are open nobody knows which.
+    /// It was closed; which one is not known where several are open.
     pub fn close(&mut self, handle: CursorKey) {
         if let Some(cursor) = self.cursors.get_mut(&handle) {
             cursor.open = cursor.open.saturating_sub(1);

@@ -127,7 +127,7 @@ impl<'a> StraceState<'a> {
         self.out.finish()
     }
 
-    /// The thread of this number; a new one takes the descriptors of whoever is forking.
+    /// The thread of this number; a new one takes the descriptors of the process that is forking.
     fn thread(&mut self, id: u32) -> Result<&mut TracedThread, ImportError> {
         if !self.threads.contains_key(&id) {
             let parent = (!self.forking.is_empty()).then(|| self.forking.remove(0));

@@ -1,4 +1,4 @@
-//! Takes a line of strace apart: who and when, the call, its arguments and its result. No allocation.
+//! Splits a line of strace into thread, time, call, arguments and result. No allocation.
 
 /// Most arguments that are looked at; no call that matters here has more.
 pub(super) const MAX_ARGUMENTS: usize = 8;

@@ -1,4 +1,4 @@
-//! [`Checked`]: pages of a Parquet file that nobody vouches for, none larger than a bound once unpacked, none with more
+//! [`Checked`]: pages of an untrusted Parquet file, none larger than a bound once unpacked, none with more
 //! values than it can have: the library reserves memory for what a page promises.
 
 use parquet::basic::Encoding;

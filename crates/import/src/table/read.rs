@@ -1,4 +1,4 @@
-//! [`TableFile`]: Parquet that nobody vouches for, read batch by batch.
+//! [`TableFile`]: Parquet from an untrusted source, read batch by batch.
 
 use super::pages::{Checked, PageFile};
 use super::words;

@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn idle_time_and_overlap_within_a_process_do_not_count() {
-        // Process 0: [0,4) in two overlapping requests; process 1: [2,4); nobody in [4,10); process 1: [10,12).
+        // Process 0: [0,4) in two overlapping requests; process 1: [2,4); none in [4,10); process 1: [10,12).
         let mut spans = [(0, 0.0, 3.0), (0, 1.0, 4.0), (1, 2.0, 4.0), (1, 10.0, 12.0)];
         assert!((processes_in_flight(&mut spans) - 8.0 / 6.0).abs() < 1e-12);
     }

@@ -269,14 +269,14 @@ fn group(
     (entries, phases)
 }
 
-/// Up to so many files are planned one by one.
+/// Up to this many files are planned one by one.
 pub(crate) const FEW_FILES: usize = 64;
 
 /// Entries of a file to keep on the mean where files are many.
 const PER_FILE: usize = 4;
 
-/// [`sample`] of each file for itself, when there are more than `most` of `total` entries: every file keeps some, and its
-/// share of the requests.
+/// [`sample`] of each file for itself, when there are more than `most` of `total` entries: every file keeps some, and
+/// its share of the requests.
 fn sample_each(entries: &mut [Vec<RequestGroup>], total: usize, most: usize) -> Option<DemandSample> {
     if total <= most {
         return None;
@@ -363,7 +363,7 @@ fn edges(extent: u64, entries: &[RequestGroup], granule: u64, budget: usize) -> 
     for e in entries {
         let first = e.offset / granule * granule;
         if first > until {
-            // What nobody touches is one chunk.
+            // Untouched bytes are one chunk.
             edges.push(first);
             until = first;
         }

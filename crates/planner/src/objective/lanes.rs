@@ -9,7 +9,7 @@
 use std::ops::Range;
 use stripewise_model::Cluster;
 
-/// Up to so many servers in all, each is a lane.
+/// Up to this many servers in all, each is a lane.
 pub(crate) const FEW: usize = 64;
 
 /// Servers of a tier that have lanes of their own.

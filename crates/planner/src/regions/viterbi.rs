@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Least cost, changes apart, of all paths with so many changes.
+    /// Least cost, changes apart, of all paths with this many changes.
     fn least_by_changes(costs: &[Vec<f64>]) -> Vec<f64> {
         let (chunks, candidates) = (costs.len(), costs[0].len());
         let mut least = vec![f64::INFINITY; chunks];

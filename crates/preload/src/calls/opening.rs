@@ -38,7 +38,7 @@ fn opened_since(start_ns: u64, fd: c_int, dirfd: c_int, path: *const c_char, fla
     fd
 }
 
-/// The clock, if somebody will ask for it.
+/// The clock, if calls are recorded.
 fn start() -> u64 {
     if runtime::recording().is_some() { now_ns() } else { 0 }
 }
@@ -162,7 +162,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_
         libc::F_SETFL => {
             let entry = table::get(fd);
             if entry.slot().is_some() && argument as c_int & libc::O_APPEND != 0 && !entry.appends() {
-                // Whoever shares the open file appends from now on, in this process or another.
+                // All that share the open file append from now on, in this process or another.
                 claim_for_mount(fd);
             }
             call()

@@ -54,8 +54,8 @@ impl TestPool {
         Self::of("width = \"4KiB\"", &[("ssd", &["s0", "s1", "s2"])])
     }
 
-    /// Five servers in two tiers. The end of a file's name decides where its bytes go: in regions of odd widths, first in
-    /// the inode itself, whole on one server, or striped; so that the files of one program lie in all ways.
+    /// Five servers in two tiers. The end of a file's name decides where its bytes go: in regions of odd widths, first
+    /// in the inode itself, whole on one server, or striped; so that the files of one program lie in all ways.
     pub fn of_many_layouts() -> Self {
         let pool = Self::of("width = \"7001B\"", &[("hdd", &["s0", "s1", "s2"]), ("ssd", &["s3", "s4"])]);
         let loaded = Pool::load(&pool.path("pool.toml")).expect("a pool");
@@ -117,8 +117,8 @@ impl TestPool {
     }
 
     /// A program in a mount of its own. `$M` is the mount, `$OUT` a directory beside it, `$LIB` the library;
-    /// `STRIPEWISE_POOL`, `STRIPEWISE_MOUNT` and `STRIPEWISE_FILTERS` are set as by `stripewise run`, `LD_PRELOAD` only with
-    /// `preload`.
+    /// `STRIPEWISE_POOL`, `STRIPEWISE_MOUNT` and `STRIPEWISE_FILTERS` are set as by `stripewise run`, `LD_PRELOAD` only
+    /// with `preload`.
     pub fn command(&self, preload: bool, command: &[&str]) -> Command {
         let (library, mount) = built().clone();
         let library = if self.unprivileged { self.path("out/lib.so") } else { library };
@@ -127,7 +127,7 @@ impl TestPool {
         if self.unprivileged {
             program.args(["setpriv", &format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups"]);
         }
-        // Whoever runs the tests may preload something of his own, as stdbuf does.
+        // The environment of the tests may have a preload of its own, as stdbuf does.
         program.args(["env", "-u", "LD_PRELOAD"]);
         if preload {
             program.arg(format!("LD_PRELOAD={}", library.display()));

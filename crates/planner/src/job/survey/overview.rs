@@ -88,8 +88,8 @@ impl Overview {
         }
     }
 
-    /// Halves the chance of every request until few enough are kept: who is kept does not depend on the order in which
-    /// they came.
+    /// Halves the chance of every request until few enough are kept: which are kept does not depend on the order in
+    /// which they came.
     fn thin(&mut self) {
         while self.kept.len() > 2 * KEPT {
             self.most /= 2;

@@ -23,7 +23,7 @@ pub enum Rest {
     /// `floor(n / g)`: the groups are disjoint, and the process with the fewest servers is the last to end.
     #[default]
     Floor,
-    /// `ceil(n / g)`, which the slides print: groups would overlap, and nobody would wait.
+    /// `ceil(n / g)`, which the slides print: groups would overlap, and no process would wait.
     Ceil,
 }
 
@@ -37,8 +37,8 @@ pub fn one_dv_s(of: &ChenPattern) -> f64 {
     groups_s(of, of.servers, Rest::Floor)
 }
 
-/// Cost in seconds with each process's part on a group of its own: `alpha + s/floor(n/p) beta`; 1-DV when there are more
-/// processes than servers. O(1).
+/// Cost in seconds with each process's part on a group of its own: `alpha + s/floor(n/p) beta`; 1-DV when there are
+/// more processes than servers. O(1).
 pub fn two_d_s(of: &ChenPattern, rest: Rest) -> f64 {
     groups_s(of, two_d_groups(of), rest)
 }

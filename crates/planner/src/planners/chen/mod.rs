@@ -1,10 +1,10 @@
 //! `1-dh`, `1-dv`, `2-d` and `groups`: Chen et al., for programs whose processes each have their own part of the data.
 //!
 //! A process's part is what no other process touches: whole files (a file per process) or runs of a shared file. `g`
-//! groups of servers serve the processes in order of their parts, neighbours together; a region for every run of parts of
-//! one group. What several processes touch is on all servers. A file whose parts are interleaved so finely that it would
-//! have more regions than allowed (strided access), or more than its share of the memory for all, is on all servers as a
-//! whole: for it every scheme is 1-DH.
+//! groups of servers serve the processes in order of their parts, neighbours together; a region for every run of parts
+//! of one group. What several processes touch is on all servers. A file whose parts are interleaved so finely that it
+//! would have more regions than allowed (strided access), or more than its share of the memory for all, is on all
+//! servers as a whole: for it every scheme is 1-DH.
 //!
 //! The paper's servers are equal. Here servers are dealt to groups in turn, tier by tier, so that every group has its
 //! share of every tier (as far as there are enough), and servers left over make the first groups larger. All widths are
@@ -97,8 +97,8 @@ impl Planner for TwoD {
 /// The best number of groups, by the price of the layouts that it gives.
 pub struct Groups;
 
-/// Every number of groups is tried with up to so many servers; beyond, those that are worthwhile by the paper's costs and
-/// powers of two.
+/// Every number of groups is tried with up to this many servers; beyond, those that are worthwhile by the paper's costs
+/// and powers of two.
 const ALL_TRIED: usize = 32;
 
 /// Most numbers of groups that are tried.
@@ -143,7 +143,8 @@ impl Planner for Groups {
     }
 }
 
-/// Ascending, each once, 1 among them; where servers are many powers of two and as many others as make `most` with them.
+/// Ascending, each once, 1 among them; where servers are many powers of two and as many others as make `most` with
+/// them.
 fn numbers_of_groups(processes: usize, servers: usize, most: usize) -> Vec<usize> {
     if servers <= ALL_TRIED {
         return (1..=servers).collect();
@@ -202,7 +203,7 @@ fn paper_price_s(job: &Job, layouts: &[Layout], groups: impl Fn(&ChenPattern) ->
     costs::groups_s(&pattern, groups, Rest::Floor)
 }
 
-/// Who touches a run of a file.
+/// The processes that touch a run of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// One process alone: its number in order of parts.
@@ -294,8 +295,8 @@ impl Parts {
     }
 }
 
-/// Runs of bytes of a file by who touches them: first byte, and the process when there is one alone. What nobody touches
-/// belongs to the run before it. O(requests log requests).
+/// Runs of bytes of a file by the processes that touch them: first byte, and the process when there is one alone.
+/// Untouched bytes belong to the run before them. O(requests log requests).
 fn runs(file: &FileTrace) -> Vec<(u64, Option<u32>)> {
     // Begin and end of each request; ends first, so that what only meets does not overlap.
     let mut edges: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * file.requests.len());

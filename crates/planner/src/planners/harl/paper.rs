@@ -17,9 +17,9 @@ pub struct HarlOptions {
     /// Least coefficient of variation that a change is measured against: without it one odd request among equal ones
     /// would start a region, since any change from 0 is infinite.
     pub epsilon: f64,
-    /// Doubles the threshold until there is at most one region for so many bytes of the file; `None` leaves it alone.
+    /// Doubles the threshold until there is at most one region for this many bytes of the file; `None` leaves it alone.
     pub chunk_bytes: Option<u64>,
-    /// Doubles the threshold until there are at most so many regions.
+    /// Doubles the threshold until there are at most this many regions.
     pub max_regions: usize,
     /// Algorithm 1 as printed: the request that reveals the change stays in the old region.
     pub literal: bool,
@@ -158,8 +158,9 @@ fn divide_once(sorted: &[Request], threshold: f64, epsilon: f64, literal: bool) 
 }
 
 /// Algorithm 1: the regions of a file and the threshold that gave them. `sorted` ascends by offset, then by size, and
-/// has no request of size 0. The threshold doubles until the regions are few enough for [`HarlOptions::chunk_bytes`] and
-/// [`HarlOptions::max_regions`]; an `epsilon` of 0 can keep it from ever being enough, then the last division counts. O(requests) a threshold.
+/// has no request of size 0. The threshold doubles until the regions are few enough for [`HarlOptions::chunk_bytes`]
+/// and [`HarlOptions::max_regions`]; an `epsilon` of 0 can keep it from ever being enough, then the last division
+/// counts. O(requests) a threshold.
 pub fn divide(sorted: &[Request], options: &HarlOptions) -> (Vec<Division>, f64) {
     let extent = sorted.iter().map(|request| request.offset + request.size).max().unwrap_or(0);
     let by_size = options.chunk_bytes.map_or(usize::MAX, |chunk| extent.div_ceil(chunk.max(1)).max(1) as usize);
@@ -178,8 +179,8 @@ pub fn divide(sorted: &[Request], options: &HarlOptions) -> (Vec<Division>, f64)
 }
 
 /// Plans one file with HARL. A request counts for the region in which it begins. More than two tiers are seen as a
-/// slow and a fast class ([`crate::planners::harl::stripe_search::TwoClasses`]); with one tier the best width of all its servers is
-/// searched. Without any request the plan is the default layout.
+/// slow and a fast class ([`crate::planners::harl::stripe_search::TwoClasses`]); with one tier the best width of all
+/// its servers is searched. Without any request the plan is the default layout.
 pub fn plan(requests: &[Request], cluster: &Cluster, options: &HarlOptions) -> HarlPlan {
     let mut sorted: Vec<Request> = requests.iter().filter(|request| request.size > 0).copied().collect();
     sorted.sort_by_key(|request| (request.offset, request.size));

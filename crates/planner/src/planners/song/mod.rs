@@ -1,8 +1,8 @@
 //! `equal-depth-paper` and `equal-depth`: Song et al., a width for every server so that all are equally busy.
 //!
-//! The paper's rule works on a round as long as the default's, with one mean profile for all servers and a startup shared
-//! by the blocks of a request. Ours deals blocks to servers exactly, each with its own profile and a startup for every
-//! request that touches it, in rounds of several lengths, of which the one with the best price is taken.
+//! The paper's rule works on a round as long as the default's, with one mean profile for all servers and a startup
+//! shared by the blocks of a request. Ours deals blocks to servers exactly, each with its own profile and a startup for
+//! every request that touches it, in rounds of several lengths, of which the one with the best price is taken.
 
 pub mod costs;
 pub(crate) mod partition;
@@ -18,13 +18,13 @@ use rayon::prelude::*;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{OpProfile, Profile};
 
-/// Blocks of so many bytes where the default width is a multiple: "4 KB block size is an ideal choice".
+/// Bytes of a block where the default width is a multiple: "4 KB block size is an ideal choice".
 const BLOCK_BYTES: u64 = 4096;
 
 /// Most blocks of a round in the paper's rule.
 const MOST_BLOCKS: u64 = 1 << 16;
 
-/// Up to so many files each has widths of its own; of more those that are alike share them.
+/// Up to this many files, each has widths of its own; of more, those that are alike share them.
 const MOST_FILES: usize = 1024;
 
 /// The paper's own rule.
@@ -52,8 +52,8 @@ impl Planner for EqualDepthPaper {
         }))
     }
 
-    /// Cost of the busiest server in the paper's measure, over all files; for layouts with other rounds, which the paper
-    /// cannot price, that of [`Job::price`].
+    /// Cost of the busiest server in the paper's measure, over all files; for layouts with other rounds, which the
+    /// paper cannot price, that of [`Job::price`].
     fn own_price(&self, job: &Job, layouts: &[Layout]) -> Result<f64, PlanError> {
         let blocks = paper_blocks(job);
         let round_bytes = blocks.count as u64 * blocks.bytes;
@@ -133,7 +133,7 @@ fn between_s(costs_s: &[f64], block_bytes: u64, from: u64, to: u64) -> f64 {
         .sum()
 }
 
-/// One region with so many blocks on every server; those without any are left out.
+/// One region with `blocks` blocks on each server; servers without any are left out.
 fn layout(servers: &[ServerId], blocks: &[usize], block_bytes: u64) -> Layout {
     let stripes = servers.iter().zip(blocks).filter(|&(_, &blocks)| blocks > 0);
     let stripes = stripes.map(|(&server, &blocks)| Stripe { server, width_bytes: blocks as u64 * block_bytes });

@@ -2,9 +2,9 @@
 //! servers' room.
 //!
 //! A file asks as much of every server of a class (a tier), and something else of another class: machines that are
-//! unrelated between classes. The greatest load is NP-hard to minimise; longest processing time first with a local search
-//! behind it does well with many files, branch and bound is exact with few. Loads are whole nanoseconds, so that sums
-//! and ties are the same everywhere.
+//! unrelated between classes. The greatest load is NP-hard to minimise; longest processing time first with a local
+//! search behind it does well with many files, branch and bound is exact with few. Loads are whole nanoseconds, so that
+//! sums and ties are the same everywhere.
 
 /// Files, as the assignment sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,8 +56,8 @@ const MOST_SWAPPED: usize = 64;
 /// [`Assignment::proved`], as it is with few files; otherwise at a point where no move of one file off the busiest
 /// server, and no swap of it with a file of the least busy ones, helps.
 ///
-/// O(files log files + files x classes x log servers), and 20 million moves and swaps looked at; where rooms are nearly full a
-/// file may look at every server of a class.
+/// O(files log files + files x classes x log servers), and 20 million moves and swaps looked at; where rooms are nearly
+/// full a file may look at every server of a class.
 ///
 /// # Panics
 /// When a class is not less than `classes`, or there are not `classes` loads for each file.
@@ -123,7 +123,8 @@ impl Table<'_> {
     }
 }
 
-/// The servers of one class as a tournament: who is least busy with room for so many bytes, in about O(log servers).
+/// The servers of one class as a tournament: the least busy one with room for a number of bytes, in about O(log
+/// servers).
 struct Class {
     /// Servers in order.
     servers: Vec<usize>,

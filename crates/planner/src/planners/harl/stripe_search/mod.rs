@@ -76,7 +76,7 @@ impl RequestCost for LatencyCost<'_> {
 pub struct Sampling {
     /// Sets of at most this many requests are searched exactly, ...
     pub exact_up_to: usize,
-    /// ... as long as that takes no more work than so many cost evaluations; then the pairs that are left race.
+    /// ... as long as that takes at most this many cost evaluations; then the pairs that are left race.
     pub exact_evaluations: u64,
     /// Probability that the stated bound does not hold.
     pub risk: f64,
