@@ -7,7 +7,7 @@ use stripewise_simulate::SimulateError;
 /// Why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    /// Nobody says what servers there are.
+    /// Neither the log nor the options name the servers.
     #[error(
         "the log tells no Lustre layouts, so the servers are not known: name them with --cluster, a cluster file or a \
          pool file (docs/advise.md has one to copy)"
@@ -28,7 +28,7 @@ pub enum AdviseError {
     /// What was asked for cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A pass through the requests was not made: who was to make it knows why.
+    /// A pass through the requests was not made; its maker reports why.
     #[error("the requests of the log were not read")]
     Passes,
     /// It cannot be simulated.

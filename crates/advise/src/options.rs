@@ -40,6 +40,6 @@ pub struct AdviceOptions<'a> {
     pub root: Option<&'a Path>,
     /// Name of the planner; `None`: all of them for few files, `regions` for many.
     pub planner: Option<&'a str>,
-    /// The layouts that files have, where somebody knows.
+    /// The layouts that files have, where they are known.
     pub present: Option<&'a PresentLayout<'a>>,
 }

@@ -41,7 +41,7 @@ pub(crate) static FILES: Current = Current(std::sync::Mutex::new(None));
 
 impl Current {
     fn get(&self) -> Arc<Files> {
-        self.0.lock().expect("nobody panics with it").clone().expect("an execution is under way")
+        self.0.lock().expect("no thread panics with it").clone().expect("an execution is under way")
     }
 
     pub(crate) fn with<T>(&self, f: impl FnOnce(&Files) -> T) -> T {
@@ -97,7 +97,7 @@ struct Execution {
 
 impl Execution {
     fn begin() -> Self {
-        *FILES.0.lock().expect("nobody panics with it") = Some(Arc::new(Slots::new()));
+        *FILES.0.lock().expect("no thread panics with it") = Some(Arc::new(Slots::new()));
         GIVEN_UP.store(false, Relaxed);
         for fd in 0..DESCRIPTORS {
             table::forget(fd);
@@ -119,7 +119,7 @@ impl Execution {
         for slot in 0..SLOTS as u16 {
             FILES.get().release(slot);
         }
-        *FILES.0.lock().expect("nobody panics with it") = None;
+        *FILES.0.lock().expect("no thread panics with it") = None;
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What one process did with one file.
 #[derive(Debug)]
 pub struct ProcessSignature {
-    /// Who.
+    /// The process.
     pub process: RequestProcess,
     /// Signature, factors and phases of its requests, in order of their start; what started at once is in order of
     /// offset.

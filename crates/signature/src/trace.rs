@@ -58,7 +58,7 @@ pub struct TraceSignature {
 pub struct Mismatch {
     /// Number of the file.
     pub file: u32,
-    /// Who.
+    /// The process.
     pub process: RequestProcess,
     /// How many of its requests are as its signature says, before the first that is not.
     pub after: u64,
@@ -127,7 +127,7 @@ fn push(stream: &mut Stream, row: &RequestRow) {
 }
 
 impl FileSignature {
-    /// `None` where nobody read or wrote at a known offset.
+    /// `None` where no request has a known offset.
     fn of(trace: &Trace, file: u32, held: usize, watch: &SignatureProgress) -> Option<Self> {
         let order = RequestOrder::new(trace, file, held);
         let mut pauses = Pauses::default();
