@@ -6,10 +6,13 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
+use std::convert::Infallible;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use stripewise_interleavings_store::placements::{self, Placements};
+use stripewise_interleavings_store::surplus::Surplus;
 use stripewise_interleavings_store::system_calls::switching;
-use stripewise_interleavings_store::{Error, Inode, Missing, PlacedFile, Store, TransferOutcome};
+use stripewise_interleavings_store::{Error, Inode, PlacedFile, Result, Store};
 use stripewise_layout::Layout;
 
 /// Bytes of the file: three stripes and a part.
@@ -34,47 +37,64 @@ impl Past {
         lock(&self.held).clone()
     }
 
-    /// What the preload does with [`TransferOutcome::Stale`].
-    fn renew(&self, known: &Arc<PlacedFile>) {
-        let placement = self.mount.placement().expect("a placement");
-        if known.refresh(&placement) {
-            return;
-        }
-        let newer = PlacedFile::new(self.store.plane().clone(), placement, None).expect("a file");
-        let mut held = lock(&self.held);
-        if Arc::ptr_eq(&held, known) {
-            *held = Arc::new(newer);
-        }
-    }
-
     /// Reads from the beginning of the file; how much.
     fn read(&self, into: &mut [u8]) -> usize {
-        loop {
-            let file = self.held();
-            let mut size = || self.mount.certain_size_bytes();
-            match file.read_at(&mut [IoSliceMut::new(into)], 0, &mut size, &mut |_, _| Ok(Missing::Hole)).expect("read")
-            {
-                TransferOutcome::Done(count) => return count,
-                TransferOutcome::Stale => self.renew(&file),
-                other => panic!("a read came to {other:?}"),
-            }
-        }
+        placements::read(self, &mut [IoSliceMut::new(into)], 0).expect("read")
     }
 
     /// Writes one stripe. The mount has registered a writer.
     fn write(&self, bytes: &[u8], offset: u64) {
         loop {
-            let file = self.held();
-            match file.write_at(&[IoSlice::new(bytes)], offset).expect("written") {
-                TransferOutcome::Done(count) => return assert_eq!(count, bytes.len()),
-                TransferOutcome::Stale => self.renew(&file),
-                TransferOutcome::Absent(indexes) => {
-                    self.mount.ensure_datafiles(file.placement().version, &indexes).expect("datafiles");
-                    self.renew(&file);
-                }
-                other => panic!("a write came to {other:?}"),
+            match placements::write(self, &[IoSlice::new(bytes)], offset) {
+                // The preload leaves the request to the mount, and does not wait for it to get better.
+                Err(Error::Elsewhere) => {}
+                count => return assert_eq!(count.expect("written"), bytes.len()),
             }
         }
+    }
+}
+
+/// As the preload's.
+impl Placements for Past {
+    type Found = Arc<PlacedFile>;
+    type Alone = Infallible;
+
+    fn current(&self) -> Result<Arc<PlacedFile>> {
+        Ok(self.held())
+    }
+
+    fn renew(&self, known: &PlacedFile) -> Result<()> {
+        let placement = self.mount.placement().expect("a placement");
+        if known.refresh(&placement) {
+            return Ok(());
+        }
+        let newer = PlacedFile::new(self.store.plane().clone(), placement, None).expect("a file");
+        let mut held = lock(&self.held);
+        if std::ptr::eq(&**held, known) {
+            *held = Arc::new(newer);
+        }
+        Ok(())
+    }
+
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
+        self.mount.ensure_datafiles(file.placement().version, indexes).expect("datafiles");
+        self.renew(file)
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        self.mount.certain_size_bytes()
+    }
+
+    fn check_hole(&self, _file: &PlacedFile, _index: u16, _position: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn cut_back(&self, _surplus: &Surplus) -> Result<()> {
+        panic!("no server of this scenario fails")
+    }
+
+    fn alone(&self) -> Result<Infallible> {
+        Err(Error::Elsewhere)
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Mounted, TestPool, eventually, succeeded};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{DataPlane, Missing, PlacedFile, Placement, PlaneOptions, Pool, TransferOutcome};
+use stripewise_store::{DataPlane, PlacedFile, Placement, PlaneOptions, Pool, TransferOutcome};
 
 #[test]
 fn two_mounts_of_one_pool_see_each_other() {
@@ -124,7 +124,7 @@ fn past_the_mount_and_through_it_are_one_file() {
     assert!(data[..4096] == [1; 4096] && data[4096..13_096] == [2; 9000]);
     file.write_at(&[3; 100], 5000).unwrap();
     let mut there = [0; 100];
-    let mut hole = |_, _| Ok(Missing::Hole);
+    let mut hole = |_, _| Ok(());
     let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole).unwrap();
     assert_eq!((read, there), (TransferOutcome::Done(100), [3; 100]));
 

@@ -4,14 +4,18 @@ use crate::descriptors::borrow;
 use crate::placed;
 use crate::reach;
 use crate::real::set_errno;
-use crate::runtime;
+use crate::runtime::{self, Bypass};
 use crate::table::{self, DescriptorState};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use std::cell::Cell;
+use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use stripewise_store::{Error, Missing, PlacedFile, TransferOutcome};
+use stripewise_store::placements::{self, Placements};
+use stripewise_store::surplus::Surplus;
+use stripewise_store::{Error, PlacedFile, Result};
 
 use stripewise_trace::{Operation, flags, now_ns};
 
@@ -245,6 +249,64 @@ fn attempt(
     }
 }
 
+/// How a request past the mount finds the bytes: by the placement that the mount tells of.
+struct ByMount<'a> {
+    pin: &'a placed::PlacedPin,
+    fd: c_int,
+    buffers: &'a ProgramBuffers,
+    /// How often the placement was fetched again.
+    refreshes: Cell<u32>,
+}
+
+impl ByMount<'_> {
+    /// The right to ask the mount once more within this request.
+    fn again(&self) -> Result<&'static Bypass> {
+        let refreshes = self.refreshes.replace(self.refreshes.get() + 1);
+        runtime::bypass().filter(|_| refreshes < MAX_REFRESHES).ok_or(Error::Elsewhere)
+    }
+}
+
+impl<'a> Placements for ByMount<'a> {
+    type Found = &'a PlacedFile;
+    type Alone = Infallible;
+
+    fn current(&self) -> Result<&'a PlacedFile> {
+        self.pin.file().ok_or(Error::Elsewhere)
+    }
+
+    fn renew(&self, _file: &PlacedFile) -> Result<()> {
+        let bypass = self.again()?;
+        if self.pin.refresh(bypass, borrow(self.fd)) { Ok(()) } else { Err(Error::Elsewhere) }
+    }
+
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
+        let bypass = self.again()?;
+        let made = self.pin.ensure(bypass, borrow(self.fd), file.placement().version, indexes);
+        if made { Ok(()) } else { Err(Error::Elsewhere) }
+    }
+
+    /// Asked for when bytes are missing: then zeros may be written into the buffers here.
+    fn size_bytes(&self) -> Result<u64> {
+        let there = if self.buffers.are_writable() { Ok(()) } else { Err(Errno::FAULT) };
+        there.and_then(|()| placed::size(borrow(self.fd))).map_err(Error::io("size", "a placed file"))
+    }
+
+    /// What no datafile has is a hole or lost: the mount knows what was recorded.
+    fn check_hole(&self, _file: &PlacedFile, _index: u16, _position: u64) -> Result<()> {
+        Err(Error::Elsewhere)
+    }
+
+    /// The mount then says how much can be written, and why not all.
+    fn cut_back(&self, surplus: &Surplus) -> Result<()> {
+        placed::cut_back(borrow(self.fd), surplus);
+        Err(Error::Elsewhere)
+    }
+
+    fn alone(&self) -> Result<Infallible> {
+        Err(Error::Elsewhere)
+    }
+}
+
 /// Moves the bytes past the mount; `None` when the mount must do it.
 fn serve(
     pin: &placed::PlacedPin,
@@ -254,48 +316,23 @@ fn serve(
     offset: u64,
 ) -> Option<usize> {
     let buffers = all.slice();
-    for _ in 0..MAX_REFRESHES {
-        let file = pin.file()?;
-        let outcome = match direction {
-            TransferDirection::Read => {
-                // SAFETY: IoSliceMut is an iovec (guaranteed by the standard library), and the program passed buffers
-                // to be written to. They are not read.
-                let slices = unsafe {
-                    std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
-                };
-                // Asked for the size when bytes are missing: then zeros may be written into the buffers here.
-                let mut size = || {
-                    let there = if all.are_writable() { Ok(()) } else { Err(Errno::FAULT) };
-                    there.and_then(|()| placed::size(borrow(fd))).map_err(Error::io("size", "a placed file"))
-                };
-                // What no datafile has is a hole or lost: the mount knows what was recorded.
-                file.read_at(slices, offset, &mut size, &mut |_, _| Ok(Missing::Unknown))
-            }
-            TransferDirection::Write => {
-                // SAFETY: IoSlice is an iovec, and the program passed buffers to be read.
-                let slices =
-                    unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
-                file.write_at(slices, offset)
-            }
-        };
-        let again = match outcome {
-            Ok(TransferOutcome::Done(count)) => return Some(count),
-            Ok(TransferOutcome::Inode) | Err(_) => return None,
-            // The mount then says how much can be written, and why not all.
-            Ok(TransferOutcome::Partly(_, surplus)) => {
-                placed::cut_back(borrow(fd), &surplus);
-                return None;
-            }
-            Ok(TransferOutcome::Stale) => pin.refresh(runtime::bypass()?, borrow(fd)),
-            Ok(TransferOutcome::Absent(indexes)) => {
-                pin.ensure(runtime::bypass()?, borrow(fd), file.placement().version, &indexes)
-            }
-        };
-        if !again {
-            return None;
+    let places = ByMount { pin, fd, buffers: &all, refreshes: Cell::new(0) };
+    let served = match direction {
+        TransferDirection::Read => {
+            // SAFETY: IoSliceMut is an iovec (guaranteed by the standard library), and the program passed buffers to be
+            // written to. They are not read.
+            let slices = unsafe {
+                std::slice::from_raw_parts_mut(buffers.as_ptr().cast::<IoSliceMut<'_>>().cast_mut(), buffers.len())
+            };
+            placements::read(&places, slices, offset)
         }
-    }
-    None
+        TransferDirection::Write => {
+            // SAFETY: IoSlice is an iovec, and the program passed buffers to be read.
+            let slices = unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len()) };
+            placements::write(&places, slices, offset)
+        }
+    };
+    served.ok()
 }
 
 /// The mount's own read or write at `offset`, which leaves the descriptor's offset alone.

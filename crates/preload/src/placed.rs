@@ -43,7 +43,7 @@ pub(crate) fn pin(index: u16) -> Option<PlacedPin> {
 }
 
 impl PlacedPin {
-    /// Fetches the placement again after [`stripewise_store::Outcome::Stale`]. `false`: leave it to the mount.
+    /// Fetches the placement again when it is out of date. `false`: leave it to the mount.
     #[cold]
     pub(crate) fn refresh(&self, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {
         let Ok(placement) = fetch(bypass, fd) else {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{Missing, PlacedFile, Pool, Store, TransferOutcome};
+use stripewise_store::{PlacedFile, Pool, Store, TransferOutcome};
 
 const FILE_BYTES: u64 = 64 << 20;
 
@@ -83,7 +83,7 @@ fn request_cost() {
             |at| {
                 let mut buf = buf.borrow_mut();
                 let place = at % places * bytes as u64;
-                let mut hole = |_, _| Ok(Missing::Hole);
+                let mut hole = |_, _| Ok(());
                 let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], place, &mut || Ok(0), &mut hole);
                 assert_eq!(done.expect("a read"), TransferOutcome::Done(bytes));
             },

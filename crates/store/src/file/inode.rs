@@ -4,13 +4,15 @@
 use crate::backend::plane::ServerRoot;
 use crate::file::access::NEVER;
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::placed_file::{PlacedFile, TransferOutcome};
+use crate::file::placed_file::PlacedFile;
+use crate::file::placements::{self, Placements};
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::Failures;
 use crate::file::writers::Writers;
 use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
+use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::{AtomicBool, AtomicI64};
 use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
@@ -257,27 +259,8 @@ impl Inode {
 
     /// [`Inode::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        self.read(bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
-    }
-
-    fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        loop {
-            let file = self.file()?;
-            let mut hole = |index, position| self.check_hole(&file, index, position);
-            let outcome = file.read_at(bufs, offset, &mut || self.certain_size_bytes(), &mut hole);
-            match outcome {
-                // What was read while the handle changed may come from places that are no longer the file's.
-                Ok(TransferOutcome::Done(_)) | Err(Error::ShortDatafile { .. }) if self.changed_elsewhere(&file)? => {
-                    drop(self.reload()?)
-                }
-                Ok(TransferOutcome::Done(count)) => return Ok(count),
-                Ok(TransferOutcome::Stale) => {}
-                Ok(TransferOutcome::Absent(_) | TransferOutcome::Inode | TransferOutcome::Partly(..)) => {
-                    return Err(self.failed("read the metadata tier of")(Errno::IO));
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let places = ByHandle { inode: self, cuts: true };
+        placements::read(&places, bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
     }
 
     /// Writes at `offset`, which may lie beyond the end. The caller must be registered as a writer.
@@ -287,52 +270,8 @@ impl Inode {
 
     /// [`Inode::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
-        self.write(bufs, offset, true).inspect_err(|_| self.store.let_go_of_dead())
-    }
-
-    /// Writes as much as can be written without a gap. What servers have taken behind that is cut off again if `cuts` says so.
-    pub(crate) fn write(&self, bufs: &[IoSlice<'_>], offset: u64, cuts: bool) -> Result<usize> {
-        // So often a write is repeated because the file was cut back meanwhile, before it keeps others from doing that.
-        const TRIES: u32 = 4;
-        let epoch_now = || self.store.plane().epoch(self.handle);
-        let mut tries = 0;
-        let mut alone = None;
-        loop {
-            let epoch = epoch_now();
-            if alone.is_none() {
-                self.wait_for_cut()?;
-            }
-            let file = self.file()?;
-            match file.write_as_of(epoch, bufs, offset)? {
-                TransferOutcome::Done(count) => return Ok(count),
-                TransferOutcome::Partly(count, surplus) => {
-                    let is_kept = alone.is_some() || epoch_now() == epoch;
-                    alone = None;
-                    if cuts {
-                        // The write has failed in any case. What cannot be cut off stays, as where others write.
-                        let _ = self.cut_back(&surplus);
-                    }
-                    if is_kept {
-                        return Ok(count);
-                    }
-                    tries = TRIES;
-                }
-                TransferOutcome::Stale => tries += 1,
-                TransferOutcome::Absent(indexes) => {
-                    alone = None;
-                    if let Err(error) = self.ensure_datafiles(file.placement().version, &indexes) {
-                        // What lies before the first that cannot be made is written all the same.
-                        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
-                        let before = self.file()?.bytes_before_absent(offset, len);
-                        return if before == 0 { Err(error) } else { self.write(&first(bufs, before), offset, cuts) };
-                    }
-                }
-                TransferOutcome::Inode => return Err(self.failed("write the metadata tier of")(Errno::IO)),
-            }
-            if tries >= TRIES && alone.is_none() {
-                alone = Some(self.change_handle()?);
-            }
-        }
+        let places = ByHandle { inode: self, cuts: true };
+        placements::write(&places, bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
     }
 
     /// Takes the right to change the handle. The file must be registered for writing.
@@ -407,15 +346,60 @@ impl Inode {
     }
 }
 
-/// The first `len` bytes of `bufs`.
-fn first<'a>(bufs: &'a [IoSlice<'_>], len: u64) -> Vec<IoSlice<'a>> {
-    let mut rest = len as usize;
-    let cut = bufs.iter().map(|buf| {
-        let here = rest.min(buf.len());
-        rest -= here;
-        IoSlice::new(&buf[..here])
-    });
-    cut.collect()
+/// How the store's own requests find a file's bytes: by its handle.
+pub(crate) struct ByHandle<'a> {
+    pub(crate) inode: &'a Inode,
+    /// Whether what servers have taken behind the bytes that count is cut off again.
+    pub(crate) cuts: bool,
+}
+
+impl<'a> Placements for ByHandle<'a> {
+    type Found = Arc<PlacedFile>;
+    type Alone = HandleGuard<'a>;
+
+    fn current(&self) -> Result<Arc<PlacedFile>> {
+        self.inode.file()
+    }
+
+    fn to_write(&self, alone: bool) -> Result<(Arc<PlacedFile>, u32)> {
+        let epoch = self.inode.store.plane().epoch(self.inode.handle);
+        if !alone {
+            self.inode.wait_for_cut()?;
+        }
+        Ok((self.inode.file()?, epoch))
+    }
+
+    fn renew(&self, _file: &PlacedFile) -> Result<()> {
+        self.inode.reload().map(drop)
+    }
+
+    fn has_changed(&self, file: &PlacedFile) -> Result<bool> {
+        self.inode.changed_elsewhere(file)
+    }
+
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
+        self.inode.ensure_datafiles(file.placement().version, indexes)
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        self.inode.certain_size_bytes()
+    }
+
+    fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
+        self.inode.check_hole(file, index, position)
+    }
+
+    fn cut_back(&self, surplus: &Surplus) -> Result<()> {
+        if self.cuts {
+            // The write has failed in any case. What cannot be cut off stays, as where others write.
+            let _ = self.inode.cut_back(surplus);
+        }
+        Ok(())
+    }
+
+    fn alone(&self) -> Result<HandleGuard<'a>> {
+        self.inode.change_handle()
+    }
 }
 
 /// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.

@@ -11,7 +11,7 @@
 //! that is not understood says nothing.
 
 use crate::file::inode::Inode;
-use crate::file::placed_file::{Missing, PlacedFile};
+use crate::file::placed_file::PlacedFile;
 use crate::format::extent::datafile_bytes;
 use crate::format::handle::Reader;
 use crate::format::placement::Datafile;
@@ -264,25 +264,25 @@ impl Inode {
         self.write_lengths(entries)
     }
 
-    /// Whether what a reader misses at `position` of datafile `index` is a hole: the datafile is as long as was recorded, or
-    /// nothing was recorded of that place. One system call, of a place that the record says was written, three.
+    /// Makes sure that what a reader misses at `position` of datafile `index` is a hole: the datafile is as long as was
+    /// recorded, or nothing was recorded of that place. One system call, of a place that the record says was written, three.
     ///
     /// # Errors
     /// The datafile is shorter than its record: those bytes are lost.
-    pub(crate) fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<Missing> {
+    pub(crate) fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
         let datafile = file.datafiles().table[usize::from(index)];
         let mut before = self.recorded_lengths()?;
         loop {
             let Some(recorded_bytes) = before.as_ref().map(|lengths| lengths.of(datafile)).filter(|&b| b > position)
             else {
-                return Ok(Missing::Hole);
+                return Ok(());
             };
-            let Some(fd) = file.readable_datafile(index)? else { return Ok(Missing::Hole) };
+            let Some(fd) = file.readable_datafile(index)? else { return Ok(()) };
             let root = file.server_of(index)?;
             let stat = rustix::fs::fstat(fd).map_err(root.error("read the attributes of a datafile"))?;
             let found_bytes = stat.st_size as u64;
             if found_bytes >= recorded_bytes {
-                return Ok(Missing::Hole);
+                return Ok(());
             }
             // A cut lowers the record first: a record that was the same before and after the look held meanwhile.
             let after = self.recorded_lengths()?;

@@ -13,6 +13,7 @@ pub(crate) mod open_file;
 pub(crate) mod open_memory;
 pub(crate) mod pages;
 pub(crate) mod placed_file;
+pub mod placements;
 pub(crate) mod resize;
 pub(crate) mod rights;
 pub(crate) mod unsynced;

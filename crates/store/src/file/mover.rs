@@ -7,16 +7,19 @@
 //! next opens the file for writing or moves it.
 
 use crate::file::inode::{Inode, sync_names};
-use crate::file::placed_file::{Missing, PlacedFile, TransferOutcome};
+use crate::file::placed_file::PlacedFile;
+use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles, Placement};
+use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;
 use rustix::fs::{AtFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId};
@@ -173,7 +176,7 @@ impl Inode {
         let version = handle.version.wrapping_add(1);
         let old = self.file()?;
         let plan = plan(&old.current_placement(), layout, version, size_bytes);
-        let mut copy = Copy::new(self, &old, &plan, version)?;
+        let copy = Copy::new(self, &old, &plan, version)?;
         let done = copy.run(&plan, &times, name, progress);
         let switched = done.and_then(|moved| {
             handle.version = version;
@@ -223,7 +226,7 @@ struct Copy<'a> {
     inode: &'a Inode,
     old: &'a PlacedFile,
     file: PlacedFile,
-    created: Vec<Datafile>,
+    created: RefCell<Vec<Datafile>>,
 }
 
 impl<'a> Copy<'a> {
@@ -245,11 +248,11 @@ impl<'a> Copy<'a> {
         }
         let own = inode.descriptor().try_clone_to_owned().map_err(|_| inode.failed("duplicate")(Errno::MFILE))?;
         let file = PlacedFile::new(inode.store.plane().clone(), placement, Some(own))?;
-        Ok(Self { inode, old, file, created: Vec::new() })
+        Ok(Self { inode, old, file, created: RefCell::default() })
     }
 
     fn run(
-        &mut self,
+        &self,
         plan: &Plan,
         times: &Timestamps,
         name: &str,
@@ -289,42 +292,22 @@ impl<'a> Copy<'a> {
         Ok(Moved { copied_bytes, kept_bytes, checksum: *original.as_bytes() })
     }
 
-    /// Reads all of `chunk`; what the file does not have is zeros. The placement cannot change under the structural
-    /// lock; only another file that shares the epoch counter can seem to change it.
+    /// Reads all of `chunk`; what the file does not have is zeros.
     fn read(&self, file: &PlacedFile, chunk: &mut [u8], at: u64) -> Result<()> {
-        let size = at + chunk.len() as u64;
+        let places = ByPlan { copy: self, file, end: at + chunk.len() as u64 };
         let mut done = 0;
         while done < chunk.len() {
-            let rest = &mut chunk[done..];
-            // What the copy does not have are its holes; of the original it would be lost for good.
-            let mut hole = |index, position| {
-                if std::ptr::eq(file, self.old) {
-                    self.inode.check_hole(file, index, position)
-                } else {
-                    Ok(Missing::Hole)
-                }
-            };
-            match file.read_at(&mut [IoSliceMut::new(rest)], at + done as u64, &mut || Ok(size), &mut hole)? {
-                TransferOutcome::Done(0) => return Err(Error::Invalid("the file ended early".into())),
-                TransferOutcome::Done(count) => done += count,
-                TransferOutcome::Stale => self.renew(file),
-                TransferOutcome::Absent(_) | TransferOutcome::Inode | TransferOutcome::Partly(..) => {
-                    return Err(self.inode.failed("read")(Errno::IO));
-                }
+            match placements::read(&places, &mut [IoSliceMut::new(&mut chunk[done..])], at + done as u64)? {
+                0 => return Err(Error::Invalid("the file ended early".into())),
+                count => done += count,
             }
         }
         Ok(())
     }
 
-    fn renew(&self, file: &PlacedFile) {
-        let mut placement = file.current_placement();
-        placement.epoch = self.inode.store.plane().epoch(self.inode.handle());
-        file.refresh(&placement);
-    }
-
     /// Writes `chunk`, leaving out blocks of zeros so that holes stay holes, except in the inode, whose bytes may hold
     /// anything from before.
-    fn write(&mut self, chunk: &[u8], at: u64, plan: &Plan) -> Result<()> {
+    fn write(&self, chunk: &[u8], at: u64, plan: &Plan) -> Result<()> {
         const BLOCK: usize = 64 << 10;
         let in_inode = plan.layout.regions()[plan.layout.region_at(at)].stripes()[0].server == ServerId::META;
         let zeros = |block: &[u8]| !in_inode && block.iter().all(|&byte| byte == 0);
@@ -344,32 +327,13 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn write_all(&mut self, mut bytes: &[u8], mut at: u64) -> Result<()> {
-        while !bytes.is_empty() {
-            match self.file.write_at(&[IoSlice::new(bytes)], at)? {
-                // What cannot be written is found out by the next; then the whole copy goes.
-                TransferOutcome::Done(count) | TransferOutcome::Partly(count, _) => {
-                    bytes = &bytes[count..];
-                    at += count as u64;
-                }
-                TransferOutcome::Stale => self.renew(&self.file),
-                TransferOutcome::Absent(indexes) => self.create(&indexes)?,
-                TransferOutcome::Inode => return Err(self.inode.failed("write")(Errno::IO)),
-            }
+    fn write_all(&self, bytes: &[u8], at: u64) -> Result<()> {
+        let places = ByPlan { copy: self, file: &self.file, end: at };
+        let mut done = 0;
+        while done < bytes.len() {
+            // What cannot be written is found out by the next; then the whole copy goes.
+            done += placements::write(&places, &[IoSlice::new(&bytes[done..])], at + done as u64)?;
         }
-        Ok(())
-    }
-
-    fn create(&mut self, indexes: &[u16]) -> Result<()> {
-        let rights = self.inode.rights()?;
-        let mut placement = self.file.current_placement();
-        for &index in indexes {
-            let datafile = self.file.datafiles().table[usize::from(index)];
-            self.created.push(datafile);
-            create_datafile(&self.inode.store, self.inode.handle(), self.inode.identity(), datafile, rights)?;
-            placement.present.insert(usize::from(index));
-        }
-        self.file.refresh(&placement);
         Ok(())
     }
 
@@ -383,19 +347,79 @@ impl<'a> Copy<'a> {
     fn sync(&self) -> Result<()> {
         self.file.sync(false)?;
         retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
-        self.created.iter().try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
+        self.created
+            .borrow()
+            .iter()
+            .try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
     }
 
     /// Removes what was made. What cannot be removed is left to the next move.
     fn undo(&self) {
         let Ok(stat) = self.inode.stat() else { return };
-        for datafile in &self.created {
+        for datafile in self.created.borrow().iter() {
             if let Ok((_, directory)) = crate::file::inode::server(&self.inode.store, *datafile) {
                 let path = datafile.path(self.inode.handle());
                 let _ =
                     remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid, self.inode.identity());
             }
         }
+    }
+}
+
+/// How a move finds the bytes of the file, or of its copy. The placement cannot change under the structural lock; only
+/// another file that shares the epoch counter can seem to change it.
+struct ByPlan<'a> {
+    copy: &'a Copy<'a>,
+    file: &'a PlacedFile,
+    /// End of what is read.
+    end: u64,
+}
+
+impl<'a> Placements for ByPlan<'a> {
+    type Found = &'a PlacedFile;
+    type Alone = ();
+
+    fn current(&self) -> Result<&'a PlacedFile> {
+        Ok(self.file)
+    }
+
+    fn renew(&self, file: &PlacedFile) -> Result<()> {
+        let mut placement = file.current_placement();
+        placement.epoch = self.copy.inode.store.plane().epoch(self.copy.inode.handle());
+        file.refresh(&placement);
+        Ok(())
+    }
+
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
+        let inode = self.copy.inode;
+        let rights = inode.rights()?;
+        let mut placement = file.current_placement();
+        for &index in indexes {
+            let datafile = file.datafiles().table[usize::from(index)];
+            self.copy.created.borrow_mut().push(datafile);
+            create_datafile(&inode.store, inode.handle(), inode.identity(), datafile, rights)?;
+            placement.present.insert(usize::from(index));
+        }
+        file.refresh(&placement);
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        Ok(self.end)
+    }
+
+    /// What the copy does not have are its holes; of the original it would be lost for good.
+    fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
+        if std::ptr::eq(file, self.copy.old) { self.copy.inode.check_hole(file, index, position) } else { Ok(()) }
+    }
+
+    /// All of a copy that cannot be finished goes.
+    fn cut_back(&self, _surplus: &Surplus) -> Result<()> {
+        Ok(())
+    }
+
+    fn alone(&self) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pages that a kernel writes back, which cannot be told that only a part of them was written.
 
-use crate::file::inode::Inode;
+use crate::file::inode::{ByHandle, Inode};
+use crate::file::placements;
 use crate::os::error::Result;
 use std::io::IoSlice;
 use stripewise_layout::Layout;
@@ -23,7 +24,8 @@ impl Inode {
     pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         // What it fails with is found out below, stripe by stripe. Nothing is cut off: where the file ends, who keeps pages
         // says.
-        let mut done = self.write(&[IoSlice::new(buf)], offset, false).unwrap_or(0);
+        let places = ByHandle { inode: self, cuts: false };
+        let mut done = placements::write(&places, &[IoSlice::new(buf)], offset).unwrap_or(0);
         let mut all = Ok(());
         while done < buf.len() {
             let at = offset + done as u64;

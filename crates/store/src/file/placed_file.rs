@@ -29,25 +29,14 @@ pub enum TransferOutcome {
     /// A write needs datafiles that do not exist yet (indexes in the placement's table): have them made
     /// (`Inode::ensure_datafiles`, or the mount's ioctl), then go on as for `Stale`.
     Absent(SmallVec<[u16; 16]>),
-    /// Some of the bytes live in the namespace inode, which this `PlacedFile` does not hold: use the mount.
-    Inode,
     /// Of a write: that many bytes, at least one, were written; servers may have taken some of what lies behind the first one
     /// that was not. `Inode::cut_back`, or the mount's ioctl, cuts that off where it made the file longer.
     Partly(usize, Box<Surplus>),
 }
 
-/// What bytes are that a datafile does not have, though the file reaches beyond them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
-    /// A hole: they are zeros.
-    Hole,
-    /// Not known here: use the mount.
-    Unknown,
-}
-
-/// Tells of a datafile, by its index in the table, and a position in it that it does not reach, what is missing there; an
-/// error where bytes were lost.
-pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<Missing> + 'a;
+/// Called for a datafile, by its index in the table, and a position in it that it does not reach though the file goes on: an
+/// error where what is missing is no hole, as bytes were lost; [`Error::Elsewhere`] where that is not known.
+pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<()> + 'a;
 
 /// Places that were filled with zeros: datafile, position in it, offset in the file.
 type Zeroed = SmallVec<[(u16, u64, u64); 4]>;
@@ -94,7 +83,7 @@ pub struct PlacedFile {
 
 impl PlacedFile {
     /// Prepares to serve `placement`. `inode` is the namespace inode for regions of the metadata tier; the preload has
-    /// none and gets [`Outcome::Inode`] for requests that touch them. Opens nothing yet. Fails when the layout names a
+    /// none and gets [`Error::Elsewhere`] for requests that touch them. Opens nothing yet. Fails when the layout names a
     /// server that the pool does not have.
     pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<OwnedFd>) -> Result<Self> {
         let datafiles = placement.datafiles()?;
@@ -148,7 +137,19 @@ impl PlacedFile {
     /// themselves.
     #[inline]
     pub fn is_stale(&self) -> bool {
-        self.plane.epoch(self.placement.handle) != self.epoch.load(Ordering::Acquire)
+        !self.is_of(self.epoch())
+    }
+
+    /// Whether the file's epoch counter still has the value `epoch`.
+    #[inline]
+    pub(crate) fn is_of(&self, epoch: u32) -> bool {
+        self.plane.epoch(self.placement.handle) == epoch
+    }
+
+    /// Value of the file's epoch counter that the places known here are of.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
@@ -192,9 +193,7 @@ impl PlacedFile {
         hole: &mut Hole<'_>,
     ) -> Result<TransferOutcome> {
         let mut notes = Notes::default();
-        let Some(got) = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)? else {
-            return Ok(TransferOutcome::Inode);
-        };
+        let got = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)?;
         if got == len {
             return Ok(TransferOutcome::Done(len as usize));
         }
@@ -210,15 +209,13 @@ impl PlacedFile {
         }
         // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
         // a second look is a hole.
-        let Some(count) = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)? else {
-            return Ok(TransferOutcome::Inode);
-        };
+        let count = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)?;
         let mut upto = offset + count;
         let mut lost = None;
         for (index, position, at) in notes.zeroed {
             match hole(index, position) {
-                Ok(Missing::Hole) => {}
-                Ok(Missing::Unknown) => return Ok(TransferOutcome::Inode),
+                Ok(()) => {}
+                Err(Error::Elsewhere) => return Err(Error::Elsewhere),
                 Err(error) if at < upto || lost.is_none() => {
                     upto = upto.min(at);
                     lost = Some(error);
@@ -239,7 +236,7 @@ impl PlacedFile {
     /// Cost: as for [`PlacedFile::read_at`], and a system call for each server that gets several stripes of a request to
     /// several servers, for the length of its datafile.
     pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
-        self.write_as_of(self.epoch.load(Ordering::Acquire), bufs, offset)
+        self.write_as_of(self.epoch(), bufs, offset)
     }
 
     /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
@@ -256,8 +253,8 @@ impl PlacedFile {
                 errno: Errno::FBIG,
             });
         }
-        let has_changed = || self.plane.epoch(self.placement.handle) != epoch;
-        if has_changed() || self.epoch.load(Ordering::Acquire) != epoch {
+        let has_changed = || !self.is_of(epoch);
+        if has_changed() || self.epoch() != epoch {
             return Ok(TransferOutcome::Stale);
         }
         let absent = self.absent(offset, len);
@@ -268,7 +265,7 @@ impl PlacedFile {
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
         let mut notes = Notes::default();
         let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut notes);
-        if let Ok(Some(count)) = written {
+        if let Ok(count) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
             self.for_each_datafile(offset, len, |index| self.mark_written(index));
             if 0 < count && count < len && !notes.parts.is_empty() {
@@ -281,10 +278,8 @@ impl PlacedFile {
         match written {
             // The layout cannot change, for a writer is registered; but a placement of before that may be old, and who cuts
             // the file back may have taken along what was written.
-            Ok(Some(_)) | Err(_) if has_changed() => Ok(TransferOutcome::Stale),
-            Ok(Some(count)) => Ok(TransferOutcome::Done(count as usize)),
-            Ok(None) => Ok(TransferOutcome::Inode),
-            Err(error) => Err(error),
+            _ if has_changed() => Ok(TransferOutcome::Stale),
+            written => written.map(|count| TransferOutcome::Done(count as usize)),
         }
     }
 }
@@ -680,8 +675,10 @@ impl PlacedFile {
     }
 
     /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
-    /// are done without a gap; `None` when some are in the inode, which is not here. `len` is not 0. To `notes` is added what
-    /// may be written behind the first byte that is not.
+    /// are done without a gap. `len` is not 0. To `notes` is added what may be written behind the first byte that is not.
+    ///
+    /// # Errors
+    /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
     fn transfer(
         &self,
         direction: Direction,
@@ -690,7 +687,7 @@ impl PlacedFile {
         len: u64,
         pass: Pass,
         notes: &mut Notes,
-    ) -> Result<Option<u64>> {
+    ) -> Result<u64> {
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
         let row = &layout.regions()[region];
@@ -725,10 +722,7 @@ impl PlacedFile {
         for sub in &subs {
             let index = self.datafiles.index(sub.region, sub.slot);
             let fd = if index == Datafiles::INODE {
-                match &self.inode {
-                    Some(inode) => Some(inode.as_raw_fd()),
-                    None => return Ok(None),
-                }
+                Some(self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd())
             } else {
                 match self.descriptor(index, direction) {
                     Ok(fd) => fd,
@@ -791,7 +785,7 @@ impl PlacedFile {
             Some((at, _)) if direction == Direction::Read => {
                 self.transfer(direction, bufs, offset, at - offset, pass, notes)
             }
-            _ => Ok(Some(upto - offset)),
+            _ => Ok(upto - offset),
         }
     }
 
@@ -805,13 +799,10 @@ impl PlacedFile {
         len: u64,
         pass: Pass,
         notes: &mut Notes,
-    ) -> Result<Option<u64>> {
+    ) -> Result<u64> {
         let (datafile, datafile_offset, offset) = place;
         let (fd, root) = if datafile == Datafiles::INODE {
-            match &self.inode {
-                Some(inode) => (Some(inode.as_raw_fd()), None),
-                None => return Ok(None),
-            }
+            (Some(self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd()), None)
         } else {
             let server = self.datafiles.table[usize::from(datafile)].server;
             (self.descriptor(datafile, direction)?, Some(self.plane.server(server)?))
@@ -844,9 +835,9 @@ impl PlacedFile {
                     notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
                 }
                 zero(&buffers);
-                Ok(Some(len))
+                Ok(len)
             }
-            _ => Ok(Some(task.done)),
+            _ => Ok(task.done),
         }
     }
 

@@ -262,6 +262,9 @@ pub enum Error {
         /// What they may take.
         limit_bytes: u64,
     },
+    /// What a request needs is not to be had by this way in, which has to leave the request to the mount.
+    #[error("the bytes of this file are the mount's to serve: use the file below the pool's mount point")]
+    Elsewhere,
     /// A value that is out of its bounds.
     #[error("{0}")]
     Invalid(String),
@@ -363,7 +366,8 @@ impl Error {
             | Self::HandleOf { .. }
             | Self::Layout { .. }
             | Self::Checksum { .. }
-            | Self::Copy { .. } => Errno::IO,
+            | Self::Copy { .. }
+            | Self::Elsewhere => Errno::IO,
         }
     }
 }

@@ -1,0 +1,157 @@
+//! Requests on a file whose places may change under them: the loop that every way in goes through.
+//!
+//! A [`PlacedFile`] serves a request by the places that it knows, and says where they do not serve any more. What to do then
+//! is the same for all; how the new places are found out is what [`Placements`] tells apart.
+
+use crate::file::placed_file::{PlacedFile, TransferOutcome};
+use crate::format::surplus::Surplus;
+use crate::os::error::{Error, Result};
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Deref;
+
+/// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
+const TRIES: u32 = 4;
+
+/// Where the bytes of one file are: the store reads the handle, the preload asks the mount, the mover knows both layouts.
+/// [`Error::Elsewhere`] from any of its functions ends the request at once.
+pub trait Placements {
+    /// The file as it was found, in use until this is dropped.
+    type Found: Deref<Target = PlacedFile>;
+    /// The right to change the file, kept from all others until this is dropped.
+    type Alone;
+
+    /// The file as it is known now.
+    ///
+    /// # Errors
+    /// Its places cannot be found out.
+    fn current(&self) -> Result<Self::Found>;
+
+    /// The file to write, and the value of its epoch counter since which no process cuts it back. `alone`: the caller holds
+    /// [`Placements::alone`].
+    ///
+    /// # Errors
+    /// As [`Placements::current`].
+    fn to_write(&self, _alone: bool) -> Result<(Self::Found, u32)> {
+        let file = self.current()?;
+        let epoch = file.epoch();
+        Ok((file, epoch))
+    }
+
+    /// Finds out where the bytes are, as `file` is out of date.
+    ///
+    /// # Errors
+    /// They cannot be found out.
+    fn renew(&self, file: &PlacedFile) -> Result<()>;
+
+    /// Whether `file` is out of date by a change that its epoch counter does not tell.
+    ///
+    /// # Errors
+    /// It cannot be found out.
+    fn has_changed(&self, _file: &PlacedFile) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Makes the datafiles of `file` with these indexes; afterwards [`Placements::current`] has them.
+    ///
+    /// # Errors
+    /// One could not be made.
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()>;
+
+    /// Size of the file now, in bytes.
+    ///
+    /// # Errors
+    /// It is not certain.
+    fn size_bytes(&self) -> Result<u64>;
+
+    /// Called where datafile `index` of `file` ends at `position`, before the file does.
+    ///
+    /// # Errors
+    /// What is missing there is no hole: bytes were lost.
+    fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()>;
+
+    /// Cuts off what a write that failed half-way has left.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] alone: what cannot be cut off stays.
+    fn cut_back(&self, surplus: &Surplus) -> Result<()>;
+
+    /// Keeps others from changing the file.
+    ///
+    /// # Errors
+    /// That cannot be had.
+    fn alone(&self) -> Result<Self::Alone>;
+}
+
+/// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
+///
+/// # Errors
+/// Those of [`PlacedFile::read_at`] and of `placements`.
+pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+    loop {
+        let file = placements.current()?;
+        let mut hole = |index, position| placements.check_hole(&file, index, position);
+        match file.read_at(bufs, offset, &mut || placements.size_bytes(), &mut hole) {
+            // What was read while the handle changed may come from places that are no longer the file's.
+            Ok(TransferOutcome::Done(_)) | Err(Error::ShortDatafile { .. }) if placements.has_changed(&file)? => {}
+            Ok(TransferOutcome::Done(count)) => return Ok(count),
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+        placements.renew(&file)?;
+    }
+}
+
+/// Writes at `offset` as much as can be written without a gap.
+///
+/// # Errors
+/// Those of [`PlacedFile::write_at`] and of `placements`.
+pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+    let mut tries = 0;
+    let mut alone = None;
+    loop {
+        let (file, epoch) = placements.to_write(alone.is_some())?;
+        match file.write_as_of(epoch, bufs, offset)? {
+            TransferOutcome::Done(count) => return Ok(count),
+            TransferOutcome::Partly(count, surplus) => {
+                let is_kept = alone.is_some() || file.is_of(epoch);
+                alone = None;
+                placements.cut_back(&surplus)?;
+                if is_kept {
+                    return Ok(count);
+                }
+                tries = TRIES;
+            }
+            TransferOutcome::Stale => {
+                placements.renew(&file)?;
+                tries += 1;
+            }
+            TransferOutcome::Absent(indexes) => {
+                alone = None;
+                match placements.make(&file, &indexes) {
+                    Ok(()) => {}
+                    Err(Error::Elsewhere) => return Err(Error::Elsewhere),
+                    Err(error) => {
+                        // What lies before the first that cannot be made is written all the same.
+                        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+                        let before = placements.current()?.bytes_before_absent(offset, len);
+                        return if before == 0 { Err(error) } else { write(placements, &first(bufs, before), offset) };
+                    }
+                }
+            }
+        }
+        if tries >= TRIES && alone.is_none() {
+            alone = Some(placements.alone()?);
+        }
+    }
+}
+
+/// The first `len` bytes of `bufs`.
+fn first<'a>(bufs: &'a [IoSlice<'_>], len: u64) -> Vec<IoSlice<'a>> {
+    let mut rest = len as usize;
+    let cut = bufs.iter().map(|buf| {
+        let here = rest.min(buf.len());
+        rest -= here;
+        IoSlice::new(&buf[..here])
+    });
+    cut.collect()
+}
