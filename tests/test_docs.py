@@ -1,6 +1,7 @@
 """Every command that README.md and docs/ show is run here, and every pool file that they show is read.
 
 A block with a title is a file: a path of the tree has to hold the excerpt, a plain name is a file that a reader writes.
+The lines of a block with the title "output" are among those that the page's commands print.
 """
 
 import os
@@ -40,8 +41,11 @@ def test_excerpts_are_what_the_tree_has(page):
 def test_shown_commands_run(page, tmp_path):
     """A page's files, its commands, then its Python, in one directory. `job.darshan`, the reader's, is PyDarshan's."""
     shutil.copy(Path(darshan.__file__).parent / "tests" / "input" / "sample-badost.darshan", tmp_path / "job.darshan")
+    shown = []
     for title, text in titled(page):
-        if "/" not in title:
+        if title == "output":
+            shown += text.splitlines()
+        elif "/" not in title:
             (tmp_path / title).write_text(text)
     script = "set -euxo pipefail\n" + "\n".join(blocks(page, "sh"))
     python = tmp_path / "shown.py"
@@ -50,6 +54,9 @@ def test_shown_commands_run(page, tmp_path):
     for command in (["bash", "-c", script], [BIN / "python", python]):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
+        printed = done.stdout.splitlines()
+        shown = [line for line in shown if line not in printed]
+    assert not shown, f"{page.name}: its commands do not print {shown}"
 
 
 def test_commands_for_the_reader_name_what_exists(stripewise):

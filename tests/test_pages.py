@@ -87,3 +87,20 @@ def test_the_types_that_the_glossary_names_exist():
     for crate, name in named:
         sources = "".join(file.read_text() for file in (ROOT / "crates" / crate / "src").rglob("*.rs"))
         assert re.search(rf"pub (struct|enum|trait) {name}\b", sources), f"crates/{crate} has no type {name}"
+
+
+def test_what_contributors_are_told_to_run_exists():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:crates|python|tests)/[\w/.-]+)`", page) + re.findall(r"\btests/test_\w+\.py", page)
+    assert len(named) > 20
+    for path in named:
+        assert (ROOT / path).exists(), f"there is no {path}"
+    for command in re.findall(r"`cargo test ([^`]+)`", page):
+        crates = re.findall(r"-p stripewise-([\w-]+)", command)
+        for test in set(re.findall(r"--test (\w+)", command)) - {"NAME"}:
+            places = [ROOT / "crates" / crate / "tests" / name for crate in crates for name in (f"{test}.rs", test)]
+            assert any(place.exists() for place in places), f"{command}: there is no test {test}"
+        assert all((ROOT / "crates" / crate).is_dir() for crate in crates if crate != "CRATE"), command
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\bmake ([a-z][a-z-]+)\b", page):
+        assert re.search(rf"^{target}\b.*:", makefile, flags=re.MULTILINE), f"there is no make {target}"
