@@ -1,9 +1,15 @@
 """SQLite's change to `journal_mode=wal`, which it refuses or not by the order in which processes take locks: in the
 same order, the same answers on the mount as beside it."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
+
+import stripewise
+
+MOUNT = Path(stripewise.__file__).parent / "_bin" / "stripewise-mount"
 
 ANSWERS = """
 import os, sqlite3, subprocess, sys
@@ -55,3 +61,76 @@ def test_who_is_refused_is_the_same_as_on_the_file_system_below(pool, preload):
     expected = pool.run(sys.executable, "-c", ANSWERS, beside, preload=False).stdout
     assert expected == f"{['database is locked', 'wal', 0, 1] * 3}\n"
     assert pool.run(sys.executable, "-c", ANSWERS, pool.mount, preload=preload).stdout == expected
+
+
+# Five processes turn new databases to write-ahead logging, all at the same moment, one database after the other and in
+# the two directories by turns; how many of so many attempts were refused in each directory.
+RACE = """
+import multiprocessing, os, sqlite3, sys
+
+PROCESSES, ROUNDS = 5, 20
+context = multiprocessing.get_context("fork")
+# Where one fails, the others do not wait for it for ever.
+together = context.Barrier(PROCESSES, timeout=60)
+refused = [context.Value("i", 0) for _ in sys.argv[1:]]
+
+def turn_all():
+    for number in range(ROUNDS):
+        for directory, count in zip(sys.argv[1:], refused):
+            path = os.path.join(directory, f"database{number}")
+            together.wait()
+            database = sqlite3.connect(path)
+            try:
+                database.execute("pragma journal_mode=wal")
+            except sqlite3.OperationalError as error:
+                assert str(error) == "database is locked"
+                with count:
+                    count.value += 1
+            together.wait()
+            database.close()
+
+processes = [context.Process(target=turn_all) for _ in range(PROCESSES)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+    assert process.exitcode == 0
+print(PROCESSES * ROUNDS, *(count.value for count in refused))
+"""
+
+STEPS = """
+set -eu
+"$MOUNT_PROGRAM" "$POOL" "$M" -o writeback_cache
+mkdir "$M/databases"
+"$PYTHON" -c "$RACE" "$BESIDE" "$M/databases"
+rm -r "$M/databases"
+"$STRIPEWISE" umount "$M"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: `writeback_cache` is for root's mount")
+def test_refusals_are_as_rare_as_beside_the_mount_where_the_kernel_keeps_files(pool, tmp_path):
+    """Where calls leave the kernel half of the attempts are refused and more. What a busy machine adds is a few, on
+    either side, and not each time."""
+    pool.mount.mkdir(exist_ok=True)
+    found = []
+    for number in range(5):
+        beside = tmp_path / f"beside{number}"
+        beside.mkdir()
+        variables = {
+            "MOUNT_PROGRAM": MOUNT,
+            "POOL": pool.file,
+            "M": pool.mount,
+            "BESIDE": beside,
+            "PYTHON": sys.executable,
+            "STRIPEWISE": Path(sys.executable).parent / "stripewise",
+            "RACE": RACE,
+        }
+        steps = ["unshare", "--mount", "env", *(f"{name}={value}" for name, value in variables.items())]
+        # The command itself has nothing to do: the steps stand before it.
+        done = pool.stripewise("--version", prefix=[*steps, "sh", "-c", STEPS + 'exec "$@"', "sh"])
+        attempts, on_disk, on_mount = map(int, done.stdout.split()[:3])
+        found.append((on_disk, on_mount))
+        if on_mount <= on_disk + attempts // 10:
+            return
+    pytest.fail(f"of {attempts} attempts were refused beside the mount and on it: {found}")

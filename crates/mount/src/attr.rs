@@ -2,12 +2,12 @@
 //!
 //! | what | attributes | name |
 //! |---|---|---|
-//! | placed file that programs write past this mount | 0 | 1 s |
-//! | placed file otherwise | 0.1 s, beside other mounts 0 | 1 s |
-//! | plain file, directory, symbolic link, special file | 1 s | 1 s |
+//! | file that programs write past this mount | 0 | 1 s |
+//! | file otherwise | 0.1 s, beside other mounts 0 | 1 s |
+//! | directory, symbolic link, special file | 1 s | 1 s |
 //! | a name that does not exist | – | 0.1 s, beside other mounts 0 |
 //!
-//! With `writeback_cache`, where nothing else changes a file, placed files are as plain ones.
+//! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
 //! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount, so its size
 //! is asked for each time, and telling the program makes the kernel forget what it has. Of what is written through it the
@@ -39,7 +39,7 @@ use crate::inode::Node;
 use crate::names::Made;
 use crate::{Failure, lock};
 
-/// How long names and the attributes of all but placed files hold.
+/// How long names and the attributes of all but files hold.
 pub const LONG: Duration = Duration::from_secs(1);
 /// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
 /// request costs a way through the kernel and back.
@@ -88,6 +88,12 @@ impl Core {
         if self.neighbours.alone() { SHORT } else { Duration::ZERO }
     }
 
+    /// How long attributes of files hold.
+    fn of_files(&self) -> Duration {
+        // Who keeps what is written knows better than we, and would ask before each write.
+        if self.writeback { LONG } else { self.short() }
+    }
+
     /// The placed file of `node`: the open one, or one made for this question.
     ///
     /// # Errors
@@ -124,7 +130,7 @@ impl Core {
         };
         let mut found = match placed {
             Ok(Some(known)) => self.attributes_of_placed(node, &stat, &known),
-            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: LONG },
+            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_files() },
             Err(failure) => {
                 self.report(node, "asking for the size", &Failure::Store(failure));
                 NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
@@ -161,8 +167,7 @@ impl Core {
         attr.blocks = known.blocks;
         attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
         attr.blksize = BLOCK_BYTES;
-        // Who keeps what is written knows better than we, and would ask before each write.
-        NodeAttributes { attr, ttl: if self.writeback { LONG } else { self.short() } }
+        NodeAttributes { attr, ttl: self.of_files() }
     }
 
     /// Attributes of a file that has just been made: until the kernel has them it lets nobody else of this mount look its

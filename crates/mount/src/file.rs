@@ -317,9 +317,13 @@ impl OpenFile {
     }
 }
 
-/// Flags a placed file is opened with in the kernel: no page is kept but for maps, and writes of several threads that
-/// stay within the file run side by side.
-pub const PLACED: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+/// Flags a file is opened with in the kernel: no page is kept but for maps, and writes of several threads that stay within
+/// the file run side by side.
+///
+/// Pages would be right as long as this mount is alone, but an open that began so keeps its pages when another mount comes.
+/// Then the kernel asks for size and time before it reads from them, and overlooks the answer if a write of its own to the same
+/// file ends meanwhile: it gives what it has, however old.
+pub const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
 impl Core {
     /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself. `made`

@@ -21,7 +21,7 @@ use crate::attr::{Change, LONG};
 use crate::caller::Caller;
 use crate::dir::OpenDir;
 use crate::error::MountError;
-use crate::file::{OpenFile, PLACED};
+use crate::file::{DIRECT, OpenFile};
 use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
@@ -129,13 +129,9 @@ impl Core {
     }
 
     /// How the kernel is to treat an open file that it does not serve itself.
-    fn open_flags(&self, open: &OpenFile) -> FopenFlags {
-        match open.shared.placed {
-            // Nobody else changes what its pages hold.
-            _ if self.writeback => FopenFlags::FOPEN_KEEP_CACHE,
-            Some(_) => PLACED,
-            None => FopenFlags::empty(),
-        }
+    fn open_flags(&self) -> FopenFlags {
+        // Nobody else changes what its pages hold.
+        if self.writeback { FopenFlags::FOPEN_KEEP_CACHE } else { DIRECT }
     }
 
     /// Removes from now on, in the background, what removals that were interrupted or refused have left.
@@ -351,7 +347,7 @@ fn reply_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
 
 impl Filesystem for PoolFs {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // What a kernel does not have it works without: slower, or without shared maps of placed files.
+        // What a kernel does not have it works without: slower, or without shared maps of files.
         for wanted in [
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_ATOMIC_O_TRUNC,
@@ -537,7 +533,7 @@ impl Filesystem for PoolFs {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
                         let _ = self.core.drop_set_id(&node, Caller::of(request));
                     }
-                    let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
+                    let (shared, flags) = (open.shared.clone(), self.core.open_flags());
                     let handle = into_handle(open);
                     match &shared.backing {
                         Some(backing) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
@@ -570,7 +566,7 @@ impl Filesystem for PoolFs {
                 Ok((open, found)) => {
                     self.core.count_node(&open.node, request.uid());
                     self.core.count_open(&open, own);
-                    let (shared, flags) = (open.shared.clone(), self.core.open_flags(&open));
+                    let (shared, flags) = (open.shared.clone(), self.core.open_flags());
                     let handle = into_handle(open);
                     // One time for name and attributes: that of the attributes, which are the shorter.
                     let none = FopenFlags::empty();

@@ -5,7 +5,9 @@ mod common;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Barrier;
+use std::sync::mpsc::{TryRecvError, channel};
 
 use common::{Mounted, TestPool};
 
@@ -201,4 +203,59 @@ fn names_of_one_mount_are_there_in_the_other_at_once() {
     fs::write(two.path("last"), b"x").unwrap();
     drop(two);
     assert_eq!(fs::read(one.path("last")).unwrap(), b"x");
+}
+
+/// A mount that comes while a file is open writes it; the first one's open file reads that, though its own programs write
+/// another part of the file meanwhile (a kernel that keeps pages overlooks then that they are old). Placed files, and one
+/// that was put into the namespace.
+#[test]
+fn what_another_mount_writes_is_read_at_once_while_this_one_writes_elsewhere() {
+    const LENGTH: u64 = 65_536;
+    const ROUNDS: u64 = 500;
+    for (servers, options) in WAYS {
+        for is_placed in [true, false] {
+            let pool = TestPool::with("4KiB", servers);
+            let one = Mounted::new(&pool, "mnt", options[0]);
+            let path = if is_placed { one.path("f") } else { pool.path("ns/tree/f") };
+            fs::write(path, [0; LENGTH as usize]).unwrap();
+            let open = |mount: &Mounted| {
+                let mut as_databases_are = File::options();
+                as_databases_are.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
+                as_databases_are.open(mount.path("f")).unwrap()
+            };
+            let number_in = |file: &File| {
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                u64::from_ne_bytes(bytes)
+            };
+            let here = open(&one);
+            assert_eq!(number_in(&here), 0);
+            let two = Mounted::new(&pool, "other", options[1]);
+            let there = open(&two);
+            let size = || here.metadata().unwrap().len();
+            let what = |number| format!("{servers:?}, {options:?}, placed: {is_placed}, number {number}");
+            std::thread::scope(|scope| {
+                let (going_on, asked) = channel::<()>();
+                scope.spawn(|| {
+                    let (asked, here) = (asked, open(&one));
+                    while asked.try_recv() == Err(TryRecvError::Empty) {
+                        here.write_all_at(&[1; 100], 40_000).unwrap();
+                    }
+                });
+                for number in 1..=ROUNDS {
+                    there.write_all_at(&number.to_ne_bytes(), 0).unwrap();
+                    assert_eq!(number_in(&here), number, "{}", what(number));
+                    there.write_all_at(b"x", LENGTH + number).unwrap();
+                    let mut last = [0];
+                    here.read_exact_at(&mut last, LENGTH + number).unwrap();
+                    assert_eq!((last, size()), (*b"x", LENGTH + number + 1), "{}", what(number));
+                }
+                drop(going_on);
+            });
+            for number in ROUNDS..ROUNDS + 20 {
+                assert_eq!(size(), LENGTH + number + 1, "{}", what(number));
+                there.write_all_at(b"x", LENGTH + number + 1).unwrap();
+            }
+        }
+    }
 }
