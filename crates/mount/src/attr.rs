@@ -9,17 +9,18 @@
 //!
 //! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
-//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount, so its size
-//! is asked for each time, and telling the program makes the kernel forget what it has. Of what is written through it the
-//! kernel itself knows. A size that another mount of the pool on this machine makes, and
-//! a name, is there for all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s.
-//! Another machine is noticed after 0.1 s (sizes, new names) or 1 s (names that go).
+//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount, so its
+//! size is asked for each time, and telling the program makes the kernel forget what it has. Of what is written through
+//! it the kernel itself knows. A size that another mount of the pool on this machine makes, and a name, is there for
+//! all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s. Another machine is
+//! noticed after 0.1 s (sizes, new names) or 1 s (names that go).
 //!
 //! That a name does not exist is worth remembering for more than speed. A program that makes a file has the kernel look
-//! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it no
-//! longer holds, the kernel drops it, together with the file that has been put under it meanwhile: the first program's
-//! open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else. An instant remains,
-//! between the kernel's showing the absent name to others and its noting how long that holds, which no answer can close.
+//! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it
+//! no longer holds, the kernel drops it, together with the file that has been put under it meanwhile: the first
+//! program's open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else. An
+//! instant remains, between the kernel's showing the absent name to others and its noting how long that holds, which no
+//! answer can close.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -109,8 +110,8 @@ impl Core {
         }
     }
 
-    /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file that nobody writes, one less
-    /// if it is open, or has not changed since they were asked for last.
+    /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file without a writer, one
+    /// less if it is open, or has not changed since they were asked for last.
     ///
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
@@ -136,7 +137,8 @@ impl Core {
                 NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
             }
         };
-        // Only now: whoever was told meanwhile where its bytes are has made the kernel forget, and must not be undone.
+        // Only now: a program that was told meanwhile where its bytes are has made the kernel forget; that must not be
+        // undone.
         if lock(&node.shared).as_ref().is_some_and(|shared| shared.grows_past_the_mount.load(Ordering::Acquire)) {
             found.ttl = Duration::ZERO;
         }
@@ -170,16 +172,16 @@ impl Core {
         NodeAttributes { attr, ttl: self.of_files() }
     }
 
-    /// Attributes of a file that has just been made: until the kernel has them it lets nobody else of this mount look its
-    /// name up, so nobody has written it. No system call.
+    /// Attributes of a file that has just been made: until the kernel has them, no other program of this mount can look
+    /// its name up, so it has no writer. No system call.
     pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
         let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
         made.node.know_handle(Some(known.handle), &made.stat);
         self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
-    /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group are
-    /// changed all or not at all, with those of the datafiles.
+    /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group
+    /// are changed all or not at all, with those of the datafiles.
     ///
     /// # Errors
     /// Those of the calls; a size that was changed before times could not be stays changed.
@@ -220,7 +222,8 @@ impl Core {
         }
         if change.atime.is_some() || change.mtime.is_some() {
             let times = Timestamps { last_access: timespec(change.atime), last_modification: timespec(change.mtime) };
-            // The kernel that keeps what is written hands times on as any user, and with a size they are the change's own.
+            // The kernel that keeps what is written hands times on as any user, and with a size they are the change's
+            // own.
             if !self.writeback && change.size_bytes.is_none() {
                 let own = || rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH);
                 self.as_caller(change.caller, own)?;
@@ -233,9 +236,9 @@ impl Core {
         Ok(())
     }
 
-    /// A request to change nothing. The kernel takes set-id bits itself on most file systems, and leaves it to FUSE servers:
-    /// so comes what it would have changed before `caller` writes a file that the kernel serves itself, or whose pages it
-    /// keeps, and a `chown` that names neither user nor group, which the kernel lets any user make.
+    /// A request to change nothing. The kernel takes set-id bits itself on most file systems, and leaves it to FUSE
+    /// servers: so comes what it would have changed before `caller` writes a file that the kernel serves itself, or
+    /// whose pages it keeps, and a `chown` that names neither user nor group, which the kernel lets any user make.
     fn no_change(&self, node: &Node, caller: Caller) -> Result<(), Failure> {
         if caller.uid == 0 || !node.is_file() {
             return Ok(());
@@ -293,8 +296,8 @@ impl Core {
         self.as_owner(before, || self.table.chmod(node, Mode::from_raw_mode(before.st_mode & 0o7777)))
     }
 
-    /// Takes what a change of bytes by `caller` takes, in calls with which the kernel does not say whether it does: file
-    /// capabilities, and from another than root the bits of [`Core::drop_set_id`]. Before the change.
+    /// Takes what a change of bytes by `caller` takes, in calls with which the kernel does not say whether it does:
+    /// file capabilities, and from another than root the bits of [`Core::drop_set_id`]. Before the change.
     ///
     /// # Errors
     /// Those of the two.
@@ -325,8 +328,8 @@ impl Core {
         Ok(())
     }
 
-    /// Space of the pool, in units of the namespace's file system: what the servers have, and what can still be written to
-    /// files of the default layout. The namespace's own where no server says. Inodes are the namespace's.
+    /// Space of the pool, in units of the namespace's file system: what the servers have, and what can still be written
+    /// to files of the default layout. The namespace's own where no server says. Inodes are the namespace's.
     ///
     /// # Errors
     /// The namespace cannot be asked; a missing server counts as nothing.

@@ -1,8 +1,9 @@
-//! Who asks, and what he may do at this very moment.
+//! The calling program and its current permissions.
 //!
-//! The kernel checks permissions before a request reaches root's mount, by attributes that it was told up to a second ago
-//! and under names that it looked up. Another mount, and in a shared pool any user, may have changed both since. So the
-//! namespace's own file system is asked again, in the call itself: it is made with the user and the groups of the program.
+//! The kernel checks permissions before a request reaches root's mount, by attributes that it was told up to a second
+//! ago and under names that it looked up. Another mount, and in a shared pool any user, may have changed both since. So
+//! the namespace's own file system is asked again, in the call itself: it is made with the user and the groups of the
+//! program.
 
 use std::os::fd::AsRawFd;
 
@@ -36,7 +37,7 @@ impl Caller {
         Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
     }
 
-    /// Whether the caller may keep the set-group-id bit of a file of `group`; not if nobody can tell.
+    /// Whether the caller may keep the set-group-id bit of a file of `group`; not if that is unknown.
     pub fn is_in(self, group: u32) -> bool {
         self.uid == 0 || self.gid == group || self.groups().contains(&group)
     }
@@ -83,8 +84,8 @@ impl Core {
         }
     }
 
-    /// [`Core::as_caller`] of a call that sets `mode`. The kernel takes the set-group-id bit silently from who is not in the
-    /// group, so with that bit the first try already has all groups.
+    /// [`Core::as_caller`] of a call that sets `mode`. The kernel takes the set-group-id bit silently from who is not
+    /// in the group, so with that bit the first try already has all groups.
     ///
     /// # Errors
     /// As [`Core::as_caller`].
@@ -97,8 +98,8 @@ impl Core {
         if mode & libc::S_ISGID == 0 { self.as_caller(caller, call) } else { self.with_all_groups(caller, call) }
     }
 
-    /// [`Core::as_caller`] with all groups of the caller at once, for what the kernel does differently, but does not refuse,
-    /// without them.
+    /// [`Core::as_caller`] with all groups of the caller at once, for what the kernel does differently, but does not
+    /// refuse, without them.
     ///
     /// # Errors
     /// Those of `call`.
@@ -124,7 +125,7 @@ impl Core {
         self.is_root && (caller.uid, caller.gid) != (0, 0)
     }
 
-    /// Refuses to open `node` with these flags for a caller who could not open the inode himself, by mode or by access
+    /// Refuses to open `node` with these flags for a caller who could not open the inode directly, by mode or by access
     /// control list. As root for another user: seven system calls.
     ///
     /// # Errors

@@ -140,7 +140,7 @@ pub enum MountError {
         /// Why not, and what to do.
         reason: String,
     },
-    /// An option nobody knows.
+    /// An unknown option.
     #[error(
         "mount option `{option}` is not known (ro, nosuid, nodev, noexec, noatime, sync, allow_other, nonempty, nopassthrough, writeback_cache, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount are)"
     )]

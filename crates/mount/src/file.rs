@@ -52,7 +52,7 @@ pub struct SharedFile {
     pub grows_past_the_mount: AtomicBool,
     /// How it lost its last name, through this mount, while it was open.
     lost_name: Mutex<Option<LostName>>,
-    /// The kernel has pages of a placed file (a program maps it, or splices from it), so nobody may go past the
+    /// The kernel has pages of a placed file (a program maps it, or splices from it), so no program may go past the
     /// mount until the last close.
     pub mapped: AtomicBool,
     /// The file may have capabilities (`security.capability`), which the first write has to take.
@@ -102,7 +102,7 @@ pub struct OpenFile {
     told: Option<Told>,
     /// Opened for writing.
     pub writes: bool,
-    /// The kernel may have what was written, and nobody else: it must not be gone past.
+    /// The kernel alone may have what was written: no way in may go past it.
     pub kept_by_kernel: bool,
     /// What it reads moves the file's time of access.
     notes_reads: bool,
@@ -134,8 +134,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// A program is to be told where the bytes of the placed file are. If it may write past the mount, it is a writer from now
-    /// on, of whose writes the kernel does not know.
+    /// A program is to be told where the bytes of the placed file are. If it may write past the mount, it is a writer
+    /// from now on, of whose writes the kernel does not know.
     ///
     /// # Errors
     /// Those of [`Inode::register_writer`].
@@ -209,8 +209,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and takes
-    /// what is left for written. Only an error has it tell the program, by `fsync`, `msync` or `close`.
+    /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and
+    /// takes what is left for written. Only an error has it tell the program, by `fsync`, `msync` or `close`.
     ///
     /// # Errors
     /// As [`OpenFile::write`], the first of them; what can be written is written all the same.
@@ -268,8 +268,8 @@ impl OpenFile {
 
     /// `lseek` to data or to a hole; the kernel does the other kinds itself.
     ///
-    /// Pages that a program has changed through a map are written here only later, and the kernel does not wait for that
-    /// when it asks: so a file that may have such pages is all data.
+    /// Pages that a program has changed through a map are written here only later, and the kernel does not wait for
+    /// that when it asks: so a file that may have such pages is all data.
     ///
     /// # Errors
     /// `ENXIO` when there is none, `EINVAL` for another kind.
@@ -326,8 +326,8 @@ impl OpenFile {
 pub const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
 impl Core {
-    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself. `made`
-    /// is the placed file if it has just been made.
+    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself.
+    /// `made` is the placed file if it has just been made.
     ///
     /// # Errors
     /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone.
@@ -401,8 +401,8 @@ impl Core {
         self.unshare(slot, &file.node, &file.shared);
     }
 
-    /// Puts the time of access into the inode. Of what the kernel or the program itself has read, nobody has told: the time is
-    /// that of the datafiles then, unless the same open may have written them.
+    /// Puts the time of access into the inode. Reads of the kernel or of the program itself are not
+    /// reported: the time is that of the datafiles then, unless the same open may have written them.
     fn settle_access(&self, file: &OpenFile) {
         let Some(inode) = file.shared.placed.as_ref().filter(|_| file.notes_reads) else { return };
         let is_past = file.shared.backing.is_some() || file.is_past_the_mount.load(Ordering::Acquire);
@@ -441,7 +441,7 @@ impl Core {
         if slot.is_none() {
             let placed = match made {
                 Some(made) => Some(made),
-                // Nobody holds it open, so its datafiles go or have gone; the kernel looks the name up again.
+                // It is not open, so its datafiles go or have gone; the kernel looks the name up again.
                 None if node.stat()?.st_nlink == 0 => return Err(Errno::STALE.into()),
                 None => self.store.inode(node.fd.as_fd())?,
             };
@@ -486,9 +486,9 @@ impl Core {
     }
 
     /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write.
-    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer way,
-    /// here and now: another mount may pass through at the same time, so that no way may rely on a lock the other does
-    /// not take ([`Inode::append`]).
+    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer
+    /// way, here and now: another mount may pass through at the same time, so that no way may rely on a lock the other
+    /// does not take ([`Inode::append`]).
     fn backing_of_placed(
         &self,
         node: &Node,
@@ -499,8 +499,8 @@ impl Core {
         if !self.passthrough.load(Ordering::Relaxed) || !inode.is_whole().unwrap_or(false) {
             return None;
         }
-        // Without waiting for a move, as we hold the node's lock; but whoever opens or closes the file under another mount
-        // has it alone for a moment too.
+        // Without waiting for a move, as we hold the node's lock; but an open or a close
+        // under another mount has the file alone for a moment too.
         let registered = (0..REGISTER_TRIES).any(|attempt| {
             if attempt > 0 {
                 thread::sleep(REGISTER_PAUSE);
@@ -563,7 +563,7 @@ impl Core {
                 Ok(shared.placed.clone())
             }
             None if is_last => self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()),
-            // Somebody may write it yet.
+            // It may still get a writer.
             None => self.store.inode(node.fd.as_fd()),
         };
         match placed {
@@ -574,7 +574,7 @@ impl Core {
         }
     }
 
-    /// The caller holds the node's lock, so nobody opens the file meanwhile; nobody can afterwards.
+    /// The caller holds the node's lock, so no thread opens the file meanwhile; none can afterwards.
     fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, lost: Option<LostName>) {
         let Some(inode) = placed else { return };
         let Ok(stat) = node.stat() else { return };

@@ -123,14 +123,14 @@ impl Core {
         let Some(notifier) = self.notifier.get() else { return };
         let is_open = |node: &Arc<Node>| crate::lock(&node.shared).is_some();
         for node in self.table.all().into_iter().filter(is_open) {
-            // After an unmount there is nobody to answer, and nothing left to hand on.
+            // After an unmount there is no request to answer, and nothing left to hand on.
             let _ = notifier.inval_inode(INodeNo(node.ino), 0, 0);
         }
     }
 
     /// How the kernel is to treat an open file that it does not serve itself.
     fn open_flags(&self) -> FopenFlags {
-        // Nobody else changes what its pages hold.
+        // Only this mount changes what its pages hold.
         if self.writeback { FopenFlags::FOPEN_KEEP_CACHE } else { DIRECT }
     }
 
@@ -247,7 +247,7 @@ unsafe fn borrow_handle<'a, T>(handle: FileHandle) -> &'a T {
 }
 
 /// # Safety
-/// As [`borrow_handle`]; nobody uses the handle afterwards.
+/// As [`borrow_handle`]; the handle is not used afterwards.
 unsafe fn take_handle<T>(handle: FileHandle) -> Arc<T> {
     // SAFETY: by the caller's promise this is the reference that `into_handle` gave away.
     unsafe { Arc::from_raw(handle.0 as *const T) }
@@ -882,7 +882,7 @@ impl Filesystem for PoolFs {
 }
 
 impl PoolFs {
-    /// Creates a file and opens it; or opens it, when somebody else has made it meanwhile and that is all right.
+    /// Creates a file and opens it; or opens it, when another has made it meanwhile and that is all right.
     /// Writes; where a disk is full, again with the room of files that were removed, as [`Core::with_room`].
     fn write_what_fits(&self, file: &OpenFile, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
         let written = self.core.with_room(|| file.write(data, offset, append))?;

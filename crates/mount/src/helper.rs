@@ -1,5 +1,5 @@
-//! `mount -t fuse.stripewise POOL.toml DIR`, and lines of `/etc/fstab`: mount(8) calls `/sbin/mount.fuse.stripewise`, which
-//! is this program under another name, with words that are not ours:
+//! `mount -t fuse.stripewise POOL.toml DIR`, and lines of `/etc/fstab`: mount(8) calls `/sbin/mount.fuse.stripewise`,
+//! which is this program under another name, with words that are not ours:
 //!
 //! ```text
 //! mount.fuse.stripewise POOL.toml DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -33,7 +33,7 @@ impl HelperCall {
     /// Understands what stands behind the program's name.
     ///
     /// # Errors
-    /// Words that mount(8) does not use, and options nobody knows, unless `-s` says to overlook those.
+    /// Words that mount(8) does not use, and unknown options, unless `-s` says to overlook those.
     pub fn parse(args: impl IntoIterator<Item = OsString>, is_root: bool) -> Result<HelperCall, MountError> {
         let mut args = args.into_iter();
         let (mut paths, mut lists) = (Vec::new(), Vec::new());

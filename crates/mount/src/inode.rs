@@ -51,7 +51,8 @@ pub struct Node {
 struct KnownHandle {
     /// Logical handle of a placed file, as it was read last; 0 before, and of a plain file.
     logical: u64,
-    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving that.
+    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving
+    /// that.
     at: Option<StatusTime>,
 }
 
@@ -61,7 +62,7 @@ fn status_time(stat: &Stat) -> StatusTime {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
-/// For so long a file system may give one time to several changes.
+/// Changes within this time may share one timestamp.
 const UNSURE_S: i64 = 1;
 
 impl Node {
@@ -77,15 +78,15 @@ impl Node {
         *lock(&self.handle) = KnownHandle { logical: logical.unwrap_or(0), at };
     }
 
-    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as it was
-    /// when that was read.
+    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as
+    /// it was when that was read.
     pub fn handle_in(&self, stat: &Stat) -> Option<Option<u64>> {
         let known = lock(&self.handle);
         (known.at == Some(status_time(stat))).then(|| Some(known.logical).filter(|&logical| logical != 0))
     }
 
-    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it says
-    /// where to look, and not whose a thing is.
+    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
+    /// says where to look, and not whose a thing is.
     pub fn handle(&self) -> Option<u64> {
         Some(lock(&self.handle).logical).filter(|&logical| logical != 0)
     }
@@ -217,8 +218,8 @@ impl Table {
         self.lookup_new(parent, name)
     }
 
-    /// [`Table::lookup`] of a name that a listing has just given, with the inode number `listed`: two system calls where the
-    /// kernel does not know that inode.
+    /// [`Table::lookup`] of a name that a listing has just given, with the inode number `listed`: two system calls
+    /// where the kernel does not know that inode.
     ///
     /// # Errors
     /// As [`Table::peek`].
@@ -286,8 +287,8 @@ impl Table {
         }
     }
 
-    /// That many of every thousand nodes: the oldest that are not open, for the kernel to drop. Each counts as new then,
-    /// so that what is in use is not asked for again and again.
+    /// That many of every thousand nodes: the oldest that are not open, for the kernel to drop. Each counts as new
+    /// then, so that what is in use is not asked for again and again.
     pub fn oldest(&self, per_mille: usize) -> Vec<u64> {
         let mut oldest = Vec::new();
         for shard in &self.shards {
@@ -344,7 +345,8 @@ impl Table {
     }
 
     /// The path of `name` in `parent` relative to the root of the tree, from the kernel's own knowledge of where the
-    /// directory is now. Of a directory with a path that the kernel does not tell (4096 bytes and more) it is [`TOO_DEEP`].
+    /// directory is now. Of a directory with a path that the kernel does not tell (4096 bytes and more) it is
+    /// [`TOO_DEEP`].
     ///
     /// # Errors
     /// `ENOENT` when the directory has been removed.

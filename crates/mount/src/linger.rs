@@ -1,10 +1,10 @@
 //! Lingering: a thread that has answered looks for the next request for a moment before it sleeps.
 //!
-//! A program that reads or writes request after request waits twice for a processor to wake up in each of them: ours, and
-//! its own. In many a virtual machine that is most of what a small request costs, and whoever answered and is still awake
-//! when the next request comes saves one of the two. Where processors wake up fast, the one that looks is only in the
-//! program's way. Which of them this machine is changes by the hour, so it is tried: the time from one request to the
-//! next is measured first without it and then with it, and the better of the two holds for a while.
+//! Each small request waits for two processors to wake up: that of the mount and that of the program. In many virtual
+//! machines this is most of its cost, and a thread that is still awake when the next request comes saves one of the
+//! two. Where processors wake up fast, the awake thread is only in the program's way. A machine can change between the
+//! two by the hour, so the mount tries it: it measures the time from one request to the next first without lingering,
+//! then with it, and keeps the better of the two for a while.
 //!
 //! One thread of a mount lingers at a time, for [`LONGEST`] at most. Looking in vain costs a processor's time, so a few
 //! times in vain end it until the next trial: a mount whose programs take their time between requests hardly lingers.
@@ -19,23 +19,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Somewhat longer than a program takes to wake up, look at the answer and ask again.
 const LONGEST: Duration = Duration::from_micros(60);
 
-/// A request that takes longer is more bytes than a program asks for in a hurry, and they are better moved by the processor
-/// that has them in its cache: that on which the program ran.
+/// A request that takes longer is more bytes than a program asks for in a hurry, and they are better moved by the
+/// processor that has them in its cache: that on which the program ran.
 const SHORT_REQUEST: Duration = Duration::from_micros(40);
 
-/// So many times in vain in a row are enough.
+/// Give up after this many consecutive misses.
 const MOST_IN_VAIN: u32 = 3;
 
-/// A trial serves so many requests without lingering and then so many with it, and measures the last [`MEASURED`] of each.
-/// Processors, and the scheduler that chooses them, take a while to get used to nobody being awake.
+/// A trial serves [`WITHOUT`] requests without lingering and then [`WITH`] with it, and measures the last [`MEASURED`]
+/// of each. Processors, and the scheduler that chooses them, take a while to get used to the sleep of all threads.
 const WITHOUT: usize = 160;
 const WITH: usize = 48;
 const MEASURED: usize = 32;
 
-/// What lingering has to save of the time from one request to the next: it is not for nothing.
+/// Share of the time from one request to the next that lingering has to save: it costs processor time.
 const LEAST_GAIN: f64 = 0.2;
 
-/// For so many requests the better way holds, twice as many each time it is the same again, up to the most.
+/// Requests for which a result stays valid; doubled each time it is confirmed, up to the most.
 const LEAST_REQUESTS: u32 = 1 << 10;
 const MOST_REQUESTS: u32 = 1 << 16;
 
@@ -73,8 +73,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// Takes the time from the last request to this one and chooses the way after it; `Err`: the outcome, in the end. Then
-    /// it sorts a few dozen numbers, else it is a few instructions.
+    /// Takes the time from the last request to this one and chooses the way after it; `Err`: the outcome, in the end.
+    /// Then it sorts a few dozen numbers, else it is a few instructions.
     fn next(&mut self, gap_ns: u64) -> Result<bool, bool> {
         let measured = |last: usize| (last - MEASURED + 1..=last).contains(&self.answers);
         if measured(WITHOUT) {
@@ -115,9 +115,9 @@ impl Linger {
         }
     }
 
-    /// Looks for the next request, for a moment and if that pays. To be called when a request is answered that was taken
-    /// at `began` and took `service`, with no lock held. A few atomic operations; a lock during trials, which are 208 requests
-    /// in more than a thousand, and nobody waits for it.
+    /// Looks for the next request, for a moment and if that pays. To be called when a request is answered that was
+    /// taken at `began` and took `service`, with no lock held. A few atomic operations; a lock during trials, which are
+    /// 208 requests in more than a thousand, and no thread waits for it.
     pub fn linger(&self, began: Instant, service: Duration) {
         let Some(requests) = self.requests.get().filter(|_| service < SHORT_REQUEST) else { return };
         let began_ns = began.duration_since(requests.since).as_nanos() as u64;
@@ -192,8 +192,8 @@ mod tests {
         (linger, writer)
     }
 
-    /// Serves requests until the trial is over, each `gap(lingers)` nanoseconds after the last answer; its outcome and for
-    /// how many requests it holds.
+    /// Serves requests until the trial is over, each `gap(lingers)` nanoseconds after the last answer; its outcome and
+    /// for how many requests it holds.
     fn tried(linger: &Linger, gap_ns: impl Fn(bool) -> u64) -> (bool, u32) {
         let mut lingers = false;
         while linger.holds.load(Ordering::Relaxed) == 0 {

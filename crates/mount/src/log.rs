@@ -18,7 +18,7 @@ pub fn to_syslog() {
     TO_SYSLOG.store(true, Ordering::Relaxed);
 }
 
-/// Says `message` to whoever looks after this mount.
+/// Says `message` to the administrator of this mount.
 pub fn error(message: &str) {
     let mut last = lock(&LAST);
     if last.as_ref().is_some_and(|(text, when)| text == message && when.elapsed() < REPEAT) {

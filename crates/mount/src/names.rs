@@ -81,8 +81,8 @@ impl Core {
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
-    /// complete, so nobody sees it without its handle, and a crash leaves nothing. Ten system calls, two of them where the
-    /// namespace has access control lists or the pool has rules.
+    /// complete, so no program sees it without its handle, and a crash leaves nothing. Ten system calls, two of them
+    /// where the namespace has access control lists or the pool has rules.
     ///
     /// # Errors
     /// `EEXIST`, the store's, or those of the calls.
@@ -114,14 +114,15 @@ impl Core {
             Err(errno) => return Err(errno.into()),
         };
         let (place, stat) = self.place_of_made(&fd, created.real(), parent, name)?;
-        // By the descriptor that it was made on: who is not root could not open a read-only file for writing again, and the
-        // store has to write its size.
+        // By the descriptor that it was made on: who is not root could not open a read-only file for writing again, and
+        // the store has to write its size.
         let placed = self.store.adopt(created, fd)?;
         Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
     }
 
-    /// A descriptor of the place of the file `fd`, inode `real`, that has just got its name. By that name: by its descriptor it
-    /// would be that of the unnamed file, which the kernel would keep as long, and pass whenever the directory is read.
+    /// A descriptor of the place of the file `fd`, inode `real`, that has just got its name. By that name: by its
+    /// descriptor it would be that of the unnamed file, which the kernel would keep as long, and pass whenever the
+    /// directory is read.
     fn place_of_made(&self, fd: &OwnedFd, real: u64, parent: &Node, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(place) = rustix::fs::openat(&parent.fd, name, flags, Mode::empty())
@@ -131,7 +132,7 @@ impl Core {
         {
             return Ok((place, stat));
         }
-        // Somebody has removed or replaced it already.
+        // Another process has removed or replaced it already.
         let own = crate::inode::ProcName::new(fd.as_fd());
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let place = rustix::fs::openat(self.table.fds(), own.number(), flags, Mode::empty())?;
@@ -161,8 +162,8 @@ impl Core {
         };
         let program_of_group = libc::S_ISGID | libc::S_IXGRP;
         let set = || rustix::fs::fchmod(fd, Mode::from_raw_mode(mode));
-        // The file is the caller's own. Its group may be the directory's: a program with that group's rights is made by its
-        // members alone, while the bit of what is no program stays, as in the kernel.
+        // The file is the caller's own. Its group may be the directory's: a program with that group's rights is made by
+        // its members alone, while the bit of what is no program stays, as in the kernel.
         if mode & program_of_group == program_of_group {
             self.as_caller_setting(maker.caller, mode, set)?;
         } else {
@@ -178,8 +179,8 @@ impl Core {
         Ok(if listed { Permissions::BeforeList(mode) } else { Permissions::Final(mode & !maker.umask) })
     }
 
-    /// Makes anything but a regular file, by `make` as the caller; the kernel gets a reference. What stands under the name
-    /// afterwards may be another thing, and is not changed.
+    /// Makes anything but a regular file, by `make` as the caller; the kernel gets a reference. What stands under the
+    /// name afterwards may be another thing, and is not changed.
     ///
     /// # Errors
     /// Those of the calls.

@@ -55,11 +55,11 @@ impl MountOptions {
         }
     }
 
-    /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds, but `nosuid`
-    /// and `nodev` hold wherever they stand: mount(8) writes those that it knows before all others.
+    /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds, but
+    /// `nosuid` and `nodev` hold wherever they stand: mount(8) writes those that it knows before all others.
     ///
     /// # Errors
-    /// An option nobody knows, or a number that is none.
+    /// An unknown option, or a number that is none.
     pub fn add(&mut self, list: &str) -> Result<(), MountError> {
         for option in list.split(',').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
@@ -125,7 +125,8 @@ fn kernel_flag(name: &str) -> Option<(MountFlags, bool)> {
         "ro" => (MountFlags::RDONLY, true),
         "rw" => (MountFlags::RDONLY, false),
         "nosuid" => (MountFlags::NOSUID, true),
-        // mount(8) keeps `suid` and `dev` to itself, as they are the defaults of other file systems; the second words it passes on.
+        // mount(8) keeps `suid` and `dev` to itself, as they are the defaults of other file systems; the second words
+        // it passes on.
         "suid" | "allow_suid" => (MountFlags::NOSUID, false),
         "nodev" => (MountFlags::NODEV, true),
         "dev" | "allow_dev" => (MountFlags::NODEV, false),

@@ -1,12 +1,13 @@
 //! A program with a mount of its own: namespaces, the program as a child, signals, the end.
 //!
-//! The serving process and the program live in a new mount namespace; nobody outside sees the mount, and it goes with the
-//! last process in it. Root needs only the mount namespace; everybody else gets a user namespace around it, in which
-//! the user is who he was.
+//! The serving process and the program live in a new mount namespace; no program outside sees the mount, and it goes
+//! with the last process in it. Root needs only the mount namespace; any other user gets a user namespace around it, in
+//! which the user's identity is unchanged.
 //!
-//! **The end.** When the program has exited, the mount stays while processes that it left running have files of the pool open, or
-//! work in a directory of it, but no longer than the grace. Then sizes and times are put and the mount ends. A process
-//! that it left and that comes back to the pool later finds it gone (`ENOTCONN`): let the program wait for what it starts.
+//! **The end.** When the program has exited, the mount stays while processes that it left running have files of the
+//! pool open, or work in a directory of it, but no longer than the grace. Then sizes and times are put and the mount
+//! ends. A process that it left and that comes back to the pool later finds it gone (`ENOTCONN`): let the program wait
+//! for what it starts.
 //!
 //! **If the serving process dies** (SIGKILL), the program is killed too: it has lost its files.
 
@@ -34,7 +35,7 @@ const NOT_FOUND: i32 = 127;
 /// Exit code when it cannot be executed.
 const NOT_EXECUTABLE: i32 = 126;
 
-/// Passed on to the program when somebody sends them to us.
+/// Signals that are passed on to the program.
 const FORWARDED: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -53,8 +54,8 @@ struct Inherited {
     signals: libc::sigset_t,
 }
 
-/// Runs `command` with the pool mounted at its mount path, privately unless it is mounted there already; the exit code to
-/// pass on: the program's, 128 + the signal that killed it, 127 if it is not there, 126 if it cannot be executed.
+/// Runs `command` with the pool mounted at its mount path, privately unless it is mounted there already; the exit code
+/// to pass on: the program's, 128 + the signal that killed it, 127 if it is not there, 126 if it cannot be executed.
 ///
 /// Call it from the only thread of the process: namespaces are made.
 ///

@@ -1,9 +1,9 @@
 //! Bounds how many inodes the kernel knows, and so the descriptors that we keep for them.
 //!
-//! The kernel goes on knowing an inode that nobody uses until its memory gets short, and each costs us a descriptor. A
+//! The kernel goes on knowing an unused inode until its memory gets short, and each costs us a descriptor. A
 //! program that walks a tree of a million files would take a million of them. So when the kernel knows more than
-//! [`InodeRoom::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then gives its
-//! references back. What is looked at again is looked up again.
+//! [`InodeRoom::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then
+//! gives its references back. What is looked at again is looked up again.
 //!
 //! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to do for
 //! all the inodes that the kernel's own memory holds.
@@ -60,7 +60,8 @@ struct Asked {
 }
 
 impl InodeRoom {
-    /// Room for a process that may have so many open files: half of them for inodes, up to three quarters for a moment.
+    /// Room for a process that may have `descriptors` open files: half of them for inodes, up to three quarters for a
+    /// moment.
     pub fn new(descriptors: u64) -> InodeRoom {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         InodeRoom {
@@ -85,8 +86,9 @@ impl InodeRoom {
         self.most
     }
 
-    /// Lets a user look up another inode. One who holds more than is `fair` waits until the kernel has dropped what is in no use.
-    /// One atomic load as long as there is room. A kernel that cannot be asked to drop any lets all of them in.
+    /// Lets a user look up another inode. One who holds more than is `fair` waits until the kernel has dropped what is
+    /// in no use. One atomic load as long as there is room. A kernel that cannot be asked to drop any lets all of them
+    /// in.
     ///
     /// # Errors
     /// `ENFILE`: what the user knows is in use.

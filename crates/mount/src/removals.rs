@@ -1,11 +1,11 @@
 //! The datafiles of files that have lost their last name: they go when that is on the disk, and not before.
 //!
-//! A power cut may bring back a name whose removal had not reached the disk, and its bytes must be there then: above all
-//! when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of its
-//! own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
+//! A power cut may bring back a name whose removal had not reached the disk, and its bytes must be there then: above
+//! all when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of
+//! its own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
 //!
-//! What waits stands in the store's journal of removals before the program goes on. So it is finished by the next mount if
-//! this one is killed; and what a server refuses is tried again while this one runs, in growing intervals.
+//! What waits stands in the store's journal of removals before the program goes on. So it is finished by the next mount
+//! if this one is killed; and what a server refuses is tried again while this one runs, in growing intervals.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,20 +22,20 @@ use crate::{lock, log};
 const MOST_WAITING: usize = 1024;
 /// How often is looked for journals of mounts that were killed.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// When a removal that was refused is tried again: after the first pause, then twice as long each time in vain, up to the
-/// longest.
+/// When a removal that was refused is tried again: after the first pause, then twice as long each time in vain, up to
+/// the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A file without a name that nobody has open here; or `None`: one that has lost a name and has others, in directories that
+/// A file without a name that is not open here; or `None`: one that has lost a name and has others, in directories that
 /// may be synced without this one. When it loses the last of them, all must be certain to be gone.
 #[derive(Debug)]
 struct Removal {
     inode: Option<Arc<Inode>>,
     /// Where the journal says so; `None`: it has no room.
     noted: Option<Slot>,
-    /// The directory that had its name. `None`: another took the name away, or this mount just now and has not come to say so;
-    /// then the file itself is synced, and journals take the name with it.
+    /// The directory that had its name. `None`: another took the name away, or this mount just now and has not come to
+    /// say so; then the file itself is synced, and journals take the name with it.
     directory: Option<Arc<Node>>,
 }
 
@@ -104,13 +104,14 @@ impl Removals {
         }
     }
 
-    /// Notes that `inode`, whose attributes are `stat`, has lost its last name while it is open here; see [`Journal::note`].
+    /// Notes that `inode`, whose attributes are `stat`, has lost its last name while it is open here; see
+    /// [`Journal::note`].
     pub fn note(&self, inode: &Inode, stat: &Stat) -> Option<Slot> {
         self.journal.get()?.note(inode, stat, true)
     }
 
-    /// Removes the datafiles of `inode`, whose attributes are `stat`, as soon as it is certain that its name, which was in
-    /// `directory`, does not come back. Waits only when very many wait already.
+    /// Removes the datafiles of `inode`, whose attributes are `stat`, as soon as it is certain that its name, which was
+    /// in `directory`, does not come back. Waits only when very many wait already.
     pub fn add(self: &Arc<Self>, store: &Arc<Store>, inode: Arc<Inode>, stat: &Stat, directory: Option<Arc<Node>>) {
         let noted = self.journal.get().and_then(|journal| journal.note(&inode, stat, false));
         self.push(store, Removal { inode: Some(inode), noted, directory });
@@ -121,7 +122,8 @@ impl Removals {
         self.push(store, Removal { inode: Some(inode), noted: Some(noted), directory: Some(directory) });
     }
 
-    /// Makes certain that a name which was in `directory` does not come back, before any datafiles go that are added later.
+    /// Makes certain that a name which was in `directory` does not come back, before any datafiles go that are added
+    /// later.
     pub fn forget_name(self: &Arc<Self>, store: &Arc<Store>, directory: Arc<Node>) {
         self.push(store, Removal { inode: None, noted: None, directory: Some(directory) });
     }
@@ -147,8 +149,8 @@ impl Removals {
         started.map_err(error).is_ok()
     }
 
-    /// Waits until nothing waits for its removal. What servers refuse is tried once more, and is then the next mount's to
-    /// remove.
+    /// Waits until nothing waits for its removal. What servers refuse is tried once more, and is then the next mount's
+    /// to remove.
     pub fn finish(&self) {
         drop(self.changed.wait_while(lock(&self.queue), Queue::under_way));
         if let Some(journal) = self.journal.get() {

@@ -107,7 +107,7 @@ impl Serving {
         self.core.open_files()
     }
 
-    /// True when the mount has ended: somebody unmounted it.
+    /// True when the mount has ended: it was unmounted.
     pub fn ended(&self) -> bool {
         self.threads.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -157,8 +157,8 @@ fn default_threads(pool: &Pool) -> usize {
     processors.max(4 * pool.servers.len()).clamp(8, 64)
 }
 
-/// Checks that `dir` is a directory on which this pool can be mounted; its path without links. A mount of this pool whose
-/// process has died is taken away first.
+/// Checks that `dir` is a directory on which this pool can be mounted; its path without links. A mount of this pool
+/// whose process has died is taken away first.
 fn check_mount_point(pool: &Pool, dir: &Path, options: &MountOptions) -> Result<PathBuf, MountError> {
     let wrong = |source| MountError::MountPoint { dir: dir.to_owned(), source };
     loop {
@@ -262,7 +262,7 @@ fn helper_options(source: &OsStr, options: &MountOptions) -> Vec<MountOption> {
 /// Takes a mount out of the tree of names, as root or by fusermount3; nothing to say if it is gone already.
 fn detach(dir: &Path) {
     if rustix::mount::unmount(dir, UnmountFlags::DETACH) == Err(Errno::PERM) {
-        // Best effort at the end of a mount: nobody is left to tell.
+        // Best effort at the end of a mount: no caller is left to get an error.
         let _ = Command::new("fusermount3").args(["-u", "-z", "-q", "--"]).arg(dir).status();
     }
 }

@@ -1,7 +1,8 @@
 //! What each user may hold of the mount's descriptors: as many as are free for the others.
 //!
-//! Who is alone has at most half of what there is; of two who take what they can, each has a third, and a third is free for
-//! the next. Root and the user whose mount it is may take what is left. What is counted is given back when it is closed.
+//! Who is alone has at most half of what there is; of two who take what they can, each has a third, and a third is free
+//! for the next. Root and the user whose mount it is may take what is left. What is counted is given back when it is
+//! closed.
 
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Users who are counted apart. Of more, some are counted together.
 const USERS: usize = 1024;
 
-/// What users hold of one kind of thing, of which there are so many.
+/// What users hold of one kind of thing, of which there is a limited number.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
@@ -112,8 +113,8 @@ pub struct InodeHold {
 }
 
 impl InodeHold {
-    /// Notes an open by the user of `own`, its own part; `shared` counts what all opens share, and is asked if this is the
-    /// user's first.
+    /// Notes an open by the user of `own`, its own part; `shared` counts what all opens share, and is asked if this is
+    /// the user's first.
     pub fn new(holders: &Arc<Holders>, own: UserShare, shared: impl FnOnce() -> UserShare) -> InodeHold {
         lock(&holders.0).entry(own.user()).or_insert_with(|| (0, shared())).0 += 1;
         InodeHold { holders: holders.clone(), own }

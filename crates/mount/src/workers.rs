@@ -1,8 +1,8 @@
 //! Which threads wait for requests.
 //!
-//! The kernel gives requests to waiting threads in turn. With dozens of them, each request of a single program would find
-//! another thread, whose buffers have long left the processor's caches. So no more threads wait than are needed to have
-//! one more than there is work for; the others are parked until all are busy.
+//! The kernel gives requests to waiting threads in turn. With dozens of them, each request of a single program would
+//! find another thread, whose buffers have long left the processor's caches. So no more threads wait than are needed to
+//! have one more than there is work for; the others are parked until all are busy.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use crate::lock;
 use crate::sync::{Condvar, Mutex, thread_local};
 
-/// So many threads wait for requests before one that has nothing to do is parked.
+/// Threads that wait for requests; a further one that has nothing to do is parked.
 const WAITING: usize = 2;
 
 /// The threads of a mount that have served a request.
@@ -26,7 +26,7 @@ struct State {
     parked: usize,
     /// Parked threads that were called and have not come yet.
     called: usize,
-    /// The mount has ended: nobody parks any more.
+    /// The mount has ended: no thread parks any more.
     ended: bool,
 }
 
@@ -46,7 +46,8 @@ impl Drop for Member {
 }
 
 impl Workers {
-    /// This thread has taken a request. If nobody waits for the next one now, a parked thread is called. One short lock.
+    /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called. One short
+    /// lock.
     pub fn take(self: &Arc<Workers>) {
         let joins = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
@@ -157,6 +158,6 @@ mod tests {
         eventually(&workers, "three are parked", |state| (state.waiting, state.parked) == (2, 3));
         let waiting = threads.iter().position(|thread| thread.1.try_iter().count() == 2).unwrap();
         drop(threads.remove(waiting));
-        eventually(&workers, "nobody is parked", |state| state.parked == 0);
+        eventually(&workers, "no thread is parked", |state| state.parked == 0);
     }
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use common::{Mounted, TestPool, need, succeeded};
 
-/// What moves the time of access of a file, one line each: asked for while the file is open (`OPEN`), and after its close,
-/// which the mount may hear of a little later.
+/// What moves the time of access of a file, one line each: asked for while the file is open (`OPEN`), and after its
+/// close, which the mount may hear of a little later.
 const CASES: &str = r#"
 import mmap, os, time
 OLD = 10**18
@@ -98,7 +98,7 @@ fn what_the_kernel_reads_itself_is_seen_at_the_close() {
     assert_eq!(on(&Mounted::new(&pool, "mnt", "rw"), &[]), beside(&pool, &[]));
 }
 
-/// The kernel answers reads from the pages it keeps without telling anybody, and fills pages that nobody read.
+/// The kernel answers reads from the pages it keeps without telling the mount, and fills pages that no program read.
 #[test]
 fn with_pages_that_are_kept_it_never_moves_without_a_read() {
     let pool = TestPool::new();

@@ -202,7 +202,8 @@ fn a_server_that_died_comes_back_without_a_restart() {
     assert!(fs::read(pool.mounted.path("file")).unwrap() == content);
 }
 
-/// What was written and not synced when its server died may be lost, though the server is back: somebody has to be told.
+/// What was written and not synced when its server died may be lost, though the server is back: a process has to be
+/// told.
 #[test]
 fn a_sync_tells_of_a_server_that_died_and_came_back() {
     let mut pool = Pool::new();
@@ -230,7 +231,8 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     file.sync_all().unwrap();
 }
 
-/// Each that has the file open is told of a sync that failed, whichever asked for it, and told once; one that comes later is not.
+/// Each that has the file open is told of a sync that failed, whichever asked for it, and told once; one that comes
+/// later is not.
 #[test]
 fn a_sync_that_failed_is_told_to_all_that_have_the_file_open() {
     let pool = Pool::new();
@@ -253,7 +255,7 @@ fn a_full_server_is_told_to_the_writer_and_the_file_can_go() {
     no_room(Errno::ENOSPC, libc::ENOSPC);
 }
 
-/// As the server's file system says it to who is over his quota: the kernel's errno goes to the program as it is.
+/// As the server's file system says it to a user over quota: the kernel's errno goes to the program as it is.
 #[test]
 fn a_quota_is_told_to_the_writer_and_the_file_can_go() {
     no_room(Errno::EDQUOT, libc::EDQUOT);

@@ -213,7 +213,7 @@ fn killing_the_server_of_a_private_mount_leaves_nothing() {
     assert_eq!(pool.sh("wc -c < f"), "30000\n");
 }
 
-/// As a user that is not root, with a /dev/fuse that anybody may open, and with one that nobody may.
+/// As a user that is not root, with a /dev/fuse that any user may open, and with one that none may.
 #[test]
 fn without_root_a_user_namespace_does_or_the_reason_is_said() {
     if !rustix::process::geteuid().is_root() {

@@ -34,7 +34,7 @@ printf x | dd of=big bs=1M seek=777777777777 oflag=seek_bytes conv=notrunc statu
 python3 -c 'import os; f = os.open(\"big\", 0); assert os.lseek(f, 700000000000, os.SEEK_DATA) // 4096 == 777777777777 // 4096'
 "
     ));
-    // By another mount, where nobody has it open.
+    // By another mount, where it is not open.
     pool.sh("[ $(stat -c %b big) -lt 2000 ] && cp big again && [ $(stat -c %b again) -lt 2000 ]");
 }
 

@@ -11,8 +11,8 @@ use std::sync::mpsc::{TryRecvError, channel};
 
 use common::{Mounted, TestPool};
 
-/// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither, by
-/// the kernel through one of them.
+/// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither,
+/// by the kernel through one of them.
 const WAYS: [(&[&str], [&str; 2]); 4] = [
     (&["s0", "s1", "s2"], ["rw", "rw"]),
     (&["s0"], ["rw", "rw"]),
@@ -35,7 +35,7 @@ const RECORD_BYTES: usize = 50;
 enum Race {
     /// All make the file at once.
     Create,
-    /// Somebody reads the empty file through one mount, so that this mount has no datafile to give to the kernel.
+    /// A program reads the empty file through one mount, so that this mount has no datafile to give to the kernel.
     WhileRead,
     /// The file is opened for each record, so that registrations of writers come and go.
     Reopen,
@@ -116,8 +116,8 @@ fn appends_through_two_mounts_lose_no_record() {
     }
 }
 
-/// Size by name, by an open descriptor, by seeking, and the end by reading: each through the other mount, right after the
-/// change, and with the old size known there just before.
+/// Size by name, by an open descriptor, by seeking, and the end by reading: each through the other mount, right after
+/// the change, and with the old size known there just before.
 #[test]
 fn sizes_of_one_mount_are_there_in_the_other_at_once() {
     for (servers, options) in WAYS {
@@ -154,7 +154,7 @@ fn sizes_of_one_mount_are_there_in_the_other_at_once() {
     }
 }
 
-/// Of a file that nobody has touched for a while a mount knows more, and must notice all the same that it is written.
+/// A mount knows more of a file that was not used for a while, and must still notice that it is written.
 #[test]
 fn sizes_of_an_old_file_are_there_in_the_other_at_once() {
     for (servers, options) in WAYS {

@@ -1,5 +1,5 @@
-//! Several users on one pool: what each may do, and what nobody can do to another. Each attack is made by an unprivileged
-//! user with the system calls that he has.
+//! Several users on one pool: what each may do, and what no user can do to another. Each attack is made by an
+//! unprivileged user with the system calls of an unprivileged process.
 
 mod common;
 
@@ -177,7 +177,7 @@ fn damaged_copied_and_cyclic_handles_are_refused() {
         users.set(CAROL, "a", wrong);
         users.ok(CAROL, refused);
     }
-    // Each with the other's: two files of one user share datafiles, which is his own affair; the mount goes on.
+    // Each with the other's: two files of one user share datafiles, which is that user's own affair; the mount goes on.
     users.forge(CAROL, "a", &b);
     users.forge(CAROL, "b", &a);
     users.run(CAROL, "for name in 'abab':\n  with open(M + '/' + name, 'r+b') as f: f.read(); f.write(b'x' * 30000)");
@@ -463,7 +463,7 @@ fn hostile_control_pages_kill_and_mislead_nobody() {
         ),
     );
     secret_is_whole(&users);
-    // Bob's own way in names what is in the way; the mount serves him.
+    // Bob's own way in names what is in the way; the mount serves it.
     let private = private(&users, BOB, "true");
     let said = String::from_utf8_lossy(&private.stderr).into_owned();
     if !cannot_be_had(&said) {
@@ -551,7 +551,7 @@ fn the_control_calls_allow_what_the_descriptor_does() {
     let size = 8 + 2 * stripewise_store::ioctl::MAX_ENSURE;
     let wanted = format!("struct.pack('IIHH', 1, 2, 1, 2) + bytes({size} - 12)");
     let writer = fs::File::options().write(true).open(users.mount.path("f")).unwrap();
-    // While somebody writes it; Carol may read it: she learns where the bytes are and the size, and makes nothing.
+    // While it has a writer; Carol may read it: she learns where the bytes are and the size, and makes nothing.
     users.ok(
         CAROL,
         &format!(
@@ -598,7 +598,7 @@ fn dot_dot_and_odd_names_stay_inside() {
 #[test]
 fn users_with_private_mounts_share_what_the_modes_say() {
     let users = Users::new();
-    // The kernel lets nobody in a user namespace write in a directory whose owner that does not know.
+    // The kernel lets no process in a user namespace write in a directory whose owner that does not know.
     for (name, user) in [("alice", ALICE), ("bob", BOB)] {
         fs::create_dir(users.mount.path(name)).unwrap();
         std::os::unix::fs::chown(users.mount.path(name), Some(user), Some(user)).unwrap();
@@ -759,7 +759,7 @@ fn tools_without_a_mount_do_what_their_user_may() {
     );
 }
 
-/// A script of a user on a mount that he makes himself with `fusermount3`, in a namespace of mounts where there are `/dev/fuse`
+/// A script of a user on an own mount made with `fusermount3`, in a namespace of mounts where there are `/dev/fuse`
 /// as a host has it and a name of the user, which that program asks for.
 fn by_fusermount(users: &Users, user: u32, script: &str) -> Output {
     let script = format!("$P $POOL $MINE\ntrap 'cd /; fusermount3 -u $MINE' EXIT\ncd $MINE\n{script}");

@@ -160,7 +160,7 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
         kill(child);
         assert!(content(&inode) == bytes, "round {round}");
         seen.insert(inode.layout().unwrap().to_bytes());
-        // Whoever registers next puts it in order.
+        // The next writer that registers puts it in order.
         inode.register_writer().unwrap();
         inode.release_writer().unwrap();
         assert!(content(&inode) == bytes, "round {round}, in order");
@@ -173,8 +173,8 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
     assert!(seen.len() > 1, "the moves were killed before the first one ended: the test tested nothing");
 }
 
-/// A mover is killed when it has switched the handle and has not told of it: who has the file open knows the old layout, by
-/// which nothing must be freed.
+/// A mover is killed when it has switched the handle and has not told of it: who has the file open knows the old
+/// layout, by which nothing must be freed.
 #[test]
 fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
     let pool = TestPool::new(2);

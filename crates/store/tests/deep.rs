@@ -1,5 +1,5 @@
-//! A tree that one user of a pool has made to hinder others: so deep that no path leads to its end, with links, mounts and
-//! special files in it. The check and the way out go through all of it, with few descriptors and little memory.
+//! A tree that one user of a pool has made to hinder others: so deep that no path leads to its end, with links, mounts
+//! and special files in it. The check and the way out go through all of it, with few descriptors and little memory.
 
 mod common;
 
@@ -16,7 +16,7 @@ use stripewise_store::fsck::{self, CheckFinding, DamageKind, FindingOutcome, che
 use stripewise_store::handle::ATTRIBUTE;
 
 const LEVELS: usize = 4000;
-/// Every so many levels a file has datafiles.
+/// Of this many levels, the file of one has datafiles.
 const PLACED_EVERY: usize = 50;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

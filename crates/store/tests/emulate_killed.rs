@@ -88,7 +88,8 @@ fn empty_the_queue(directory: &Path) {
 
 #[test]
 fn killed_anywhere() {
-    // Each has servers and children of its own, and steps wait for one another: two take half the time on two processors.
+    // Each has servers and children of its own, and steps wait for one another: two take half the time on two
+    // processors.
     std::thread::scope(|threads| {
         for part in 0..PARTS {
             threads.spawn(move || killed_at_every(part));
@@ -151,7 +152,7 @@ fn killed_at_every(part: u64) {
     assert_eq!(done.read.requests, KILLS / PARTS);
     assert!(done.write.requests <= KILLS / PARTS * requests as u64 + ended_early, "{done:?}");
 
-    // A process that opens the queues now gets through, and nobody holds a lock on them.
+    // A process that opens the queues now gets through, and no process holds a lock on them.
     let devices = open();
     // SAFETY: the child allocates nothing and leaves by `_exit`.
     let child = unsafe { libc::fork() };

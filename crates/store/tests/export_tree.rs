@@ -234,7 +234,7 @@ fn nothing_outside_is_written() {
     let (to, outside) = (base.join("out"), base.join("outside"));
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("precious"), b"precious").unwrap();
-    // Somebody puts links where an unfinished export will write.
+    // Another user puts links where an unfinished export will write.
     let watch = Stop { left: AtomicU64::new(0), failures: Mutex::default() };
     assert!(export(&pool.pool, &to, &ExportOptions::default(), &watch).is_err());
     for name in ["striped", "small", "deep"] {
@@ -309,8 +309,8 @@ fn a_file_that_is_being_written_is_told() {
     }
 }
 
-/// A symbolic link and a FIFO can have several names, as a file can: they are one inode in the copy too, also after the export
-/// was stopped and went on.
+/// A symbolic link and a FIFO can have several names, as a file can: they are one inode in the copy too, also after the
+/// export was stopped and went on.
 #[test]
 fn names_of_one_symlink_or_fifo_stay_names_of_one() {
     let pool = TestPool::new(2);

@@ -1,4 +1,4 @@
-//! Servers that are missing, full or read-only; handles and pool files that somebody damaged.
+//! Servers that are missing, full or read-only; damaged handles and pool files.
 
 mod common;
 

@@ -346,7 +346,7 @@ fn copies_in_the_namespace_get_bytes_of_their_own() {
         std::fs::remove_file(tree(&pool, "copy")).unwrap();
         mends(&pool, DamageKind::OrphanDatafile);
     }
-    // Of an original that has changed since nobody knows the bytes.
+    // The bytes of an original that has changed since are unknown.
     copy_inode(&tree(&pool, "a"), &tree(&pool, "copy"));
     write(&open(&pool, "a"), &bytes_of("a"), 0);
     leaves(&pool, DamageKind::DuplicateHandle);
@@ -533,7 +533,7 @@ fn in_a_shared_pool_only_what_root_was_giving_away_is_given() {
     assert!(open(&pool, "given").read_at(&mut [0; 10], 0).is_err(), "refused until it is mended");
     mends(&pool, DamageKind::DatafileOwner);
     assert!(read(&pool, "given") == bytes_of("given"));
-    // Bob claims Alice's datafiles: her file is gone, and his has its handle.
+    // Bob claims Alice's datafiles: her file is gone, and Bob's has its handle.
     let theirs = handle(&pool, "secret");
     std::fs::remove_file(tree(&pool, "secret")).unwrap();
     std::fs::write(tree(&pool, "claim"), b"").unwrap();
@@ -590,10 +590,10 @@ fn what_stands_in_the_wrong_place_is_put_right_or_left() {
     std::fs::create_dir_all(pool.root(0).join(&wrong)).unwrap();
     let there = pool.root(0).join(&wrong).join(format!("{a:016x}.00000001"));
     std::fs::rename(datafile(&pool, 0, a, 1), &there).unwrap();
-    // Nobody gives up what is there.
+    // What is there is not given up.
     mends_with(&pool, DamageKind::MisplacedDatafile, &CheckOptions { forget_missing: true, ..CheckOptions::default() });
     assert_others_whole(&pool, &[]);
-    // A directory under a datafile's name, and somebody's own files.
+    // A directory under a datafile's name, and a user's own files.
     let path = datafile(&pool, 1, a, 1);
     let aside = pool.directory.path().join("aside");
     std::fs::rename(&path, &aside).unwrap();

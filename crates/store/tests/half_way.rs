@@ -44,7 +44,7 @@ impl Small {
         rustix::fs::statvfs(self.pool.root(server)).unwrap().f_bfree
     }
 
-    /// Leaves that many pages free, if there are so many.
+    /// Leaves that many pages free, or all where there are fewer.
     fn leave(&self, server: usize, pages: u64) {
         rustix::fs::ftruncate(&self.fillers[server], 0).unwrap();
         let rest = self.free_pages(server).saturating_sub(pages);
@@ -81,8 +81,8 @@ fn writes() -> impl Strategy<Value = Vec<Write>> {
     proptest::collection::vec(one, 1..6)
 }
 
-/// The file is a vector of bytes. A write that fails keeps a prefix of its bytes, which it tells; behind that the old size
-/// stays, and each byte is the old one or the new. All else is as before.
+/// The file is a vector of bytes. A write that fails keeps a prefix of its bytes, which it tells; behind that the old
+/// size stays, and each byte is the old one or the new. All else is as before.
 #[test]
 fn a_write_that_fails_keeps_a_prefix() {
     if in_own_mounts("a_write_that_fails_keeps_a_prefix") {

@@ -1,5 +1,5 @@
-//! Holes of striped files: told where the datafiles have them, never where a byte was written, and by how much space the
-//! file is said to take.
+//! Holes of striped files: told where the datafiles have them, never where a byte was written, and by how much space
+//! the file is said to take.
 
 mod common;
 
@@ -169,8 +169,8 @@ fn data_ends_with_a_block_or_with_the_file() {
     inode.release_writer().unwrap();
 }
 
-/// Stripes of any width: a block that two servers have together, of which one has a hole there, is data, and no answer is
-/// within a block.
+/// Stripes of any width: a block that two servers have together, of which one has a hole there, is data, and no answer
+/// is within a block.
 #[test]
 fn holes_begin_and_end_with_blocks_whatever_the_widths() {
     for widths in [[4097, 4097, 4097], [12_345, 999, 8192], [1, 2, 3]] {
@@ -213,8 +213,8 @@ fn a_search_through_half_blocks_ends() {
     assert_eq!(inode.seek_data(HALVES * 4096).unwrap_err().errno(), Errno::NXIO);
 }
 
-/// Two stores are what two mounts are: what one has written when its call returns is no hole to the other, from its first
-/// byte on, though datafiles come into being meanwhile.
+/// Two stores are what two mounts are: what one has written when its call returns is no hole to the other, from its
+/// first byte on, though datafiles come into being meanwhile.
 #[test]
 fn what_another_has_written_is_never_in_a_hole() {
     for round in 0..20 {
@@ -367,7 +367,7 @@ fn the_space_of_a_large_file_is_what_its_servers_have_given() {
     inode.release_writer().unwrap();
     assert_eq!(blocks(&store), open);
     drop(inode);
-    assert_eq!(blocks(&pool.open()), open, "of a closed file that nobody has open");
+    assert_eq!(blocks(&pool.open()), open, "of a closed file");
     std::fs::rename(pool.root(1), pool.directory.path().join("away")).unwrap();
     assert_eq!(blocks(&pool.open()), ((1_u64 << 40) + 100_000).div_ceil(512), "what is missing is not nothing");
 }

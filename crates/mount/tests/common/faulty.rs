@@ -107,7 +107,7 @@ impl Faulty {
         self.switch.faults.lock().unwrap().held
     }
 
-    /// The server dies: whoever has files of it open gets ENOTCONN, and its directory is empty.
+    /// The server dies: processes with open files of it get ENOTCONN, and its directory is empty.
     pub fn die(mut self) {
         abort(&self.root);
         drop(self.session.take());

@@ -33,9 +33,9 @@ enum Readable {
     UntilMended,
 }
 
-/// Whether an error is one of those that fsck is for: a change of owner was interrupted, which nobody may finish but who
-/// trusts the whole pool; or a datafile is gone that was being made, or ends before bytes that were never synced, which only
-/// fsck may give up.
+/// Whether an error is one of those that fsck is for: a change of owner was interrupted, which only a run that
+/// trusts the whole pool may finish; or a datafile is gone that was being made, or ends before bytes that were never
+/// synced, which only fsck may give up.
 fn is_for_fsck(error: &str) -> bool {
     error.contains("belongs to user") || error.contains("is missing: bytes of this file") || is_short(error)
 }
@@ -58,7 +58,7 @@ impl std::ops::AddAssign for Seen {
 struct Content {
     /// `None` for bytes that give an error.
     bytes: Vec<Option<u8>>,
-    /// It may be longer, and nobody knows.
+    /// Its length is not certain.
     may_be_longer: bool,
     /// Why some give an error, or it may be longer.
     failure: Option<String>,
@@ -172,7 +172,7 @@ fn look(store: &Arc<Store>, path: &str, expected: &Expected, readable: Readable)
     for file in expected.allowed(path).into_iter().flatten() {
         match fits(&found, &expected.files[file], readable) {
             Ok(seen) => {
-                // Which of them it is nobody can tell: zeros may be any file's.
+                // Which of them it is cannot be told: zeros may be any file's.
                 fitting.push(file);
                 looked_at.get_or_insert(seen);
             }
@@ -216,7 +216,7 @@ fn look_at_all(store: &Arc<Store>, expected: &Expected, readable: Readable) -> R
 pub enum Mender {
     /// `stripewise fsck`.
     Fsck,
-    /// Whoever writes the files next.
+    /// The next writers of the files.
     Writers,
 }
 
@@ -255,8 +255,8 @@ fn open(pool: &Pool) -> Result<Arc<Store>, String> {
     Store::open(pool.clone()).map_err(|error| error.to_string())
 }
 
-/// Runs fsck until it has nothing to do; how many datafiles with bytes that were never synced it had to forget, and of how
-/// many it had to forget the end.
+/// Runs fsck until it has nothing to do; how many datafiles with bytes that were never synced it had to forget, and of
+/// how many it had to forget the end.
 fn mend(pool: &Pool) -> Result<(u64, u64), String> {
     let run = |options: &CheckOptions| {
         let found: Mutex<Vec<CheckFinding>> = Mutex::default();

@@ -1,5 +1,5 @@
-//! Crashes: the real mount, killed before each of its system calls in turn, and at random; and power cuts, in which what
-//! was not synced is dropped and reordered.
+//! Crashes: the real mount, killed before each of its system calls in turn, and at random; and power cuts, in which
+//! what was not synced is dropped and reordered.
 //!
 //! The long run: `STRIPEWISE_CRASH_RUNS=5000 cargo test --release -p stripewise-mount --test crash -- --nocapture`.
 //! A failure prints the script, the fault point and the state of the disks. What `random-17` did is done again by
@@ -31,7 +31,7 @@ fn performs_a_script_for_another_test() {
     let other = std::env::var_os(run::OTHER_MOUNT).map(PathBuf::from);
     let script = run::script(&name.to_string_lossy());
     script::perform(&script, &path(run::POOL), &path(run::MOUNT), other.as_deref());
-    // Without the test runner's own way out, whose system calls are nobody's business.
+    // Without the test runner's own way out, whose system calls are not part of the test.
     std::process::exit(0);
 }
 

@@ -1,5 +1,5 @@
-//! What puts pools in order, and what makes them (`fsck`, `pool init`), killed before each of its system calls in turn, and
-//! run again.
+//! What puts pools in order, and what makes them (`fsck`, `pool init`), killed before each of its system calls in turn,
+//! and run again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ pub const BASE: &str = "STRIPEWISE_CRASH_BASE";
 
 /// The other side: does it, in a process of its own.
 pub fn perform(agent: &str, base: &Path) {
-    // SAFETY: whoever started this process has put a descriptor there for it.
+    // SAFETY: the parent of this process has put a descriptor there for it.
     let mut marks = File::from(unsafe { OwnedFd::from_raw_fd(MARKS) });
     marks.write_all(b"B0").expect("a mark");
     match agent {
@@ -196,11 +196,11 @@ fn damaged_files(copies: bool) -> (Patient, Vec<DamageKind>) {
     // Bytes behind the end alone, of a datafile whose bit a crash has lost.
     patient.change_handle("unlisted", |handle| handle.present.remove(2));
     let whole = fs::metadata(patient.tree("whole")).expect("a file");
-    let nobody = patient.path("s1/0f");
-    fs::create_dir_all(&nobody).expect("a directory");
-    fs::write(nobody.join("000000000000000f.00000001"), b"whose?").expect("an orphan");
-    chown(nobody.join("000000000000000f.00000001"), Some(whole.uid()), Some(whole.gid())).expect("its owner");
-    fs::write(nobody.join("00000000000a000f.00000001"), b"").expect("an orphan");
+    let orphans = patient.path("s1/0f");
+    fs::create_dir_all(&orphans).expect("a directory");
+    fs::write(orphans.join("000000000000000f.00000001"), b"whose?").expect("an orphan");
+    chown(orphans.join("000000000000000f.00000001"), Some(whole.uid()), Some(whole.gid())).expect("its owner");
+    fs::write(orphans.join("00000000000a000f.00000001"), b"").expect("an orphan");
     let hash: String = patient.handle("mixed").layout.iter().map(|byte| format!("{byte:02x}")).collect();
     let layouts = patient.path("ns/layouts");
     fs::rename(layouts.join(&hash), layouts.join(format!(".{hash}.0123456789abcdef"))).expect("a layout");
@@ -251,8 +251,8 @@ fn content(inode: &Inode) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Runs a check again, and once more: the pool is in order, no byte of a file is wrong, and nothing that might be wanted is
-/// gone. How many bytes were looked at.
+/// Runs a check again, and once more: the pool is in order, no byte of a file is wrong, and nothing that might be
+/// wanted is gone. How many bytes were looked at.
 fn in_order(base: &Path, contents: &Contents, rebind: bool) -> Result<u64, String> {
     let _no_forks = FORKING.read().unwrap_or_else(PoisonError::into_inner);
     let (report, told) = check(base, rebind);
@@ -277,7 +277,7 @@ fn in_order(base: &Path, contents: &Contents, rebind: bool) -> Result<u64, Strin
     Ok(seen)
 }
 
-/// What nobody names is kept somewhere on its server, as often as it was there.
+/// What no file names is kept somewhere on its server, as often as it was there.
 fn orphan_is_kept(base: &Path) -> Result<(), String> {
     let path = |name: &str| base.join("s1").join(name).join(if name == "0f" { "" } else { "orphan-" });
     let kept = [path("0f"), path("lost+found")].iter().any(|prefix| {

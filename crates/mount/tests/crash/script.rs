@@ -137,7 +137,7 @@ pub fn bytes(index: usize, offset: u64, len: usize) -> Vec<u8> {
 /// Carries a script out on a mount, marking each operation; ends early, and well, when the mount is gone. With another
 /// mount, files with odd numbers are opened there; what both served, the other must go on to serve when one is gone.
 pub fn perform(script: &Script, pool_file: &Path, mount: &Path, other: Option<&Path>) {
-    // SAFETY: whoever started this process has put a descriptor there for it.
+    // SAFETY: the parent of this process has put a descriptor there for it.
     let mut marks = File::from(unsafe { OwnedFd::from_raw_fd(MARKS) });
     let outside = mount.parent().expect("a mount is below the base").metadata().expect("the base is there").dev();
     let mounts = [mount, other.unwrap_or(mount)];
@@ -164,7 +164,7 @@ pub fn perform(script: &Script, pool_file: &Path, mount: &Path, other: Option<&P
     }
 }
 
-/// Reads every file of a mount that is there: whoever else is gone, all of them can be read to their end.
+/// Reads every file of a mount: all of them can be read to their end, whatever process is gone.
 fn read_all(mount: &Path) {
     let Ok(entries) = std::fs::read_dir(mount) else { return };
     for entry in entries.flatten() {
@@ -411,8 +411,8 @@ impl Expected {
         to
     }
 
-    /// Files that must be reachable by some name: they have one on the disk for certain, and none was taken from them but
-    /// by giving them another.
+    /// Files that must be reachable by some name: they have one on the disk for certain, and none was taken from them
+    /// but by giving them another.
     pub fn reachable(&self) -> Vec<usize> {
         let certain = |file: usize| {
             self.names.keys().any(|path| {

@@ -80,8 +80,8 @@ pub(crate) fn replace(old: RawFd, fd: OwnedFd) -> rustix::io::Result<()> {
     replaced
 }
 
-/// Puts what can be neither read, written nor looked into in the place of the open descriptor `old`: EBADF and ENOTDIR from
-/// now on. Whether that was done.
+/// Puts what can be neither read, written nor looked into in the place of the open descriptor `old`: EBADF and ENOTDIR
+/// from now on. Whether that was done.
 pub(crate) fn replace_by_nothing(old: RawFd) -> bool {
     let nothing = rustix::fs::open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     nothing.and_then(|nothing| replace(old, nothing)).is_ok()
@@ -129,8 +129,8 @@ impl DataPlane {
         self.shared
     }
 
-    /// Whether changes of a file's placement by its owner are seen in the epoch counters: not of another user's file in a
-    /// shared pool. Such a file is read and written through a mount, which looks at its handle each time.
+    /// Whether changes of a file's placement by its owner are seen in the epoch counters: not of another user's file in
+    /// a shared pool. Such a file is read and written through a mount, which looks at its handle each time.
     pub fn sees_changes_of(&self, owner: u32) -> bool {
         !self.shared || owner == rustix::process::geteuid().as_raw()
     }
@@ -174,7 +174,7 @@ impl DataPlane {
         let fd = self.open_marked(root)?;
         if let Some(config) = &root.server.emulate {
             let device = Device::open(&fd, root.server.id, config).map_err(|error| root.missing(error.to_string()))?;
-            // Whoever was first has an equal one.
+            // The first one is equal.
             let _ = root.device.set(device);
         }
         let in_memory = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
@@ -202,9 +202,9 @@ impl DataPlane {
         Ok(fd)
     }
 
-    /// [`DataPlane::directory`], for those who open, make or remove names there: the one that stands at the server's path
-    /// now. A disk that was unmounted, a file server that died, a directory that was moved away and restored is found
-    /// again, and nothing is written into what is no longer the server. Two system calls.
+    /// [`DataPlane::directory`], for those who open, make or remove names there: the one that stands at the server's
+    /// path now. A disk that was unmounted, a file server that died, a directory that was moved away and restored is
+    /// found again, and nothing is written into what is no longer the server. Two system calls.
     pub(crate) fn current_directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
         let directory = self.directory(root)?;
         let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
@@ -223,8 +223,8 @@ impl DataPlane {
         Ok(directory)
     }
 
-    /// Lets go of the directory of a server whose file system has died. As long as anything of it is open, to mount the same
-    /// disk again gives the dead file system again.
+    /// Lets go of the directory of a server whose file system has died. As long as anything of it is open, to mount the
+    /// same disk again gives the dead file system again.
     pub(crate) fn let_go(&self, root: &ServerRoot) {
         let directory = root.directory.load(Ordering::Acquire);
         if directory >= 0 && !root.died.swap(true, Ordering::AcqRel) {
@@ -238,8 +238,9 @@ impl DataPlane {
         self.deaths.load(Ordering::Acquire)
     }
 
-    /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for reading and writing or, where that is not
-    /// allowed and `write` not needed, for reading only. Returns the descriptor and whether it can write.
+    /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for
+    /// reading and writing or, where that is not allowed and `write` not needed, for reading only. Returns the
+    /// descriptor and whether it can write.
     pub(crate) fn open_datafile(
         &self,
         handle: u64,
@@ -315,8 +316,8 @@ impl ServerRoot {
         self.server.id
     }
 
-    /// Whether reads may wait for a real device, so that it pays to ask for several at once. An emulated server's waiting
-    /// comes after the real reads.
+    /// Whether reads may wait for a real device, so that it pays to ask for several at once. An emulated server's
+    /// waiting comes after the real reads.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         !self.in_memory.load(Ordering::Relaxed) && self.device.get().is_none()

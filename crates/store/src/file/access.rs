@@ -1,9 +1,9 @@
 //! When a file was last read. The namespace's file system keeps that time, and moves it by its own rules (`relatime`,
 //! `noatime`): so it is shown a read of the inode that holds the name, which holds none of the file's bytes.
 //!
-//! The time has to be right when somebody asks, and not before: reads cost a look at the kernel's coarse clock and a store,
-//! and only a question or a close goes to the disk. Meanwhile another process may have set the time, which counts for more
-//! than a read before it: an inode whose status has changed since the last read is left as it is.
+//! The time has to be right when a program asks, and not before: reads cost a look at the kernel's coarse clock and a
+//! store, and only a question or a close goes to the disk. Meanwhile another process may have set the time, which
+//! counts for more than a read before it: an inode whose status has changed since the last read is left as it is.
 
 use crate::file::inode::{Inode, server};
 use crate::os::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Stat};
 /// nothing into memory.
 const BEHIND: u64 = 1 << 40;
 
-/// What [`Inode`] has for a file that nobody has read.
+/// What [`Inode`] has for a file that was not read.
 pub(crate) const NEVER: i64 = i64::MIN;
 
 /// Enough for times until the year 2262; beyond, none is later than another.
@@ -37,14 +37,14 @@ impl Inode {
         self.was_read_ns.store(NEVER, Ordering::Release);
     }
 
-    /// Puts what [`Inode::note_read`] noted into the inode; whether there was anything. One load if there was not, else two
-    /// system calls.
+    /// Puts what [`Inode::note_read`] noted into the inode; whether there was anything. One load if there was not, else
+    /// two system calls.
     pub fn settle_access(&self) -> bool {
         if self.was_read_ns.load(Ordering::Acquire) == NEVER {
             return false;
         }
         let read_ns = self.was_read_ns.swap(NEVER, Ordering::AcqRel);
-        // As in the kernel, nobody's read fails for its time.
+        // As in the kernel, no read fails because of its time.
         if read_ns != NEVER
             && let Ok(stat) = self.stat()
             && nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64) < read_ns
@@ -58,8 +58,9 @@ impl Inode {
         let _ = rustix::io::pread(self.descriptor(), &mut [0_u8; 1], BEHIND);
     }
 
-    /// As [`Inode::settle_access`], for reads of which nobody has told: of the datafiles, by the kernel or by a program that
-    /// knows where they are. One system call for the inode, and one for each datafile until one was read more lately.
+    /// As [`Inode::settle_access`], for reads that were not reported: of the datafiles, by the kernel or by a program
+    /// that knows where they are. One system call for the inode, and one for each datafile until one was read more
+    /// lately.
     pub fn settle_access_past(&self) {
         let (Ok(stat), Ok(file)) = (self.stat(), self.file()) else { return };
         let present = file.current_placement().present;

@@ -1,13 +1,14 @@
 //! What a write that failed half-way leaves behind the bytes that count, and how it is cut off again.
 //!
-//! The servers of a request are written each in one go, so that where one of them has no space, others have taken bytes that
-//! lie behind the first byte that is missing. Inside the old size those are the file's as any overwrite that failed leaves
-//! them, old or new. Behind it they would make the file longer than what was written, with zeros in between.
+//! The servers of a request are written each in one go, so that where one of them has no space, others have taken bytes
+//! that lie behind the first byte that is missing. Inside the old size those are the file's as any overwrite that
+//! failed leaves them, old or new. Behind it they would make the file longer than what was written, with zeros in
+//! between.
 //!
-//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that all others who may write
-//! the file are known to this process ([`Inode::without_writers`]), and those look at the file's epoch counter after each
-//! write: who finds that it has changed cannot tell whether a cut took those bytes along, and writes them again. Writing in the
-//! good case costs one atomic load more.
+//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that all others who may
+//! write the file are known to this process ([`Inode::without_writers`]), and those look at the file's epoch counter
+//! after each write: who finds that it has changed cannot tell whether a cut took those bytes along, and writes them
+//! again. Writing in the good case costs one atomic load more.
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
@@ -21,8 +22,8 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, SeekFrom, StatxFlags};
 use std::sync::atomic::fence;
 
-/// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for nothing but
-/// the size: on network file systems other attributes would have to wait for what is not written back yet.
+/// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for
+/// nothing but the size: on network file systems other attributes would have to wait for what is not written back yet.
 pub(crate) fn length_before(fd: BorrowedFd<'_>) -> Option<u64> {
     let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE).ok()?;
     Some(found.stx_size)
@@ -45,11 +46,11 @@ impl Drop for Flag<'_> {
 }
 
 impl Inode {
-    /// Does `work` while no writer's bytes can come to lie in a datafile and be counted as written, unless another process is
-    /// registered as a writer: then nothing is done. The caller must be registered.
+    /// Does `work` while no writer's bytes can come to lie in a datafile and be counted as written, unless another
+    /// process is registered as a writer: then nothing is done. The caller must be registered.
     ///
-    /// Those who write the file are threads of this process then, and programs that it lets past the mount. Who began before
-    /// this finds another epoch after the write and writes again; who comes now waits ([`Inode::wait_for_cut`]).
+    /// Those who write the file are threads of this process then, and programs that it lets past the mount. Who began
+    /// before this finds another epoch after the write and writes again; who comes now waits ([`Inode::wait_for_cut`]).
     pub(crate) fn without_writers(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let lock = self.registered_lock()?;
         let _change = self.change_handle()?;
@@ -76,9 +77,9 @@ impl Inode {
         Ok(())
     }
 
-    /// Cuts off what a write that failed half-way has left behind the file's end as it was before, and behind what was written
-    /// of it. Nothing is done where another process is registered as a writer, or has made a datafile longer than the write
-    /// did. The caller must be registered as a writer.
+    /// Cuts off what a write that failed half-way has left behind the file's end as it was before, and behind what was
+    /// written of it. Nothing is done where another process is registered as a writer, or has made a datafile longer
+    /// than the write did. The caller must be registered as a writer.
     ///
     /// # Errors
     /// A datafile could not be cut; the others are.

@@ -13,8 +13,9 @@
 //! | reads, ext4, not cached | 4797 | 1135 | 1567 | 1584 |
 //! | writes, ext4 | 121 | 144 | 1355 | 511 |
 //!
-//! Advice gets the devices' parallelism where there is any to get, needs no ring or thread that `fork` and `close` loops
-//! of a program could break, and costs little where everything is cached. Servers in memory and emulated ones get none.
+//! Advice gets the devices' parallelism where there is any to get, needs no ring or thread that `fork` and `close`
+//! loops of a program could break, and costs little where everything is cached. Servers in memory and emulated ones get
+//! none.
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::Advice;
@@ -23,7 +24,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 
-/// The kernel takes at most so many buffers in one call.
+/// Most buffers that the kernel takes in one call.
 const MAX_BUFFERS: usize = 1024;
 
 /// One buffer of a request, as the kernel takes it.
@@ -72,7 +73,8 @@ unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer
     let count = buffers.len().min(MAX_BUFFERS);
     match direction {
         Direction::Read => {
-            // SAFETY: the standard library guarantees that IoSliceMut is an iovec; the caller, that the buffers are valid.
+            // SAFETY: the standard library guarantees that IoSliceMut is an iovec; the caller, that the buffers are
+            // valid.
             let slices =
                 unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr().cast::<IoSliceMut<'_>>(), count) };
             match slices {
@@ -143,8 +145,8 @@ impl Task {
     }
 }
 
-/// Carries out reads, so that the devices work at the same time: the kernel is told of all before the first is waited for.
-/// (Writes go to the page cache one after the other; from there the kernel writes to all devices at once.)
+/// Carries out reads, so that the devices work at the same time: the kernel is told of all before the first is waited
+/// for. (Writes go to the page cache one after the other; from there the kernel writes to all devices at once.)
 ///
 /// # Safety
 /// The tasks' descriptors are open, and their buffers can be written to.

@@ -25,8 +25,8 @@ pub struct Files {
     _neighbours: Neighbours,
     /// Open files by handle and inode: the last close of a file without a name removes its datafiles.
     opened: Mutex<HashMap<(u64, u64), usize>>,
-    /// Held while names of files come, and from the look at what has a name to the step that takes the name away, so that
-    /// it is that which loses it.
+    /// Held while names of files come, and from the look at what has a name to the step that takes the name away, so
+    /// that it is that which loses it.
     names: Mutex<()>,
 }
 
@@ -66,7 +66,7 @@ impl Files {
     fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        // EAGAIN: somebody renamed something on the way, and the kernel could not tell whether that leads out.
+        // EAGAIN: a directory on the way was renamed, and the kernel could not tell whether that leads out.
         loop {
             match retry(|| rustix::fs::openat2(self.store.tree(), relative(path), flags, mode, resolve)) {
                 Err(Errno::AGAIN) => {}
@@ -83,9 +83,9 @@ impl Files {
         Ok((parent.map_err(Error::io(action, path))?, name))
     }
 
-    /// Opens a file as `open` does: with `O_CREAT` it gets the layout that the pool's rules have for its path, and `mode`
-    /// less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND` and `O_NOFOLLOW` count. A directory cannot
-    /// be opened.
+    /// Opens a file as `open` does: with `O_CREAT` it gets the layout that the pool's rules have for its path, and
+    /// `mode` less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND` and `O_NOFOLLOW` count. A
+    /// directory cannot be opened.
     ///
     /// # Errors
     /// Those of `open`; the handle is damaged.
@@ -109,7 +109,7 @@ impl Files {
                     Err(_) if has_no_name(&made) => {}
                     opened => return opened,
                 },
-                // Somebody was quicker, or the name is a symbolic link to what does not exist yet.
+                // Another was quicker, or the name is a symbolic link to what does not exist yet.
                 Err(error) if error.errno() == Errno::EXIST && !exclusive => {
                     let Some(target) = self.dangling(path)? else { continue };
                     return self.open_file(&target, flags, mode);
@@ -183,8 +183,8 @@ impl Files {
         }
     }
 
-    /// Attributes of what `path` leads to (of a symbolic link itself, unless `follow`), with the size and time of a placed
-    /// file.
+    /// Attributes of what `path` leads to (of a symbolic link itself, unless `follow`), with the size and time of a
+    /// placed file.
     ///
     /// # Errors
     /// Those of `stat`.
@@ -316,8 +316,8 @@ impl Files {
         retry(|| rustix::fs::openat(parent, name, flags, Mode::empty())).ok()
     }
 
-    /// Removes the datafiles of `file`, which has lost a name in `directory`, if it was the last and it is not open here. The
-    /// name must not come back with a power cut when they are gone: what has been written waits for the disk.
+    /// Removes the datafiles of `file`, which has lost a name in `directory`, if it was the last and it is not open
+    /// here. The name must not come back with a power cut when they are gone: what has been written waits for the disk.
     fn collect(&self, file: Option<OwnedFd>, directory: &OwnedFd) -> Result<()> {
         let Some(file) = file else { return Ok(()) };
         let stat = rustix::fs::fstat(&file).map_err(Error::io("look at", "a removed file"))?;
@@ -330,12 +330,12 @@ impl Files {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let names = rustix::fs::open(proc_path(directory.as_fd()), flags, Mode::empty());
             match names.and_then(rustix::fs::fsync) {
-                // Whoever may change a directory may not always read it: then the file says that it has no name.
+                // A user who may change a directory may not always read it: then the file says that it has no name.
                 Err(Errno::ACCESS) => inode.sync_inode()?,
                 synced => synced.map_err(Error::io("sync", "the directory of a removed file"))?,
             }
         }
-        // Under the lock: nobody opens it meanwhile.
+        // Under the lock: no thread opens it meanwhile.
         let opened = guard(&self.opened);
         if !opened.contains_key(&inode.key()) {
             self.store.collect(&inode)?;
@@ -385,7 +385,7 @@ impl Files {
             *count -= 1;
             if *count == 0 {
                 opened.remove(&inode.key());
-                // Under the lock: nobody opens it meanwhile.
+                // Under the lock: no thread opens it meanwhile.
                 self.store.collect(inode)?;
             }
         }

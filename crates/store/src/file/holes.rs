@@ -1,11 +1,11 @@
 //! Where a file has data and where holes: what its datafiles say (SEEK_DATA, SEEK_HOLE), put together by the layout.
 //!
 //! A hole is only ever told where the datafile has one, at a moment within the call. So a byte whose write had returned
-//! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is missing),
-//! its bytes count as data: who reads them is told why they cannot be had.
+//! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is
+//! missing), its bytes count as data: who reads them is told why they cannot be had.
 //!
-//! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data begins
-//! and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
+//! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data
+//! begins and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
 
 use crate::file::inode::Inode;
 use crate::file::lengths::Lengths;
@@ -29,14 +29,15 @@ enum Wanted {
 const NOWHERE: u64 = u64::MAX;
 /// In which holes are told.
 const BLOCK_BYTES: u64 = 4096;
-/// How many holes that are no whole block, as narrow stripes make them, a search passes before it takes the rest for data.
+/// How many holes that are no whole block, as narrow stripes make them, a search passes before it takes the rest for
+/// data.
 const MOST_PARTIAL_HOLES: u32 = 1 << 14;
 
 impl Inode {
     /// First offset at or after `offset` in a block of 4 KiB that holds data (SEEK_DATA); ENXIO when there is none.
     ///
-    /// Cost: for each region from `offset` to the answer an arithmetic step per stripe; an `lseek` per datafile that has
-    /// bytes there, and another one for each time that such an answer has been passed. Each `lseek` costs its file
+    /// Cost: for each region from `offset` to the answer an arithmetic step per stripe; an `lseek` per datafile that
+    /// has bytes there, and another one for each time that such an answer has been passed. Each `lseek` costs its file
     /// system the extents that it skips.
     ///
     /// # Errors
@@ -45,9 +46,9 @@ impl Inode {
         self.seek(offset, Wanted::Data)?.ok_or_else(|| self.failed("find data behind an offset in")(Errno::NXIO))
     }
 
-    /// First offset at or after `offset` in a block of 4 KiB that is all hole, at the latest the size (SEEK_HOLE); ENXIO beyond
-    /// the end. Cost: as of [`Inode::seek_data`], for each hole that is no whole block; behind thousands of them in one
-    /// search all counts as data.
+    /// First offset at or after `offset` in a block of 4 KiB that is all hole, at the latest the size (SEEK_HOLE);
+    /// ENXIO beyond the end. Cost: as of [`Inode::seek_data`], for each hole that is no whole block; behind thousands
+    /// of them in one search all counts as data.
     ///
     /// # Errors
     /// ENXIO; the size is not known, as a server is missing.
@@ -111,8 +112,8 @@ impl PlacedFile {
     /// First offset in `[from, to)` that is what is wanted.
     fn first(&self, from: u64, to: u64, wanted: Wanted, lengths: Option<&Lengths>) -> Option<u64> {
         let layout = &self.placement().layout;
-        // Of each datafile, then of the inode: there is nothing wanted from the first of the two positions to the second. Of
-        // none at first.
+        // Of each datafile, then of the inode: there is nothing wanted from the first of the two positions to the
+        // second. Of none at first.
         let datafiles = self.datafiles().table.len();
         let mut known: SmallVec<[(u64, u64); 16]> = smallvec![(1, 0); datafiles + 1];
         let regions = layout.region_at(from)..layout.regions().len();
@@ -166,8 +167,8 @@ impl PlacedFile {
         found.unwrap_or(any_data)
     }
 
-    /// What [`PlacedFile::seek_in`] has `found` from position `from` on, with what is recorded of the datafile and not there
-    /// any more taken for data: who copies the file must come to the error that its reading gives.
+    /// What [`PlacedFile::seek_in`] has `found` from position `from` on, with what is recorded of the datafile and not
+    /// there any more taken for data: who copies the file must come to the error that its reading gives.
     fn with_lost(&self, index: u16, from: u64, wanted: Wanted, lengths: Option<&Lengths>, found: u64) -> u64 {
         let datafile = self.datafiles().table.get(usize::from(index));
         let recorded_bytes = datafile.and_then(|datafile| Some(lengths?.of(*datafile))).unwrap_or(0);

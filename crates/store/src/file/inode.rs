@@ -49,7 +49,7 @@ pub struct Inode {
     pub(crate) cutting: AtomicBool,
     /// Syncs that failed.
     pub(crate) failures: Failures,
-    /// Datafiles whose names are known to be durable. Whoever made one may be gone, or another process.
+    /// Datafiles whose names are known to be durable. The maker of one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
     /// read.
@@ -91,7 +91,7 @@ impl Inode {
     pub(crate) fn created(store: Arc<Store>, created: Created, fd: OwnedFd) -> Result<Self> {
         let Created { handle, layout, owner } = created;
         let (logical, real) = (handle.logical, handle.real);
-        // Nobody knows the handle yet, so that nobody has changed it.
+        // No other thread knows the handle yet, so none has changed it.
         let epoch = store.plane().epoch(logical);
         let own = || fd.try_clone().map_err(|_| Error::io("duplicate", proc_path(fd.as_fd()))(Errno::MFILE));
         let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, own)?;
@@ -127,7 +127,7 @@ impl Inode {
 
     /// Takes a descriptor that can write.
     pub(crate) fn offer_descriptor(&self, fd: OwnedFd) {
-        // Whoever was first has an equal one.
+        // The first one is equal.
         let _ = self.writable.set(fd);
     }
 
@@ -153,6 +153,11 @@ impl Inode {
 
     pub(crate) fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
         move |errno| Error::Io { action, path: self.label(), errno }
+    }
+
+    /// An error of this inode for an operation that the store refuses with `errno`.
+    pub(crate) fn refused(&self, action: &'static str, reason: &'static str, errno: Errno) -> Error {
+        Error::Refused { action, path: self.label(), reason, errno }
     }
 
     /// The best descriptor of the namespace inode.
@@ -202,7 +207,7 @@ impl Inode {
         if file.is_stale() { self.reload() } else { Ok(file) }
     }
 
-    /// Whether the handle of another user's file in a shared pool is another than `file` was made from: his changes are not in
+    /// Whether the handle of another user's file in a shared pool is another than `file` was made from: its changes are not in
     /// the epoch counters that this process believes. One load for all other files.
     pub(crate) fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
         if self.store.plane().sees_changes_of(file.placement().owner) {
@@ -226,7 +231,7 @@ impl Inode {
         let newer = load(&self.store, self.handle, self.real, &self.fd)?.0;
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
         if file.refresh(newer.placement()) {
-            // Only now: whoever finds it equal must find what it says, too.
+            // Only now: a thread that finds it equal must also find what it says.
             file.set_handle_sum(newer.handle_sum());
         } else {
             *file = Arc::new(newer);

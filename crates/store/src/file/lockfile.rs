@@ -4,8 +4,8 @@
 //! programs can lock, so their own locks do not collide with the store's. The locks are those of open file
 //! descriptions (OFD): they end with the process, and each `Store` counts for itself.
 //!
-//! In a shared pool a lock file is bound to the inode of its file, as datafiles are: a handle that is written into another file
-//! takes no lock, and removes no lock file, of the file whose it is.
+//! In a shared pool a lock file is bound to the inode of its file, as datafiles are: a handle that is written into
+//! another file takes no lock, and removes no lock file, of the file whose it is.
 
 use crate::file::rights::Rights;
 use crate::format::identity::{Identity, Said};
@@ -40,25 +40,25 @@ pub(crate) struct LockFile {
     remover: Option<(u32, u32)>,
 }
 
-/// How long somebody else's lock is waited for.
+/// How long to wait for another's lock.
 #[derive(Debug, Clone, Copy)]
 enum Waits {
     /// As long as it takes: only the file's owner and root can hold it.
     InKernel,
-    /// [`PATIENCE`]: the owner of the file (whose number this is), or who may write it, may hold it for ever, and must not
-    /// take the threads of others' mount with him.
+    /// [`PATIENCE`]: the owner of the file (whose number this is), or a user who may write it, may hold it for ever,
+    /// and must not block the threads of others' mount.
     Briefly(u32),
 }
 
 /// Bits of a mode by which others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// How often a lock file that somebody is just making or removing is looked for.
+/// How often to look for a lock file that another is just making or removing.
 const TRIES: u32 = 50;
-/// How often one that is there at one look and gone at the next.
+/// How often to look for one that is there at one look and gone at the next.
 const TRIES_OF_VANISHING: u32 = 10_000;
-/// How long a lock is waited for that a user may hold on purpose.
+/// How long to wait for a lock that a user may hold on purpose.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// After a wait that was in vain, nobody waits for this owner's locks for so long.
+/// After a wait in vain, no thread waits for this owner's locks for this time.
 const SULKING: Duration = Duration::from_secs(10);
 /// Threads of this process that wait at once for locks of one owner's files.
 const MOST_WAITING: u32 = 4;
@@ -85,8 +85,8 @@ fn belongs(stat: &rustix::fs::Stat, rights: Rights, user: u32) -> bool {
         && (made_by == rights.uid || made_by == 0 || made_by == user || by_writer)
 }
 
-/// Whether a lock file that could not be opened or made failed for what stands under its name, and not for its disk: a full or
-/// read-only one, or one that has gone.
+/// Whether a lock file that could not be opened or made failed for what stands under its name, and not for its disk: a
+/// full or read-only one, or one that has gone.
 fn is_of_what_stands_there(errno: Errno) -> bool {
     matches!(errno, Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV)
 }
@@ -96,12 +96,12 @@ fn name(handle: u64) -> String {
 }
 
 impl LockFile {
-    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. In a shared pool
-    /// count the `identity` and the `rights` of the file, and whether it `has_datafiles` that are bound to it.
+    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. In a shared
+    /// pool count the `identity` and the `rights` of the file, and whether it `has_datafiles` that are bound to it.
     ///
     /// # Errors
-    /// [`Error::ForeignLock`] when a user who has no part in the file has put something there, [`Error::UnboundLock`] when it
-    /// is another file's.
+    /// [`Error::ForeignLock`] when a user who has no part in the file has put something there, [`Error::UnboundLock`]
+    /// when it is another file's.
     pub(crate) fn open(
         store: &Store,
         handle: u64,
@@ -128,7 +128,7 @@ impl LockFile {
         Err(Error::UnboundLock { lock: name(handle), inode: identity.inode })
     }
 
-    /// [`LockFile::open`] in a pool of one user, and for a check of any pool, which waits for nobody.
+    /// [`LockFile::open`] in a pool of one user, and for a check of any pool, which does not wait.
     pub(crate) fn open_any(locks: BorrowedFd<'_>, handle: u64) -> Result<(Self, bool)> {
         loop {
             if let Some((fd, made)) = Self::open_once(locks, handle)? {
@@ -165,8 +165,8 @@ impl LockFile {
         }
     }
 
-    /// In a shared pool anybody can put something under the name. A lock file is the owner's or root's; where others may
-    /// write the file, it can be theirs as well. Anything else is refused; root removes it.
+    /// In a shared pool anybody can put something under the name. A lock file is the owner's or root's; where others
+    /// may write the file, it can be theirs as well. Anything else is refused; root removes it.
     fn open_shared(store: &Store, handle: u64, identity: Identity, rights: Rights) -> Result<(Self, bool)> {
         let user = rustix::process::geteuid().as_raw();
         let waits = if user == rights.uid && rights.mode & OTHERS_WRITE == 0 {
@@ -252,7 +252,7 @@ impl LockFile {
         if mode == 0o600 { Ok(()) } else { rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)) }
     }
 
-    /// Whether a lock file of `handle` exists: somebody writes, or crashed while writing.
+    /// Whether a lock file of `handle` exists: the file has a writer, or one crashed.
     pub(crate) fn exists(locks: BorrowedFd<'_>, handle: u64) -> Result<bool> {
         match rustix::fs::statat(locks, name(handle), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -271,7 +271,7 @@ impl LockFile {
 
     /// Removes the name. Only for the holder of the exclusive [`Purpose::Writers`] lock.
     pub(crate) fn remove(&self, locks: BorrowedFd<'_>) -> Result<()> {
-        // As root on behalf of a user, with his rights: a handle may name another's lock file.
+        // As root on behalf of a user, with that user's rights: a handle may name another's lock file.
         let _owner = self.remover.map(|(uid, gid)| AsUser::become_if_root(uid, gid));
         if self.remover.is_some() && !self.is_current(locks) {
             return Ok(());
@@ -340,7 +340,7 @@ impl LockFile {
         if taken? { Ok(()) } else { Err(held()) }
     }
 
-    /// Takes the exclusive lock if nobody else has the lock in any form; an own shared lock is exchanged for it.
+    /// Takes the exclusive lock if no other has the lock in any form; an own shared lock is exchanged for it.
     pub(crate) fn try_exclusive(&self, purpose: Purpose) -> Result<bool> {
         match self.control(purpose, libc::F_WRLCK, false) {
             Ok(()) => Ok(true),
@@ -349,7 +349,7 @@ impl LockFile {
         }
     }
 
-    /// Takes the shared lock unless somebody holds it exclusively.
+    /// Takes the shared lock unless another holds it exclusively.
     pub(crate) fn try_shared(&self, purpose: Purpose) -> Result<bool> {
         match self.control(purpose, libc::F_RDLCK, false) {
             Ok(()) => Ok(true),

@@ -3,8 +3,8 @@
 //! The order makes it so: datafiles of a new generation written and synced, their names synced, the copy read back and
 //! compared, the layout kept; then one switch of the handle (version + 1, synced), which also says that the rest must
 //! be cleared away (`truncating_to`); and only then the old generation goes. A crash before the switch leaves the old
-//! file and some datafiles that no handle names; after it, the new file and some leftovers. Both are cleared by whoever
-//! next opens the file for writing or moves it.
+//! file and some datafiles that no handle names; after it, the new file and some leftovers. The next
+//! process that opens the file for writing or moves it clears both.
 
 use crate::file::inode::{Inode, sync_names};
 use crate::file::placed_file::PlacedFile;
@@ -106,7 +106,7 @@ impl Inode {
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, progress);
-        // If the name stays, the next writer finds nobody behind it and looks after the file.
+        // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
     }
@@ -198,7 +198,7 @@ impl Inode {
         switched
     }
 
-    /// The times of a file that nobody writes.
+    /// The times of a file without a writer.
     fn times(&self) -> Result<Timestamps> {
         let stat = self.stat()?;
         let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
@@ -215,7 +215,7 @@ impl Inode {
         synced(self)?;
         self.write_handle(handle)?;
         synced(self).inspect_err(|_| {
-            // Nobody knows which of the two the disk has; both are whole as long as neither generation is removed.
+            // It is unknown which of the two the disk has; both are whole as long as neither generation is removed.
             let _ = self.write_handle(&before);
         })
     }

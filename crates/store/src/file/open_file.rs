@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
 
-/// An open file: its bytes, and an offset of its own as an open file description has. All methods may be called from any
-/// thread; those that move the offset take turns.
+/// An open file: its bytes, and an offset of its own as an open file description has. All methods may be called from
+/// any thread; those that move the offset take turns.
 #[derive(Debug)]
 pub struct File {
     files: Arc<Files>,
@@ -264,7 +264,7 @@ impl File {
     /// Closes it and tells of what went wrong, which dropping it does not.
     ///
     /// # Errors
-    /// The last writer could not put the size into the inode: whoever comes next does it.
+    /// The last writer could not put the size into the inode: the next one does it.
     pub fn close(mut self) -> Result<()> {
         let closed = self.leave();
         self.placed = None;
@@ -281,7 +281,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Nobody is told; what the last writer leaves undone, the next to come does.
+        // A drop reports no error; what the last writer leaves undone, the next one does.
         let _ = self.leave();
     }
 }

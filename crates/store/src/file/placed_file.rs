@@ -199,7 +199,7 @@ impl PlacedFile {
         }
         let size = match size() {
             Ok(size) => size,
-            // Nobody knows what is behind (a server is missing); what was found is the file's.
+            // What follows is unknown (a server is missing); what was found is the file's.
             Err(_) if got > 0 => return Ok(TransferOutcome::Done(got as usize)),
             Err(error) => return Err(error),
         };
@@ -634,7 +634,7 @@ impl PlacedFile {
             let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(identity);
             let writes = state & 1 == 1;
             let Ok((fd, _)) = self.open_datafile(*datafile, writes) else { continue };
-            // SAFETY: opened just now, and owned by nobody else.
+            // SAFETY: opened just now; this is its only owner.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             if old.is_err() || old != rustix::fs::fstat(&fd).map(identity) {
                 slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
@@ -659,7 +659,7 @@ impl PlacedFile {
             let old = if state < 0 { -2 - state } else { state } & !1;
             // Open for reading only so far, or let go of: put the new descriptor in the old one's place, other threads go on
             // with it.
-            // SAFETY: opened just now, and owned by nobody else.
+            // SAFETY: opened just now; this is its only owner.
             replace(old >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
                 .map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
             slot.descriptor.store(old | i32::from(writable), Ordering::Release);

@@ -27,8 +27,8 @@ fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
     Ok(longer)
 }
 
-/// Fails, before anything is cut, where a datafile cannot be: its time is set to what it is, which a file system that has
-/// become read-only, has failed or has gone refuses as it would refuse the cut.
+/// Fails, before anything is cut, where a datafile cannot be: its time is set to what it is, which a file system that
+/// has become read-only, has failed or has gone refuses as it would refuse the cut.
 fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
     for (index, _) in longer {
         let Some(fd) = file.writable_datafile(*index)? else { continue };
@@ -92,17 +92,17 @@ impl Inode {
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
         let done = self.cut(&file, size_bytes);
-        // Where a disk has failed, too: what is written behind the new end from now on must not be cut off by whoever
-        // would take this for the change of one that was killed.
+        // Where a disk has failed, too: a later process must not cut off what is written behind the
+        // new end from now on: it would take this change for that of a killed process.
         handle.truncating_to = None;
         done.and(self.write_handle(&handle))
     }
 
-    /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The handle
-    /// says so already.
+    /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The
+    /// handle says so already.
     fn cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it ending
-        // with whatever byte comes before.
+        // The inode may not know yet how far the file reached, nor that it ends here: cutting alone would leave it
+        // ending with whatever byte comes before.
         if (self.stat()?.st_size as u64) < size_bytes {
             self.truncate_inode(size_bytes)?;
         }
@@ -112,9 +112,9 @@ impl Inode {
 
     /// Shortens the datafiles to what a file of `size_bytes` has in them. The handle says so already.
     ///
-    /// What is cut off must not be gone on one disk while another still says that the file is longer, so that the handle
-    /// is made durable first; and it must not come back behind a new end after the handle forgot the truncation, so that
-    /// what was cut is made durable before that. Nothing is synced where nothing is cut.
+    /// What is cut off must not be gone on one disk while another still says that the file is longer, so that the
+    /// handle is made durable first; and it must not come back behind a new end after the handle forgot the truncation,
+    /// so that what was cut is made durable before that. Nothing is synced where nothing is cut.
     fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
         let longer = longer(file, size_bytes)?;
         if longer.is_empty() {
@@ -221,8 +221,8 @@ impl Inode {
         Ok(())
     }
 
-    /// [`Inode::remove_strangers`] in a directory that cannot be listed: by the names that the last changes of layout may
-    /// have left.
+    /// [`Inode::remove_strangers`] in a directory that cannot be listed: by the names that the last changes of layout
+    /// may have left.
     fn remove_recent(
         &self,
         handle: &Handle,
@@ -247,8 +247,8 @@ impl Inode {
         Ok(())
     }
 
-    /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of those that
-    /// do not. What is on a missing server stays there.
+    /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of
+    /// those that do not. What is on a missing server stays there.
     pub(crate) fn remove_datafiles(&self) -> Result<Collected> {
         let owner = self.stat()?.st_uid;
         let file = self.file()?;
@@ -282,7 +282,7 @@ impl Inode {
         }
         let punch = mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if !punch && mode != FallocateFlags::KEEP_SIZE && !mode.is_empty() {
-            return Err(self.failed("fallocate, in this mode,")(Errno::OPNOTSUPP));
+            return Err(self.refused("fallocate", "this mode is not supported", Errno::OPNOTSUPP));
         }
         let end = offset.checked_add(len).filter(|&end| end <= MAX_OFFSET).ok_or_else(|| self.too_large())?;
         let file = loop {
@@ -335,7 +335,7 @@ impl Inode {
         })
     }
 
-    /// Makes the file at least so large. Cuts nothing off, whoever writes behind that meanwhile.
+    /// Makes the file at least this large. Cuts nothing off that is written behind that meanwhile.
     fn grow(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle()?;
         if (self.stat()?.st_size as u64) < size_bytes { self.truncate_inode(size_bytes) } else { Ok(()) }

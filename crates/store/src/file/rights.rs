@@ -1,13 +1,14 @@
 //! Whose a file's datafiles are, and who may open them: never more than the inode says.
 //!
 //! A datafile belongs to the owner and the group of its file and has the file's permission bits, except that its owner
-//! can always read and write it (he could give himself the right at any time, and the size of a read-only file has to be
-//! settled), and that it never is a program: no execute, set-user-id, set-group-id or sticky bits. A file with an access
-//! control list has datafiles of its owner alone; everybody else goes through a mount, which obeys the list.
+//! can always read and write it (an owner can take the right at any time, and the size of a read-only file has to be
+//! settled), and that it never is a program: no execute, set-user-id, set-group-id or sticky bits. A file with an
+//! access control list has datafiles of its owner alone; all other users go through a mount, which obeys the list.
 //!
-//! Whatever stands under a datafile's name is believed only when it is a regular file and its owner is the file's, and what
-//! stands there already when a datafile is made only when it has no second name: in a pool of several users anybody may have put a link, a FIFO or a file of his own there, and anybody
-//! can write a handle that names another user's datafiles into an inode of his own.
+//! Whatever stands under a datafile's name is believed only when it is a regular file and its owner is the file's, and
+//! what stands there already when a datafile is made only when it has no second name: in a pool of several users any
+//! user may have put a link, a FIFO or an own file there, and any user can write a handle that names another user's
+//! datafiles into an own inode.
 
 use crate::backend::plane::ServerRoot;
 use crate::file::inode::{Inode, server};
@@ -52,14 +53,15 @@ impl Rights {
         Self::by(stat, || rustix::fs::getxattr(place, ACL, &mut [0_u8; 0][..]))
     }
 
-    /// Those of an inode that may have an access control list, which is not looked for: they may say more than it allows.
+    /// Those of an inode that may have an access control list, which is not looked for: they may say more than it
+    /// allows.
     pub(crate) fn without_list(stat: &Stat) -> Self {
         Self { uid: stat.st_uid, gid: stat.st_gid, mode: OWNER_BITS | stat.st_mode & SHARED_BITS }
     }
 
     fn by(stat: &Stat, list: impl FnOnce() -> rustix::io::Result<usize>) -> Self {
         let mut shared = stat.st_mode & SHARED_BITS;
-        // A list, or nobody knows.
+        // A list, or it cannot be told.
         if shared != 0 && !matches!(list(), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
             shared = 0;
         }
@@ -90,8 +92,8 @@ impl Rights {
             let changed = rustix::fs::fchown(fd, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
             match changed {
                 Ok(()) => {}
-                // The owner is what a datafile is known by; a group may be one that this process is not in, or that its user
-                // namespace does not know.
+                // The owner is what a datafile is known by; a group may be one that this process is not in, or that its
+                // user namespace does not know.
                 Err(Errno::PERM | Errno::INVAL | Errno::OVERFLOW) if stat.st_uid == self.uid => mode = OWNER_BITS,
                 Err(errno) => return Err(errno),
             }
@@ -124,7 +126,7 @@ fn not_a_datafile(root: &ServerRoot, path: &str, what: &'static str) -> Error {
     Error::NotADatafile { server: root.name().to_owned(), datafile: path.to_owned(), what }
 }
 
-/// What opening a datafile's name failed with, in words where somebody has put something else there.
+/// What opening a datafile's name failed with, in words where something else stands there.
 pub(crate) fn open_error(root: &ServerRoot, action: &'static str, path: &str, errno: Errno) -> Error {
     match errno {
         Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
@@ -198,7 +200,7 @@ fn adopt_leftover(
     let stat = rustix::fs::fstat(&fd).map_err(error)?;
     check_datafile(root, path.as_str(), &stat, owner)?;
     if stat.st_nlink > 1 {
-        // Perhaps another file's datafile, which somebody who may write it has linked here.
+        // Perhaps another file's datafile, which a user who may write it has linked here.
         return Err(not_a_datafile(root, path.as_str(), "has a second name (a hard link)"));
     }
     // One that was made and not yet bound when a crash came holds nothing.
@@ -276,17 +278,17 @@ impl Inode {
         Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
     }
 
-    /// Changes who may do what with the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change of its
-    /// access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes back what
-    /// `change` did.
+    /// Changes who may do what with the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change
+    /// of its access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes
+    /// back what `change` did.
     ///
     /// At no time, also after a crash, do the datafiles allow more than the inode does: what the new mode takes away is
     /// taken from the datafiles first, what it adds is added last.
     ///
     /// # Errors
-    /// Those of the datafiles, and of `change` as they are. A datafile that cannot be opened, of a missing server say, is one
-    /// unless the mode concerns no datafile. Inode and datafiles are then as they were; where that fails as well the
-    /// datafiles allow less.
+    /// Those of the datafiles, and of `change` as they are. A datafile that cannot be opened, of a missing server say,
+    /// is one unless the mode concerns no datafile. Inode and datafiles are then as they were; where that fails as well
+    /// the datafiles allow less.
     pub fn change_mode(
         &self,
         mode: Option<u32>,
@@ -315,12 +317,12 @@ impl Inode {
         Err(error)
     }
 
-    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow: all of them or,
-    /// after an error, none. Meanwhile they are their owner's alone. `undo` takes back what `change` did.
+    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow: all of
+    /// them or, after an error, none. Meanwhile they are their owner's alone. `undo` takes back what `change` did.
     ///
     /// # Errors
-    /// As [`Inode::change_mode`]; a missing server always is one. Where undoing fails as well, the file is refused (EIO) until
-    /// `stripewise fsck` by root.
+    /// As [`Inode::change_mode`]; a missing server always is one. Where undoing fails as well, the file is refused
+    /// (EIO) until `stripewise fsck` by root.
     pub fn change_owner(
         &self,
         change: impl FnOnce() -> Result<(), Errno>,
@@ -362,15 +364,15 @@ impl Inode {
         followed.map(drop)
     }
 
-    /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the datafiles for
-    /// root to give away by hand.
+    /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the
+    /// datafiles for root to give away by hand.
     fn note_former_owner(&self, uid: u32) {
         let former = former_owner(self.handle(), uid);
         let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
     }
 
-    /// Opens all datafiles that exist, which have to be `owner`'s. One that is lost is left out: there is nothing to protect.
-    /// `if_possible`: so are those that cannot be opened.
+    /// Opens all datafiles that exist, which have to be `owner`'s. One that is lost is left out: there is nothing to
+    /// protect. `if_possible`: so are those that cannot be opened.
     fn hold_datafiles(&self, owner: u32, if_possible: bool) -> Result<HeldDatafiles<'_>> {
         let file = self.file()?;
         let placement = file.current_placement();

@@ -1,8 +1,8 @@
 //! Syncs that failed, told to everybody who has the file open.
 //!
-//! A kernel tells of what it could not write back once through each descriptor, and all who have a file open here share one
-//! descriptor of each datafile. So what one of them is told is noted for the others, as errseq_t does in the kernel: each is
-//! told once, and who opens the file afterwards is not.
+//! A kernel tells of what it could not write back once through each descriptor, and all who have a file open here share
+//! one descriptor of each datafile. So what one of them is told is noted for the others, as errseq_t does in the
+//! kernel: each is told once, and who opens the file afterwards is not.
 
 use crate::file::inode::Inode;
 use crate::os::error::Result;
@@ -34,8 +34,8 @@ impl Inode {
         Told(AtomicU64::new(self.failures.0.load(Ordering::Acquire)))
     }
 
-    /// Makes everything written so far durable (`data_only`: as fdatasync), for an open file that has been `told` of what
-    /// failed so far.
+    /// Makes everything written so far durable (`data_only`: as fdatasync), for an open file that has been `told` of
+    /// what failed so far.
     ///
     /// # Errors
     /// Those of the servers; that of another's sync that has failed since, once.

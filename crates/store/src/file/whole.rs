@@ -27,8 +27,8 @@ impl Inode {
         Ok(server.device().is_none())
     }
 
-    /// The datafile of a file that [`Inode::is_whole`], open for reading and writing, as long as the file; made if there
-    /// is none and `make` says so. `None`: no such file, or no datafile. The file's times stay.
+    /// The datafile of a file that [`Inode::is_whole`], open for reading and writing, as long as the file; made if
+    /// there is none and `make` says so. `None`: no such file, or no datafile. The file's times stay.
     ///
     /// The caller must be registered as a writer, and stay it as long as the datafile is used: then no byte moves to
     /// another place. After a change of size by [`Inode::truncate`] or [`Inode::allocate`] it must be called again.
@@ -50,7 +50,7 @@ impl Inode {
             let datafile = file.datafiles().table[0];
             let (fd, _) =
                 self.store.plane().open_datafile(self.handle(), placement.owner, placement.identity, datafile, true)?;
-            // SAFETY: opened just now, and owned by nobody else.
+            // SAFETY: opened just now; this is its only owner.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             let error = self.store.plane().server(datafile.server)?.error("extend a datafile");
             let found = rustix::fs::fstat(&fd).map_err(error)?;
@@ -80,8 +80,9 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it, whoever appends
-    /// meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile agree.
+    /// Makes the datafile of a whole file as long as the file; whether it was shorter. Never shortens it when bytes are
+    /// appended meanwhile, and never undoes a truncation: that holds the same lock as we until inode and datafile
+    /// agree.
     ///
     /// # Errors
     /// It is shorter than was recorded: zeros would take the place of what is lost.
@@ -102,8 +103,8 @@ impl Inode {
             return Ok(false);
         }
         self.check_hole(file, 0, found as u64)?;
-        // Giving the last byte its place extends, if the file still is shorter when the kernel has its lock; setting the
-        // length would cut off what was appended since we asked.
+        // Giving the last byte its place extends, if the file still is shorter when the kernel has its lock; setting
+        // the length would cut off what was appended since we asked.
         let last = size as u64 - 1;
         match retry(|| rustix::fs::fallocate(datafile, FallocateFlags::empty(), last, 1)) {
             // A file system that cannot, or a full one: there is no other call that only ever extends.

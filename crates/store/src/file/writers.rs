@@ -29,17 +29,17 @@ pub struct Attributes {
     pub size_bytes: u64,
     /// Time of the last change of content.
     pub mtime: Timespec,
-    /// Blocks of 512 bytes: of a file with holes of [`COUNTED_BYTES`] and more those that its servers have given it, by which
-    /// programs tell that it has holes; of others those that the size takes.
+    /// Blocks of 512 bytes: of a file with holes of [`COUNTED_BYTES`] and more those that its servers have given it, by
+    /// which programs tell that it has holes; of others those that the size takes.
     pub blocks: u64,
 }
 
-/// From this size on the datafiles are asked how much space they take, of closed files with holes too: a program that takes
-/// a sparse file for a full one reads all its zeros, which costs more than to ask.
+/// From this size on the datafiles are asked how much space they take, of closed files with holes too: a program that
+/// takes a sparse file for a full one reads all its zeros, which costs more than to ask.
 pub const COUNTED_BYTES: u64 = 16 << 20;
 
 impl Attributes {
-    /// Of a file that nobody writes: those of its inode.
+    /// Of a file without a writer: those of its inode.
     pub fn of_closed(handle: u64, stat: &rustix::fs::Stat) -> Self {
         let size_bytes = stat.st_size as u64;
         let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
@@ -100,7 +100,7 @@ impl Inode {
                 if !lock.is_current(locks) {
                     continue;
                 }
-                // The file exists and nobody holds it: somebody crashed, or a server is missing, which may still be so.
+                // The file exists and no process holds it: a writer crashed, or a server is missing and may still be.
                 let _ = self.put_in_order(created)?;
             }
             if wait {
@@ -152,7 +152,7 @@ impl Inode {
     /// The lock file under which this process is registered.
     pub(crate) fn registered_lock(&self) -> Result<Arc<LockFile>> {
         let lock = guard(&self.writers).lock.clone();
-        lock.ok_or_else(|| self.failed("write, without being registered as a writer of,")(Errno::BADF))
+        lock.ok_or_else(|| self.refused("write", "not registered as a writer", Errno::BADF))
     }
 
     /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. With it, whether the
@@ -198,7 +198,7 @@ impl Inode {
         lock.map_or(Ok(false), |lock| Ok(!lock.try_exclusive(Purpose::Writers)?))
     }
 
-    /// Finishes a change that a crash has interrupted, unless whoever makes it is still there.
+    /// Finishes a change that a crash has interrupted, unless its maker is still there.
     pub(crate) fn finish_interrupted(&self) -> Result<()> {
         let writers = guard(&self.writers);
         match self.structural_lock(&writers)? {
@@ -216,7 +216,8 @@ impl Inode {
 
     /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
     fn recover(&self) -> Result<Result<()>> {
-        // The process that crashed may have changed the handle and not told of it: what is known here of the file may be the old layout.
+        // The process that crashed may have changed the handle and not told of it: what is known here of the file may
+        // be the old layout.
         self.bump_epoch();
         self.finish_change()?;
         self.settle()
@@ -231,15 +232,15 @@ impl Inode {
         self.sync_inode()
     }
 
-    /// Whether there is a datafile that may reach beyond the inode's size. A writer that ended well has left none, but a
-    /// power cut may have taken what he put into the inode, and his lock file too. Then bytes behind the end would be found
-    /// in what must be a hole as soon as the file grows.
+    /// Whether there is a datafile that may reach beyond the inode's size. A writer that ended well has left none, but
+    /// a power cut may have taken its size in the inode, and its lock file too. Then bytes behind the end would be
+    /// found in what must be a hole as soon as the file grows.
     fn has_datafiles(&self) -> Result<bool> {
         Ok(!self.file()?.current_placement().present.is_empty())
     }
 
-    /// Writes size and mtime into the inode, whether it has holes, and how long its datafiles are, as the last writer does.
-    /// The inner error is of a server that could not be asked: the file may be longer.
+    /// Writes size and mtime into the inode, whether it has holes, and how long its datafiles are, as the last writer
+    /// does. The inner error is of a server that could not be asked: the file may be longer.
     fn settle(&self) -> Result<Result<()>> {
         let file = self.file()?;
         let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
@@ -274,7 +275,7 @@ impl Inode {
         self.with_registration(|| {
             // A size that another process sets meanwhile must not be undone.
             let _change = self.change_handle()?;
-            // What is read here is written back: nobody may set the times meanwhile.
+            // What is read here is written back: no other thread may set the times meanwhile.
             let _alone = guard(&self.writers);
             let (now, _) = self.open_attributes()?;
             if now.size_bytes > self.stat()?.st_size as u64 {
@@ -285,8 +286,8 @@ impl Inode {
         })
     }
 
-    /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the file
-    /// can say that it is now.
+    /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the
+    /// file can say that it is now.
     fn set_mtime(&self, mtime: Timespec) -> Result<()> {
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omit, last_modification: mtime };
@@ -359,7 +360,7 @@ impl Inode {
     /// Size now, in bytes, for those who would lose bytes by a size that is too small.
     ///
     /// # Errors
-    /// A server is missing while the file is being written, or since its writer crashed: nobody knows where it ends.
+    /// A server is missing while the file is being written, or since its writer crashed: its end is unknown.
     pub fn certain_size_bytes(&self) -> Result<u64> {
         if LockFile::exists(self.store.locks(), self.handle())? {
             let (attributes, all) = self.open_attributes()?;
@@ -370,8 +371,8 @@ impl Inode {
 
     /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
     pub fn set_times(&self, times: &Timestamps) -> Result<()> {
-        // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put back
-        // the time that it has read before.
+        // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put
+        // back the time that it has read before.
         let _alone = guard(&self.writers);
         if times.last_access.tv_nsec != UTIME_OMIT {
             self.forget_reads();
@@ -388,7 +389,7 @@ impl Inode {
                     *datafile,
                     false,
                 )?;
-                // SAFETY: opened just now, and owned by nobody else.
+                // SAFETY: opened just now; this is its only owner.
                 let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
                 rustix::fs::futimens(&fd, times).map_err(root.error("set the times of a datafile"))?;
             }
@@ -396,12 +397,12 @@ impl Inode {
         rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))
     }
 
-    /// Writes at the end of the file, whoever else appends; the offset where the bytes went, and how many. The caller
-    /// must be registered as a writer.
+    /// Writes at the end of the file, also beside other appenders; the offset where the bytes went, and how many. The
+    /// caller must be registered as a writer.
     ///
-    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and the
-    /// only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A file
-    /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
+    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and
+    /// the only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A
+    /// file over several datafiles is only ever appended to by the store, under the append lock of its lock file.
     pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
         let _local = guard(&self.appending);
         if self.is_whole()? {
@@ -435,8 +436,8 @@ impl Inode {
         let removed = self.remove_datafiles();
         lock.remove(self.store.locks())?;
         match removed {
-            // Who removes another user's file from a directory of his own cannot remove its datafiles; `stripewise fsck`
-            // by root does.
+            // A user who removes another user's file from an own directory cannot remove its datafiles; `stripewise
+            // fsck` as root does.
             Err(error) if self.store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) => {
                 Ok(Collected::Gone)
             }

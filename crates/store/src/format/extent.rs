@@ -45,8 +45,8 @@ pub(crate) fn file_bytes(layout: &Layout, datafiles: &Datafiles, index: u16, dat
     0
 }
 
-/// The stretches of datafile `index` in which the layout puts no byte, between the regions that it serves and before the
-/// last of them: `(from, to)`.
+/// The stretches of datafile `index` in which the layout puts no byte, between the regions that it serves and before
+/// the last of them: `(from, to)`.
 pub(crate) fn gaps<'a>(
     layout: &'a Layout,
     datafiles: &'a Datafiles,

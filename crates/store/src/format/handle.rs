@@ -15,9 +15,9 @@ use stripewise_layout::{Layout, MAX_OFFSET};
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise";
 
-/// The attribute that says of an inode whose it was before its owner was changed, and by which handle. Only root sets such
-/// attributes, so that a check may believe it: a crash between the change of the inode and that of its datafiles is finished
-/// by it, where otherwise somebody might claim another's datafiles by a handle of his making.
+/// The attribute that says of an inode whose it was before its owner was changed, and by which handle. Only root sets
+/// such attributes, so that a check may believe it: a crash between the change of the inode and that of its datafiles
+/// is finished by it, where otherwise a user might claim another's datafiles by a forged handle.
 pub const FORMER_OWNER: &str = "trusted.stripewise";
 
 /// Greatest length of an encoded handle in bytes.
@@ -144,7 +144,7 @@ pub struct Handle {
     pub present: Present,
     /// A truncation to this size in bytes has begun and must be finished before the file is used.
     pub truncating_to: Option<u64>,
-    /// The last writer of a large file found that it has holes: whoever asks for its space has to ask the servers. A hint,
+    /// The last writer of a large file found that it has holes: only the servers know its space. A hint,
     /// which no byte depends on.
     pub sparse: bool,
 }

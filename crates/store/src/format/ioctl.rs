@@ -75,7 +75,8 @@ pub const SIZE: u32 = command(READ, 3, size_of::<u64>());
 pub const MAPPED: u32 = command(0, 4, 0);
 /// Cuts off what a write past the mount has left behind the bytes that count.
 pub const CUT_BACK: u32 = command(WRITE, 5, size_of::<CutBack>());
-/// Bytes that this process has written past the mount may be lost: all that have the file open are told by `fsync`. No argument.
+/// Bytes that this process has written past the mount may be lost: all that have the file open are told by `fsync`. No
+/// argument.
 pub const LOST: u32 = command(0, 6, 0);
 /// The process that serves the mount, as a [`ServingProcess`]. Of directories, by any program that has one open.
 pub const SERVING_PROCESS: u32 = command(READ, 7, size_of::<ServingProcess>());

@@ -1,4 +1,5 @@
-//! What a write that failed half-way may have left behind the bytes that count, to be cut off ([`crate::Inode::cut_back`]).
+//! What a write that failed half-way may have left behind the bytes that count, to be cut off
+//! ([`crate::Inode::cut_back`]).
 
 use smallvec::SmallVec;
 

@@ -1,5 +1,5 @@
-//! Locks of single bytes of a file, by which processes exclude one another. `crates/interleavings-store` waits for them in a
-//! way of its own.
+//! Locks of single bytes of a file, by which processes exclude one another. `crates/interleavings-store` waits for them
+//! in a way of its own.
 
 use crate::os::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd};

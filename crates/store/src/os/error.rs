@@ -20,6 +20,18 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// An operation on a path is refused before a system call is made.
+    #[error("cannot {action} {}: {reason}", path.display())]
+    Refused {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+        /// What the program gets.
+        errno: Errno,
+    },
     /// Reading or writing a server failed.
     #[error("cannot {action} on server {server}: {errno}{}", remedy(*errno))]
     Server {
@@ -101,7 +113,7 @@ pub enum Error {
         /// Its least length in bytes, by the record.
         recorded_bytes: u64,
     },
-    /// A datafile belongs to somebody else than the file.
+    /// A datafile and its file have different owners.
     #[error(
         "datafile {datafile} of server {server} belongs to user {found}, the file to user {expected}; run \
          `stripewise fsck`"
@@ -142,7 +154,7 @@ pub enum Error {
         /// What it is.
         what: &'static str,
     },
-    /// What somebody without a part in a file has put where its lock file should be.
+    /// A foreign file stands where a file's lock file should be.
     #[error(
         "the lock file {lock} in the pool's namespace is not usable: it belongs to user {found} and the file to user {owner}, \
          or it is no plain file; its owner or root can remove it"
@@ -166,7 +178,7 @@ pub enum Error {
         /// Number of the file's inode.
         inode: u64,
     },
-    /// Somebody has held a file's lock for longer than anybody waits on his behalf.
+    /// Another process has held a file's lock for longer than the limit of a wait.
     #[error("another process holds the lock {lock} of a file of user {owner}; wait for it, or end it, and try again")]
     HeldLock {
         /// Name of the lock file.
@@ -349,7 +361,7 @@ impl Error {
         match self {
             // Programs know what an I/O error is; ENOTCONN of a file they would not understand.
             Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
-            Self::Io { errno, .. } | Self::Server { errno, .. } => *errno,
+            Self::Io { errno, .. } | Self::Refused { errno, .. } | Self::Server { errno, .. } => *errno,
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,

@@ -1,7 +1,7 @@
 //! Files of counters that processes share by mapping them: each byte has its place on the disk before it is mapped.
 //!
-//! A page of a mapped file that has no block yet gets it when it is first written, and where the disk is full the kernel
-//! kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC to who opens the pool.
+//! A page of a mapped file that has no block yet gets it when it is first written, and where the disk is full the
+//! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC to who opens the pool.
 
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
@@ -9,9 +9,9 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
 
-/// Gives the first `bytes` of `file`, which is open for writing, their place on the disk; they are zeros where nothing was.
-/// Grows the file only: one that is shortened under a mapping would kill its users, too. One system call where a process has
-/// done it before.
+/// Gives the first `bytes` of `file`, which is open for writing, their place on the disk; they are zeros where nothing
+/// was. Grows the file only: one that is shortened under a mapping would kill its users, too. One system call where a
+/// process has done it before.
 pub(crate) fn allocate(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
     match retry(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
         // A file system may ask for the space anew before it sees that it is there.
@@ -25,7 +25,8 @@ pub(crate) fn allocate(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<(
     }
 }
 
-/// For file systems that cannot allocate. Appending overwrites nothing, whatever other process extends and uses the file meanwhile.
+/// For file systems that cannot allocate. Appending overwrites nothing, whatever other process extends and uses the
+/// file meanwhile.
 fn append_zeros(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
     const ZEROS: [u8; 4096] = [0; 4096];
     loop {

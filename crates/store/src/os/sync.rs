@@ -1,5 +1,5 @@
-//! What threads meet at: the standard library's. `crates/interleavings-store` builds the store with others in its place,
-//! whose order it chooses.
+//! What threads meet at: the standard library's. `crates/interleavings-store` builds the store with others in its
+//! place, whose order it chooses.
 
 use std::sync::PoisonError;
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, atomic};

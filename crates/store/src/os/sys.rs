@@ -52,8 +52,8 @@ pub(crate) fn read_all(file: impl AsFd, limit: usize) -> rustix::io::Result<Vec<
     }
 }
 
-/// Reads the regular file `path` below `dir`; EFBIG above `limit` bytes, EINVAL for what is no regular file. Waits for
-/// nobody, and follows no link at the end of the path.
+/// Reads the regular file `path` below `dir`; EFBIG above `limit` bytes, EINVAL for what is no regular file. Does not
+/// wait, and follows no link at the end of the path.
 pub(crate) fn read_file_at(
     dir: impl AsFd,
     path: impl rustix::path::Arg + Copy,
@@ -102,12 +102,12 @@ pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()
     })
 }
 
-/// Replaces the file `name` in `dir` by one with `bytes`, durably: whoever reads sees the old content or the new.
+/// Replaces the file `name` in `dir` by one with `bytes`, durably: a reader sees the old content or the new.
 pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
     let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
-    // A check that finds the file takes it for forgotten when nobody has it locked.
+    // A check that finds the file takes it for forgotten when it is not locked.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // Whatever the umask: others of a shared pool read markers, layouts and rules.
     let written = write_all(&file, bytes).and_then(|()| rustix::fs::fchmod(&file, mode));
@@ -119,8 +119,8 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
     renamed.and_then(|()| sync_directory(&dir, "."))
 }
 
-/// Makes the file `path` with `bytes`, durably; EEXIST if there is one. It has its name when it has its bytes, where the
-/// file system has files without a name.
+/// Makes the file `path` with `bytes`, durably; EEXIST if there is one. It has its name when it has its bytes, where
+/// the file system has files without a name.
 pub(crate) fn create_file(path: &Path, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unnamed = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -158,8 +158,8 @@ pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
     read_regular(CWD, path, OFlags::empty(), limit).map_err(Error::io("read", path))
 }
 
-/// This thread acts on file systems as another user (or root with another group), until this is dropped; root only. What
-/// the kernel then allows is what it allows that user, at the very moment of the call.
+/// This thread acts on file systems as another user (or root with another group), until this is dropped; root only.
+/// What the kernel then allows is what it allows that user, at the very moment of the call.
 #[derive(Debug)]
 pub struct AsUser {
     /// Supplementary groups to give back; `None` when nothing was changed.

@@ -1,8 +1,8 @@
 //! One application of layouts at a time: several files and rules are changed together, and taken back together.
 //!
-//! The lock is a file in the directory of lock files, `apply.UID`: each user has one, which no other user of a shared pool
-//! can open. It is locked by `flock`, so that the kernel tells which process has it, and that it ends with the process.
-//! Changes of different users meet at the locks of the single files.
+//! The lock is a file in the directory of lock files, `apply.UID`: each user has one, which no other user of a shared
+//! pool can open. It is locked by `flock`, so that the kernel tells which process has it, and that it ends with the
+//! process. Changes of different users meet at the locks of the single files.
 
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;

@@ -1,10 +1,11 @@
 //! The epoch page: a counter per file (shared by hash) that every change of a placement increments.
 //!
-//! In a shared pool ([`crate::pool::shared`]) a counter has two parts: root's page, which all may read, and the user's own, for
-//! his processes. No other user's is believed, or mapped: its owner could shorten it, and kill who has it mapped. Of other
-//! users' files the mount reads the handle again at each request instead.
+//! In a shared pool ([`crate::pool::shared`]) a counter has two parts: root's page, which all may read, and the user's
+//! own, for that user's processes. No other user's is believed, or mapped: its owner could shorten it, and kill
+//! processes that map it. Of other users' files the mount reads the handle again at each request instead.
 //!
-//! Whoever holds a placement compares one atomic load per request with the value that he read before he fetched it.
+//! A holder of a placement compares one atomic load per request with the value that it read before it fetched the
+//! placement.
 
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ const BYTES: usize = COUNTERS * size_of::<AtomicU32>();
 pub struct EpochPage {
     /// Of the one user of the pool; of root in a shared one.
     common: Mapped,
-    /// Of this user in a shared pool, if he is not root.
+    /// Of this user in a shared pool, if that is not root.
     own: Option<Mapped>,
 }
 

@@ -1,7 +1,8 @@
 //! The layouts of a pool, each kept once under its hash.
 //!
-//! In a shared pool ([`crate::pool::shared`]) a user who puts a layout can also remove it. So whoever needs one that neither he nor
-//! root has put keeps a copy of his own, `HASH.UID`. Whose a copy is does not matter for reading: its hash says what it is.
+//! In a shared pool ([`crate::pool::shared`]) a user who puts a layout can also remove it. So a user
+//! who needs one that neither that user nor root has put keeps an own copy, `HASH.UID`. A reader takes any copy: the
+//! hash identifies the content.
 
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, MutexGuard};
@@ -130,7 +131,7 @@ impl Layouts {
                         )));
                     }
                 },
-                // Whoever put it there may not have come to making its name durable.
+                // The one that put it there may have crashed before its name was durable.
                 Ok(stat) if !is_foreign(&stat) => match sys::sync_directory(&self.directory, ".") {
                     // A shared pool's, which only root may list.
                     Err(Errno::ACCESS) if self.shared => {}
@@ -159,7 +160,7 @@ impl Layouts {
         Err(failed("cannot be kept in the namespace".into()))
     }
 
-    /// The layout of that hash, whoever keeps it.
+    /// The layout of that hash, of any user.
     pub(crate) fn get(&self, hash: &[u8; 32]) -> Result<Arc<Layout>> {
         let mut owners = vec![0];
         if self.shared && !self.known().layouts.contains_key(hash) {
@@ -181,8 +182,8 @@ impl Layouts {
         entries.flatten().filter_map(suffix).collect()
     }
 
-    /// The layout of that hash, for a file of user `owner`. Root makes sure that it stays: another user, who has put it, could
-    /// take it away from the file.
+    /// The layout of that hash, for a file of user `owner`. Root makes sure that it stays: another user, who has put
+    /// it, could take it away from the file.
     pub(crate) fn get_for(&self, hash: &[u8; 32], owner: u32) -> Result<Arc<Layout>> {
         if let Some(known) = self.known().layouts.get(hash) {
             return Ok(known.layout.clone());

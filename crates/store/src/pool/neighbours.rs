@@ -1,14 +1,14 @@
 //! Whether a pool has other mounts on this machine: what one mount's kernel may remember depends on it.
 //!
 //! Every mount holds a shared lock on the file `<namespace>/mounts` as long as it lives (it ends with the process), and
-//! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long as the
-//! count stays: one atomic load.
+//! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long
+//! as the count stays: one atomic load.
 //!
-//! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others holds
-//! a second shared lock of the file, which that one has alone.
+//! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others
+//! holds a second shared lock of the file, which that one has alone.
 //!
-//! In a shared pool ([`crate::pool::shared`]) nobody is taken to be alone: what all users can write could tell a mount anything, or
-//! be taken from under it.
+//! In a shared pool ([`crate::pool::shared`]) no mount is taken to be alone: what all users can write could tell a
+//! mount anything, or be taken from under it.
 
 use crate::backend::emulate::now_ns;
 use crate::os::byte_lock::lock_byte;
@@ -29,8 +29,8 @@ const FILE: &str = "mounts";
 const BYTES: usize = 4096;
 /// The byte of the file whose lock keeps others out.
 const ALONE_BYTE: i64 = 2;
-/// How long a mount's kernel may believe what it was told of sizes of placed files, and of the absence of names, while the
-/// mount has no neighbours.
+/// How long a mount's kernel may believe what it was told of sizes of placed files, and of the absence of names, while
+/// the mount has no neighbours.
 pub const SHORT: Duration = Duration::from_millis(100);
 /// When a kernel has forgotten what it was told to believe for [`SHORT`]: it rounds up to its ticks, of at most 10 ms,
 /// and an answer may be on its way for a while.
@@ -75,7 +75,7 @@ impl Neighbours {
     /// Keeps all others out from now on, as long as it lives: they are refused.
     ///
     /// # Errors
-    /// There are others, or the pool is a shared one, in which nobody can be sure of having it to himself.
+    /// There are others, or the pool is a shared one, in which no process can be sure to be alone.
     pub fn keep_out(&self) -> Result<()> {
         let Some(page) = &self.page else {
             return Err(Error::Invalid("a pool of several users cannot be had by one mount alone".into()));
@@ -115,8 +115,8 @@ impl Page {
                 namespace.display()
             )));
         }
-        // Others have the lock alone for a moment only. With the lock first, nobody who takes it alone after us has missed us
-        // in the count.
+        // Others have the lock alone for a moment only. With the lock first, a process that takes it alone after us has
+        // seen us in the count.
         lock_byte(page.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
         page.count().fetch_add(1, Ordering::AcqRel);
         Ok(page)
@@ -143,7 +143,7 @@ impl Page {
             return false;
         }
         let lock = |kind| lock_byte(self.file.as_fd(), 0, kind, false).is_ok();
-        // Whoever comes waits for us, and counts himself after `count` was read.
+        // A newcomer waits for us, and counts itself after `count` was read.
         let alone = lock(libc::F_WRLCK) && lock(libc::F_RDLCK);
         self.alone_at.store(if alone { count } else { NOT_ALONE }, Ordering::Release);
         alone
@@ -171,11 +171,11 @@ pub(crate) struct Quiet {
 pub(crate) struct Silence<'a>(&'a OwnedFd);
 
 impl Quiet {
-    /// Looks for mounts. With `alone` no second one of its kind may be at work on the pool meanwhile; without it nothing
-    /// is written.
+    /// Looks for mounts. With `alone` no second one of its kind may be at work on the pool meanwhile; without it
+    /// nothing is written.
     ///
     /// # Errors
-    /// The file cannot be opened, or somebody else is at work.
+    /// The file cannot be opened, or another process is at work.
     pub(crate) fn look(namespace: &Path, alone: bool, shared: bool) -> Result<Self> {
         let path = namespace.join(FILE);
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;

@@ -1,7 +1,8 @@
-//! Pools that several users use directly: through mounts of their own, the preload and tools, beside one mount of root's.
+//! Pools that several users use directly: through mounts of their own, the preload and tools, beside one mount of
+//! root's.
 //!
-//! Root makes such a pool (`stripewise pool init --shared`), and its namespace's marker says so. Directories in which all
-//! users make files are root's and sticky: a user removes or renames what is his own, and nothing else. What stands in
+//! Root makes such a pool (`stripewise pool init --shared`), and its namespace's marker says so. Directories in which
+//! all users make files are root's and sticky: a user removes or renames own files, and nothing else. What stands in
 //! them is believed only when it is a regular file with one name of the user who has to have made it (or of root).
 //!
 //! | in the namespace | mode | who writes |
@@ -9,10 +10,11 @@
 //! | `.`, `.stripewise`, `rules.toml`, `epoch` | 0755, 0644 | root |
 //! | `tree/` | 1777, or what the administrator makes it | as its modes say |
 //! | `layouts/` | 1777 | all; `HASH`, or `HASH.UID` where another user has put that |
-//! | `epochs/UID` | 1777, pages 0644 | the user; nobody else reads or maps it |
+//! | `epochs/UID` | 1777, pages 0644 | the user; no other user reads or maps it |
 //! | `removals/` | 1777, journals 0600 | the user whose mount it is; another's counts for that user alone |
 //! | `locks/` | 1733 | the owner of the file, root, and those who may write the file |
-//! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so that a handle is known only to who may read its file |
+//! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so that a handle is known only to who may read its
+//! file |
 
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
@@ -56,8 +58,8 @@ pub(crate) fn make_datafile_directories(root: &Path) -> Result<()> {
     (0..256).try_for_each(|byte| make_directory(&root.join(format!("{byte:02x}")), 0o1733))
 }
 
-/// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there is
-/// none. What another user has put there is refused.
+/// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there
+/// is none. What another user has put there is refused.
 pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let squatted = |what: String| {

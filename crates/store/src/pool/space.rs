@@ -1,4 +1,5 @@
-//! The room of all servers together: what can still be written, which servers new files leave out, and whether moves fit.
+//! The room of all servers together: what can still be written, which servers new files leave out, and whether moves
+//! fit.
 
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
@@ -35,8 +36,8 @@ pub struct Space {
 pub struct Forecast {
     /// Bytes of each file that would be copied, in the order of the moves.
     pub moved_bytes: Vec<u64>,
-    /// Each server that is there, with the bytes that an ordinary user can write before the moves and after them. Servers on
-    /// one file system share them; one without sizes has bytes without end.
+    /// Each server that is there, with the bytes that an ordinary user can write before the moves and after them.
+    /// Servers on one file system share them; one without sizes has bytes without end.
     pub rooms: Vec<(ServerId, u64, u64)>,
 }
 
@@ -76,8 +77,8 @@ impl Spill {
     }
 }
 
-/// A look at the room of all servers that is due, by which new files go from then on. A server that does not answer makes
-/// it wait; until it is done there is no other, and new files go by what is known.
+/// A look at the room of all servers that is due, by which new files go from then on. A server that does not answer
+/// makes it wait; until it is done there is no other, and new files go by what is known.
 #[derive(Debug)]
 pub struct RoomSurvey {
     store: Arc<Store>,
@@ -121,8 +122,8 @@ impl Store {
         self.spill.is_due().then(|| RoomSurvey { store: self.clone(), good_for: LONGEST })
     }
 
-    /// The layout that a new file gets in place of `layout`: without servers that were nearly full, read-only or away when
-    /// they were last looked at.
+    /// The layout that a new file gets in place of `layout`: without servers that were nearly full, read-only or away
+    /// when they were last looked at.
     pub(crate) fn with_room(&self, layout: Arc<Layout>) -> Arc<Layout> {
         let left_out = self.spill.known().clone();
         match without(&layout, &left_out, self.default_layout()) {
@@ -220,8 +221,8 @@ fn servers(layout: &Layout) -> impl Iterator<Item = ServerId> {
     all.filter(|id| *id != ServerId::META)
 }
 
-/// `layout` without the servers `left_out`: the others keep their widths. A region that has no other gets the servers of
-/// `default` that are not left out. `None` where that changes nothing, or leaves no server.
+/// `layout` without the servers `left_out`: the others keep their widths. A region that has no other gets the servers
+/// of `default` that are not left out. `None` where that changes nothing, or leaves no server.
 fn without(layout: &Layout, left_out: &[ServerId], default: &Layout) -> Option<Layout> {
     if !servers(layout).any(|id| left_out.contains(&id)) {
         return None;
@@ -236,8 +237,8 @@ fn without(layout: &Layout, left_out: &[ServerId], default: &Layout) -> Option<L
     Layout::new(layout.regions().iter().map(|region| (region.offset(), round(region.stripes())))).ok()
 }
 
-/// New files leave a server out when only its reserve is left. So all that is above the reserves can be written, whichever
-/// server has it, and then, over all servers alike, as much as the first of them to be full can take.
+/// New files leave a server out when only its reserve is left. So all that is above the reserves can be written,
+/// whichever server has it, and then, over all servers alike, as much as the first of them to be full can take.
 fn space(rooms: impl Iterator<Item = Room>, width_bytes: u64) -> Option<Space> {
     let mut devices: Vec<(Room, u64)> = Vec::new();
     for room in rooms.filter(|room| room.total_bytes > 0) {

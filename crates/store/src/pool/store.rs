@@ -69,8 +69,8 @@ impl Store {
         }))
     }
 
-    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted again.
-    /// One atomic load when none was. Not for those who hold a lock of the store.
+    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted
+    /// again. One atomic load when none was. Not for those who hold a lock of the store.
     #[cold]
     pub(crate) fn let_go_of_dead(&self) {
         let deaths = self.plane.deaths();
@@ -130,10 +130,10 @@ impl Store {
     }
 
     /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
-    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's default;
-    /// without the servers that are nearly full, as the last [`Store::due_look`] found them. Call it before the file gets
-    /// its final mode: a user attribute cannot be set on a read-only file. The inode's owner must be final too. Three
-    /// system calls where no rule has changed.
+    /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's
+    /// default; without the servers that are nearly full, as the last [`Store::due_look`] found them. Call it before
+    /// the file gets its final mode: a user attribute cannot be set on a read-only file. The inode's owner must be
+    /// final too. Three system calls where no rule has changed.
     pub fn create(&self, fd: BorrowedFd<'_>, path: impl FnOnce() -> Result<PathBuf>) -> Result<Created> {
         let layout = self.with_room(self.layout_for_new(path)?);
         let hash = self.layouts.put(&layout)?;
@@ -144,8 +144,8 @@ impl Store {
         Ok(Created { handle, layout, owner: stat.st_uid })
     }
 
-    /// The placed file that [`Store::create`] has just made on `fd` (open for reading and writing, not appending), without
-    /// reading again what is known. At most one system call.
+    /// The placed file that [`Store::create`] has just made on `fd` (open for reading and writing, not appending),
+    /// without reading again what is known. At most one system call.
     pub fn adopt(self: &Arc<Self>, created: Created, fd: OwnedFd) -> Result<Arc<Inode>> {
         let key = (created.handle.logical, created.handle.real);
         let inode = Arc::new(Inode::created(self.clone(), created, fd)?);
@@ -165,8 +165,8 @@ impl Store {
             return Ok(None);
         }
         let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
-        // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with it
-        // is said when the file is opened.
+        // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with
+        // it is said when the file is opened.
         let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
         let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (handle.logical, stat.st_ino);
@@ -193,9 +193,10 @@ impl Store {
         Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
     }
 
-    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a plain
-    /// file. A file that nobody writes is not opened, unless it is a large one with holes: three system calls, one less if
-    /// it is `known` by which logical handle this has found it before, and that its inode has not changed since.
+    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a
+    /// plain file. A file without a writer is not opened, unless it is a large one with holes: three system calls, one
+    /// less if it is `known` by which logical handle this has found it before, and that its inode has not changed
+    /// since.
     pub fn attributes(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
@@ -229,7 +230,8 @@ impl Store {
     }
 
     /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.
-    /// Two system calls for one that has none, as nobody has written it, and whose logical handle is `known`; else three.
+    /// Two system calls for one that has none, as it was never written, and whose logical handle is `known`; else
+    /// three.
     pub fn remains(self: &Arc<Self>, fd: BorrowedFd<'_>, real: u64, known: Option<u64>) -> Result<Option<Arc<Inode>>> {
         let path = proc_path(fd);
         let read = || Ok::<_, Error>(read_handle(&path, real)?.map(|handle| handle.logical));
@@ -246,8 +248,8 @@ impl Store {
         self.inode(self.open_place(path)?.as_fd())
     }
 
-    /// Opens what is at `path` (relative to the tree) as a place only, whatever kind of file it is; a link at the end is not
-    /// followed.
+    /// Opens what is at `path` (relative to the tree) as a place only, whatever kind of file it is; a link at the end
+    /// is not followed.
     pub fn open_place(&self, path: &Path) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No user's link and no `..` leads a tool of root's out of the tree.
@@ -259,8 +261,8 @@ impl Store {
         opened.map_err(Error::io("open", path))
     }
 
-    /// Removes the datafiles of `inode` if it has no name left and no process is registered as a writer. Call it after unlink or
-    /// rename-over, and after the last close, once no program holds the file open any more.
+    /// Removes the datafiles of `inode` if it has no name left and no process is registered as a writer. Call it after
+    /// unlink or rename-over, and after the last close, once no program holds the file open any more.
     ///
     /// # Errors
     /// A server that is there cannot remove its datafile; those of the others are gone.
@@ -286,7 +288,7 @@ pub enum Collected {
     Missing,
 }
 
-/// Remembers an inode, and forgets those that nobody uses any more: each about once for every time it was remembered.
+/// Remembers an inode, and forgets those that are no longer in use: each about once for every time it was remembered.
 fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
     if inodes.len() >= 64 && inodes.len().is_power_of_two() {
         inodes.retain(|_, other| other.strong_count() > 0);

@@ -1,8 +1,9 @@
 //! The directories of a tree that is walked, however deep: few of them are open at a time, and the way down follows no
 //! link and enters no other mount.
 //!
-//! A directory that was closed is opened again from the one below it when that is left, or else from the nearest one above it
-//! that is open, and must be the one that it was. So descriptors do not grow with the depth, and each name is kept once.
+//! A directory that was closed is opened again from the one below it when that is left, or else from the nearest one
+//! above it that is open, and must be the one that it was. So descriptors do not grow with the depth, and each name is
+//! kept once.
 
 use crate::os::sync::guard;
 use crate::os::sys::retry;
@@ -100,8 +101,8 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl Directory {
-    /// The directory behind `fd`, opened for reading, as the top of a tree of which an eighth of the descriptors that this
-    /// process may have is used, 256 at most.
+    /// The directory behind `fd`, opened for reading, as the top of a tree of which an eighth of the descriptors that
+    /// this process may have is used, 256 at most.
     pub(crate) fn top(fd: OwnedFd) -> rustix::io::Result<Arc<Self>> {
         let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self::top_with(fd, (limit / 8).clamp(8, 256) as usize)

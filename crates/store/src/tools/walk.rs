@@ -55,8 +55,8 @@ impl WalkedFile<'_> {
 }
 
 impl Store {
-    /// The placed files whose path relative to the tree `wanted` accepts, in order of their paths, however deep they are; and
-    /// their paths, shortened where the system would not take them. What cannot be read is left out.
+    /// The placed files whose path relative to the tree `wanted` accepts, in order of their paths, however deep they
+    /// are; and their paths, shortened where the system would not take them. What cannot be read is left out.
     ///
     /// # Errors
     /// A handle is damaged; the tree cannot be opened.

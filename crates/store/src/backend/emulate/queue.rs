@@ -28,7 +28,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SWQUEUE\x01");
 const FILE_BYTES: usize = 8192;
 
 /// How long an opener waits for another that is setting up the page. It dies with its holder, so the bound matters only
-/// where somebody holds the lock on purpose.
+/// where a process holds the lock on purpose.
 const SETUP_PATIENCE_NS: u64 = 200_000_000;
 
 /// The shared page. Every field stands alone: no reader relies on two of them agreeing.
@@ -157,8 +157,8 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the queue in a server's directory and makes it when there is none. `server` keeps the draws of servers with
-    /// one seed apart. Not for the path of a request: several system calls.
+    /// Opens the queue in a server's directory and makes it when there is none. `server` keeps the draws of servers
+    /// with one seed apart. Not for the path of a request: several system calls.
     ///
     /// # Errors
     /// [`EmulateError::Config`] for numbers that no device has; [`EmulateError::Queue`] when the file cannot be opened,
@@ -214,8 +214,8 @@ impl Device {
         }
     }
 
-    /// Records a sub-request as done at `now_ns`. `request_deadline_ns` is the latest deadline of all sub-requests of its
-    /// request: the emulation error, measured less drawn time, is charged to the server that decided it.
+    /// Records a sub-request as done at `now_ns`. `request_deadline_ns` is the latest deadline of all sub-requests of
+    /// its request: the emulation error, measured less drawn time, is charged to the server that decided it.
     ///
     /// Cost: four atomic additions, eight on the server that decided.
     pub fn complete(&self, ticket: &QueueTicket, request_deadline_ns: u64, now_ns: u64) {
@@ -252,7 +252,8 @@ impl Device {
         self.mapping.page().statistics()
     }
 
-    /// The statistics in a server's directory, for an observer that has no configuration; `None` when there is no queue.
+    /// The statistics in a server's directory, for an observer that has no configuration; `None` when there is no
+    /// queue.
     ///
     /// # Errors
     /// [`EmulateError::Queue`] when the file is there and cannot be opened or mapped.
@@ -299,8 +300,8 @@ fn open_queue(directory: BorrowedFd<'_>) -> Result<OwnedFd, EmulateError> {
     }
 }
 
-/// Keeps two processes from setting up the page at once. Gives up rather than hang: the worst is then that a reservation
-/// made meanwhile is lost.
+/// Keeps two processes from setting up the page at once. Gives up rather than hang: the worst is then that a
+/// reservation made meanwhile is lost.
 fn lock_for_setup(file: BorrowedFd<'_>) -> bool {
     let give_up_ns = now_ns() + SETUP_PATIENCE_NS;
     loop {

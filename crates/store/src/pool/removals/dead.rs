@@ -28,8 +28,8 @@ fn strange(stat: &Stat) -> Option<&'static str> {
 }
 
 impl Journal {
-    /// Looks for journals of this user's whose processes have ended, and takes their records over. What there is to say to a
-    /// person comes back, each thing once. A system call for each journal; more for those that are taken over.
+    /// Looks for journals of this user's whose processes have ended, and takes their records over. What there is to say
+    /// to a person comes back, each thing once. A system call for each journal; more for those that are taken over.
     pub fn look(&self) -> Vec<String> {
         let mut messages = Vec::new();
         if let Err(error) = self.look_into(&mut messages) {
@@ -160,7 +160,7 @@ impl Journal {
 enum Taken {
     Nothing,
     Strange(&'static str),
-    /// All of a dead process's records but so many.
+    /// All of a dead process's records but this many.
     Lost(usize),
 }
 

@@ -1,9 +1,10 @@
-//! A file that has lost its last name, as a fact that outlives the process that saw it, and the removal of its datafiles by
-//! that alone.
+//! A file that has lost its last name, as a fact that outlives the process that saw it, and the removal of its
+//! datafiles by that alone.
 //!
-//! An inode that has had a name and has none left does not get one again: the kernel refuses it. So the fact stays true, and
-//! its datafiles can go at any later time, by any process with the rights to remove them. They are found by the logical
-//! handle, which is random and of this file alone: an inode number that is used again leads to other datafiles.
+//! An inode that has had a name and has none left does not get one again: the kernel refuses it. So the fact stays
+//! true, and its datafiles can go at any later time, by any process with the rights to remove them. They are found by
+//! the logical handle, which is random and of this file alone: an inode number that is used again leads to other
+//! datafiles.
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
@@ -19,7 +20,7 @@ use stripewise_layout::ServerId;
 
 /// Most runs of datafiles that a fact names.
 pub(super) const MAX_RUNS: usize = 10;
-/// A server that has refused so many removals in one round is not asked again in it.
+/// A server that has refused this many removals in one round is not asked again in it.
 const PATIENCE: u32 = 3;
 
 /// Datafiles of one generation on consecutive servers.
@@ -107,8 +108,8 @@ fn runs(mut datafiles: Vec<Datafile>) -> Option<Vec<DatafileRun>> {
 }
 
 impl Gone {
-    /// What `inode`, whose attributes `stat` are and say that it has no name, is a fact of. No system call where no other
-    /// process has changed the file's layout since it was opened.
+    /// What `inode`, whose attributes `stat` are and say that it has no name, is a fact of. No system call where no
+    /// other process has changed the file's layout since it was opened.
     ///
     /// # Errors
     /// Its handle cannot be read, or its datafiles are too scattered.
@@ -139,8 +140,8 @@ impl Gone {
         })
     }
 
-    /// Removes the datafiles, unless the file is in use. `interrupted`: the process that saw the fact has ended before it
-    /// removed any, so that a change of layout may have ended later, with datafiles of the next generation.
+    /// Removes the datafiles, unless the file is in use. `interrupted`: the process that saw the fact has ended before
+    /// it removed any, so that a change of layout may have ended later, with datafiles of the next generation.
     ///
     /// # Errors
     /// The lock file cannot be had.

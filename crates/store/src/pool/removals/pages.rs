@@ -1,5 +1,5 @@
-//! The file of a journal: a header, and records in memory that is mapped, so that a record costs no system call and stays when
-//! its process is killed.
+//! The file of a journal: a header, and records in memory that is mapped, so that a record costs no system call and
+//! stays when its process is killed.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The file grows by so many bytes at a time, a multiple of every page size.
+/// The file grows by this many bytes at a time, a multiple of every page size.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Records in a chunk.
 const CHUNK: usize = CHUNK_BYTES / BYTES;
@@ -234,8 +234,8 @@ impl JournalPages {
         &self.chunks[slot.0 as usize / CHUNK].words()[place..place + WORDS]
     }
 
-    /// Writes a record: 16 stores, and a system call or two for each 512 records more than there ever were at once. `None`:
-    /// there is no room.
+    /// Writes a record: 16 stores, and a system call or two for each 512 records more than there ever were at once.
+    /// `None`: there is no room.
     pub(super) fn put(&mut self, state: RemovalState, gone: &Gone) -> Option<Slot> {
         if self.ended || self.free.is_empty() && self.grow().is_err() {
             return None;

@@ -42,8 +42,8 @@ pub(super) fn xattrs(path: &Path) -> rustix::io::Result<Vec<(Vec<u8>, Vec<u8>)>>
     Ok(all)
 }
 
-/// Gives the file or directory behind `to` what the inode behind `from` has: attributes, owner, mode, times, in the order
-/// in which none undoes another. `mtime` stands for the time of last change, where the inode does not know it.
+/// Gives the file or directory behind `to` what the inode behind `from` has: attributes, owner, mode, times, in the
+/// order in which none undoes another. `mtime` stands for the time of last change, where the inode does not know it.
 pub(super) fn copy(
     export: &Export<'_>,
     from: BorrowedFd<'_>,
@@ -86,7 +86,7 @@ pub(super) fn copy_by_name(
     rustix::fs::utimensat(directory, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Only root gives files away: who exports as somebody else owns them all.
+/// Only root gives files away: another user who exports owns them all.
 fn own(export: &Export<'_>, done: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match done {
         Err(Errno::PERM) => {

@@ -1,7 +1,7 @@
 //! The directory that an export writes, and what it keeps there until it is done.
 //!
 //! ```text
-//! DEST/.stripewise-export/   made by `mkdir` in an empty DEST: whoever finds it knows that DEST is an export's
+//! DEST/.stripewise-export/   made by `mkdir` in an empty DEST: it marks DEST as an export's
 //!                         pool          the pool's uuid
 //!                         journal       what is done and on the disk
 //!                         part-INODE    a file that is being written

@@ -38,7 +38,7 @@ pub struct ExportOptions {
 pub trait ExportWatch: Sync {
     /// `path` could not be exported, or differs.
     fn failed(&self, path: &Path, reason: &str);
-    /// So many bytes of so many are copied and compared. `false` stops the export; it can be resumed.
+    /// Bytes that are copied and compared, of all. `false` stops the export; it can be resumed.
     fn progress(&self, done_bytes: u64, total_bytes: u64) -> bool {
         let _ = (done_bytes, total_bytes);
         true
@@ -144,11 +144,12 @@ impl Export<'_> {
     }
 }
 
-/// Copies all files of `pool` into the directory `to`, which is new, empty, or that of an export that was stopped. A file
-/// gets its name when its bytes were read back and found to be the same. What fails is told and left out; the rest goes on.
+/// Copies all files of `pool` into the directory `to`, which is new, empty, or that of an export that was stopped. A
+/// file gets its name when its bytes were read back and found to be the same. What fails is told and left out; the rest
+/// goes on.
 ///
 /// # Errors
-/// The pool or the directory cannot be opened, the directory is somebody else's, it is full, or `watch` stopped it.
+/// The pool or the directory cannot be opened, the directory is another user's, it is full, or `watch` stopped it.
 pub fn export(pool: &Pool, to: &Path, options: &ExportOptions, watch: &dyn ExportWatch) -> Result<ExportReport> {
     let store = Store::open(pool.clone())?;
     let destination = if options.verify_only {

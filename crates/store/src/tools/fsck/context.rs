@@ -53,7 +53,7 @@ pub enum CheckStep {
 pub trait CheckWatch: Sync {
     /// Something was found, and this came of it.
     fn found(&self, finding: &CheckFinding);
-    /// So many files or datafiles have been looked at in this step; `of` is how many there are, where that is known.
+    /// The number of files or datafiles that this step has looked at; `of` is how many there are, where that is known.
     /// `false` stops the check.
     fn progress(&self, step: CheckStep, done: u64, of: Option<u64>) -> bool {
         let _ = (step, done, of);
@@ -86,7 +86,7 @@ pub(super) struct Context<'a> {
     pub(super) allocated_bytes: AtomicU64,
     pub(super) read_bytes: AtomicU64,
     stopped: AtomicBool,
-    /// Some file may have a handle that we do not know, so that nobody can say which datafiles are nobody's.
+    /// A file may have a handle that we do not know, so that orphans cannot be told from its datafiles.
     unknown_handles: AtomicBool,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
         self.watch.found(&finding);
     }
 
-    /// Tells that `finding` is left, for its action to be done by somebody else.
+    /// Reports that `finding` is left; its action is up to the user.
     pub(super) fn left(&self, finding: CheckFinding) {
         self.tell(CheckFinding { outcome: FindingOutcome::Left, ..finding });
     }

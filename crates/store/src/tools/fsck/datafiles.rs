@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Owner(u16, u32),
     /// The datafile of that index is not bound to the file's inode.
     Unbound(u16),
-    /// The datafile of that index has so many bytes, and was recorded with so many.
+    /// Index of the datafile, the bytes it has, and the bytes it was recorded with.
     Short(u16, u64, u64),
     /// The datafile of that index has another group or mode than the file.
     Rights(u16, u32, u32),
@@ -46,8 +46,8 @@ pub(super) struct DatafileSurvey {
     pub(super) allocated_bytes: u64,
 }
 
-/// Looks at the datafiles that `handle` lists. One `fstatat` each, one system call for what is recorded of them, and one for
-/// the inode where others than its owner may have rights.
+/// Looks at the datafiles that `handle` lists. One `fstatat` each, one system call for what is recorded of them, and
+/// one for the inode where others than its owner may have rights.
 pub(super) fn look(
     ground: &Ground,
     handle: &Handle,

@@ -121,7 +121,7 @@ impl Files<'_> {
             self.tell_away(&subject, &found.away);
             return Ok(());
         }
-        // Once more, with nobody writing it.
+        // Once more, without a writer.
         let Some(hold) = hold(context, handle.logical)? else {
             context.files_in_use.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -317,7 +317,8 @@ impl Files<'_> {
     }
 }
 
-/// Gives a datafile of the file, which is still `owner`'s and has no other name, the owner, group and mode that it is to have.
+/// Gives a datafile of the file, which is still `owner`'s and has no other name, the owner, group and mode that it is
+/// to have.
 fn give(subject: &Subject, ground: &Ground, directory: BorrowedFd<'_>, path: &CStr, owner: u32) -> Result<()> {
     let error = |errno| Error::io("change owner or mode of the datafile", path.to_string_lossy().into_owned())(errno);
     let fd = super::datafiles::open(directory, path)?;
@@ -341,7 +342,7 @@ fn in_order(found: &DatafileSurvey, handle: &Handle, size_bytes: u64) -> bool {
         && found.least_bytes <= size_bytes
 }
 
-/// Whether nobody but its owner can put files into directory `name` of a server.
+/// Whether only its owner can put files into directory `name` of a server.
 fn only_owner_writes(server: BorrowedFd<'_>, name: &str) -> bool {
     [".", name].iter().all(|name| {
         rustix::fs::statat(server, *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)

@@ -149,7 +149,7 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// A finding that is left as it is until somebody says otherwise.
+    /// A finding that is left as it is until a mend changes that.
     pub(super) fn new(kind: DamageKind, what: impl Into<String>, action: impl Into<String>) -> Self {
         Self {
             kind,
@@ -213,7 +213,7 @@ pub struct CheckReport {
     pub files: u64,
     /// Those of them that have a handle.
     pub placed_files: u64,
-    /// Those of them that somebody was writing: they were left alone.
+    /// Those of them that had a writer: they were left alone.
     pub files_in_use: u64,
     /// Datafiles on the servers that were there.
     pub datafiles: u64,

@@ -1,4 +1,4 @@
-//! A file that is judged: its inode, and its structural lock so that nobody writes it meanwhile.
+//! A file that is judged: its inode, and its structural lock, which keeps writers out.
 
 use super::context::Context;
 use super::ground::Ground;
@@ -37,7 +37,7 @@ pub(super) enum InodeHandle {
     Damaged(Vec<u8>, HandleError),
 }
 
-/// The right to judge a file: nobody writes it, and nobody can begin to.
+/// The right to judge a file: it has no writer, and can get none.
 pub(super) struct Hold<'a> {
     /// `None` in a dry run of a file that has no lock file.
     lock: Option<LockFile>,
@@ -81,7 +81,8 @@ impl Subject {
         Identity::of(fd.as_fd(), self.stat.st_ino).map(Some)
     }
 
-    /// Whether root's mount was giving the file with that handle away when it was interrupted, and it was `uid`'s before.
+    /// Whether root's mount was giving the file with that handle away when it was interrupted, and it was `uid`'s
+    /// before.
     pub(super) fn was_given_by(&self, logical: u64, uid: u32) -> bool {
         let mut bytes = [0; 16];
         let found = rustix::fs::getxattr(self.place(), FORMER_OWNER, &mut bytes[..]);
@@ -149,8 +150,8 @@ impl Subject {
     }
 }
 
-/// The files that threads of this check hold, by handle. A file with several names is found by several threads: the lock file
-/// that one of them has just made is not a dead writer's.
+/// The files that threads of this check hold, by handle. A file with several names is found by several threads: the
+/// lock file that one of them has just made is not a dead writer's.
 #[derive(Default)]
 pub(super) struct Holding {
     held: Mutex<BTreeSet<u64>>,
@@ -175,7 +176,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Takes the structural lock of `logical`; `None`: somebody is writing the file. A dry run makes no lock file. A thread holds
+/// Takes the structural lock of `logical`; `None`: the file has a writer. A dry run makes no lock file. A thread holds
 /// one file at a time.
 pub(super) fn hold<'a>(context: &'a Context<'_>, logical: u64) -> Result<Option<Hold<'a>>> {
     let alone = context.holding.alone(logical);

@@ -10,7 +10,7 @@ use stripewise_layout::ServerId;
 
 /// Layout of a file whose datafiles do not fit into a record.
 const LARGE: u32 = FOREIGN - 1;
-/// Layout of a file whose datafiles nobody knows.
+/// Layout of a file whose datafiles are unknown.
 const UNKNOWN: u32 = FOREIGN - 2;
 /// Bit of a record's layout: the handle is another inode's.
 const FOREIGN: u32 = 1 << 31;
@@ -39,7 +39,7 @@ impl PlacedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     /// No file has its handle.
-    Nobody,
+    Orphan,
     /// The file's handle lists it.
     Listed,
     /// The file could have it, its handle does not list it.
@@ -170,7 +170,7 @@ impl KnownFiles {
 
     /// What datafile `generation` of `logical` on `server` is. O(log files + servers).
     pub(super) fn naming(&self, logical: u64, server: ServerId, generation: u32) -> Naming {
-        let Some(record) = self.of(logical).first() else { return Naming::Nobody };
+        let Some(record) = self.of(logical).first() else { return Naming::Orphan };
         let listed = |yes| if yes { Naming::Listed } else { Naming::Unlisted };
         match record.layout & !FOREIGN {
             UNKNOWN => Naming::Unknown,

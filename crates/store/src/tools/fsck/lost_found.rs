@@ -1,4 +1,4 @@
-//! `lost+found`: where bytes go that nobody names, under names that say what they are.
+//! `lost+found`: where bytes go that no file names, under names that say what they are.
 //!
 //! ```text
 //! SERVER/lost+found/orphan-HANDLE.GENERATION     a datafile of which no file had the handle
@@ -22,8 +22,8 @@ fn failed(action: &'static str, name: &str) -> impl FnOnce(Errno) -> Error {
     Error::io(action, format!("{LOST_FOUND}/{name}"))
 }
 
-/// Moves the datafile `from` (a path below `server`) into `lost+found` as `kind-HANDLE.GENERATION`, with a number behind
-/// it if that name is taken; its path there.
+/// Moves the datafile `from` (a path below `server`) into `lost+found` as `kind-HANDLE.GENERATION`, with a number
+/// behind it if that name is taken; its path there.
 pub(super) fn keep(server: BorrowedFd<'_>, from: &CStr, kind: &str, logical: u64, generation: u32) -> Result<String> {
     make_durable_directory(server, LOST_FOUND, 0o700)?;
     let base = format!("{kind}-{logical:016x}.{generation:08x}");
@@ -33,7 +33,7 @@ pub(super) fn keep(server: BorrowedFd<'_>, from: &CStr, kind: &str, logical: u64
         match rustix::fs::renameat_with(server, from, server, path.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(path),
             Err(Errno::EXIST) => {}
-            // A file system that knows no such rename: the name is free, or nobody's but ours.
+            // A file system that knows no such rename: the name is free, or ours.
             Err(Errno::INVAL | Errno::NOSYS) if !exists(server, &path) => {
                 rustix::fs::renameat(server, from, server, path.as_str()).map_err(failed("make", &name))?;
                 return Ok(path);
@@ -45,8 +45,8 @@ pub(super) fn keep(server: BorrowedFd<'_>, from: &CStr, kind: &str, logical: u64
     unreachable!("numbers do not end")
 }
 
-/// Makes the directory `name` of a server. Before something is moved into it, it is on the disk: a power cut must not leave
-/// the one without the other.
+/// Makes the directory `name` of a server. Before something is moved into it, it is on the disk: a power cut must not
+/// leave the one without the other.
 pub(super) fn make_durable_directory(server: BorrowedFd<'_>, name: &str, mode: u32) -> Result<()> {
     match rustix::fs::mkdirat(server, name, Mode::from_raw_mode(mode)) {
         Ok(()) => crate::os::sys::sync_directory(server, ".").map_err(Error::io("sync the directory of", name)),

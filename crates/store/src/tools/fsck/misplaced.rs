@@ -21,8 +21,8 @@ type Paths = HashMap<(u64, u32), String>;
 pub(super) struct Misplaced(Mutex<HashMap<ServerId, Paths>>);
 
 impl Misplaced {
-    /// Where that datafile stands instead of in its place. The first call for a server reads all of its directories; the
-    /// memory is that of what stands in the wrong one.
+    /// Where that datafile stands instead of in its place. The first call for a server reads all of its directories;
+    /// the memory is that of what stands in the wrong one.
     pub(super) fn find(&self, context: &Context<'_>, logical: u64, datafile: Datafile) -> Option<String> {
         let directory = context.ground.directory(datafile.server)?;
         let mut searched = guard(&self.0);
@@ -55,7 +55,7 @@ pub(super) fn put_right(server: BorrowedFd<'_>, from: &str, logical: u64, genera
     let to = Datafile { server: ServerId(0), generation }.path(logical);
     make_durable_directory(server, to.directory(), 0o711)?;
     let moved = match rustix::fs::renameat_with(server, from, server, to.as_c_str(), RenameFlags::NOREPLACE) {
-        // A file system that knows no such rename; nobody else makes this name while the file's lock is held.
+        // A file system that knows no such rename; no other makes this name while the file's lock is held.
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(server, from, server, to.as_c_str()),
         moved => moved,
     };

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 /// Name of the file with the new uuid.
 pub(super) const FILE: &str = "rebind";
 
-/// Gives the pool a new uuid if `options` say so. `None`: nobody asked, and nothing is half-way.
+/// Gives the pool a new uuid if `options` say so. `None`: not asked for, and nothing is half-way.
 pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<CheckFinding>> {
     let namespace = open_directory(&pool.namespace).map_err(Error::io("open the namespace", &pool.namespace))?;
     let path = pool.namespace.join(FILE);

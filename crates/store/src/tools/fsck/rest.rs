@@ -47,7 +47,7 @@ fn locks(context: &Context<'_>, known: &KnownFiles) -> Result<()> {
         if !known.of(handle).is_empty() || !context.knows_all_handles() {
             continue;
         }
-        // The lock file of a file that has no name is held as long as somebody writes it.
+        // The lock file of a file that has no name is held as long as it has a writer.
         let Some(lock) = LockFile::open_existing(locks, handle)? else { continue };
         if !lock.try_exclusive(Purpose::Writers)? || !lock.is_current(locks) {
             continue;
@@ -81,7 +81,7 @@ fn half_written(context: &Context<'_>, server: Option<&str>, directory: Borrowed
         let Ok(file) = retry(|| rustix::fs::openat(directory, entry.file_name(), flags, Mode::empty())) else {
             continue;
         };
-        // Whoever writes such a file has it locked.
+        // The writer of such a file has it locked.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let action = "left alone: it is being written".to_owned();
             context.tell(CheckFinding { action, outcome: FindingOutcome::Note, ..finding });

@@ -34,12 +34,12 @@ pub(super) fn parse(name: &str) -> Option<(u64, u32)> {
 struct Scan<'a> {
     context: &'a Context<'a>,
     known: &'a KnownFiles,
-    /// Nothing has the pool mounted, so that a file without a name is nobody's.
+    /// Nothing has the pool mounted, so that a file without a name is not in use.
     silence: Option<Silence<'a>>,
     leftovers: Mutex<Leftovers>,
 }
 
-/// Looks at every datafile; those that nobody names go to `lost+found`. Returns those that files should not have.
+/// Looks at every datafile; those that no file names go to `lost+found`. Returns those that files should not have.
 pub(super) fn check_all(context: &Context<'_>, known: &KnownFiles) -> Result<Leftovers> {
     let silence = context.quiet.hold()?;
     let scan = Scan { context, known, silence, leftovers: Mutex::default() };
@@ -127,7 +127,7 @@ impl Scan<'_> {
             }
             match self.known.naming(logical, id, generation) {
                 Naming::Listed | Naming::Unknown => {}
-                Naming::Nobody => self.orphan(id, server, logical, generation)?,
+                Naming::Orphan => self.orphan(id, server, logical, generation)?,
                 // Told with the files; whose it is only its binding says.
                 _ if self.context.ground.shared && self.known.of(logical).len() > 1 => {}
                 naming @ (Naming::Unlisted | Naming::Leftover) => {
@@ -154,7 +154,7 @@ impl Scan<'_> {
         }
         if self.silence.is_none() && !context.options.dry_run || !context.quiet.was_quiet() {
             if LockFile::exists(context.ground.locks.as_fd(), logical)? {
-                // Somebody made it since we looked, or has a file open that has no name any more.
+                // It was made since we looked, or a process has a file open that no longer has a name.
                 return Ok(());
             }
             let action = "left, for a file without a name may be open: unmount the pool and check again";
@@ -190,7 +190,7 @@ impl Scan<'_> {
         let vacant = rustix::fs::statat(server, to.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)
             .is_err_and(|errno| errno == Errno::NOENT);
         if vacant && self.known.naming(logical, id, generation) == Naming::Listed {
-            // Told with its file; or somebody writes that.
+            // Told with its file; or that has a writer.
             return Ok(());
         }
         let finding =
