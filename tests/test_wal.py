@@ -64,7 +64,7 @@ def test_who_is_refused_is_the_same_as_on_the_file_system_below(pool, preload):
 
 
 # Five processes turn new databases to write-ahead logging, all at the same moment, one database after the other and in
-# the two directories by turns; how many of so many attempts were refused in each directory.
+# the two directories by turns; prints the attempts and the refused ones of each directory.
 RACE = """
 import multiprocessing, os, sqlite3, sys
 
