@@ -103,6 +103,7 @@ impl<'a> ComparedCase<'a> {
         })
     }
 
+    #[expect(clippy::too_many_lines, reason = "one table from one pass: its rows borrow what is computed before them")]
     pub(crate) fn advice(
         &self,
         gathered: &Gathered,

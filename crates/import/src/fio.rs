@@ -38,6 +38,7 @@ impl Importer for Fio {
     }
 
     /// O(length); memory for the names.
+    #[expect(clippy::too_many_lines, reason = "one format of lines, read from front to back")]
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
         let mut lines = Lines::new(log)?;
         let mut out = Out::new(log, sink, self.name());

@@ -328,6 +328,7 @@ fn planned(stage: &Stage, requests: &[Request], network: Network) -> (Layout, st
     (layout, plan, begin.elapsed().as_secs_f64())
 }
 
+#[expect(clippy::too_many_lines, reason = "one figure, computed and judged line by line")]
 fn unequal(case: &Case, fresh: &Case, verdict: &mut Verdict) {
     let stage = Stage {
         cluster: pool(case.bytes, Some(SSD_SHARE)),

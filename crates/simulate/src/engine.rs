@@ -133,6 +133,7 @@ pub fn simulate(
 ///
 /// # Errors
 /// As [`simulate`].
+#[expect(clippy::too_many_lines, reason = "the event loop: every arm would take its whole state")]
 pub fn simulate_observed(
     cluster: &Cluster,
     layouts: &[Layout],

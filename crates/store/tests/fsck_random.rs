@@ -103,6 +103,7 @@ fn logical(path: &Path) -> Option<u64> {
 }
 
 /// Does it, and notes the files whose bytes may suffer.
+#[expect(clippy::too_many_lines, reason = "a table: an arm for each kind of damage")]
 fn apply(pool: &TestPool, damage: &Damage, handles: &[u64], hurt: &mut HashSet<usize>) {
     let namespace = &pool.pool.namespace;
     let tree = |file: usize| namespace.join("tree").join(name(file));

@@ -264,6 +264,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Requests of DXT.
+    #[expect(clippy::too_many_lines, reason = "one format of records, read from front to back")]
     fn segments(
         &mut self,
         module: Module,

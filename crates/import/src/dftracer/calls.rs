@@ -266,6 +266,7 @@ impl<'a> DftracerState<'a> {
         Ok(process)
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table: an arm for each call of the log")]
     fn call(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
         self.calls += 1;
         self.any_args |= event.has_args;

@@ -223,6 +223,7 @@ impl<'a> StraceState<'a> {
     }
 
     /// A call came back.
+    #[expect(clippy::too_many_lines, reason = "a table: an arm for each system call")]
     fn returned(&mut self, moment: Moment, call: &Call<'_>) -> Result<(), ImportError> {
         let id = moment.thread;
         if call.duration_ns.is_none() && moment.start_ns == moment.end_ns {

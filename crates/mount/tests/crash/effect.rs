@@ -210,6 +210,7 @@ impl Objects {
     }
 
     /// A thread is about to make a system call. `None`: one without an effect below the base directory.
+    #[expect(clippy::too_many_lines, reason = "a table: an arm for each system call")]
     pub fn enter(&mut self, tid: i32, number: i64, args: [u64; 6]) -> Option<Call> {
         let at = |directory: u64, address: u64| Self::resolve(tid, directory, text(tid, address));
         let here = |address: u64| at(libc::AT_FDCWD as u64, address);

@@ -39,6 +39,7 @@ pub(crate) struct Iteration {
 }
 
 /// The best segmentations over all iterations, best first. O(rounds x chunks x candidates x phases x tiers).
+#[expect(clippy::too_many_lines, reason = "one iteration: every part would take its prices, loads and paths")]
 pub(crate) fn segmentations(
     tables: &[PriceTable],
     pricer: &Pricer,

@@ -366,6 +366,7 @@ macro_rules! mapping {
 mapping! { mmap mmap64 }
 
 /// System calls by number: whatever touches descriptors is left to the kernel, and the table told.
+#[expect(clippy::too_many_lines, reason = "a table: an arm for each system call")]
 fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c_long {
     use super::processes::{clone_flags, filters, process_control, unshared};
     let fd = a[0] as c_int;

@@ -679,6 +679,7 @@ impl PlacedFile {
     ///
     /// # Errors
     /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
+    #[expect(clippy::too_many_lines, reason = "one pass over a request: every part would take its whole state")]
     fn transfer(
         &self,
         direction: Direction,

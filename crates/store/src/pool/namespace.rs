@@ -104,6 +104,7 @@ pub(crate) fn is_shared(pool: &Pool) -> Result<bool> {
 }
 
 /// Makes what is missing of the pool's directories. `shared` is for a new pool; one that exists stays what it is.
+#[expect(clippy::too_many_lines, reason = "the steps that make a pool, in their order")]
 pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     let known = exists(&pool.namespace.join(MARKER_FILE))?;
     let shared = if known { is_shared(pool)? } else { shared };
