@@ -9,7 +9,7 @@ from benches.frame import Benchmark, BenchmarkError, Context, Figure, Target
 LINE = re.compile(r"^ {2}(?P<what>\S.*?) +(?P<value>[\d.]+) +\(at least (?P<least>[\d.]+)\) (?:ok|MISSED)$")
 REGION = re.compile(r"^ +\d+ MiB  ")
 LONGEST = 200
-"""Characters of a remark; a plan of many regions is longer than anybody reads here."""
+"""Characters of a remark; a plan of many regions is too long to read here."""
 HEAD = re.compile(r"^(?P<case>\S[^:]*): ")
 
 

@@ -1,4 +1,4 @@
-"""Layouts that anybody may have written: whatever stands under the name of one, the commands say which it is and what
+"""Layouts that any user may have written: whatever stands under the name of one, the commands say which it is and what
 is wrong with it, and serve the other files. The mount's side is in crates/mount/tests/users.rs."""
 
 import json

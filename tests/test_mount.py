@@ -1,4 +1,4 @@
-"""A pool mounted for everybody, and the ways to take the mount away."""
+"""A pool mounted for all users, and the ways to take the mount away."""
 
 import errno
 import os

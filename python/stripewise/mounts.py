@@ -25,7 +25,7 @@ class Mount:
     source: str
     """What is mounted: a device; the pool's name or file for ours."""
     user_id: int | None
-    """Who serves it, of a FUSE mount."""
+    """The user whose process serves it, of a FUSE mount."""
 
     @property
     def is_trusted(self) -> bool:

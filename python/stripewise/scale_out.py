@@ -1,8 +1,8 @@
 """`--dask`: the files of a data set are analysed in batches by the workers of a Dask cluster.
 
 A data set has a table of requests for each file, so a worker opens those of its batch and no other. What it makes of
-them comes back; nothing is written. Who asks puts the results together in order of file, as it does alone with the one
-result that has all files: so neither the number of workers nor their fate shows in the output.
+them comes back; nothing is written. The caller puts the results together in order of file, as it does with the one
+result of a run alone: so neither the number of workers nor their fate shows in the output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS_PER_BATCH = 8_000_000
 CONNECT_S = 5
 """How long a scheduler may take to answer."""
 FETCH_S = 10
-"""How long to wait for a result before it is asked whether there is anybody to wait for."""
+"""How long to wait for a result before the patience is checked: is there a worker to wait for?"""
 ALONE_S = 60
 """How long there may be no worker at all: one that died is started again in less."""
 

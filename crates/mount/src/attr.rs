@@ -18,7 +18,7 @@
 //! That a name does not exist is worth remembering for more than speed. A program that makes a file has the kernel look
 //! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it
 //! no longer holds, the kernel drops it, together with the file that has been put under it meanwhile: the first
-//! program's open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for everybody else. An
+//! program's open file has no name then ("f (deleted)" in `/proc/self/fd`), though it is there for all others. An
 //! instant remains, between the kernel's showing the absent name to others and its noting how long that holds, which no
 //! answer can close.
 
@@ -72,7 +72,7 @@ pub struct Change {
     pub atime: Option<TimeOrNow>,
     /// Time of last change of content.
     pub mtime: Option<TimeOrNow>,
-    /// Who asks; another than root loses set-user-id bits by changing the size.
+    /// The caller; another than root loses set-user-id bits by changing the size.
     pub caller: Caller,
 }
 
@@ -91,7 +91,7 @@ impl Core {
 
     /// How long attributes of files hold.
     fn of_files(&self) -> Duration {
-        // Who keeps what is written knows better than we, and would ask before each write.
+        // With writeback_cache the kernel owns size and times, and would ask before each write.
         if self.writeback { LONG } else { self.short() }
     }
 
@@ -306,7 +306,7 @@ impl Core {
         if caller.uid != 0 { Ok(self.drop_set_id(&file.node, caller)?) } else { Ok(()) }
     }
 
-    /// Takes the set-user-id bit, and the set-group-id bit of a program or from who is not in the group, as the kernel
+    /// Takes the set-user-id bit, and the set-group-id bit of a program or where the caller is not in the group, as the kernel
     /// does when another than root writes. One system call when there are none.
     ///
     /// # Errors

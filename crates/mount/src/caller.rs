@@ -32,7 +32,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Who makes `request`.
+    /// The caller that makes `request`.
     pub fn of(request: &Request) -> Caller {
         Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
     }
@@ -84,8 +84,8 @@ impl Core {
         }
     }
 
-    /// [`Core::as_caller`] of a call that sets `mode`. The kernel takes the set-group-id bit silently from who is not
-    /// in the group, so with that bit the first try already has all groups.
+    /// [`Core::as_caller`] of a call that sets `mode`. The kernel takes the set-group-id bit silently from a caller
+    /// who is not in the group, so with that bit the first try already has all groups.
     ///
     /// # Errors
     /// As [`Core::as_caller`].

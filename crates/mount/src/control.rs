@@ -1,4 +1,4 @@
-//! The ioctls by which the preload learns where a file's bytes are, and `umount` who serves ([`stripewise_store::ioctl`]).
+//! The ioctls by which the preload learns where a file's bytes are, and `umount` which process serves ([`stripewise_store::ioctl`]).
 
 use std::sync::atomic::Ordering;
 

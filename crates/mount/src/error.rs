@@ -56,7 +56,7 @@ pub enum MountError {
     },
     /// The process of the mount has died, and it is not for this pool or this user to clear it.
     #[error(
-        "{dir} is a mount of pool `{pool}` whose process has died{reason} (`stripewise umount {dir}`, by who mounted it or root, clears it)"
+        "{dir} is a mount of pool `{pool}` whose process has died{reason} (run `stripewise umount {dir}` as the user who mounted it, or as root)"
     )]
     Dead {
         /// The mount point.
@@ -66,7 +66,7 @@ pub enum MountError {
         /// Why it was not cleared.
         reason: String,
     },
-    /// The process of a mount does not say who it is.
+    /// The process of a mount does not identify itself.
     #[error(
         "{dir}: the process that serves it has not answered in {waited_s} s; it may be stopped, or wait for a server (`--lazy` detaches the mount without asking it)"
     )]

@@ -77,7 +77,7 @@ impl SharedFile {
     }
 
     /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
-    /// the datafile's own, the same for everybody.
+    /// the datafile's own, the same for all opens.
     pub fn set_mapped(&self) {
         if self.backing.is_none()
             && !self.mapped.load(Ordering::Acquire)
@@ -365,7 +365,7 @@ impl Core {
             told,
             writes,
             kept_by_kernel,
-            // Who keeps pages reads to fill those of which a program writes a part.
+            // With writeback_cache the kernel reads to fill pages of which a program writes a part.
             notes_reads: self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel),
             is_past_the_mount: AtomicBool::new(false),
             registered: AtomicBool::new(false),

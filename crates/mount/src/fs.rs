@@ -181,7 +181,7 @@ impl Core {
     }
 
     /// Does `call`, which has changed nothing when it fails. If a disk is full it waits until the datafiles of files that were
-    /// removed are gone, and does it once more: who removes a file and writes another has the room of the first.
+    /// removed are gone, and does it once more: a removed file's room is there for the next.
     ///
     /// # Errors
     /// Those of `call`.
@@ -625,7 +625,7 @@ impl Filesystem for PoolFs {
             if from_pages {
                 file.shared.set_mapped();
             }
-            // The kernel's idea of the end may be old; but who keeps what is written alone knows it.
+            // The kernel's idea of the end may be old; but with writeback_cache only the kernel knows it.
             let append = flags.0 & libc::O_APPEND != 0 && !self.core.writeback;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
             // Before the bytes change, as in the kernel: no program of another's has them and its owner's rights.

@@ -13,7 +13,7 @@
 //! server.rs     which process serves a mount, and its end
 //! private.rs    a program with a mount of its own (namespaces)
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
-//! caller.rs     who asks
+//! caller.rs     the calling program
 //! inode.rs      the inodes the kernel knows
 //! workers.rs    which threads wait for requests
 //! linger.rs     looking for the next request before sleeping

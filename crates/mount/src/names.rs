@@ -16,7 +16,7 @@ use crate::caller::Caller;
 use crate::fs::Core;
 use crate::inode::Node;
 
-/// Who makes a file, and how.
+/// The maker of a file, and how it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     /// Type and permission bits.
@@ -114,7 +114,7 @@ impl Core {
             Err(errno) => return Err(errno.into()),
         };
         let (place, stat) = self.place_of_made(&fd, created.real(), parent, name)?;
-        // By the descriptor that it was made on: who is not root could not open a read-only file for writing again, and
+        // By the descriptor that it was made on: only root could open a read-only file for writing again, and
         // the store has to write its size.
         let placed = self.store.adopt(created, fd)?;
         Ok(Made { node: self.table.adopt(place, &stat), stat, placed })

@@ -86,7 +86,7 @@ impl InodeRoom {
         self.most
     }
 
-    /// Lets a user look up another inode. One who holds more than is `fair` waits until the kernel has dropped what is
+    /// Lets a user look up another inode. A user who holds more than is `fair` waits until the kernel has dropped what is
     /// in no use. One atomic load as long as there is room. A kernel that cannot be asked to drop any lets all of them
     /// in.
     ///

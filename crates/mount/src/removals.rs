@@ -18,7 +18,7 @@ use crate::inode::{Node, ProcName};
 use crate::sync::{Condvar, Mutex, thread};
 use crate::{lock, log};
 
-/// Most files that wait at once: each holds a descriptor. Who removes one more waits for the disk.
+/// Most files that wait at once: each holds a descriptor. The removal of one more waits for the disk.
 const MOST_WAITING: usize = 1024;
 /// How often is looked for journals of mounts that were killed.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

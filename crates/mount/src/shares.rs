@@ -1,7 +1,7 @@
 //! What each user may hold of the mount's descriptors: as many as are free for the others.
 //!
-//! Who is alone has at most half of what there is; of two who take what they can, each has a third, and a third is free
-//! for the next. Root and the user whose mount it is may take what is left. What is counted is given back when it is
+//! A user alone has at most half of what there is; of two users who take what they can, each has a third, and a third is
+//! free for the next. Root and the user whose mount it is may take what is left. What is counted is given back when it is
 //! closed.
 
 use rustix::io::Errno;
@@ -101,7 +101,7 @@ impl Drop for UserShare {
     }
 }
 
-/// Who has an inode open. What its opens share is counted once for each user, as any of them may be the last.
+/// A user with an inode open. What its opens share is counted once for each user, as any of them may be the last.
 #[derive(Debug, Default)]
 pub struct Holders(Mutex<HashMap<u32, (usize, UserShare)>>);
 

@@ -13,7 +13,7 @@ use crate::log;
 use crate::mounts::{HeldDirectory, MountEntry, table};
 use crate::server::{ServerLookup, who_serves};
 
-/// How long the process of a mount may take to say who it is.
+/// How long the process of a mount may take to identify itself.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// Unmounts the pool mounted on `dir`, and waits up to `patience` for the end of the process that serves it: then all is

@@ -71,7 +71,7 @@ impl Core {
             return Ok(self.store.pool().file.as_os_str().as_bytes().to_vec());
         }
         self.knows_lists(name)?;
-        // Of other kinds the kernel lets all read, or knows by the caller alone who may.
+        // Other kinds all users may read, or the kernel decides by the caller alone.
         if name.as_bytes().starts_with(b"user.") {
             return self.as_caller(caller, || self.value_of(node, name));
         }
@@ -86,7 +86,7 @@ impl Core {
         Ok(value)
     }
 
-    /// The names of all attributes but ours, each ended by a zero; trusted ones for who administers the machine.
+    /// The names of all attributes but ours, each ended by a zero; trusted ones for the administrator of the machine.
     ///
     /// # Errors
     /// Those of `listxattr`.
@@ -176,7 +176,7 @@ impl Core {
         if !is_acl(name.as_bytes()) {
             return self.as_caller(caller, change);
         }
-        // A list is a change of mode: the kernel takes the set-group-id bit from who is not in the group.
+        // A list is a change of mode: the kernel takes the set-group-id bit from a caller who is not in the group.
         let change = || self.with_all_groups(caller, change);
         let placed = if name.as_bytes() == ACCESS_LIST { self.placed(node) } else { Ok(None) };
         let changed = match placed {

@@ -176,7 +176,7 @@ fn what_a_server_refused_goes_when_it_can_again_while_the_mount_runs() {
             }
             fs::write(mount.path("empty"), b"").unwrap();
             // The mount learns of a close a moment after the program. A size that it cannot settle then, for want of a
-            // server, is left to who opens the file next.
+            // server, is left to the next open of the file.
             eventually_within(PATIENCE, "the closes", || {
                 fs::read_dir(pool.pool.path("ns/locks")).unwrap().count() == 0
             });

@@ -85,7 +85,7 @@ impl Place {
             path.push(":");
             path.push(more);
         }
-        // To a file: who is left behind must not keep us waiting.
+        // To a file: a process that is left behind must not keep us waiting.
         let log = self.programs.with_extension("log");
         let (out, err) = (fs::File::create(&log).unwrap(), fs::File::options().append(true).open(&log).unwrap());
         let mut program = Command::new("timeout");

@@ -1,4 +1,4 @@
-//! Who may write one file of another user's gets nothing else of hers: a handle that is written into it opens, changes and
+//! A user who may write one file of another user's gets nothing else of hers: a handle that is written into it opens, changes and
 //! removes none of her other datafiles, through root's mount, through tools without one, and by root's check.
 
 mod common;
@@ -167,7 +167,7 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
     let pool = Pool::load(&shared.users.pool.file()).unwrap();
     for (number, forged) in shared.forgeries().iter().enumerate() {
         shared.plant(forged);
-        // As root, who could do anything.
+        // As root, with all rights.
         let store = Store::open(pool.clone()).unwrap();
         if let Ok(Some(inode)) = store.lookup(Path::new("log")) {
             let mut bytes = [0; 10];

@@ -148,7 +148,7 @@ fn a_read_only_disk_of_names_is_told_to_who_mounts() {
     drop(Mounted::new(&small.pool, "mnt", "noatime"));
 }
 
-/// The mount has it open and goes on; who comes now finds no pool.
+/// The mount has it open and goes on; a new one finds no pool.
 #[test]
 fn a_disk_of_names_that_was_taken_away_is_told_to_who_comes() {
     let small = Small::new(TestPool::new(), "size=1m");

@@ -128,7 +128,7 @@ fn past_the_mount_and_through_it_are_one_file() {
     let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole).unwrap();
     assert_eq!((read, there), (TransferOutcome::Done(100), [3; 100]));
 
-    // Who may only read may not make datafiles; plain files and other commands are refused.
+    // A reader may not make datafiles; plain files and other commands are refused.
     let reader = File::open(mount.path("f")).unwrap();
     let refused = ioctl(&reader, ENSURE_DATAFILES, &mut EnsureDatafiles::new(known.version, &missing)).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EBADF));

@@ -766,7 +766,7 @@ fn by_fusermount(users: &Users, user: u32, script: &str) -> Output {
     beside_fusermount(users, user, &script, "")
 }
 
-/// The same for a script that mounts by `$P $POOL $MINE`, and one that root runs then, who becomes the user by `$U`.
+/// The same for a script that mounts by `$P $POOL $MINE`, and one that root runs then, as the user by `$U`.
 fn beside_fusermount(users: &Users, user: u32, script: &str, as_root: &str) -> Output {
     for program in ["setpriv", "unshare", "fusermount3"] {
         need(program);

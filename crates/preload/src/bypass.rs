@@ -224,7 +224,7 @@ fn attempt(
             offset.checked_add(total as i64)?;
             u64::try_from(offset).ok()?
         }
-        // Moves the descriptor's offset over the request's place, at once for all who share it.
+        // Moves the descriptor's offset over the request's place, at once for all that share it.
         FilePosition::Cursor => {
             rustix::fs::seek(borrow(fd), SeekFrom::Current(total as i64)).ok()?.checked_sub(total as u64)?
         }

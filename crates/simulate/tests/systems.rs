@@ -350,7 +350,7 @@ fn a_time_line_has_what_happened_when() {
     assert!((12.0..12.0 + 12.0).contains(&moved), "{moved}");
 }
 
-/// A generated load on set P, as everybody uses it.
+/// A generated load on set P, as all workloads use it.
 fn load(processes: u32, requests: u64, order: SlotOrder, read_share: f64) -> Generated {
     Generated {
         processes,

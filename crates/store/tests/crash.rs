@@ -173,7 +173,7 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
     assert!(seen.len() > 1, "the moves were killed before the first one ended: the test tested nothing");
 }
 
-/// A mover is killed when it has switched the handle and has not told of it: who has the file open knows the old
+/// A mover is killed when it has switched the handle and has not reported it: programs with the file open know the old
 /// layout, by which nothing must be freed.
 #[test]
 fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {

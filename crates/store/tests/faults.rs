@@ -100,7 +100,7 @@ fn a_missing_server_does_not_shorten_the_file() {
     inode.release_writer().unwrap();
     drop((inode, one));
 
-    // The end is on the server that has gone. Who knows only the rest must not append there, nor take it for the whole.
+    // The end is on the server that has gone. A process that knows only the rest must not append there, nor take it for the whole.
     let lost = |error: Error| assert!(error.errno() == Errno::IO && error.to_string().contains("disk.2"), "{error}");
     lost(other.append(b"record").unwrap_err());
     lost(other.seek_hole(0).unwrap_err());

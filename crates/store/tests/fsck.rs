@@ -431,7 +431,7 @@ fn bytes_that_are_gone_are_given_up_only_when_told() {
     mends_with(&pool, DamageKind::MissingDatafile, &CheckOptions { forget_missing: true, ..CheckOptions::default() });
     let (found, put) = (read(&pool, "a"), bytes_of("a"));
     assert!(found.iter().zip(&put).all(|(found, put)| found == put || *found == 0));
-    // One that was made after the last sync holds nothing that anybody was promised.
+    // One that was made after the last sync holds nothing that was promised to a program.
     let mut empty = handle(&pool, "empty");
     empty.present.insert(0);
     set_handle(&pool, "empty", &empty);

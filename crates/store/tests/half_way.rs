@@ -144,7 +144,7 @@ fn a_write_that_fails_keeps_a_prefix() {
     assert!(partly.get() > 50, "only {} writes were cut short: nothing was tested", partly.get());
 }
 
-/// Who else has the file open for writing may have written there.
+/// Another writer of the file may have written there.
 #[test]
 fn nothing_is_cut_off_while_another_process_writes() {
     if in_own_mounts("nothing_is_cut_off_while_another_process_writes") {

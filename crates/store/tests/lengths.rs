@@ -1,5 +1,5 @@
 //! Datafiles that were cut short, emptied, exchanged or removed behind the pool's back: told by `fsck` without reading
-//! data, by name and by the bytes that are lost; an error to who reads those bytes, and to no other. Never is a pool that
+//! data, by name and by the bytes that are lost; an error to readers of those bytes, and to no other. Never is a pool that
 //! is well taken for a damaged one.
 
 mod common;

@@ -29,7 +29,7 @@ def read(log: str | os.PathLike[str], *, progress: Progress = False) -> Trace:
 
 
 class Trace:
-    """The requests of a run: who, which file, what, where, how much, when."""
+    """The requests of a run: process, file, operation, offset, size, time."""
 
     def __init__(self, native: _native.Trace, path: Path) -> None:
         """Takes an opened trace: see `read`."""

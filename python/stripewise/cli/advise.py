@@ -38,7 +38,7 @@ def advise(
     planner: Annotated[
         str | None,
         typer.Option(
-            "--planner", metavar="NAME", help="Who plans: a name of `stripewise planners`; auto for few files."
+            "--planner", metavar="NAME", help="The planner: a name of `stripewise planners`; auto for few files."
         ),
     ] = None,
     output: Annotated[

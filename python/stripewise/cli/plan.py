@@ -17,7 +17,7 @@ from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
 
 PlannerOption = Annotated[
-    str, typer.Option("--planner", metavar="NAME", help="Who plans: a name of `stripewise planners`.")
+    str, typer.Option("--planner", metavar="NAME", help="The planner: a name of `stripewise planners`.")
 ]
 
 

@@ -19,7 +19,7 @@ def trace(
         Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Run CMD on this pool; without it, where it is.")
     ] = None,
 ) -> None:
-    """Record every request that a program makes: who, which file, what, where, how much, when.
+    """Record every request that a program makes: process, file, operation, offset, size, time.
 
     All processes that CMD starts are recorded, with their MPI rank. The exit code is CMD's own; the trace is written
     whatever it is.

@@ -95,7 +95,7 @@ class Settings:
     processes: float | None = None
     """Concurrency to plan for; from the trace if `None`."""
     planner: str = "auto"
-    """Who plans: a name of `stripewise planners`."""
+    """The planner: a name of `stripewise planners`."""
 
 
 def optimize(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 READ, WRITTEN = (47, 129, 247), (219, 109, 40)
-"""Blue and orange: told apart by everybody, and clear on white and on black."""
+"""Blue and orange: also told apart by the colour-blind, and clear on white and on black."""
 
 Plane = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -251,7 +251,7 @@ impl Filesystem for Fs {
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        // A file without a name is known by who has it open.
+        // A file without a name is known to processes that have it open.
         let found = match handle {
             Some(handle) => self.file(handle).metadata().map(|found| attributes(node.0, &found)).map_err(errno),
             None => self.found(&self.path(node)),

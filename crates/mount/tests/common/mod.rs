@@ -126,7 +126,7 @@ impl TestPool {
         let mut program = Command::new(BIN);
         program.arg("--private").arg(self.file()).arg("--").args(command);
         program.env("M", self.mnt()).env("OUT", self.path("out"));
-        // Git and others must not depend on who runs the tests.
+        // Git and others must not depend on the user of the tests.
         program.env("HOME", self.path("out")).env("GIT_CONFIG_NOSYSTEM", "1").stdin(Stdio::null());
         program
     }

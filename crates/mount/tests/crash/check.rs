@@ -211,7 +211,7 @@ fn look_at_all(store: &Arc<Store>, expected: &Expected, readable: Readable) -> R
     Ok(seen)
 }
 
-/// Who puts a pool in order after a crash.
+/// What puts a pool in order after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mender {
     /// `stripewise fsck`.

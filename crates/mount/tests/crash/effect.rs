@@ -126,7 +126,7 @@ fn gather(tid: i32, address: u64, count: u64) -> Vec<u8> {
 /// The inodes that calls have met, and those there were.
 pub struct Objects {
     base: PathBuf,
-    /// Must not be touched: who serves them may be stopped.
+    /// Must not be touched: their server may be stopped.
     mounts: [PathBuf; 2],
     device: u64,
     known: HashMap<u64, Id>,

@@ -18,7 +18,7 @@ pub const MARKS: i32 = 1023;
 /// Where a second mount is, below the base directory.
 pub const OTHER: &str = "other";
 
-/// Held for writing by who makes a process, for reading by who uses a store in this one: until it has been replaced by its
+/// Held for writing where a process is made, for reading where a store is used in this one: until it has been replaced by its
 /// program, a new process holds every lock that this one has.
 pub static FORKING: RwLock<()> = RwLock::new(());
 

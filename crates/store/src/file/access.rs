@@ -64,7 +64,7 @@ impl Inode {
     pub fn settle_access_past(&self) {
         let (Ok(stat), Ok(file)) = (self.stat(), self.file()) else { return };
         let present = file.current_placement().present;
-        // Who sets the time to the past would else have it moved by reads before.
+        // A time that is set to the past would else be moved by earlier reads.
         let known = access(&stat).max((stat.st_ctime, stat.st_ctime_nsec as i64));
         let is_newer = |(index, datafile): (usize, &crate::format::placement::Datafile)| {
             present.contains(index)

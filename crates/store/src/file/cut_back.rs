@@ -5,10 +5,10 @@
 //! failed leaves them, old or new. Behind it they would make the file longer than what was written, with zeros in
 //! between.
 //!
-//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that all others who may
-//! write the file are known to this process ([`Inode::without_writers`]), and those look at the file's epoch counter
-//! after each write: who finds that it has changed cannot tell whether a cut took those bytes along, and writes them
-//! again. Writing in the good case costs one atomic load more.
+//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that this process
+//! knows all other writers of the file ([`Inode::without_writers`]). These read the file's epoch counter after each
+//! write. If it has changed, a cut may have taken those bytes along, and the writer writes them again. Without a cut, a
+//! write costs one atomic load more.
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
@@ -49,8 +49,8 @@ impl Inode {
     /// Does `work` while no writer's bytes can come to lie in a datafile and be counted as written, unless another
     /// process is registered as a writer: then nothing is done. The caller must be registered.
     ///
-    /// Those who write the file are threads of this process then, and programs that it lets past the mount. Who began
-    /// before this finds another epoch after the write and writes again; who comes now waits ([`Inode::wait_for_cut`]).
+    /// The writers are then threads of this process, and programs that it lets past the mount. One that began before this
+    /// finds another epoch after the write and writes again; one that comes now waits ([`Inode::wait_for_cut`]).
     pub(crate) fn without_writers(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let lock = self.registered_lock()?;
         let _change = self.change_handle()?;

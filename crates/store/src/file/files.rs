@@ -36,7 +36,7 @@ fn relative(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Whether a file that could not be opened has lost its last name meanwhile: who asks for one to be made gets another.
+/// Whether a file that could not be opened has lost its last name meanwhile: a call that creates files makes a new one.
 fn has_no_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }

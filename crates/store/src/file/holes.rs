@@ -2,7 +2,7 @@
 //!
 //! A hole is only ever told where the datafile has one, at a moment within the call. So a byte whose write had returned
 //! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is
-//! missing), its bytes count as data: who reads them is told why they cannot be had.
+//! missing), its bytes count as data: a read of them fails with the reason.
 //!
 //! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data
 //! begins and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
@@ -168,7 +168,7 @@ impl PlacedFile {
     }
 
     /// What [`PlacedFile::seek_in`] has `found` from position `from` on, with what is recorded of the datafile and not
-    /// there any more taken for data: who copies the file must come to the error that its reading gives.
+    /// there any more taken for data: a copy of the file must get the error that a read gives.
     fn with_lost(&self, index: u16, from: u64, wanted: Wanted, lengths: Option<&Lengths>, found: u64) -> u64 {
         let datafile = self.datafiles().table.get(usize::from(index));
         let recorded_bytes = datafile.and_then(|datafile| Some(lengths?.of(*datafile))).unwrap_or(0);

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 use stripewise_layout::{Layout, ServerId};
 
-/// One placed file, shared by all who have it open in this process. All methods may be called from any thread.
+/// One placed file, shared by all opens in this process. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Inode {
     pub(crate) store: Arc<Store>,
@@ -243,7 +243,7 @@ impl Inode {
     pub fn placement(&self) -> Result<Placement> {
         loop {
             let epoch = self.store.plane().epoch(self.handle);
-            // Who is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
+            // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             let _ = self.wait_for_cut();
             let placement = self.file()?.current_placement();
             if placement.epoch == epoch {

@@ -3,7 +3,7 @@
 //!
 //! The record stands in an attribute of the namespace's inode, beside the handle, and not with the datafiles: it outlives
 //! the exchange of a datafile, one system call keeps it however many datafiles there are, and a check reads it without
-//! opening any of them. It is no part of the handle, which all who have the file open would have to read again.
+//! opening any of them. It is no part of the handle, which all opens of the file would have to read again.
 //!
 //! On a pool that is well, a datafile is at no moment shorter than its record, whatever is killed when: it grows before its
 //! record does, and the record is lowered before it is cut. The record is changed under the lock of the handle, or under
@@ -322,7 +322,7 @@ mod tests {
         #[test]
         fn random_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             Lengths::decode(&bytes, 0);
-            // As someone would write it who knows how a record begins and ends.
+            // As an attacker writes it, who knows how a record begins and ends.
             bytes.splice(..0, [FORMAT, 0, 0, 0, 0, 0, 0, 0, 0]);
             bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
             Lengths::decode(&bytes, 0);

@@ -1,4 +1,4 @@
-//! Lock files: who writes a file, who appends, who changes its handle or its layout.
+//! Lock files: locks for writing a file, for appending, for changing its handle or its layout.
 //!
 //! A file that is being written or changed has a lock file `<namespace>/locks/<handle>`. It is never an inode that
 //! programs can lock, so their own locks do not collide with the store's. The locks are those of open file
@@ -165,7 +165,7 @@ impl LockFile {
         }
     }
 
-    /// In a shared pool anybody can put something under the name. A lock file is the owner's or root's; where others
+    /// In a shared pool any user can put something under the name. A lock file is the owner's or root's; where others
     /// may write the file, it can be theirs as well. Anything else is refused; root removes it.
     fn open_shared(store: &Store, handle: u64, identity: Identity, rights: Rights) -> Result<(Self, bool)> {
         let user = rustix::process::geteuid().as_raw();

@@ -22,8 +22,8 @@ impl Inode {
     /// # Errors
     /// The first of those that kept a part of it from being written.
     pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        // What it fails with is found out below, stripe by stripe. Nothing is cut off: where the file ends, who keeps pages
-        // says.
+        // The errors are found out below, stripe by stripe. Nothing is cut off: the kernel, which keeps pages, says
+        // where the file ends.
         let places = ByHandle { inode: self, cuts: false };
         let mut done = placements::write(&places, &[IoSlice::new(buf)], offset).unwrap_or(0);
         let mut all = Ok(());

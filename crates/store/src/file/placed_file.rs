@@ -239,7 +239,7 @@ impl PlacedFile {
         self.write_as_of(self.epoch(), bufs, offset)
     }
 
-    /// [`PlacedFile::write_at`], by who has found the file's counter at `epoch` and has made sure since then that no other is
+    /// [`PlacedFile::write_at`], for a caller that has read the file's counter as `epoch` and has made sure since then that no other is
     /// cutting the file back ([`crate::file::cut_back`]).
     pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;
@@ -272,12 +272,12 @@ impl PlacedFile {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
                 return Ok(TransferOutcome::Partly(count as usize, Box::new(surplus)));
             }
-            // Who cuts the file back after it has changed the counter sees what was written here.
+            // A cut that changes the counter from now on sees what was written here.
             fence(Ordering::SeqCst);
         }
         match written {
-            // The layout cannot change, for a writer is registered; but a placement of before that may be old, and who cuts
-            // the file back may have taken along what was written.
+            // The layout cannot change, for a writer is registered; but a placement from before that may be old, and a
+            // cut may have taken along what was written.
             _ if has_changed() => Ok(TransferOutcome::Stale),
             written => written.map(|count| TransferOutcome::Done(count as usize)),
         }
@@ -454,7 +454,7 @@ impl PlacedFile {
         done.and(kept).map_err(self.server_of(index)?.error("sync a datafile"))
     }
 
-    /// For who has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
+    /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
     /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
     pub fn take_lost(&self) -> bool {
         let mut any = false;

@@ -39,7 +39,7 @@ fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
             rustix::fs::futimens(fd, &Timestamps { last_access: omit, last_modification: mtime })
         };
         match same_time() {
-            // Another user's, who lets this one write it: only an owner names a time.
+            // Another user's file, which this one may write: only an owner names a time.
             Err(Errno::PERM | Errno::ACCESS) => {}
             done => done.map_err(file.server_of(*index)?.error("cut a datafile"))?,
         }

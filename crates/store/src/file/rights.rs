@@ -1,4 +1,4 @@
-//! Whose a file's datafiles are, and who may open them: never more than the inode says.
+//! Owners and permissions of a file's datafiles: never wider than those of its inode.
 //!
 //! A datafile belongs to the owner and the group of its file and has the file's permission bits, except that its owner
 //! can always read and write it (an owner can take the right at any time, and the size of a read-only file has to be
@@ -174,7 +174,7 @@ pub(crate) fn create_datafile(
     let bound = if store.plane().is_shared() { identity.bind(&fd) } else { Ok(()) };
     if let Err(errno) = bound.and_then(|()| rights.give(fd.as_fd())) {
         if is_new {
-            // Not this user's to make: it must not stand in the way of who may.
+            // This user may not make it: it must not stand in the way of a user who may.
             let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
         }
         return Err(error(errno));
@@ -251,7 +251,7 @@ pub(crate) fn remove_datafile(
     if store.plane().is_shared() {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = match retry(|| rustix::fs::openat(directory, name, flags, Mode::empty())) {
-            // Another user's, who alone may remove it.
+            // Another user's: only that user may remove it.
             Err(Errno::ACCESS) => return Err(Errno::PERM),
             Err(Errno::NOENT) => return Ok(()),
             opened => opened?,
@@ -278,7 +278,7 @@ impl Inode {
         Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
     }
 
-    /// Changes who may do what with the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change
+    /// Changes owner, group or permissions of the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change
     /// of its access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes
     /// back what `change` did.
     ///

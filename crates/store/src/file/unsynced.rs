@@ -1,8 +1,8 @@
-//! Syncs that failed, told to everybody who has the file open.
+//! Syncs that failed, reported to every open of the file.
 //!
-//! A kernel tells of what it could not write back once through each descriptor, and all who have a file open here share
-//! one descriptor of each datafile. So what one of them is told is noted for the others, as errseq_t does in the
-//! kernel: each is told once, and who opens the file afterwards is not.
+//! A kernel reports a failed write-back once through each descriptor, and all opens of a file in this process share one
+//! descriptor of each datafile. So the store notes the report for the other opens, as errseq_t does in the kernel: each
+//! open gets it once, and later opens do not.
 
 use crate::file::inode::Inode;
 use crate::os::error::Result;

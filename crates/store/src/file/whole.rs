@@ -117,7 +117,7 @@ impl Inode {
     }
 
     /// [`Inode::append`] to a file that [`Inode::is_whole`]: the kernel finds the end and writes there in one, for
-    /// everybody who appends to the datafile. The caller holds `self.appending`, for the descriptor's offset is used.
+    /// all that append to the datafile. The caller holds `self.appending`, for the descriptor's offset is used.
     /// Four system calls.
     pub(crate) fn append_whole(&self, buf: &[u8]) -> Result<(u64, usize)> {
         loop {

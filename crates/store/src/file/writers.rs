@@ -1,4 +1,4 @@
-//! Who writes a file: registration, appends, the size while a file is being written, what a crash left.
+//! The writers of a file: registration, appends, the size while a file is being written, what a crash left.
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
@@ -286,8 +286,8 @@ impl Inode {
         })
     }
 
-    /// Puts the time of the last write into the inode. Only the file's owner can name a time; who else may write the
-    /// file can say that it is now.
+    /// Puts the time of the last write into the inode. Only the file's owner can name a time; other
+    /// writers can only set the current time.
     fn set_mtime(&self, mtime: Timespec) -> Result<()> {
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omit, last_modification: mtime };

@@ -1,6 +1,6 @@
 //! Which inode a datafile of a shared pool is of: an attribute of the datafile says it.
 //!
-//! Who may *write* a file can set its handle, and so name datafiles of another file of the same owner there. The
+//! A user who may *write* a file can set its handle, and so name datafiles of another file of the same owner there. The
 //! attribute of a datafile is set by who may write *that datafile*: only a user who may write its file. So it is asked,
 //! on the open descriptor, each time a datafile is used in a pool of several users. In a pool of one user only its
 //! owner reaches the tree, and nothing is asked.

@@ -1,7 +1,7 @@
 //! Files of counters that processes share by mapping them: each byte has its place on the disk before it is mapped.
 //!
 //! A page of a mapped file that has no block yet gets it when it is first written, and where the disk is full the
-//! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC to who opens the pool.
+//! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC when the pool is opened.
 
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;

@@ -207,7 +207,7 @@ impl Layouts {
                 .is_ok_and(|stat| stat.st_uid != 0 && stat.st_uid != owner)
     }
 
-    /// The layout of that hash as root, or user `owner`, or who was first keeps it.
+    /// The layout of that hash as root, or user `owner`, or the first user who kept it.
     fn find(&self, hash: &[u8; 32], owner: u32) -> Result<Arc<Layout>> {
         if let Some(known) = self.known().layouts.get(hash) {
             return Ok(known.layout.clone());

@@ -1,4 +1,4 @@
-//! A pool: its file, its namespace, its layouts and rules, its space, who else uses it.
+//! A pool: its file, its namespace, its layouts and rules, its space, its other users.
 
 pub(crate) mod applying;
 pub mod epoch;

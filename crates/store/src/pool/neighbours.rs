@@ -1,8 +1,8 @@
 //! Whether a pool has other mounts on this machine: what one mount's kernel may remember depends on it.
 //!
 //! Every mount holds a shared lock on the file `<namespace>/mounts` as long as it lives (it ends with the process), and
-//! has counted itself in the file when it came. Who could have the lock alone has no neighbours, and has none as long
-//! as the count stays: one atomic load.
+//! has counted itself in the file when it came. A mount that could have the lock alone has no neighbours, and
+//! has none while the count stays: one atomic load.
 //!
 //! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others
 //! holds a second shared lock of the file, which that one has alone.

@@ -55,7 +55,7 @@ pub struct PoolTier {
     pub capacity_bytes: Option<u64>,
     /// The device that its servers stand for, if they are emulated.
     pub emulate: Option<EmulateConfig>,
-    /// What a request costs on it, and who says so. `None`: not calibrated yet.
+    /// What a request costs on it, and the source of that. `None`: not calibrated yet.
     pub profile: Option<(Profile, ProfileSource)>,
 }
 
@@ -421,7 +421,7 @@ impl Pool {
         if rustix::fs::lstat(&file).is_ok() {
             return Err(Error::io("create", &file)(rustix::io::Errno::EXIST));
         }
-        // The pool file comes last, and whole: where there is one, there is a pool. Who was killed before that does it
+        // The pool file comes last, and whole: where there is one, there is a pool. A command that was killed before that does it
         // again.
         crate::pool::namespace::prepare(&pool, shared)?;
         crate::os::sys::create_file(&file, text.as_bytes(), Mode::from_raw_mode(0o644))

@@ -13,8 +13,7 @@
 //! | `epochs/UID` | 1777, pages 0644 | the user; no other user reads or maps it |
 //! | `removals/` | 1777, journals 0600 | the user whose mount it is; another's counts for that user alone |
 //! | `locks/` | 1733 | the owner of the file, root, and those who may write the file |
-//! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so that a handle is known only to who may read its
-//! file |
+//! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so only readers of a file know its handle |
 
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;

@@ -175,7 +175,7 @@ impl Directory {
                 return Err(Errno::STALE);
             }
             fd = Arc::new(again);
-            // Who goes up again needs the next ones above; a part, as other threads are elsewhere.
+            // A thread that goes up again needs the next ones above; a part, as other threads are elsewhere.
             if closed.len() <= self.open.most / 2 {
                 self.open.keep_near(directory, &fd);
             } else if closed.len().is_power_of_two() {
@@ -229,7 +229,7 @@ impl Directory {
 
 impl Drop for Directory {
     /// Lets go of those above one after the other: a stack would not hold a call for each level. One that is used on is
-    /// opened by the way up, if it is closed: who goes up through the whole tree pays one system call a level.
+    /// opened by the way up, if it is closed: a way up through the whole tree costs one system call a level.
     fn drop(&mut self) {
         let mut below = guard(&self.fd).take();
         let mut above = self.above.take();

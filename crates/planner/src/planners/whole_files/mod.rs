@@ -2,7 +2,7 @@
 //!
 //! The load of a file on a server is what its requests keep that server busy for: a startup each and their bytes, by the
 //! server's own profile. Files are dealt so that the busiest server has the least to do ([`assign`]), within the space
-//! limits. A file with more load than a server's fair share would be what everybody waits for: with such files on all
+//! limits. A file with more load than a server's fair share would be what all processes wait for: with such files on all
 //! servers, and with the fastest tiers alone, the files are dealt anew, and the price decides.
 
 pub mod assignment;

@@ -170,7 +170,7 @@ impl Gone {
             if outages.has(datafile.server) {
                 outcome = RemovalOutcome::Left;
             } else if let Err(error) = self.remove(store, datafile) {
-                // Another's, who alone may remove it; `stripewise fsck` by root does.
+                // Another user's: that user may remove it, and `stripewise fsck` as root does.
                 if store.plane().is_shared() && matches!(error.errno(), Errno::PERM | Errno::ACCESS) {
                     continue;
                 }

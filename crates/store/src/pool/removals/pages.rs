@@ -188,7 +188,7 @@ impl JournalPages {
             };
             match lock_byte(file.as_fd(), 0, libc::F_WRLCK, false) {
                 Ok(()) => {}
-                // Who looks for journals of dead processes just now has it, and removes it.
+                // A process that looks for journals of dead processes has it just now, and removes it.
                 Err(Errno::AGAIN | Errno::ACCESS) => continue,
                 Err(errno) => return Err(discard(errno)),
             }

@@ -34,7 +34,7 @@ pub struct ExportOptions {
     pub threads: usize,
 }
 
-/// Who is told how an export goes. Called from several threads.
+/// Listens to the progress of an export. Called from several threads.
 pub trait ExportWatch: Sync {
     /// `path` could not be exported, or differs.
     fn failed(&self, path: &Path, reason: &str);

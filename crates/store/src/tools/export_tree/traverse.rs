@@ -69,7 +69,7 @@ impl Pair<'_> {
 }
 
 impl Drop for Pair<'_> {
-    /// The last who needed the directory is done with it, and perhaps with those above it. One after the other: a stack
+    /// The last user of the directory is done with it, and perhaps with those above it. One after the other: a stack
     /// would not hold a call for each level.
     fn drop(&mut self) {
         let mut above = self.above.take();

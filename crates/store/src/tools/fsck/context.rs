@@ -1,4 +1,4 @@
-//! What all steps of a check share: the ground, the options, and who is told.
+//! What all steps of a check share: the ground, the options, and the listener.
 
 use super::finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outcomes};
 use super::ground::Ground;
@@ -49,7 +49,7 @@ pub enum CheckStep {
     Reading,
 }
 
-/// Who is told what a check finds. Called from several threads.
+/// Listens to what a check finds. Called from several threads.
 pub trait CheckWatch: Sync {
     /// Something was found, and this came of it.
     fn found(&self, finding: &CheckFinding);

@@ -34,7 +34,7 @@ struct Again<'a> {
 
 /// Looks again at the files whose handles cannot be used, now that all others are known.
 pub(super) fn resolve(context: &Context<'_>, known: &mut KnownFiles) -> Result<()> {
-    // In a shared pool, who may write a file can have given it any handle.
+    // In a shared pool, any user who may write a file can have given it any handle.
     let planted = context.ground.shared && known.has_twins();
     if !known.has_doubtful() && !planted {
         return Ok(());

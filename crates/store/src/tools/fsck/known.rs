@@ -134,7 +134,7 @@ pub(super) struct KnownFiles {
 }
 
 impl KnownFiles {
-    /// All who have that handle. O(log files).
+    /// All files that have that handle. O(log files).
     pub(super) fn of(&self, logical: u64) -> &[PlacedRecord] {
         let from = self.records.partition_point(|record| record.logical < logical);
         let count = self.records[from..].iter().take_while(|record| record.logical == logical).count();

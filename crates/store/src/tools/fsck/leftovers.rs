@@ -85,7 +85,7 @@ fn mend_one(
         .of(&subject.path)
         .on(&context.ground.server_name(datafile.server))
         .object(path.as_str());
-    // One that is not bound to this inode is never destroyed: who may write a file can name any.
+    // One that is not bound to this inode is never destroyed: a user who may write a file can name any.
     let own = match subject.identity(&context.ground) {
         Ok(None) => true,
         Ok(Some(identity)) => said(server, path.as_c_str(), identity).is_ok_and(|said| said == Said::Same),

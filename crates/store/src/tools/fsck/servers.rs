@@ -203,7 +203,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether the file at `path` holds no byte but holes: it is of no use to anybody.
+/// Whether the file at `path` holds no byte but holes: it is of no use.
 pub(super) fn is_empty(server: BorrowedFd<'_>, path: &std::ffi::CStr, stat: &Stat) -> bool {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_blocks > 0 {
         return false;
