@@ -15,9 +15,11 @@ export CARGO_TERM_PROGRESS_WHEN := never
 # What the mount, MPI and the tests start is found in the environment of this checkout.
 export PATH := $(BIN):$(PATH)
 
+# A build of its own: in it what threads meet at is that of a scheduler.
+SCHEDULES := -p stripewise-interleavings --features shuttle
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help system setup demo test test-all suites lint site bench accuracy clean
+.PHONY: help system setup demo test test-all schedules suites lint site bench accuracy clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -72,11 +74,13 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	[ -n "$${STRIPEWISE_LONG_TESTS:-}" ] || some=($$(sed -n 's/^tests/--ignore=&/p' tests/long.txt))
 	status=0
 	cargo test --workspace --no-run
+	cargo test $(SCHEDULES) --no-run
 	# Side by side, and Python's in as many processes as there are processors: most of both is waiting.
 	$(BIN)/python -m pytest --numprocesses auto --timeout 600 --durations 10 "$${some[@]}" > build/pytest.log 2>&1 & python=$$!
 	# Not through a pipe: a program that a test has left would keep its end open.
 	: > build/cargo-test.log
-	cargo test --workspace --no-fail-fast >> build/cargo-test.log 2>&1 & rust=$$!
+	(set +e; cargo test --workspace --no-fail-fast; all=$$?; cargo test $(SCHEDULES); exit $$((all | $$?))) \
+		>> build/cargo-test.log 2>&1 & rust=$$!
 	tail --pid=$$rust --follow --lines=+1 build/cargo-test.log
 	wait $$rust || status=1
 	# A test binary that was ended at its bound has no line to count.
@@ -93,9 +97,13 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	tail -n 1 build/pytest.log
 	exit $$status
 
+schedules: | system ## The concurrent parts, under schedules that a scheduler chooses; part of test-all
+	@cargo test $(SCHEDULES)
+
 lint: $(VENV)/.tools site ## rustfmt, clippy, ruff, mypy, and the links of docs/
 	@cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(SCHEDULES) --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

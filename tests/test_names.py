@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PUBLIC_TYPE = re.compile(r"^ *pub(?:\([^)]*\))? +(?:unsafe +)?(?:struct|enum|trait|type|union) +(\w+)", re.MULTILINE)
-# The stand-ins of the concurrency tests have the names of what they replace; so have a few types of one meaning.
+# Types of one meaning.
 MOST_REPEATS = 20
 
 

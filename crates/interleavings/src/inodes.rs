@@ -1,16 +1,15 @@
 //! The mount's table of inodes, under lookups and forgets at once.
 
-use crate::inode::{Node, ROOT_INO, Table};
 use crate::lock;
-use crate::prune::InodeRoom;
-use crate::sync::Mutex;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::Mutex;
 use shuttle::thread;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use stripewise_mount::parts::{InodeRoom, Node, ROOT_INO, Table};
 
 const NAMES: [&str; 2] = ["a", "b"];
 const THREADS: usize = 3;

@@ -1,67 +1,62 @@
 //! The mount's open files: what opens of one inode share, and when the store is told.
 
-use crate::file::OpenFile;
-use crate::fs::Core;
-use crate::inode::{Node, ROOT_INO, Table};
-use crate::prune::InodeRoom;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicUsize};
-use crate::{BackingId, Failure, Inode, Journal, Store, lock};
-use rustix::fs::{AtFlags, CWD};
+use crate::lock;
+use crate::pools::{NAME, TestPool, fill, has_datafiles, layout, make};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::Mutex;
 use shuttle::thread;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
+use stripewise_mount::MountOptions;
+use stripewise_mount::parts::{Backing, Core, Failure, Node, OpenFile, ROOT_INO};
+use stripewise_store::{Inode, Store};
 
-const NAME: &str = "file";
 const THREADS: usize = 3;
+const FIRST_BYTES: usize = 40;
 
 struct Mount {
     core: Core,
     node: Arc<Node>,
     inode: Arc<Inode>,
-    /// How many files the kernel was given and has not given back.
-    given: Arc<std::sync::atomic::AtomicUsize>,
+    /// One more than the kernel was given and has not given back.
+    given: Arc<()>,
     /// What the kernel has open.
     opens: Mutex<Vec<Arc<OpenFile>>>,
+    /// Some opens truncate the file.
+    truncates: bool,
 }
 
 impl Mount {
-    /// Serves `directory`, in which one placed file is made.
-    fn begin(directory: &Path) -> Arc<Self> {
-        File::create(directory.join(NAME)).expect("a file");
-        let inode = Arc::new(Inode { whole: thread_rng().gen_bool(0.5), ..Inode::default() });
-        let tree = File::open(directory).expect("the directory");
-        let core = Core {
-            store: Arc::new(Store { file: Some(inode.clone()), ..Store::default() }),
-            removals: Arc::default(),
-            table: Table::new(tree.as_fd(), InodeRoom::new(64)).expect("a table"),
-            opened: AtomicUsize::new(0),
-            passthrough: AtomicBool::new(thread_rng().gen_bool(0.8)),
-            writeback: thread_rng().gen_bool(0.2),
-            notes_access: true,
-        };
+    /// Serves the pool, in which one placed file is made.
+    fn begin(pool: &TestPool) -> Arc<Self> {
+        let store = Store::open(pool.pool()).expect("a store");
+        // Whole on one server, so that the kernel can serve it, or not.
+        let inode = make(&store, NAME, &layout(0, thread_rng().gen_range(1..=2))).1;
+        fill(&inode, &[7; FIRST_BYTES]);
+        let mut options = MountOptions::defaults(false);
+        if thread_rng().gen_bool(0.2) {
+            options.add("writeback_cache").expect("an option");
+        }
+        let core = Core::new(store, &options).expect("a mount");
+        core.passthrough.store(!core.writeback && thread_rng().gen_bool(0.8), SeqCst);
         let root = core.table.get(ROOT_INO).expect("the root");
         let node = core.table.lookup(&root, OsStr::new(NAME)).expect("the file").0;
         if thread_rng().gen_bool(0.7) {
-            core.removals.begin(&core.store, Journal::default());
+            core.collect_interrupted();
         }
-        Arc::new(Self { core, node, inode, given: Arc::default(), opens: Mutex::default() })
+        let truncates = thread_rng().gen_bool(0.4);
+        Arc::new(Self { core, node, inode, given: Arc::default(), opens: Mutex::default(), truncates })
     }
 
-    /// What `open` of a program comes to; `None` when the last name has gone. `made` if the program has just made the
-    /// file.
+    /// What `open` of a program comes to; `None` when the last name has gone. `made` if the program has just made the file.
     fn open(&self, flags: i32, made: Option<Arc<Inode>>) -> Option<Arc<OpenFile>> {
-        let backing = |_: &_| thread_rng().gen_bool(0.8).then(|| BackingId::new(&self.given));
+        let backing = |_: &_| thread_rng().gen_bool(0.8).then(|| Backing::Counted(self.given.clone()));
         match self.core.open(self.node.clone(), flags, made, backing) {
             Ok(open) => {
-                self.inode.programs.fetch_add(1, Relaxed);
-                assert!(!self.inode.collected.load(Relaxed), "a file was opened whose datafiles are gone");
+                self.assert_there();
                 let mut opens = lock(&self.opens);
                 let same = |other: &Arc<OpenFile>| Arc::ptr_eq(&other.shared, &open.shared);
                 assert!(opens.iter().all(same), "two opens of a file share nothing");
@@ -73,15 +68,21 @@ impl Mount {
         }
     }
 
+    /// An open file has its datafiles, unless it was truncated.
+    fn assert_there(&self) {
+        let is_there = self.truncates || has_datafiles(&self.core.store, &self.inode);
+        assert!(is_there, "the datafiles of an open file are gone");
+    }
+
     fn close(&self, open: &OpenFile) {
-        self.inode.programs.fetch_sub(1, Relaxed);
+        self.assert_there();
         lock(&self.opens).retain(|other| !std::ptr::eq(&raw const **other, open));
         self.core.close(open);
     }
 
     fn opens_and_uses(self: &Arc<Self>) {
         let writes = thread_rng().gen_bool(0.6);
-        let truncates = if thread_rng().gen_bool(0.2) { libc::O_TRUNC } else { 0 };
+        let truncates = if self.truncates && thread_rng().gen_bool(0.4) { libc::O_TRUNC } else { 0 };
         if let Some(open) = self.open(if writes { libc::O_RDWR | truncates } else { libc::O_RDONLY }, None) {
             self.uses(&open);
         }
@@ -103,7 +104,10 @@ impl Mount {
         if open.writes {
             open.write(b"bytes", 0, thread_rng().gen_bool(0.3)).expect("written");
         }
-        open.read_at(&mut [0; 5], 0).expect("read");
+        let mut found = [0; 5];
+        let count = open.read_at(&mut found, 0).expect("read");
+        let is_known = found[..count].iter().zip(b"bytes").all(|(found, written)| found == written || *found == 7);
+        assert!(self.truncates || (is_known && count == 5), "bytes of an open file");
     }
 
     fn unlink(&self) {
@@ -112,27 +116,33 @@ impl Mount {
         self.core.collect(&self.node, &root);
     }
 
+    /// Takes the name away if that has not been done.
+    ///
     /// # Panics
-    /// Something is left of the opens.
-    fn assert_closed(&self, unlinked: bool) {
+    /// Something is left of the opens, or of the file at last.
+    fn end(&self, pool: &TestPool, unlinked: bool) {
         assert_eq!(self.core.opened.load(SeqCst), 0, "files count as open that are closed");
         assert!(lock(&self.node.shared).is_none(), "a closed file is kept");
-        assert_eq!(self.inode.count_writers(), 0, "a closed file has a writer");
-        assert_eq!(self.given.load(Relaxed), 0, "the kernel keeps a file");
+        assert!(!self.inode.has_writers().expect("an answer"), "a closed file has a writer");
+        assert_eq!(Arc::strong_count(&self.given), 1, "the kernel keeps a file");
         self.core.removals.finish();
-        let collected = self.inode.collected.load(Relaxed);
-        assert_eq!(collected, unlinked, "a file has lost its name: {unlinked}, its datafiles: {collected}");
+        if !unlinked {
+            self.assert_there();
+            self.unlink();
+            self.core.removals.finish();
+        }
+        pool.assert_empty();
     }
 }
 
-/// Programs open and close one file, which may lose its name meanwhile. What they write is registered, once for each
-/// open; the kernel is given one file for all of them; datafiles go when it has lost its name and the last has closed
-/// it, and always then.
+/// Programs open and close one file, which may lose its name meanwhile. What they write is registered, once for each open;
+/// the kernel is given one file for all of them; datafiles go when it has lost its name and the last has closed it, and
+/// always then.
 ///
 /// # Panics
 /// That is not so.
-pub fn opens_and_closes(directory: &Path) {
-    let mount = Mount::begin(directory);
+pub fn opens_and_closes(pool: &TestPool) {
+    let mount = Mount::begin(pool);
     let unlinks = thread_rng().gen_bool(0.5);
     // The first write registers the maker of the file.
     let maker = thread_rng().gen_bool(0.5).then(|| mount.open(libc::O_RDWR, Some(mount.inode.clone()))).flatten();
@@ -148,23 +158,21 @@ pub fn opens_and_closes(directory: &Path) {
     }
     drop(maker);
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-    mount.assert_closed(unlinks);
-    let _ = rustix::fs::unlinkat(CWD, directory.join(NAME), AtFlags::empty());
+    mount.end(pool, unlinks);
 }
 
 /// The mount ends while programs close their files: each registration is given back once.
 ///
 /// # Panics
 /// That is not so.
-pub fn the_end_of_the_mount_and_late_closes(directory: &Path) {
-    let mount = Mount::begin(directory);
+pub fn the_end_of_the_mount_and_late_closes(pool: &TestPool) {
+    let mount = Mount::begin(pool);
     let opens: Vec<_> = (0..THREADS).filter_map(|_| mount.open(libc::O_RDWR, None)).collect();
     let unlinks = thread_rng().gen_bool(0.5);
     if unlinks {
         mount.unlink();
     }
     // The mount serves no more calls of programs.
-    mount.inode.programs.store(0, Relaxed);
     lock(&mount.opens).clear();
     let threads: Vec<_> = opens
         .into_iter()
@@ -176,7 +184,5 @@ pub fn the_end_of_the_mount_and_late_closes(directory: &Path) {
     // `close_all` would go through its table until all programs have closed.
     mount.core.close_for_good(&mount.node);
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-    mount.assert_closed(unlinks);
-    assert!(!mount.inode.synced.load(Relaxed), "the directory that had the name is not known any more");
-    let _ = rustix::fs::unlinkat(CWD, directory.join(NAME), AtFlags::empty());
+    mount.end(pool, unlinks);
 }

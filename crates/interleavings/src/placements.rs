@@ -2,18 +2,18 @@
 
 use crate::lock;
 use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, write};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU8, Ordering};
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::Mutex;
+use shuttle::sync::atomic::{AtomicU8, Ordering};
 use shuttle::thread;
 use std::convert::Infallible;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
-use stripewise_interleavings_store::placements::{self, Placements};
-use stripewise_interleavings_store::surplus::Surplus;
-use stripewise_interleavings_store::system_calls::switching;
-use stripewise_interleavings_store::{Error, Inode, PlacedFile, Result, Store};
 use stripewise_layout::Layout;
+use stripewise_store::placements::{self, Placements};
+use stripewise_store::surplus::Surplus;
+use stripewise_store::{Error, Inode, PlacedFile, Result, Store};
+use stripewise_switching::switching;
 
 /// Bytes of the file: three stripes and a part.
 const BYTES: usize = 3 * WIDTH as usize + 7;

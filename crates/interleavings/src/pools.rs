@@ -4,9 +4,9 @@ use rustix::fs::{Mode, OFlags, XattrFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_interleavings_store::pool::{PoolSpec, TierSpec};
-use stripewise_interleavings_store::{Collected, Inode, Pool, Store};
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_store::pool::{PoolSpec, TierSpec};
+use stripewise_store::{Collected, Inode, Pool, Store};
 
 /// Bytes of a stripe.
 pub(crate) const WIDTH: u64 = 16;
@@ -60,17 +60,19 @@ impl TestPool {
         inner.map(|path| path.display().to_string()).collect()
     }
 
+    /// The datafiles on all servers.
+    fn datafiles(&self) -> Vec<String> {
+        let hidden = |path: &String| path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+        (0..SERVERS).flat_map(|server| self.files(&format!("s{server}"))).filter(|path| !hidden(path)).collect()
+    }
+
     /// What a file that is gone must not leave behind.
     ///
     /// # Panics
     /// There is a lock file or a datafile.
     pub(crate) fn assert_empty(&self) {
         assert_eq!(self.files("names/locks"), [""; 0], "a lock file is left");
-        for server in 0..SERVERS {
-            let hidden = |path: &&String| path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
-            let left = self.files(&format!("s{server}"));
-            assert!(left.iter().all(|path| hidden(&path)), "a datafile is left: {left:?}");
-        }
+        assert_eq!(self.datafiles(), [""; 0], "a datafile is left");
     }
 }
 
@@ -86,6 +88,33 @@ pub(crate) fn layout(first: u16, servers: u16) -> Layout {
     Layout::new([(0, (first..first + servers).map(stripe).collect())]).expect("a layout")
 }
 
+/// Makes an empty file with the name and this layout.
+pub(crate) fn make(store: &Arc<Store>, name: &str, layout: &Layout) -> (OwnedFd, Arc<Inode>) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).expect("a file");
+    drop(store.create(fd.as_fd(), || Ok(name.into())).expect("a handle"));
+    let inode = store.inode(fd.as_fd()).expect("the file").expect("it is placed");
+    inode.move_to(layout, name, &mut |_, _| true).expect("the layout");
+    (fd, inode)
+}
+
+/// Puts `bytes` into the file. No other thread does anything.
+pub(crate) fn fill(inode: &Inode, bytes: &[u8]) {
+    inode.register_writer().expect("a writer");
+    write(inode, bytes, 0);
+    inode.release_writer().expect("released");
+}
+
+/// Whether a server has a datafile of the file.
+pub(crate) fn has_datafiles(store: &Store, inode: &Inode) -> bool {
+    let handle = inode.handle();
+    store.pool().servers.iter().any(|server| {
+        let found = std::fs::read_dir(server.root.join(format!("{:02x}", handle & 0xff)));
+        let is_its = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&format!("{handle:016x}"));
+        found.is_ok_and(|found| found.flatten().any(|entry| is_its(entry.file_name())))
+    })
+}
+
 /// One file, as the processes see it that use it.
 pub(crate) struct TestFile<'a> {
     pool: &'a TestPool,
@@ -99,20 +128,15 @@ impl<'a> TestFile<'a> {
     /// An empty file with this layout, and what each process has of it.
     pub(crate) fn make(pool: &'a TestPool, layout: &Layout, processes: usize) -> Self {
         let stores: Vec<_> = (0..processes).map(|_| Store::open(pool.pool()).expect("a store")).collect();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(stores[0].tree(), NAME, flags, Mode::from_raw_mode(0o600)).expect("a file");
-        drop(stores[0].create(fd.as_fd(), || Ok(NAME.into())).expect("a handle"));
+        let fd = make(&stores[0], NAME, layout).0;
         let inode = |store: &Arc<Store>| store.inode(fd.as_fd()).expect("the file").expect("it is placed");
-        inode(&stores[0]).move_to(layout, NAME, &mut |_, _| true).expect("the layout");
         let inodes = stores.iter().map(inode).collect();
         Self { pool, fd, stores, inodes }
     }
 
     /// Puts `bytes` into the file. No other thread runs.
     pub(crate) fn fill(&self, bytes: &[u8]) {
-        self.inodes[0].register_writer().expect("a writer");
-        write(&self.inodes[0], bytes, 0);
-        self.inodes[0].release_writer().expect("released");
+        fill(&self.inodes[0], bytes);
     }
 
     /// What the inode says and what is in the file, once it has no writer; then the file is removed.

@@ -1,10 +1,10 @@
 //! The mount's threads that wait for requests.
 
 use crate::lock;
-use crate::sync::{Condvar, Mutex};
-use crate::workers::Workers;
+use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::{Arc, PoisonError};
+use stripewise_mount::parts::Workers;
 
 const THREADS: usize = 4;
 

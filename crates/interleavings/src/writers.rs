@@ -1,17 +1,17 @@
 //! The store's writers: they register, write, set the size and leave, in one process and in several.
 
 use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, write};
-use crate::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_interleavings_store::surplus::{DatafileWrite, Surplus};
-use stripewise_interleavings_store::system_calls::switching;
-use stripewise_interleavings_store::{Files, Inode};
+use stripewise_store::surplus::{DatafileWrite, Surplus};
+use stripewise_store::{Files, Inode};
+use stripewise_switching::switching;
 
 const THREADS: usize = 3;
 const PROCESSES: usize = 2;

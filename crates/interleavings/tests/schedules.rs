@@ -2,7 +2,7 @@
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_interleavings::pools::TestPool;
 use stripewise_interleavings::{descriptors, inodes, opens, placements, removing, serving, writers};
@@ -33,26 +33,19 @@ fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + Clone + 'static
     }
 }
 
-/// The table of descriptors is one for all.
-fn explore_alone(schedules: usize, scenario: fn()) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    explore(schedules, scenario);
-}
-
 #[test]
 fn threads_with_descriptors_of_their_own() {
-    explore_alone(1000, descriptors::threads_with_descriptors_of_their_own);
+    explore(1000, descriptors::threads_with_descriptors_of_their_own);
 }
 
 #[test]
 fn a_copy_of_a_number_that_changes() {
-    explore_alone(1000, descriptors::a_copy_of_a_number_that_changes);
+    explore(1000, descriptors::a_copy_of_a_number_that_changes);
 }
 
 #[test]
 fn a_number_that_is_closed_while_it_is_entered() {
-    explore_alone(1000, descriptors::a_number_that_is_closed_while_it_is_entered);
+    explore(1000, descriptors::a_number_that_is_closed_while_it_is_entered);
 }
 
 #[test]
@@ -63,8 +56,8 @@ fn lookups_and_forgets() {
 }
 
 #[test]
-fn files_are_collected_once_and_before_the_end() {
-    explore(1000, removing::files_are_collected_once_and_before_the_end);
+fn files_are_collected_before_the_end() {
+    explore_pool(300, removing::files_are_collected_before_the_end);
 }
 
 /// On a pool of its own.
@@ -120,14 +113,12 @@ fn a_name_that_goes_while_the_file_is_open() {
 
 #[test]
 fn opens_and_closes() {
-    let directory = Arc::new(tempfile::tempdir().unwrap());
-    explore(1500, move || opens::opens_and_closes(directory.path()));
+    explore_pool(750, opens::opens_and_closes);
 }
 
 #[test]
 fn the_end_of_the_mount_and_late_closes() {
-    let directory = Arc::new(tempfile::tempdir().unwrap());
-    explore(1500, move || opens::the_end_of_the_mount_and_late_closes(directory.path()));
+    explore_pool(750, opens::the_end_of_the_mount_and_late_closes);
 }
 
 #[test]

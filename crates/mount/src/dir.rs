@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{Dir, DirEntry, OFlags};
@@ -13,6 +13,7 @@ use crate::fs::Core;
 use crate::inode::Node;
 use crate::lock;
 use crate::shares::UserShare;
+use crate::sync::Mutex;
 
 /// An open directory.
 #[derive(Debug)]

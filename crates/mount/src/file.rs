@@ -32,6 +32,16 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A file by which the kernel reads and writes without asking us, until this is dropped.
+#[derive(Debug)]
+pub enum Backing {
+    /// The kernel's.
+    Kernel(BackingId),
+    /// Of a schedule, which counts those that there are.
+    #[cfg(feature = "shuttle")]
+    Counted(Arc<()>),
+}
+
 /// What all opens of one inode share.
 #[derive(Debug)]
 pub struct SharedFile {
@@ -39,7 +49,7 @@ pub struct SharedFile {
     pub placed: Option<Arc<Inode>>,
     /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
     /// in one whole. All opens of one inode have to use the same one.
-    pub backing: Option<BackingId>,
+    pub backing: Option<Backing>,
     /// Of a placed file with a backing: `true` as long as it is registered as written, so that its layout stays.
     pinned: AtomicBool,
     /// Opens on this mount; changed only under the node's lock.
@@ -336,7 +346,7 @@ impl Core {
         node: Arc<Node>,
         flags: i32,
         made: Option<Arc<Inode>>,
-        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
     ) -> Result<Arc<OpenFile>, Failure> {
         let flags = OFlags::from_bits_retain(flags as u32);
         let access = flags & OFlags::ACCMODE;
@@ -435,7 +445,7 @@ impl Core {
         node: &Arc<Node>,
         writes: bool,
         made: Option<Arc<Inode>>,
-        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
     ) -> Result<Arc<SharedFile>, Failure> {
         let mut slot = lock(&node.shared);
         if slot.is_none() {
@@ -472,11 +482,7 @@ impl Core {
     }
 
     /// The kernel opens a backing file again for each open, with that open's own flags; only its path counts.
-    fn backing_of_plain(
-        &self,
-        node: &Node,
-        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
-    ) -> Option<BackingId> {
+    fn backing_of_plain(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>) -> Option<Backing> {
         if !self.passthrough.load(Ordering::Relaxed) {
             return None;
         }
@@ -494,8 +500,8 @@ impl Core {
         node: &Node,
         inode: &Arc<Inode>,
         writes: bool,
-        open_backing: impl FnOnce(&OwnedFd) -> Option<BackingId>,
-    ) -> Option<BackingId> {
+        open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
+    ) -> Option<Backing> {
         if !self.passthrough.load(Ordering::Relaxed) || !inode.is_whole().unwrap_or(false) {
             return None;
         }
@@ -519,7 +525,7 @@ impl Core {
     }
 
     /// A refusal means no privilege, or a file system that cannot: the kernel is not asked again.
-    fn asked_for_backing(&self, backing: Option<BackingId>) -> Option<BackingId> {
+    fn asked_for_backing(&self, backing: Option<Backing>) -> Option<Backing> {
         if backing.is_none() {
             self.passthrough.store(false, Ordering::Relaxed);
         }

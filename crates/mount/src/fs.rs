@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,7 +20,7 @@ use crate::attr::{Change, LONG};
 use crate::caller::Caller;
 use crate::dir::OpenDir;
 use crate::error::MountError;
-use crate::file::{DIRECT, OpenFile};
+use crate::file::{Backing, DIRECT, OpenFile};
 use crate::inode::{Node, Table};
 use crate::linger::Linger;
 use crate::names::Maker;
@@ -29,6 +28,7 @@ use crate::options::MountOptions;
 use crate::prune::InodeRoom;
 use crate::removals::Removals;
 use crate::shares::{InodeHold, Shares, UserShare};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::workers::Workers;
 use crate::{Failure, control, log};
 
@@ -526,7 +526,7 @@ impl Filesystem for PoolFs {
                 Ok(own) => own,
                 Err(errno) => return reply.error(fuse_errno(errno)),
             };
-            match self.core.open(node.clone(), flags.0, None, |fd| reply.open_backing(fd).ok()) {
+            match self.core.open(node.clone(), flags.0, None, |fd| reply.open_backing(fd).ok().map(Backing::Kernel)) {
                 Ok(open) => {
                     self.core.count_open(&open, own);
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
@@ -536,8 +536,8 @@ impl Filesystem for PoolFs {
                     let (shared, flags) = (open.shared.clone(), self.core.open_flags());
                     let handle = into_handle(open);
                     match &shared.backing {
-                        Some(backing) => reply.opened_passthrough(handle, FopenFlags::empty(), backing),
-                        None => reply.opened(handle, flags),
+                        Some(Backing::Kernel(id)) => reply.opened_passthrough(handle, FopenFlags::empty(), id),
+                        _ => reply.opened(handle, flags),
                     }
                 }
                 Err(failure) => reply.error(self.core.errno(Some(&node), "opening", failure)),
@@ -562,7 +562,9 @@ impl Filesystem for PoolFs {
                 Ok(own) => own,
                 Err(errno) => return reply.error(fuse_errno(errno)),
             };
-            match self.create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok()) {
+            match self
+                .create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok().map(Backing::Kernel))
+            {
                 Ok((open, found)) => {
                     self.core.count_node(&open.node, request.uid());
                     self.core.count_open(&open, own);
@@ -572,8 +574,8 @@ impl Filesystem for PoolFs {
                     let none = FopenFlags::empty();
                     let (ttl, attr, generation) = (&found.ttl, &found.attr, Generation(0));
                     match &shared.backing {
-                        Some(backing) => reply.created_passthrough(ttl, attr, generation, handle, none, backing),
-                        None => reply.created(ttl, attr, generation, handle, flags),
+                        Some(Backing::Kernel(id)) => reply.created_passthrough(ttl, attr, generation, handle, none, id),
+                        _ => reply.created(ttl, attr, generation, handle, flags),
                     }
                 }
                 Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),
@@ -900,7 +902,7 @@ impl PoolFs {
         name: &OsStr,
         maker: Maker,
         flags: i32,
-        open_backing: impl FnOnce(&std::os::fd::OwnedFd) -> Option<fuser::BackingId>,
+        open_backing: impl FnOnce(&std::os::fd::OwnedFd) -> Option<Backing>,
     ) -> Result<(Arc<OpenFile>, crate::attr::NodeAttributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;

@@ -75,9 +75,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What `crates/interleavings` puts under schedules.
+#[cfg(feature = "shuttle")]
+pub mod parts {
+    pub use crate::Failure;
+    pub use crate::file::{Backing, OpenFile};
+    pub use crate::fs::Core;
+    pub use crate::inode::{Node, ROOT_INO, Table};
+    pub use crate::prune::InodeRoom;
+    pub use crate::removals::Removals;
+    pub use crate::workers::Workers;
+}
+
 /// Why a request failed.
 #[derive(Debug)]
-enum Failure {
+pub enum Failure {
     /// The kernel's answer, passed on.
     Errno(Errno),
     /// The store's, which says more than its errno.

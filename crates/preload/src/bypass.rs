@@ -1,11 +1,10 @@
 //! Reads and writes: of a placed file straight from its datafiles, of others by libc's own call; recorded if asked for.
 
-use crate::descriptors::borrow;
+use crate::descriptors::{TABLE, borrow};
 use crate::placed;
 use crate::reach;
 use crate::real::set_errno;
 use crate::runtime::{self, Bypass};
-use crate::table::{self, DescriptorState};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -13,6 +12,7 @@ use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use stripewise_descriptors::DescriptorState;
 use stripewise_store::placements::{self, Placements};
 use stripewise_store::surplus::Surplus;
 use stripewise_store::{Error, PlacedFile, Result};
@@ -109,7 +109,7 @@ pub(crate) fn transfer(
     buffers: ProgramBuffers,
     call: impl FnOnce() -> isize,
 ) -> isize {
-    let entry = table::get(fd);
+    let entry = TABLE.get(fd);
     if !entry.is_known() {
         return call();
     }
@@ -129,7 +129,7 @@ fn known(
         if entry.file() == 0 { None } else { runtime::recording().and_then(|recording| recording.recorder()) };
     if recorder.is_some() {
         // In a forked child, looking for the recorder has given the entries new ids.
-        entry = table::get(fd);
+        entry = TABLE.get(fd);
     }
     let start_ns = if recorder.is_some() { now_ns() } else { 0 };
     let (result, offset, bypassed) = match attempt(fd, entry, direction, position, buffers) {
@@ -181,7 +181,7 @@ fn known(
 /// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which
 /// of its own writes went to a server that has died and come back since.
 pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let entry = table::get(fd);
+    let entry = TABLE.get(fd);
     // A reader without write permission cannot tell the others.
     let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin);
     let lost = pin.as_ref().and_then(placed::PlacedPin::file).is_some_and(PlacedFile::take_lost);
@@ -215,7 +215,7 @@ fn attempt(
     }
     let total = buffers.total()?;
     let pin = placed::pin(slot)?;
-    if table::get(fd) != entry {
+    if TABLE.get(fd) != entry {
         return None;
     }
     let offset = match position {
@@ -276,12 +276,12 @@ impl<'a> Placements for ByMount<'a> {
 
     fn renew(&self, _file: &PlacedFile) -> Result<()> {
         let bypass = self.again()?;
-        if self.pin.refresh(bypass, borrow(self.fd)) { Ok(()) } else { Err(Error::Elsewhere) }
+        if placed::refresh(self.pin, bypass, borrow(self.fd)) { Ok(()) } else { Err(Error::Elsewhere) }
     }
 
     fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
         let bypass = self.again()?;
-        let made = self.pin.ensure(bypass, borrow(self.fd), file.placement().version, indexes);
+        let made = placed::ensure(self.pin, bypass, borrow(self.fd), file.placement().version, indexes);
         if made { Ok(()) } else { Err(Error::Elsewhere) }
     }
 

@@ -1,13 +1,16 @@
 //! What happens when a descriptor comes, is copied, or goes.
 
-use crate::placed;
+use crate::placed::{self, Placed};
 use crate::runtime::{self, Bypass};
-use crate::table::{self, DescriptorState};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags};
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use stripewise_descriptors::{DescriptorState, DescriptorTable};
+
+/// What is known of the program's descriptors. Those from this number on are left to the mount and not recorded.
+pub(crate) static TABLE: DescriptorTable<Placed, { 1 << 16 }> = DescriptorTable::new(Placed);
 
 /// A descriptor that the program holds.
 ///
@@ -37,9 +40,9 @@ pub(crate) fn opened(fd: c_int, path: *const c_char, flags: c_int) {
 fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
     let recording = runtime::recording();
     if (bypass.is_none() && recording.is_none()) || flags & libc::O_PATH != 0 {
-        return table::clear(fd);
+        return TABLE.clear(fd);
     }
-    let ticket = table::begin(fd);
+    let ticket = TABLE.begin(fd);
     let entry = catch_unwind(AssertUnwindSafe(|| {
         let stat = rustix::fs::fstat(borrow(fd)).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -51,10 +54,10 @@ fn enter(fd: c_int, bypass: Option<&Bypass>, flags: c_int) {
         let file = recording.map_or(0, |recording| recording.file_of(fd));
         (slot.is_some() || file != 0).then(|| DescriptorState::new(flags, slot, file))
     }));
-    table::finish(fd, ticket, entry.ok().flatten().unwrap_or(DescriptorState::NONE));
+    TABLE.finish(fd, ticket, entry.ok().flatten().unwrap_or(DescriptorState::NONE));
     if bypass.is_some() && runtime::bypass().is_none() {
         // Another thread gave it up meanwhile.
-        table::forget(fd);
+        TABLE.forget(fd);
     }
 }
 
@@ -77,7 +80,7 @@ pub(crate) fn adopt() {
     }
     for_each_open(|fd| {
         // Another library's constructor may have opened files already.
-        if table::get(fd).is_known() {
+        if TABLE.get(fd).is_known() {
             return;
         }
         let Ok(stat) = rustix::fs::fstat(borrow(fd)) else { return };
@@ -128,7 +131,7 @@ pub(crate) fn claim_for_mount(fd: c_int) {
     if fd < 0 {
         return;
     }
-    let slot = table::get(fd).slot();
+    let slot = TABLE.get(fd).slot();
     if slot.is_some() || bypass.holds(borrow(fd)) {
         // ENOTTY: not a placed file.
         let _ = placed::mapped(borrow(fd));

@@ -3,7 +3,7 @@
 //! It is a fast path over the mount, not a second file system. The program holds the mount's own descriptors; what is
 //! not caught here, or is in any way odd, goes to the mount, which is right, only slower. So every function below is
 //! libc's own with something done before or after it, and the one state that could do harm, the table of descriptors
-//! ([`table`]), is cleared by everything that can close or replace a descriptor.
+//! ([`descriptors::TABLE`]), is cleared by everything that can close or replace a descriptor.
 //!
 //! Rules of this crate: no call by a name that it wraps (it would meet itself), no lock and no allocation on the way of
 //! a request, nowhere a lock or the program's allocator ([`memory`]) that a signal handler could wait for, no panic across
@@ -29,9 +29,6 @@ mod reach;
 mod real;
 mod recording;
 mod runtime;
-mod slots;
-mod sync;
-mod table;
 
 #[global_allocator]
 static MEMORY: memory::Memory = memory::Memory::new();

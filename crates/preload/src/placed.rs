@@ -1,11 +1,11 @@
-//! The placed files that this process has open, each once however many descriptors it has ([`crate::slots`]), and what
+//! The placed files that this process has open, each once however many descriptors it has ([`Slots`]), and what
 //! the mount says of them.
 
-use crate::runtime::Bypass;
-use crate::slots::{self, FileKey, Joined, Slots};
+use crate::runtime::{self, Bypass};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
+use stripewise_descriptors::{CountedFiles, FileKey, Joined, Slots};
 use stripewise_store::ioctl::{
     CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SIZE,
 };
@@ -20,20 +20,27 @@ const MAX_PLACEMENT_BYTES: usize = 16 << 20;
 static FILES: Slots<PlacedFile, SLOTS> = Slots::new();
 
 /// A placed file that stays open as long as this lives.
-pub(crate) type PlacedPin = slots::Pin<'static, PlacedFile>;
+pub(crate) type PlacedPin = stripewise_descriptors::Pin<'static, PlacedFile>;
 
 fn key(placement: &Placement) -> FileKey {
     FileKey { handle: placement.handle, owner: placement.owner, inode: placement.identity.inode }
 }
 
-/// Counts one more descriptor for a slot that has one; `false` when it has none (any more).
-pub(crate) fn acquire(index: u16) -> bool {
-    FILES.acquire(index)
-}
+/// The files of the table of descriptors.
+pub(crate) struct Placed;
 
-/// Counts one descriptor less.
-pub(crate) fn release(index: u16) {
-    FILES.release(index);
+impl CountedFiles for Placed {
+    fn acquire(&self, slot: u16) -> bool {
+        FILES.acquire(slot)
+    }
+
+    fn release(&self, slot: u16) {
+        FILES.release(slot);
+    }
+
+    fn give_up(&self) {
+        runtime::give_up_bypass();
+    }
 }
 
 /// Holds the file of slot `index` for one request, as [`Slots::pin`] does.
@@ -42,44 +49,42 @@ pub(crate) fn pin(index: u16) -> Option<PlacedPin> {
     FILES.pin(index)
 }
 
-impl PlacedPin {
-    /// Fetches the placement again when it is out of date. `false`: leave it to the mount.
-    #[cold]
-    pub(crate) fn refresh(&self, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {
-        let Ok(placement) = fetch(bypass, fd) else {
-            return false;
-        };
-        if !placement.bypass || self.key() != key(&placement) {
-            self.turn_off();
-            return false;
-        }
-        let known = self.known();
-        if known.file().is_some_and(|file| file.refresh(&placement)) {
-            return true;
-        }
-        known.supersede(|| {
-            let plane = bypass.plane().filter(|plane| plane.sees_changes_of(placement.owner))?;
-            PlacedFile::new(plane, placement, None).ok()
-        })
+/// Fetches the placement again when it is out of date. `false`: leave it to the mount.
+#[cold]
+pub(crate) fn refresh(pin: &PlacedPin, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {
+    let Ok(placement) = fetch(bypass, fd) else {
+        return false;
+    };
+    if !placement.bypass || pin.key() != key(&placement) {
+        pin.turn_off();
+        return false;
     }
+    let known = pin.known();
+    if known.file().is_some_and(|file| file.refresh(&placement)) {
+        return true;
+    }
+    known.supersede(|| {
+        let plane = bypass.plane().filter(|plane| plane.sees_changes_of(placement.owner))?;
+        PlacedFile::new(plane, placement, None).ok()
+    })
+}
 
-    /// Has the datafiles `indexes` made by the mount, then fetches the placement again.
-    #[cold]
-    pub(crate) fn ensure(&self, bypass: &Bypass, fd: BorrowedFd<'_>, version: u32, indexes: &[u16]) -> bool {
-        for some in indexes.chunks(stripewise_store::ioctl::MAX_ENSURE) {
-            // SAFETY: the opcode and the structure are the mount's own definition.
-            let made = unsafe {
-                let request =
-                    Setter::<{ ENSURE_DATAFILES as Opcode }, EnsureDatafiles>::new(EnsureDatafiles::new(version, some));
-                ioctl(fd, request)
-            };
-            match made {
-                Ok(()) | Err(Errno::STALE) => {}
-                Err(_) => return false,
-            }
+/// Has the datafiles `indexes` made by the mount, then fetches the placement again.
+#[cold]
+pub(crate) fn ensure(pin: &PlacedPin, bypass: &Bypass, fd: BorrowedFd<'_>, version: u32, indexes: &[u16]) -> bool {
+    for some in indexes.chunks(stripewise_store::ioctl::MAX_ENSURE) {
+        // SAFETY: the opcode and the structure are the mount's own definition.
+        let made = unsafe {
+            let request =
+                Setter::<{ ENSURE_DATAFILES as Opcode }, EnsureDatafiles>::new(EnsureDatafiles::new(version, some));
+            ioctl(fd, request)
+        };
+        match made {
+            Ok(()) | Err(Errno::STALE) => {}
+            Err(_) => return false,
         }
-        self.refresh(bypass, fd)
     }
+    refresh(pin, bypass, fd)
 }
 
 /// The slot of the placed file behind `fd`, with one descriptor counted. `None`: not a placed file, or one that the

@@ -1,8 +1,8 @@
 //! Recording: which files, and the recorder of this process.
 
+use crate::descriptors::TABLE;
 use crate::paths::{self, is_below};
 use crate::runtime::variable;
-use crate::table;
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -129,8 +129,8 @@ impl Recording {
 
     /// In a forked child: the files of the descriptors that it got, in its own recorder.
     fn name_again(&self) {
-        for (fd, entry) in table::known().filter(|(_, entry)| entry.file() != 0) {
-            table::set_file(fd, entry, self.file_of(fd));
+        for (fd, entry) in TABLE.known().filter(|(_, entry)| entry.file() != 0) {
+            TABLE.set_file(fd, entry, self.file_of(fd));
         }
     }
 
@@ -197,7 +197,7 @@ pub(crate) fn on_descriptor<R: Copy + Into<i64>>(
     size: u64,
     call: impl FnOnce() -> R,
 ) -> R {
-    if !table::get(fd).is_known() {
+    if !TABLE.get(fd).is_known() {
         return call();
     }
     recorded(fd, op, offset, size, call)
@@ -206,7 +206,7 @@ pub(crate) fn on_descriptor<R: Copy + Into<i64>>(
 fn recorded<R: Copy + Into<i64>>(fd: c_int, op: Operation, offset: u64, size: u64, call: impl FnOnce() -> R) -> R {
     let recording = crate::runtime::recording().filter(|recording| recording.recorder().is_some());
     // Read after the recorder was looked for: in a forked child that gives the entries new ids.
-    let file = table::get(fd).file();
+    let file = TABLE.get(fd).file();
     let Some(recording) = recording.filter(|_| file != 0) else {
         return call();
     };
@@ -229,7 +229,7 @@ pub(crate) fn on_path<R: Copy + Into<i64>>(
         return call();
     };
     let file_of = || match paths::bytes(path) {
-        Some([]) => table::get(dirfd).file(),
+        Some([]) => TABLE.get(dirfd).file(),
         Some(path) => recording.file_at(dirfd, path),
         None => 0,
     };

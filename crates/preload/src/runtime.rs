@@ -72,14 +72,14 @@ pub(crate) fn bypass() -> Option<&'static Bypass> {
 /// number no longer says which file is meant.
 pub(crate) fn give_up_bypass() {
     GIVEN_UP.store(true, Ordering::SeqCst);
-    crate::table::forget_all();
+    crate::descriptors::TABLE.forget_all();
 }
 
 /// The library makes no call of its own in this process from now on: the kernel might end the program for one that the
 /// program itself would not have made.
 pub(crate) fn leave() {
     RUNTIME.store(ptr::null_mut(), Ordering::SeqCst);
-    crate::table::forget_all();
+    crate::descriptors::TABLE.forget_all();
 }
 
 /// Whether the kernel filters more of this process's system calls than of what `stripewise run` started. Reading the

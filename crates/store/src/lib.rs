@@ -1,5 +1,9 @@
 //! Pool, namespace, handles, datafiles, emulated servers, mover.
 
+// Each system call is a place where a schedule may switch threads.
+#[cfg(feature = "shuttle")]
+extern crate stripewise_switching as rustix;
+
 mod backend;
 mod file;
 mod format;

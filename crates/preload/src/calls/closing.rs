@@ -1,10 +1,9 @@
 //! Calls that close descriptors, their own argument's or others that glibc closes inside without calling `close`.
 
-use crate::descriptors::{floor, for_each_open, is_own, opened};
+use crate::descriptors::{TABLE, floor, for_each_open, is_own, opened};
 use crate::real::{set_errno, wrap};
 use crate::recording::{TimedOperation, on_descriptor};
 use crate::runtime;
-use crate::table;
 use libc::FILE;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use stripewise_trace::{Api, Operation, flags as marks, now_ns};
@@ -15,7 +14,7 @@ fn close_one(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
         return -1;
     }
     on_descriptor(fd, Operation::Close, 0, 0, || {
-        table::forget(fd);
+        TABLE.forget(fd);
         call()
     })
 }
@@ -28,7 +27,7 @@ pub(crate) fn close_range_with(first: c_uint, last: c_uint, flags: c_int, call: 
     if flags & libc::CLOSE_RANGE_UNSHARE as c_int != 0 {
         runtime::give_up_bypass();
     }
-    table::forget_range(first, last);
+    TABLE.forget_range(first, last);
     let Some(floor) = floor().map(|floor| floor as c_uint).filter(|&floor| last >= floor) else {
         return call();
     };
@@ -64,30 +63,30 @@ wrap! { real;
     fn closedir(dir: *mut libc::DIR) -> c_int {
         if !dir.is_null() {
             // SAFETY: the program passes an open directory stream, as `closedir` needs.
-            table::forget(unsafe { libc::dirfd(dir) });
+            TABLE.forget(unsafe { libc::dirfd(dir) });
         }
         real(dir)
     }
     // Both put the null device or a terminal in the place of the standard descriptors.
     fn daemon(keep_directory: c_int, keep_descriptors: c_int) -> c_int {
         if keep_descriptors == 0 {
-            table::forget_range(0, 2);
+            TABLE.forget_range(0, 2);
         }
         real(keep_directory, keep_descriptors)
     }
     fn login_tty(fd: c_int) -> c_int {
-        table::forget(fd);
-        table::forget_range(0, 2);
+        TABLE.forget(fd);
+        TABLE.forget_range(0, 2);
         real(fd)
     }
     // The child's standard descriptors become the terminal before it returns here.
     fn forkpty(main: *mut c_int, name: *mut c_char, terminal: *const c_void, size: *const c_void) -> libc::pid_t {
         let result = real(main, name, terminal, size);
         if result == 0 {
-            table::forget_range(0, 2);
+            TABLE.forget_range(0, 2);
         } else if result > 0 && !main.is_null() {
             // SAFETY: the call succeeded, so it wrote the number there.
-            table::forget(unsafe { *main });
+            TABLE.forget(unsafe { *main });
         }
         result
     }
@@ -107,10 +106,10 @@ pub(crate) fn descriptor_of(stream: *mut FILE) -> c_int {
 
 fn close_stream(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     let fd = descriptor_of(stream);
-    let file = table::get(fd).file();
+    let file = TABLE.get(fd).file();
     let start_ns = if file == 0 { 0 } else { now_ns() };
     // What stdio still has to write goes through the mount, at the descriptor's own offset.
-    table::forget(fd);
+    TABLE.forget(fd);
     let result = call();
     if let Some(recording) = runtime::recording().filter(|_| file != 0) {
         let event = TimedOperation { start_ns, api: Api::Stdio, ..TimedOperation::posix(Operation::Close, file) };
@@ -134,7 +133,7 @@ pub(crate) fn stream_opened(start_ns: u64, stream: *mut FILE, path: *const c_cha
     };
     let flags = if update { access & !libc::O_ACCMODE | libc::O_RDWR } else { access };
     opened(fd, path, flags);
-    let file = table::get(fd).file();
+    let file = TABLE.get(fd).file();
     if let Some(recording) = runtime::recording().filter(|_| file != 0) {
         let event =
             TimedOperation { start_ns, api: Api::Stdio, flags: create, ..TimedOperation::posix(Operation::Open, file) };
@@ -145,7 +144,7 @@ pub(crate) fn stream_opened(start_ns: u64, stream: *mut FILE, path: *const c_cha
 
 fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE, call: impl FnOnce() -> *mut FILE) -> *mut FILE {
     let start_ns = if runtime::recording().is_some() { now_ns() } else { 0 };
-    table::forget(descriptor_of(stream));
+    TABLE.forget(descriptor_of(stream));
     let reopened = call();
     if path.is_null() { reopened } else { stream_opened(start_ns, reopened, path, mode) }
 }
@@ -159,11 +158,11 @@ wrap! { real;
     fn _IO_file_close(stream: *mut FILE) -> c_int { close_stream(stream, || real(stream)) }
     fn _IO_file_close_it(stream: *mut FILE) -> c_int { close_stream(stream, || real(stream)) }
     fn _IO_file_finish(stream: *mut FILE, unused: c_int) -> () {
-        table::forget(descriptor_of(stream));
+        TABLE.forget(descriptor_of(stream));
         real(stream, unused)
     }
     fn fcloseall() -> c_int {
-        table::forget_all();
+        TABLE.forget_all();
         real()
     }
     fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {

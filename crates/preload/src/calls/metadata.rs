@@ -1,12 +1,11 @@
 //! Calls that are recorded and otherwise libc's: positions, sizes, durability, names and attributes.
 
 use crate::bypass;
-use crate::descriptors::borrow;
+use crate::descriptors::{TABLE, borrow};
 use crate::placed;
 use crate::real::wrap;
 use crate::recording::{TimedOperation, on_descriptor, on_path};
 use crate::runtime;
-use crate::table;
 use libc::{gid_t, loff_t, mode_t, off_t, size_t, ssize_t, uid_t};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -17,7 +16,7 @@ const HERE: c_int = libc::AT_FDCWD;
 /// Size of a file that this process may write past the mount, as the mount knows it now. The kernel may have an older one:
 /// of two answers that it gets at once it drops the later.
 fn fresh_size(fd: c_int) -> Option<off_t> {
-    table::get(fd).slot()?;
+    TABLE.get(fd).slot()?;
     off_t::try_from(placed::size(borrow(fd)).ok()?).ok()
 }
 
@@ -33,7 +32,7 @@ fn learn_size(fd: c_int) {
 
 /// A change of position; the record has the new one.
 fn seek(fd: c_int, offset: off_t, whence: c_int, real: impl FnOnce(c_int, off_t, c_int) -> off_t) -> off_t {
-    let entry = table::get(fd);
+    let entry = TABLE.get(fd);
     let call = || match (whence, entry.slot()) {
         (libc::SEEK_END, Some(_)) => match fresh_size(fd).and_then(|size| size.checked_add(offset)) {
             Some(place) => real(fd, place, libc::SEEK_SET),
@@ -103,7 +102,7 @@ fn asynchronous(job: *const libc::aiocb, op: Operation, call: impl FnOnce() -> c
     }
     // SAFETY: the program passes a control block, which the call reads.
     let (fd, offset, size) = unsafe { ((*job).aio_fildes, (*job).aio_offset, (*job).aio_nbytes) };
-    let file = table::get(fd).file();
+    let file = TABLE.get(fd).file();
     let Some(recording) = runtime::recording().filter(|_| file != 0) else { return call() };
     let flags = marks::NONBLOCKING | marks::SIZE_REQUESTED;
     let event =
@@ -132,7 +131,7 @@ impl From<Wide> for i64 {
 
 /// One side of a copy inside the kernel; `place` is where its offset stands, null for the descriptor's own.
 fn copied(fd: c_int, place: *const loff_t, count: ssize_t, start_ns: u64, write: bool) {
-    let file = table::get(fd).file();
+    let file = TABLE.get(fd).file();
     let Some(recording) = runtime::recording().filter(|_| file != 0) else { return };
     let moved = count.max(0) as u64;
     // Either is behind what was moved.
@@ -159,7 +158,7 @@ fn copy(
     (to, to_place): (c_int, *const loff_t),
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if !table::get(from).is_known() && !table::get(to).is_known() {
+    if !TABLE.get(from).is_known() && !TABLE.get(to).is_known() {
         return call();
     }
     let start_ns = stripewise_trace::now_ns();

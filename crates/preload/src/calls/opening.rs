@@ -4,11 +4,10 @@
 //! closed the number in a way that no library sees.
 
 use crate::bypass::TransferDirection;
-use crate::descriptors::{borrow, claim_for_mount, is_own, opened};
+use crate::descriptors::{TABLE, borrow, claim_for_mount, is_own, opened};
 use crate::real::{set_errno, wrap};
 use crate::recording::{self, TimedOperation};
 use crate::runtime;
-use crate::table;
 use libc::{mode_t, size_t, sockaddr, socklen_t};
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use stripewise_trace::{Operation, flags as marks, now_ns};
@@ -21,7 +20,7 @@ fn opened_since(start_ns: u64, fd: c_int, dirfd: c_int, path: *const c_char, fla
     let Some(recording) = runtime::recording() else { return fd };
     let errno = crate::real::errno();
     let file = if fd >= 0 {
-        table::get(fd).file()
+        TABLE.get(fd).file()
     } else if errno == libc::EFAULT {
         // Not a path that can be read.
         0
@@ -133,10 +132,10 @@ const TEMPORARY: c_int = libc::O_CREAT | libc::O_RDWR | libc::O_EXCL;
 
 /// `call` returns a copy of `from`, which has the same open file.
 fn duplicated(from: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let before = table::get(from);
+    let before = TABLE.get(from);
     let to = call();
     if to >= 0 && to != from {
-        table::copy(from, before, to);
+        TABLE.copy(from, before, to);
     }
     to
 }
@@ -151,7 +150,7 @@ fn replace(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
         set_errno(libc::EBADF);
         return -1;
     }
-    table::forget(to);
+    TABLE.forget(to);
     duplicated(from, call)
 }
 
@@ -160,7 +159,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c_
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, call),
         libc::F_SETFL => {
-            let entry = table::get(fd);
+            let entry = TABLE.get(fd);
             if entry.slot().is_some() && argument as c_int & libc::O_APPEND != 0 && !entry.appends() {
                 // All that share the open file append from now on, in this process or another.
                 claim_for_mount(fd);
@@ -197,7 +196,7 @@ wrap! { real;
 
 /// A descriptor that is no file by name: nothing to us.
 fn unknown(fd: c_int) -> c_int {
-    table::clear(fd);
+    TABLE.clear(fd);
     fd
 }
 
@@ -206,8 +205,8 @@ fn unknown_pair(result: c_int, pair: *mut c_int) -> c_int {
     if result >= 0 && !pair.is_null() {
         // SAFETY: the call succeeded, so it wrote both numbers there.
         let (first, second) = unsafe { (*pair, *pair.add(1)) };
-        table::clear(first);
-        table::clear(second);
+        TABLE.clear(first);
+        TABLE.clear(second);
     }
     result
 }
@@ -253,8 +252,8 @@ wrap! { real;
         if result >= 0 && !main.is_null() && !other.is_null() {
             // SAFETY: the call succeeded, so it wrote a number to each.
             let (main, other) = unsafe { (*main, *other) };
-            table::clear(main);
-            table::clear(other);
+            TABLE.clear(main);
+            TABLE.clear(other);
         }
         result
     }
@@ -289,7 +288,7 @@ fn received(message: &libc::msghdr) {
                 let bytes = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let first = libc::CMSG_DATA(header).cast::<c_int>();
                 for index in 0..bytes / size_of::<c_int>() {
-                    table::clear(first.add(index).read_unaligned());
+                    TABLE.clear(first.add(index).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);
@@ -376,7 +375,7 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
                 set_errno(libc::EBADF);
                 return -1;
             }
-            table::forget(fd);
+            TABLE.forget(fd);
             call()
         }
         libc::SYS_close_range => {
@@ -417,7 +416,7 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
             }
             let result = call();
             // With one of its flags it returns a descriptor.
-            table::forget(result as c_int);
+            TABLE.forget(result as c_int);
             result
         }
         libc::SYS_prctl => {
@@ -443,7 +442,7 @@ fn by_number(number: c_long, a: [c_long; 6], call: impl FnOnce() -> c_long) -> c
         number if RETURN_DESCRIPTORS.contains(&number) => {
             let result = call();
             // Some return other numbers, too.
-            table::forget(result as c_int);
+            TABLE.forget(result as c_int);
             result
         }
         _ => call(),

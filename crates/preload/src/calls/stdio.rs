@@ -2,10 +2,10 @@
 //! buffer happen inside glibc, where no library can see them, and go through the mount.
 
 use super::closing::{descriptor_of, stream_opened};
+use crate::descriptors::TABLE;
 use crate::real::wrap;
 use crate::recording::TimedOperation;
 use crate::runtime;
-use crate::table;
 use libc::{FILE, off_t, size_t, ssize_t};
 use std::ffi::{c_char, c_int, c_long, c_void};
 use stripewise_trace::{Api, Operation, flags as marks, now_ns};
@@ -28,7 +28,7 @@ fn moved<R: Copy>(
     moved: impl FnOnce(R) -> Option<u64>,
 ) -> R {
     let Some(recording) = runtime::recording() else { return call() };
-    let file = table::get(descriptor_of(stream)).file();
+    let file = TABLE.get(descriptor_of(stream)).file();
     if file == 0 {
         return call();
     }
@@ -63,7 +63,7 @@ fn positioned<R: Copy>(
     failed: impl FnOnce(R) -> bool,
 ) -> R {
     let Some(recording) = runtime::recording() else { return call() };
-    let file = table::get(descriptor_of(stream)).file();
+    let file = TABLE.get(descriptor_of(stream)).file();
     if file == 0 {
         return call();
     }
@@ -107,7 +107,7 @@ wrap! { real;
         let dir = real(path);
         if !dir.is_null() {
             // SAFETY: an open directory stream.
-            table::forget(unsafe { libc::dirfd(dir) });
+            TABLE.forget(unsafe { libc::dirfd(dir) });
         }
         dir
     }
@@ -172,6 +172,6 @@ wrap! { real;
 }
 
 fn forgotten(stream: *mut FILE) -> *mut FILE {
-    table::forget(descriptor_of(stream));
+    TABLE.forget(descriptor_of(stream));
     stream
 }

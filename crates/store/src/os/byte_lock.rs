@@ -1,5 +1,4 @@
-//! Locks of single bytes of a file, by which processes exclude one another. `crates/interleavings-store` waits for them
-//! in a way of its own.
+//! Locks of single bytes of a file, by which processes exclude one another.
 
 use crate::os::sys::retry;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -8,6 +7,18 @@ use rustix::io::Errno;
 /// Takes (`F_RDLCK`, `F_WRLCK`) or gives back (`F_UNLCK`) the lock of one byte of an open file, for its open file
 /// description; `wait`: until it can be had, otherwise EAGAIN. An own lock of another kind is exchanged for it.
 pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
+    // The threads of a schedule are one thread of the system, which must not wait in the kernel for what another of them holds.
+    #[cfg(feature = "shuttle")]
+    stripewise_switching::switch();
+    #[cfg(feature = "shuttle")]
+    if wait {
+        loop {
+            match lock_byte(file, byte, kind, false) {
+                Err(Errno::AGAIN | Errno::ACCESS) => shuttle::thread::yield_now(),
+                done => return done,
+            }
+        }
+    }
     let mut lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

@@ -1,12 +1,39 @@
-//! What threads meet at: the standard library's. `crates/interleavings-store` builds the store with others in its
-//! place, whose order it chooses.
+//! What threads meet at: the standard library's, or with the feature `shuttle` that of shuttle, which decides at each of them
+//! which thread goes on.
 
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
 use std::sync::PoisonError;
-pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, atomic};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
 
 /// In memory that processes share.
+#[cfg(not(feature = "shuttle"))]
 pub(crate) mod mapped {
     pub(crate) use std::sync::atomic::AtomicU32;
+}
+
+/// In memory that processes share, where shuttle's cannot lie.
+#[cfg(feature = "shuttle")]
+pub(crate) mod mapped {
+    use std::sync::atomic::Ordering;
+    use stripewise_switching::switch;
+
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct AtomicU32(std::sync::atomic::AtomicU32);
+
+    impl AtomicU32 {
+        pub(crate) fn load(&self, order: Ordering) -> u32 {
+            switch();
+            self.0.load(order)
+        }
+
+        pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+            switch();
+            self.0.fetch_add(value, order)
+        }
+    }
 }
 
 /// Locks a mutex; one that a panicking thread held is as good as any, for it guards no invariant across statements.

@@ -5,7 +5,7 @@
 //! above it that is open, and must be the one that it was. So descriptors do not grow with the depth, and each name is
 //! kept once.
 
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
@@ -14,7 +14,7 @@ use rustix::process::Resource;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Bytes of the longest path that is told whole: what the system takes in one call.
 const MAX_TOLD_BYTES: usize = 4095;

@@ -2,7 +2,7 @@
 
 use crate::file::inode::Inode;
 use crate::os::error::Result;
-use crate::os::sync::guard;
+use crate::os::sync::{Condvar, Mutex, guard};
 use crate::os::sys::retry;
 use crate::pool::store::Store;
 use crate::tools::directories::{Directory, open_inside};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Files that are handed to a thread at a time.
 const BATCH: usize = 256;

@@ -12,6 +12,7 @@
 
 use super::journal::ExportJournal;
 use crate::os::error::{Error, Result};
+use crate::os::sync::Mutex;
 use crate::os::sys::{proc_path, read_file_at, replace_file, retry};
 use crate::pool::pool_file::Pool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,6 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// Name of the directory of an export under way, in the directory that it writes.
 pub(super) const STATE: &str = ".stripewise-export";

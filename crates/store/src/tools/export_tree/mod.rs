@@ -17,13 +17,13 @@ mod traverse;
 mod verify;
 
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use destination::Destination;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// How to export.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use super::copy::{self, ExportedFile};
 use super::destination::{STATE, make_directory, open_directory};
 use super::{Export, attributes, count, verify};
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Condvar, Mutex, guard};
 use crate::tools::directories::{Directory, open_inside, why};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Files that wait for a worker.
 const MAX_WAITING: usize = 256;

@@ -4,15 +4,15 @@ use super::finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outc
 use super::ground::Ground;
 use super::hold::Holding;
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::pool::namespace::is_shared;
 use crate::pool::neighbours::Quiet;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Files between two tellings of progress.
 pub(super) const TELL_EVERY: u64 = 1024;

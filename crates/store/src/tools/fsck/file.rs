@@ -14,6 +14,7 @@ use crate::format::handle::Handle;
 use crate::format::identity::Said;
 use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
+use crate::os::sync::Mutex;
 use crate::tools::directories::why;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -22,7 +23,6 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use stripewise_layout::{Layout, ServerId};
 

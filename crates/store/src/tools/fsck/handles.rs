@@ -11,11 +11,10 @@ use super::known::KnownFiles;
 use crate::format::handle::Handle;
 use crate::format::placement::Datafiles;
 use crate::os::error::{HandleError, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest damaged handle of which every byte is tried.

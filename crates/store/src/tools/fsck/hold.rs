@@ -10,14 +10,14 @@ use crate::format::handle::{ATTRIBUTE, FORMER_OWNER, Handle, MAX_BYTES};
 use crate::format::identity::Identity;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, HandleError, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Condvar, Mutex, guard};
 use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// An inode of the tree.
 pub(super) struct Subject {

@@ -2,10 +2,10 @@
 
 use crate::format::handle::{Handle, Present};
 use crate::format::placement::{Datafile, Datafiles};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use stripewise_layout::ServerId;
 
 /// Layout of a file whose datafiles do not fit into a record.

@@ -3,14 +3,14 @@
 use super::context::Context;
 use super::finding::{CheckFinding, DamageKind};
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{open_directory, read_file_at};
 use crate::pool::layouts::{MAX_BYTES, hex};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId};
 
 /// Longest damaged layout of which every byte is tried.

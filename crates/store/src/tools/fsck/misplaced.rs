@@ -5,12 +5,11 @@ use super::lost_found::make_durable_directory;
 use super::servers::parse;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use rustix::fd::BorrowedFd;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use stripewise_layout::ServerId;
 
 /// Paths by handle and generation.

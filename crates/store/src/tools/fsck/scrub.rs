@@ -12,7 +12,7 @@ use super::hold::{InodeHandle, Subject};
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::os::sys::retry;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -21,9 +21,9 @@ use rustix::io::Errno;
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use stripewise_layout::{Layout, MAX_OFFSET};
 
 /// Bytes that are read at a time.

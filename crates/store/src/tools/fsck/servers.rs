@@ -7,13 +7,12 @@ use super::lost_found;
 use crate::file::lockfile::LockFile;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
+use crate::os::sync::{Mutex, guard};
 use crate::pool::neighbours::Silence;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use stripewise_layout::ServerId;
 

@@ -1,5 +1,10 @@
-//! System calls on files, at each of which another thread may go on first. Others are the kernel's own.
+//! [`rustix`], with a switch before each system call on a file: another thread of the schedule may go on there.
+//!
+//! The store takes this crate for rustix where its feature `shuttle` is on, so each system call that it makes is such a place.
+//! Several stores of one pool stand for several processes in a schedule: the locks that the kernel keeps are of open files, and
+//! each store has its own.
 
+pub use rustix::*;
 use std::cell::Cell;
 
 thread_local! {
@@ -31,19 +36,21 @@ pub fn switch() {
 macro_rules! calls {
     ($($module:ident: fn $name:ident$(<$($generic:ident: $bound:path),*>)?
         ($($argument:ident: $kind:ty),*) -> $out:ty;)*) => {
-        $(pub fn $name$(<$($generic: $bound),*>)?($($argument: $kind),*) -> Result<$out> {
-            crate::system_calls::switch();
-            kernel::$module::$name($($argument),*)
+        $(#[allow(missing_docs, reason = "as in rustix")]
+        pub fn $name$(<$($generic: $bound),*>)?($($argument: $kind),*) -> Result<$out> {
+            crate::switch();
+            rustix::$module::$name($($argument),*)
         })*
     };
 }
 
+/// As in rustix.
 pub mod fs {
-    use kernel::buffer::Buffer;
-    use kernel::fd::{AsFd, OwnedFd};
-    pub use kernel::fs::*;
-    use kernel::io::Result;
-    use kernel::path::Arg;
+    use rustix::buffer::Buffer;
+    use rustix::fd::{AsFd, OwnedFd};
+    pub use rustix::fs::*;
+    use rustix::io::Result;
+    use rustix::path::Arg;
 
     calls! {
         fs: fn accessat<P: Arg, Fd: AsFd>(directory: Fd, path: P, access: Access, flags: AtFlags) -> ();
@@ -63,10 +70,11 @@ pub mod fs {
     }
 }
 
+/// As in rustix.
 pub mod io {
-    use kernel::buffer::Buffer;
-    use kernel::fd::AsFd;
-    pub use kernel::io::*;
+    use rustix::buffer::Buffer;
+    use rustix::fd::AsFd;
+    pub use rustix::io::*;
 
     calls! {
         io: fn pread<Fd: AsFd, Buf: Buffer<u8>>(fd: Fd, into: Buf, offset: u64) -> Buf::Output;

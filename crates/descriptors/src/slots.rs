@@ -14,10 +14,13 @@ const MAX_VERSIONS: u32 = 16;
 
 /// Which file: another user may have copied its handle to a file of their own, or to one that they may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileKey {
-    pub(crate) handle: u64,
-    pub(crate) owner: u32,
-    pub(crate) inode: u64,
+pub struct FileKey {
+    /// Logical handle.
+    pub handle: u64,
+    /// Its owner.
+    pub owner: u32,
+    /// Number of its inode.
+    pub inode: u64,
 }
 
 /// One version of a file, and the one before it, which requests may still be using.
@@ -41,7 +44,7 @@ struct Slot<T> {
 }
 
 /// That many slots.
-pub(crate) struct Slots<T, const N: usize> {
+pub struct Slots<T, const N: usize> {
     slots: [Slot<T>; N],
 }
 
@@ -105,7 +108,9 @@ impl<T> Slot<T> {
 }
 
 impl<T, const N: usize> Slots<T, N> {
-    pub(crate) const fn new() -> Self {
+    /// All free.
+    #[allow(clippy::new_without_default, reason = "made in a static")]
+    pub const fn new() -> Self {
         Self { slots: [const { Slot::new() }; N] }
     }
 
@@ -114,12 +119,12 @@ impl<T, const N: usize> Slots<T, N> {
     }
 
     /// Counts one more descriptor for a slot that has one; `false` when it has none (any more).
-    pub(crate) fn acquire(&self, index: u16) -> bool {
+    pub fn acquire(&self, index: u16) -> bool {
         self.get(index).is_some_and(Slot::acquire)
     }
 
     /// Counts one descriptor less.
-    pub(crate) fn release(&self, index: u16) {
+    pub fn release(&self, index: u16) {
         if let Some(slot) = self.get(index) {
             slot.release();
         }
@@ -128,7 +133,7 @@ impl<T, const N: usize> Slots<T, N> {
     /// Holds the file of slot `index` for one request. The caller must check afterwards that the descriptor still has
     /// the entry that named the slot.
     #[inline]
-    pub(crate) fn pin(&self, index: u16) -> Option<Pin<'_, T>> {
+    pub fn pin(&self, index: u16) -> Option<Pin<'_, T>> {
         let slot = self.get(index)?;
         // Made only where it was counted: dropping it counts one less.
         (!slot.off.load(Ordering::Relaxed) && slot.acquire()).then(|| Pin { slot })
@@ -140,7 +145,7 @@ impl<T, const N: usize> Slots<T, N> {
     }
 
     /// The slot of a file that is open already, with one more descriptor counted.
-    pub(crate) fn join(&self, key: FileKey) -> Joined {
+    pub fn join(&self, key: FileKey) -> Joined {
         for index in Self::places(key) {
             let slot = &self.slots[index];
             if slot.key() == key && slot.acquire() {
@@ -159,7 +164,7 @@ impl<T, const N: usize> Slots<T, N> {
     }
 
     /// A slot for a file that was not found open, with one descriptor counted; none when all places are taken.
-    pub(crate) fn enter(&self, key: FileKey, file: T) -> Option<u16> {
+    pub fn enter(&self, key: FileKey, file: T) -> Option<u16> {
         let version = Box::into_raw(Box::new(Version { file, before: ptr::null_mut() }));
         for index in Self::places(key) {
             let slot = &self.slots[index];
@@ -182,7 +187,7 @@ impl<T, const N: usize> Slots<T, N> {
 
 /// What [`Slots::join`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
+pub enum Joined {
     /// The file, in this slot.
     Slot(u16),
     /// The file, which the mount alone may serve.
@@ -192,7 +197,7 @@ pub(crate) enum Joined {
 }
 
 /// A file that stays open as long as this lives.
-pub(crate) struct Pin<'a, T> {
+pub struct Pin<'a, T> {
     slot: &'a Slot<T>,
 }
 
@@ -204,7 +209,7 @@ impl<T> Drop for Pin<'_, T> {
 }
 
 /// A version of a pinned file, as it was found.
-pub(crate) struct PinnedVersion<'a, T> {
+pub struct PinnedVersion<'a, T> {
     version: *mut Version<T>,
     pin: &'a Pin<'a, T>,
 }
@@ -212,35 +217,37 @@ pub(crate) struct PinnedVersion<'a, T> {
 impl<T> Pin<'_, T> {
     /// The newest version of the file.
     #[inline]
-    pub(crate) fn file(&self) -> Option<&T> {
+    pub fn file(&self) -> Option<&T> {
         // SAFETY: a version is freed only when the count is zero, and this pin is counted.
         unsafe { self.slot.newest.load(Ordering::Acquire).as_ref() }.map(|version| &version.file)
     }
 
-    pub(crate) fn key(&self) -> FileKey {
+    /// Which file it is.
+    pub fn key(&self) -> FileKey {
         self.slot.key()
     }
 
     /// From now on the mount alone serves this file.
-    pub(crate) fn turn_off(&self) {
+    pub fn turn_off(&self) {
         self.slot.off.store(true, Ordering::Release);
     }
 
     /// The newest version, to be superseded.
-    pub(crate) fn known(&self) -> PinnedVersion<'_, T> {
+    pub fn known(&self) -> PinnedVersion<'_, T> {
         PinnedVersion { version: self.slot.newest.load(Ordering::Acquire), pin: self }
     }
 }
 
 impl<T> PinnedVersion<'_, T> {
-    pub(crate) fn file(&self) -> Option<&T> {
+    /// The file in this version.
+    pub fn file(&self) -> Option<&T> {
         // SAFETY: as in `Pin::file`.
         unsafe { self.version.as_ref() }.map(|version| &version.file)
     }
 
     /// Puts what `make` gives over this version, unless another thread has put something there. `false`: nothing was
     /// made, or the file has had [`MAX_VERSIONS`] versions and the mount alone serves it from now on.
-    pub(crate) fn supersede(&self, make: impl FnOnce() -> Option<T>) -> bool {
+    pub fn supersede(&self, make: impl FnOnce() -> Option<T>) -> bool {
         let slot = self.pin.slot;
         if slot.versions.fetch_add(1, Ordering::AcqRel) >= MAX_VERSIONS {
             self.pin.turn_off();
