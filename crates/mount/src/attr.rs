@@ -9,9 +9,9 @@
 //!
 //! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
-//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount, so its
-//! size is asked for each time, and telling the program makes the kernel forget what it has. Of what is written through
-//! it the kernel itself knows. A size that another mount of the pool on this machine makes, and a name, is there for
+//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount. So the
+//! mount asks for its size each time, and makes the kernel forget the attributes when it tells a program the places. The
+//! kernel itself knows what is written through it. A size that another mount of the pool on this machine makes, and a name, is there for
 //! all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s. Another machine is
 //! noticed after 0.1 s (sizes, new names) or 1 s (names that go).
 //!

@@ -1,4 +1,4 @@
-//! Why a pool could not be mounted, in words for the person who tried.
+//! Errors of mounting, in words for the user.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub enum MountError {
         /// What to do about it.
         remedy: &'static str,
     },
-    /// The mount point is no directory, or not to be reached.
+    /// The mount point is no directory, or cannot be reached.
     #[error("mount point {dir}: {source} (make it with `mkdir -p {dir}`, or name another directory)")]
     MountPoint {
         /// The mount point.

@@ -71,7 +71,7 @@ impl Core {
     /// Prepares to serve a pool; with `passthrough` (and as root) the kernel serves itself what it can.
     ///
     /// # Errors
-    /// The pool's tree of names cannot be opened, or its namespace not be written; others use it, and it is to be had alone.
+    /// The pool's tree of names cannot be opened, or its namespace not be written; others use it, and this mount needs it alone.
     pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! How much room servers have, looked for before files are made.
+//! The free room of servers, read before files are made.
 
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -1,12 +1,12 @@
 //! Bounds how many inodes the kernel knows, and so the descriptors that we keep for them.
 //!
-//! The kernel goes on knowing an unused inode until its memory gets short, and each costs us a descriptor. A
-//! program that walks a tree of a million files would take a million of them. So when the kernel knows more than
-//! [`InodeRoom::aim`], it is asked to drop the oldest that are in no use (`FUSE_NOTIFY_PRUNE`, Linux 6.18); it then
-//! gives its references back. What is looked at again is looked up again.
+//! The kernel keeps an unused inode until its memory gets short, and each costs the mount a descriptor. A program that
+//! walks a tree of a million files would take a million of them. So when the kernel knows more than
+//! [`InodeRoom::aim`], the mount asks it to drop the oldest unused ones (`FUSE_NOTIFY_PRUNE`, Linux 6.18). The kernel then
+//! gives its references back, and looks a dropped inode up again when a program uses it.
 //!
-//! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to do for
-//! all the inodes that the kernel's own memory holds.
+//! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to suffice
+//! for all the inodes that the kernel's memory holds.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,11 +1,11 @@
-//! The datafiles of files that have lost their last name: they go when that is on the disk, and not before.
+//! Removes the datafiles of files that have lost their last name, once the removal of the name is on the disk.
 //!
-//! A power cut may bring back a name whose removal had not reached the disk, and its bytes must be there then: above
-//! all when the name was replaced by a rename, by which a program was promised one content or the other. So a thread of
-//! its own syncs the directories first, once for all that was removed meanwhile, and no program waits for a disk.
+//! A power cut may bring back a name whose removal had not reached the disk, and its bytes must then still exist. This
+//! matters most for a rename over a name, which promises a program one content or the other. So a separate thread first
+//! syncs the directories, once for all names removed meanwhile, and no program waits for a disk.
 //!
-//! What waits stands in the store's journal of removals before the program goes on. So it is finished by the next mount
-//! if this one is killed; and what a server refuses is tried again while this one runs, in growing intervals.
+//! A removal that waits is in the store's journal of removals before the program goes on. If this mount is killed, the
+//! next one finishes it. If a server refuses it, this mount tries again in growing intervals.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub struct Removals {
     journal: OnceLock<Journal>,
 }
 
-/// When the thread does what it is not asked for.
+/// When the thread starts work on its own.
 #[derive(Debug)]
 struct Schedule {
     look_at: Instant,

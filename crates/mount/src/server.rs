@@ -1,11 +1,11 @@
-//! The process that serves a mount: whether it lives, which it is, and its end.
+//! The process that serves a mount: whether it lives, its number, and its end.
 //!
-//! A living one is asked by an ioctl on the root of its mount ([`SERVING_PROCESS`]). The answer cannot be stale: the process
-//! of the number that it gives is held by a descriptor (pidfd), and asked again. While it still answers, its number is its
-//! own.
+//! An ioctl on the root of the mount asks a living process ([`SERVING_PROCESS`]). The answer cannot be stale: a descriptor
+//! (pidfd) holds the process of the number in the answer, and a second ioctl asks again. While the process still answers,
+//! the number is its own.
 //!
-//! The kernel of a mount without `allow_other` keeps out all users but the one whose it is, root as well. So root asks as that
-//! user, in a thread, whose rights are its own to the kernel.
+//! Without `allow_other` the kernel keeps all users but the mount's own out, root as well. So root asks as that user, in a
+//! thread: to the kernel each thread has rights of its own.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! What each user may hold of the mount's descriptors: as many as are free for the others.
 //!
 //! A user alone has at most half of what there is; of two users who take what they can, each has a third, and a third is
-//! free for the next. Root and the user whose mount it is may take what is left. What is counted is given back when it is
-//! closed.
+//! free for the next. Root and the user whose mount it is may take what is left. Closing gives back what was
+//! counted.
 
 use rustix::io::Errno;
 use std::collections::HashMap;

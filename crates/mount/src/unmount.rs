@@ -1,4 +1,4 @@
-//! Taking mounts away: living ones, whose process is waited for, and dead ones.
+//! Unmounting: a living mount, whose process is waited for, or a dead one.
 
 use std::io;
 use std::path::Path;

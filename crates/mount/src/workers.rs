@@ -1,8 +1,8 @@
-//! Which threads wait for requests.
+//! The threads that wait for requests.
 //!
 //! The kernel gives requests to waiting threads in turn. With dozens of them, each request of a single program would
-//! find another thread, whose buffers have long left the processor's caches. So no more threads wait than are needed to
-//! have one more than there is work for; the others are parked until all are busy.
+//! find another thread, whose buffers have long left the processor's caches. So only one more
+//! thread waits than there is work for; the others are parked until all are busy.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};

@@ -168,7 +168,7 @@ pub(crate) fn cut_back(fd: BorrowedFd<'_>, surplus: &Surplus) {
 /// the file open.
 #[cold]
 pub(crate) fn tell_lost(fd: BorrowedFd<'_>) {
-    // Should it fail, this descriptor is told all the same.
+    // If it fails, this descriptor still gets the report.
     // SAFETY: the opcode is the mount's own definition; it takes no argument.
     let _ = unsafe { ioctl(fd, NoArg::<{ LOST as Opcode }>::new()) };
 }

@@ -1,8 +1,8 @@
-//! When a file was last read. The namespace's file system keeps that time, and moves it by its own rules (`relatime`,
-//! `noatime`): so it is shown a read of the inode that holds the name, which holds none of the file's bytes.
+//! The time of the last read of a file. The namespace's file system keeps it by its own rules (`relatime`, `noatime`): the
+//! store reads the namespace's inode, which holds none of the file's bytes, so that these rules apply.
 //!
-//! The time has to be right when a program asks, and not before: reads cost a look at the kernel's coarse clock and a
-//! store, and only a question or a close goes to the disk. Meanwhile another process may have set the time, which
+//! The time has to be right only when a program asks: a read costs a look at the kernel's coarse clock and a store in
+//! memory, and only a question or a close goes to the disk. Meanwhile another process may have set the time, which
 //! counts for more than a read before it: an inode whose status has changed since the last read is left as it is.
 
 use crate::file::inode::{Inode, server};

@@ -1,11 +1,10 @@
-//! What a write that failed half-way leaves behind the bytes that count, and how it is cut off again.
+//! Cuts off what a write that failed half-way has left beyond the bytes that count.
 //!
-//! The servers of a request are written each in one go, so that where one of them has no space, others have taken bytes
-//! that lie behind the first byte that is missing. Inside the old size those are the file's as any overwrite that
-//! failed leaves them, old or new. Behind it they would make the file longer than what was written, with zeros in
-//! between.
+//! A request writes to each of its servers in one go. Where one server has no space, others have taken bytes beyond the
+//! first missing one. Inside the old size these bytes are old or new, as after any failed overwrite. Beyond the old
+//! size they would make the file longer than what was written, with zeros in between.
 //!
-//! Nothing that another has written may go with them, and writers take no lock. So a cut needs that this process
+//! The cut must not remove bytes of another writer, and writers take no lock. So a cut needs that this process
 //! knows all other writers of the file ([`Inode::without_writers`]). These read the file's epoch counter after each
 //! write. If it has changed, a cut may have taken those bytes along, and the writer writes them again. Without a cut, a
 //! write costs one atomic load more.

@@ -1,10 +1,9 @@
 //! Where a file has data and where holes: what its datafiles say (SEEK_DATA, SEEK_HOLE), put together by the layout.
 //!
-//! A hole is only ever told where the datafile has one, at a moment within the call. So a byte whose write had returned
-//! before, through whichever mount or process, is never in one. Where a datafile cannot be asked (its server is
-//! missing), its bytes count as data: a read of them fails with the reason.
+//! A hole is reported only where the datafile has one at a moment within the call. So a byte whose write has returned,
+//! through any mount or process, is never in a hole. Where a datafile cannot be asked (its server is missing), its bytes count as data: a read of them fails with the reason.
 //!
-//! Holes are told by blocks of the file: a block is one if all of its bytes are. Programs take it for granted that data
+//! Holes are reported by blocks of the file: a block is one if all of its bytes are. Programs expect that data
 //! begins and ends with a block, or with the file (qemu-img stops where it does not), and stripes may have any width.
 
 use crate::file::inode::Inode;

@@ -1,12 +1,12 @@
-//! How long the datafiles of a file are at least: what the last writer to close it found, so that a datafile that was cut
-//! short behind the pool's back is told from one that ends where a hole begins.
+//! The least lengths of a file's datafiles, recorded by the last writer that closes it. By them a datafile that was cut
+//! short without the pool is told from one that ends where a hole begins.
 //!
 //! The record stands in an attribute of the namespace's inode, beside the handle, and not with the datafiles: it outlives
 //! the exchange of a datafile, one system call keeps it however many datafiles there are, and a check reads it without
 //! opening any of them. It is no part of the handle, which all opens of the file would have to read again.
 //!
-//! On a pool that is well, a datafile is at no moment shorter than its record, whatever is killed when: it grows before its
-//! record does, and the record is lowered before it is cut. The record is changed under the lock of the handle, or under
+//! In an undamaged pool a datafile is never shorter than its record, also after a crash: it grows before its record does,
+//! and the record is lowered before it is cut. The record is changed under the lock of the handle, or under
 //! that of all writers. It may say less than there is. A user can write the attribute, so decoding trusts nothing; a record
 //! that is not understood says nothing.
 

@@ -5,7 +5,7 @@
 //! descriptions (OFD): they end with the process, and each `Store` counts for itself.
 //!
 //! In a shared pool a lock file is bound to the inode of its file, as datafiles are: a handle that is written into
-//! another file takes no lock, and removes no lock file, of the file whose it is.
+//! another file neither locks nor removes the lock file of the file that the handle names.
 
 use crate::file::rights::Rights;
 use crate::format::identity::{Identity, Said};

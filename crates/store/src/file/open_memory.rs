@@ -1,7 +1,7 @@
 //! Memory that the layouts of open files take, counted for the owner of the files.
 //!
-//! A layout is what a user makes it, and a process of root's has files of all users open. What the files of one user
-//! make it remember is bounded, so that the files of the others can be opened all the same.
+//! Users choose layouts, and a process of root's has files of all users open. The memory for the files of one user is
+//! bounded, so that the files of the others can still be opened.
 
 use crate::os::error::{Error, Result};
 use crate::pool::layouts::memory_bytes;

@@ -1,4 +1,4 @@
-//! Pages that a kernel writes back, which cannot be told that only a part of them was written.
+//! Pages that a kernel writes back: the kernel takes no answer that only a part of them was written.
 
 use crate::file::inode::{ByHandle, Inode};
 use crate::file::placements;

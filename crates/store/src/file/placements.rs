@@ -1,7 +1,7 @@
 //! Requests on a file whose places may change under them: the loop that every way in goes through.
 //!
-//! A [`PlacedFile`] serves a request by the places that it knows, and says where they do not serve any more. What to do then
-//! is the same for all; how the new places are found out is what [`Placements`] tells apart.
+//! A [`PlacedFile`] serves a request by the places that it knows, and reports when these are out of date. What follows
+//! is the same for all ways in; only how they find the new places differs, which is what [`Placements`] is for.
 
 use crate::file::placed_file::{PlacedFile, TransferOutcome};
 use crate::format::surplus::Surplus;
@@ -131,7 +131,7 @@ pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -
                     Ok(()) => {}
                     Err(Error::Elsewhere) => return Err(Error::Elsewhere),
                     Err(error) => {
-                        // What lies before the first that cannot be made is written all the same.
+                        // What lies before the first datafile that cannot be made is still written.
                         let len = bufs.iter().map(|buf| buf.len() as u64).sum();
                         let before = placements.current()?.bytes_before_absent(offset, len);
                         return if before == 0 { Err(error) } else { write(placements, &first(bufs, before), offset) };

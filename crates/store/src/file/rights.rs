@@ -5,10 +5,10 @@
 //! settled), and that it never is a program: no execute, set-user-id, set-group-id or sticky bits. A file with an
 //! access control list has datafiles of its owner alone; all other users go through a mount, which obeys the list.
 //!
-//! Whatever stands under a datafile's name is believed only when it is a regular file and its owner is the file's, and
-//! what stands there already when a datafile is made only when it has no second name: in a pool of several users any
-//! user may have put a link, a FIFO or an own file there, and any user can write a handle that names another user's
-//! datafiles into an own inode.
+//! The store uses what stands under a datafile's name only if it is a regular file of the file's owner. What stands
+//! there before the datafile is made must also have no second name: in a pool of several users any user may have put a
+//! link, a FIFO or an own file there. Any user can also write a handle that names another user's datafiles into an own
+//! inode.
 
 use crate::backend::plane::ServerRoot;
 use crate::file::inode::{Inode, server};

@@ -1,9 +1,9 @@
-//! Which inode a datafile of a shared pool is of: an attribute of the datafile says it.
+//! The binding of a datafile of a shared pool to its inode, in an attribute of the datafile.
 //!
-//! A user who may *write* a file can set its handle, and so name datafiles of another file of the same owner there. The
-//! attribute of a datafile is set by who may write *that datafile*: only a user who may write its file. So it is asked,
-//! on the open descriptor, each time a datafile is used in a pool of several users. In a pool of one user only its
-//! owner reaches the tree, and nothing is asked.
+//! A user who may *write* a file can set its handle, and so name datafiles of another file of the same owner there. Only a
+//! user who may write *that datafile* can set its attribute, and only writers of its file may. So the store reads the
+//! attribute on the open descriptor each time it uses a datafile in a pool of several users. In a pool of one user only
+//! its owner reaches the tree, and the store reads nothing.
 
 use crate::os::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd};

@@ -1,5 +1,4 @@
-//! What a write that failed half-way may have left behind the bytes that count, to be cut off
-//! ([`crate::Inode::cut_back`]).
+//! What a write that failed half-way may have left beyond the bytes that count; [`crate::Inode::cut_back`] cuts it off.
 
 use smallvec::SmallVec;
 

@@ -274,7 +274,7 @@ pub enum Error {
         /// What they may take.
         limit_bytes: u64,
     },
-    /// What a request needs is not to be had by this way in, which has to leave the request to the mount.
+    /// This way in cannot serve the request, and has to leave it to the mount.
     #[error("the bytes of this file are the mount's to serve: use the file below the pool's mount point")]
     Elsewhere,
     /// A value that is out of its bounds.

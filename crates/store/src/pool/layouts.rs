@@ -190,7 +190,7 @@ impl Layouts {
         }
         let layout = self.find(hash, owner)?;
         if self.is_foreign_to(owner, &hex(hash)) {
-            // Best effort: the file can be served all the same, from a full disk say.
+            // Best effort: the file can still be served, for example from a full disk.
             if let Ok(kept) = self.keep(&layout) {
                 self.known().insert(*hash, kept.clone(), true);
                 return Ok(kept);

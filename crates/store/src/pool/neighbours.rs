@@ -5,7 +5,7 @@
 //! has none while the count stays: one atomic load.
 //!
 //! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others
-//! holds a second shared lock of the file, which that one has alone.
+//! holds a second shared lock of the file, which the first holds exclusively.
 //!
 //! In a shared pool ([`crate::pool::shared`]) no mount is taken to be alone: what all users can write could tell a
 //! mount anything, or be taken from under it.

@@ -1,4 +1,4 @@
-//! Rules: which layout files to come get, by path or pattern.
+//! Rules: the layouts of new files, by path or pattern.
 
 use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;

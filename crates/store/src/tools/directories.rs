@@ -1,9 +1,9 @@
-//! The directories of a tree that is walked, however deep: few of them are open at a time, and the way down follows no
-//! link and enters no other mount.
+//! The directories of a tree during a walk. Few of them are open at a time, at any depth; the way down follows no link
+//! and enters no other mount.
 //!
-//! A directory that was closed is opened again from the one below it when that is left, or else from the nearest one
-//! above it that is open, and must be the one that it was. So descriptors do not grow with the depth, and each name is
-//! kept once.
+//! A closed directory is opened again from the one below it when the walk leaves that, or else from the nearest open one
+//! above it, and must be the same directory. So the number of descriptors does not grow with the depth, and each name
+//! is kept once.
 
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::retry;

@@ -1,4 +1,4 @@
-//! What goes through a whole pool: check, export, calibration.
+//! Tools that go through a whole pool: check, export, calibration.
 
 pub mod calibrate;
 pub(crate) mod directories;

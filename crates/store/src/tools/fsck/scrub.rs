@@ -269,7 +269,7 @@ fn read_through(context: &Context<'_>, fd: &OwnedFd, buffer: &mut [u8]) -> Resul
     Ok(bad)
 }
 
-/// Reads `[from, to)`, in which a read has failed, page by page; where it has come to.
+/// Reads `[from, to)`, in which a read has failed, page by page; returns how far it got.
 fn read_pages(
     context: &Context<'_>,
     fd: &OwnedFd,
