@@ -10,10 +10,10 @@
 //! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
 //! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount. So the
-//! mount asks for its size each time, and makes the kernel forget the attributes when it tells a program the places. The
-//! kernel itself knows what is written through it. A size that another mount of the pool on this machine makes, and a name, is there for
-//! all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s. Another machine is
-//! noticed after 0.1 s (sizes, new names) or 1 s (names that go).
+//! mount asks for its size each time, and makes the kernel forget the attributes when it tells a program the places.
+//! The kernel itself knows what is written through it. A size that another mount of the pool on this machine makes, and
+//! a name, is there for all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s.
+//! Another machine is noticed after 0.1 s (sizes, new names) or 1 s (names that go).
 //!
 //! That a name does not exist is worth remembering for more than speed. A program that makes a file has the kernel look
 //! its name up first; while the file is being made, a second program that opens the name finds this answer, and if it
@@ -306,8 +306,8 @@ impl Core {
         if caller.uid != 0 { Ok(self.drop_set_id(&file.node, caller)?) } else { Ok(()) }
     }
 
-    /// Takes the set-user-id bit, and the set-group-id bit of a program or where the caller is not in the group, as the kernel
-    /// does when another than root writes. One system call when there are none.
+    /// Takes the set-user-id bit, and the set-group-id bit of a program or where the caller is not in the group, as the
+    /// kernel does when another than root writes. One system call when there are none.
     ///
     /// # Errors
     /// Those of `fstat` and `chmod`.
