@@ -253,7 +253,6 @@ impl Bypass {
         let Some(path) = paths::of_descriptor(fd, &mut buffer) else {
             return false;
         };
-        let below = |directory: &Path| paths::is_below(path, directory.as_os_str().as_bytes());
-        below(&pool.namespace) || pool.servers.iter().any(|server| below(&server.root))
+        pool.is_inside(Path::new(OsStr::from_bytes(path)))
     }
 }

@@ -57,7 +57,7 @@ fn describe(tier: &TierCalibration, servers: &[ServerCalibration]) -> Value {
         "write": triple(&tier.profile.write),
         "warnings": tier.warnings,
         "servers": servers.iter().filter(|server| server.target.tier == tier.tier).map(|server| json!({
-            "name": server.target.name,
+            "name": server.target.server.name,
             "read": fit(&server.read),
             "write": fit(&server.write),
             "method": match server.path {

@@ -96,22 +96,3 @@ pub(crate) fn of_pool(pool: &Pool, others: &HashMap<ServerId, u64>) -> Result<Cl
     });
     Ok(Cluster { tiers: tiers.collect::<Result<_, String>>()? })
 }
-
-/// Bytes allocated on each server by datafiles of other files than those with the logical handles `except`. A server
-/// that is not there has none. O(datafiles of the pool).
-pub(crate) fn used_by_others(pool: &Pool, except: &[u64]) -> HashMap<ServerId, u64> {
-    let own: Vec<String> = except.iter().map(|handle| format!("{handle:016x}.")).collect();
-    pool.servers.iter().map(|server| (server.id, allocated(&server.root, &own))).collect()
-}
-
-fn allocated(root: &Path, own: &[String]) -> u64 {
-    let shelves = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let datafiles = shelves.filter(|shelf| shelf.file_type().is_ok_and(|kind| kind.is_dir()));
-    let datafiles = datafiles.flat_map(|shelf| std::fs::read_dir(shelf.path()).into_iter().flatten().flatten());
-    let others = datafiles.filter(|file| {
-        let name = file.file_name();
-        !own.iter().any(|handle| name.to_string_lossy().starts_with(handle))
-    });
-    use std::os::unix::fs::MetadataExt as _;
-    others.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
-}

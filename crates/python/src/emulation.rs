@@ -5,7 +5,7 @@ use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use stripewise_store::emulate::{Device, OpStatistics, ServerStatistics, Verdict};
+use stripewise_store::emulate::{OpStatistics, ServerStatistics, Verdict};
 use stripewise_store::pool::Pool;
 
 /// The counters of a pool's emulated servers at one moment.
@@ -18,16 +18,8 @@ pub(crate) struct EmulationSnapshot {
 #[pyfunction]
 pub(crate) fn emulation_snapshot(pool_file: PathBuf) -> PyResult<EmulationSnapshot> {
     let pool = Pool::load(&pool_file).map_err(raise)?;
-    let mut servers = Vec::new();
-    for server in pool.servers.iter().filter(|server| server.emulate.is_some()) {
-        // A missing server has done nothing; an operation that needs it gets the error that names it.
-        let statistics = match std::fs::File::open(&server.root) {
-            Ok(directory) => Device::observe(&directory).map_err(raise)?.unwrap_or_default(),
-            Err(_) => ServerStatistics::default(),
-        };
-        servers.push((server.name.clone(), statistics));
-    }
-    Ok(EmulationSnapshot { servers })
+    // A missing server has done nothing; an operation that needs it gets the error that names it.
+    Ok(EmulationSnapshot { servers: pool.emulation_statistics().map_err(raise)? })
 }
 
 #[pymethods]

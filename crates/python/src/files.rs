@@ -89,17 +89,14 @@ fn describe(store: &Arc<Store>, inode: &Arc<Inode>, path: &Path) -> stripewise_s
     let table = placement.datafiles()?.table;
     let datafiles =
         table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| {
-            use std::os::unix::fs::MetadataExt as _;
-            let path = datafile.path(placement.handle);
-            let root = pool.server(datafile.server).map_or_else(PathBuf::new, |server| server.root.clone());
-            let metadata = std::fs::metadata(root.join(path.as_str()));
+            let (path, stat) = store.look_at(*datafile, placement.handle);
             json!({
                 "server": pool.server_name(datafile.server),
                 "generation": datafile.generation,
-                "path": root.join(path.as_str()).to_string_lossy(),
-                "size_bytes": metadata.as_ref().map_or(0, |metadata| metadata.len()),
-                "allocated_bytes": metadata.as_ref().map_or(0, |metadata| metadata.blocks() * 512),
-                "error": metadata.err().map(|error| error.to_string()),
+                "path": path.to_string_lossy(),
+                "size_bytes": stat.as_ref().map_or(0, |stat| stat.st_size),
+                "allocated_bytes": stat.as_ref().map_or(0, |stat| stat.st_blocks * 512),
+                "error": stat.err(),
             })
         });
     let planned = store.layout_for(path)?;

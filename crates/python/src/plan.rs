@@ -120,7 +120,7 @@ impl Job {
             inodes.push(inode);
         }
         let handles: Vec<u64> = inodes.iter().flatten().map(|inode| inode.handle()).collect();
-        let others = cluster::used_by_others(store.pool(), &handles);
+        let others = store.pool().allocated_by_others(&handles);
         let cluster = cluster::of_pool(store.pool(), &others)?;
         let pool = store.pool();
         let target = Target {

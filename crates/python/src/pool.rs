@@ -43,6 +43,7 @@ pub(crate) fn pool_init(
 ) -> PyResult<()> {
     let tiers = tiers.into_iter().map(|tier| TierSpec {
         name: tier.name,
+        kind: None,
         servers: tier.servers,
         capacity_bytes: tier.capacity_bytes,
         emulate: tier.emulate,

@@ -6,9 +6,19 @@ use std::path::Path;
 use stripewise_layout::ServerId;
 use stripewise_store::calibrate::{CalibrateError, CalibrateOptions, IoPath, Target, calibrate, tiers};
 use stripewise_store::emulate::{EmulateConfig, QUEUE_FILE, preset};
+use stripewise_store::pool::Server;
 
 fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -> Target {
-    Target { id: ServerId(index), name: format!("{tier}.{index}"), tier: tier.into(), root: root.into(), emulate }
+    let server = Server {
+        id: ServerId(index),
+        name: format!("{tier}.{index}"),
+        tier: 0,
+        kind: "directory",
+        root: root.into(),
+        capacity_bytes: None,
+        emulate,
+    };
+    Target { server, tier: tier.into() }
 }
 
 fn names(directory: &Path) -> Vec<String> {

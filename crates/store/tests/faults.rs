@@ -1,6 +1,6 @@
 //! Servers that are missing, full or read-only; damaged handles and pool files.
 
-mod common;
+pub(crate) mod common;
 
 use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
 use rustix::fd::AsFd;
@@ -133,9 +133,9 @@ fn a_lost_datafile_is_an_error_and_not_zeros() {
     let (_fd, inode) = create(&store, "file");
     write(&inode, &pattern(3 * 4096, 1), 0);
     let placement = inode.placement().unwrap();
-    let lost = placement.datafiles().unwrap().table[1].path(placement.handle);
+    let (lost, _) = store.look_at(placement.datafiles().unwrap().table[1], placement.handle);
     drop((inode, store));
-    std::fs::remove_file(pool.root(1).join(lost.as_str())).unwrap();
+    std::fs::remove_file(lost).unwrap();
     let store = pool.open();
     let inode = store.lookup(Path::new("file")).unwrap().unwrap();
     let mut buf = [0; 10];
@@ -201,7 +201,7 @@ fn a_stopped_move_leaves_nothing() {
     assert_eq!(inode.placement().unwrap().layout, before.layout);
     assert!(content(&inode) == bytes);
     let new = stripewise_store::placement::Datafile { server: stripewise_layout::ServerId(2), generation: 2 };
-    assert!(!pool.root(2).join(new.path(before.handle).as_str()).exists());
+    assert!(store.look_at(new, before.handle).1.is_err());
     // A layout that the pool cannot serve.
     let unknown = layout(&[(0, &[(9, 100)])]);
     let error = inode.move_to(&unknown, "file", &mut |_, _| true).unwrap_err();
@@ -222,6 +222,7 @@ fn pool_files_with_mistakes_are_refused_by_line() {
         (good.replace("hdd", "meta"), 5, "meta"),
         (good.replace("[\"a\", \"b\"]", "[]"), 6, "at least one"),
         (format!("{good}capacity = \"much\"\n"), 7, "'much'"),
+        (format!("{good}kind = \"tape\"\n"), 7, "tier 'hdd': no kind 'tape'; write one of directory"),
         (format!("{good}emulate = \"floppy\"\n"), 7, "hdd-7200"),
         (format!("{good}[tier.read]\nstartup = [\"2ms\", \"1ms\"]\nbandwidth = \"1MB/s\"\n"), 7, "write"),
         (

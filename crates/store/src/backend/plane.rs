@@ -5,25 +5,20 @@
 //! allocates nothing.
 
 use crate::backend::emulate::Device;
+use crate::backend::{Backend, DatafileAccess, ServerLimits, Setting};
 use crate::file::rights::{check_datafile, open_error};
 use crate::format::identity::{Identity, Said};
-use crate::format::placement::Datafile;
+use crate::format::placement::{Datafile, DatafileKey};
+use crate::os::descriptors::lift;
 use crate::os::error::{Error, Result};
-use crate::os::room::Room;
-use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use crate::os::sys::retry;
 use crate::pool::epoch::EpochPage;
-use crate::pool::namespace::{MARKER_FILE, check_marker, is_shared, marker_server, namespace_uuid};
-use crate::pool::pool_file::{Pool, Server};
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::{DupFlags, Errno};
-use std::mem::ManuallyDrop;
+use crate::pool::namespace::{is_shared, namespace_uuid};
+use crate::pool::pool_file::Pool;
+use rustix::fd::{OwnedFd, RawFd};
+use rustix::io::Errno;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use stripewise_layout::ServerId;
-
-/// `f_type` of tmpfs (linux/magic.h).
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// How to open a data plane.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,90 +31,42 @@ pub struct PlaneOptions {
 /// The servers of a pool, open in this process.
 #[derive(Debug)]
 pub struct DataPlane {
-    servers: Vec<ServerRoot>,
+    servers: Vec<OpenServer>,
     epochs: EpochPage,
     options: PlaneOptions,
     pool_uuid: Arc<str>,
     shared: bool,
-    /// How often a server's file system was found dead.
-    deaths: AtomicU32,
 }
 
-/// One server's directory; opened when it is there, looked for again at each use as long as it is not.
+/// One server; opened when it is there, looked for again at each use as long as it is not.
 #[derive(Debug)]
-pub(crate) struct ServerRoot {
-    server: Server,
-    directory: AtomicI32,
-    device: OnceLock<Device>,
-    /// Its file system was found dead, and not found again yet.
-    died: AtomicBool,
-    /// Whether its file system is in memory, so that nothing waits for a device.
-    in_memory: AtomicBool,
-}
-
-/// Moves a descriptor to `floor` or above.
-fn lift(fd: OwnedFd, floor: i32) -> rustix::io::Result<RawFd> {
-    let raw = fd.into_raw_fd();
-    if raw >= floor {
-        return Ok(raw);
-    }
-    // SAFETY: `raw` was owned just now and is not closed before the last use of this borrow.
-    let lifted = rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(raw) }, floor);
-    close(raw);
-    lifted.map(IntoRawFd::into_raw_fd)
-}
-
-/// Puts `fd` in the place of the open descriptor `old`, in one step for all threads.
-pub(crate) fn replace(old: RawFd, fd: OwnedFd) -> rustix::io::Result<()> {
-    // SAFETY: the caller's `old` is open and stays so; `ManuallyDrop` leaves closing it to its owner.
-    let mut old = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(old) });
-    let fd = fd.into_raw_fd();
-    // SAFETY: `fd` was owned just now and is not closed before the last use of this borrow.
-    let replaced = rustix::io::dup3(unsafe { BorrowedFd::borrow_raw(fd) }, &mut old, DupFlags::CLOEXEC);
-    close(fd);
-    replaced
-}
-
-/// Puts what can be neither read, written nor looked into in the place of the open descriptor `old`: EBADF and ENOTDIR
-/// from now on. Whether that was done.
-pub(crate) fn replace_by_nothing(old: RawFd) -> bool {
-    let nothing = rustix::fs::open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    nothing.and_then(|nothing| replace(old, nothing)).is_ok()
-}
-
-/// Closes a descriptor by the system call itself (an `OwnedFd` would go through `close` of libc).
-pub(crate) fn close(fd: RawFd) {
-    // SAFETY: callers own `fd` and do not use it again.
-    unsafe { rustix::io::close(fd) };
+pub(crate) struct OpenServer {
+    backend: Box<dyn Backend>,
+    /// Known once it was there: what requests ask of it.
+    limits: OnceLock<ServerLimits>,
 }
 
 impl DataPlane {
-    /// Opens the servers' directories and the epoch page of `pool`. A server that is not there is noted, and gives
+    /// Opens the servers and the epoch page of `pool`. A server that is not there is noted, and gives
     /// [`Error::MissingServer`] when it is needed; it is looked for again at each use.
     pub fn open(pool: &Pool, options: PlaneOptions) -> Result<Arc<Self>> {
-        let servers = pool.servers.iter().map(|server| ServerRoot {
-            server: server.clone(),
-            directory: AtomicI32::new(-1),
-            device: OnceLock::new(),
-            died: AtomicBool::new(false),
-            in_memory: AtomicBool::new(false),
-        });
-        let pool_uuid = namespace_uuid(pool)?.into();
+        let pool_uuid: Arc<str> = namespace_uuid(pool)?.into();
         let shared = is_shared(pool)?;
         if shared {
             crate::pool::shared::check(pool)?;
         }
+        let setting = Setting { pool_uuid: Some(pool_uuid.clone()), descriptor_floor: options.descriptor_floor };
+        let open = |server| OpenServer { backend: crate::backend::of(server, &setting), limits: OnceLock::new() };
         let plane = Self {
-            servers: servers.collect(),
+            servers: pool.servers.iter().map(open).collect(),
             epochs: EpochPage::open(&pool.namespace, shared)?,
             options,
             pool_uuid,
             shared,
-            deaths: AtomicU32::new(0),
         };
-        for root in &plane.servers {
+        for server in &plane.servers {
             // One that is missing is reported when it is used.
-            let _ = plane.directory(root);
+            let _ = server.backend();
         }
         Ok(Arc::new(plane))
     }
@@ -152,90 +99,21 @@ impl DataPlane {
     }
 
     /// The server of that id; an error when the pool has none.
-    pub(crate) fn server(&self, id: ServerId) -> Result<&ServerRoot> {
+    pub(crate) fn server(&self, id: ServerId) -> Result<&OpenServer> {
         self.servers.get(id.index()).ok_or_else(|| {
-            let last = self.servers.last().map_or("", |root| &root.server.name);
+            let last = self.servers.last().map_or("", OpenServer::name);
             Error::Invalid(format!("the file's layout names server {id}, the pool's last one is {last}"))
         })
     }
 
     /// All servers.
-    pub(crate) fn servers(&self) -> &[ServerRoot] {
+    pub(crate) fn servers(&self) -> &[OpenServer] {
         &self.servers
-    }
-
-    /// The open directory of a server, with its marker checked when it was opened. One atomic load.
-    pub(crate) fn directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
-        let open = root.directory.load(Ordering::Acquire);
-        if open >= 0 {
-            // SAFETY: once set, the descriptor stays open until `root` is dropped.
-            return Ok(unsafe { BorrowedFd::borrow_raw(open) });
-        }
-        let fd = self.open_marked(root)?;
-        if let Some(config) = &root.server.emulate {
-            let device = Device::open(&fd, root.server.id, config).map_err(|error| root.missing(error.to_string()))?;
-            // The first one is equal.
-            let _ = root.device.set(device);
-        }
-        let in_memory = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
-        root.in_memory.store(in_memory, Ordering::Relaxed);
-        let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open"))?;
-        let open = match root.directory.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => fd,
-            Err(other) => {
-                close(fd);
-                other
-            }
-        };
-        // SAFETY: as above.
-        Ok(unsafe { BorrowedFd::borrow_raw(open) })
-    }
-
-    /// Opens the directory that stands at a server's path now, and checks its marker.
-    fn open_marked(&self, root: &ServerRoot) -> Result<OwnedFd> {
-        let fd = crate::os::sys::open_directory(&root.server.root).map_err(|errno| root.missing(errno.to_string()))?;
-        match crate::os::sys::read_file_at(&fd, MARKER_FILE, 4096) {
-            Ok(text) => check_marker(&text, &self.pool_uuid, &marker_server(&root.server.name, root.server.id))
-                .map_err(|reason| root.missing(reason))?,
-            Err(errno) => return Err(root.missing(format!("no marker file {MARKER_FILE}: {errno}"))),
-        }
-        Ok(fd)
-    }
-
-    /// [`DataPlane::directory`], for those who open, make or remove names there: the one that stands at the server's
-    /// path now. A disk that was unmounted, a file server that died, a directory that was moved away and restored is
-    /// found again, and nothing is written into what is no longer the server. Two system calls.
-    pub(crate) fn current_directory<'a>(&self, root: &'a ServerRoot) -> Result<BorrowedFd<'a>> {
-        let directory = self.directory(root)?;
-        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
-        let known = rustix::fs::fstat(directory).map(identity);
-        let there = rustix::fs::stat(&root.server.root).map(identity);
-        if known.is_ok() && known == there {
-            return Ok(directory);
-        }
-        if known.is_err() {
-            self.let_go(root);
-        }
-        let found = self.open_marked(root)?;
-        // In the old one's place: other threads go on with its number.
-        replace(directory.as_raw_fd(), found).map_err(root.error("open"))?;
-        root.died.store(false, Ordering::Release);
-        Ok(directory)
-    }
-
-    /// Lets go of the directory of a server whose file system has died. As long as anything of it is open, to mount the
-    /// same disk again gives the dead file system again.
-    pub(crate) fn let_go(&self, root: &ServerRoot) {
-        let directory = root.directory.load(Ordering::Acquire);
-        if directory >= 0 && !root.died.swap(true, Ordering::AcqRel) {
-            replace_by_nothing(directory);
-            self.deaths.fetch_add(1, Ordering::AcqRel);
-        }
     }
 
     /// How often a server's file system was found dead: what else is open on it is to be let go of.
     pub(crate) fn deaths(&self) -> u32 {
-        self.deaths.load(Ordering::Acquire)
+        self.servers.iter().fold(0, |deaths, server| deaths.wrapping_add(server.backend.deaths()))
     }
 
     /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for
@@ -249,37 +127,31 @@ impl DataPlane {
         datafile: Datafile,
         write: bool,
     ) -> Result<(RawFd, bool)> {
-        let root = self.server(datafile.server)?;
-        let directory = self.current_directory(root)?;
-        let path = datafile.path(handle);
-        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let open = |mode| retry(|| rustix::fs::openat(directory, path.as_c_str(), mode | flags, Mode::empty()));
-        let (fd, writable) = match open(OFlags::RDWR) {
-            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) if !write => (open(OFlags::RDONLY), false),
+        let server = self.server(datafile.server)?;
+        let backend = server.current()?;
+        let (key, path) = (datafile.key(handle), datafile.path(handle));
+        let (fd, writable) = match backend.open(key, DatafileAccess::ReadWrite) {
+            Err(Errno::ACCESS | Errno::ROFS | Errno::PERM) if !write => {
+                (backend.open(key, DatafileAccess::Read), false)
+            }
             other => (other, true),
         };
         let fd = match fd {
             Ok(fd) => fd,
             Err(Errno::NOENT) => {
                 // A server that lost its mount shows an empty directory: say that instead.
-                let marker = rustix::fs::accessat(
-                    directory,
-                    MARKER_FILE,
-                    rustix::fs::Access::EXISTS,
-                    rustix::fs::AtFlags::empty(),
-                );
-                let server = root.server.name.clone();
-                return Err(match marker {
-                    Ok(()) => Error::MissingDatafile { server, datafile: path.as_str().to_owned() },
-                    Err(errno) => root.missing(format!("its marker file is gone: {errno}")),
+                let name = server.name().to_owned();
+                return Err(match backend.is_marked() {
+                    Ok(()) => Error::MissingDatafile { server: name, datafile: path.as_str().to_owned() },
+                    Err(errno) => server.missing(format!("its marker file is gone: {errno}")),
                 });
             }
-            Err(errno) => return Err(open_error(root, "open a datafile", path.as_str(), errno)),
+            Err(errno) => return Err(open_error(server, "open a datafile", path.as_str(), errno)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(root.error("open a datafile"))?;
-        check_datafile(root, path.as_str(), &stat, owner)?;
-        self.check_bound(root, path.as_str(), &fd, identity)?;
-        let fd = lift(fd, self.options.descriptor_floor).map_err(root.error("open a datafile"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(server.error("open a datafile"))?;
+        check_datafile(server, path.as_str(), &stat, owner)?;
+        self.check_bound(server, path.as_str(), &fd, identity)?;
+        let fd = lift(fd, self.options.descriptor_floor).map_err(server.error("open a datafile"))?;
         Ok((fd, writable))
     }
 }
@@ -288,71 +160,88 @@ impl DataPlane {
     /// Refuses an open datafile of a shared pool that is not bound to that inode.
     pub(crate) fn check_bound(
         &self,
-        root: &ServerRoot,
+        server: &OpenServer,
         path: &str,
         datafile: &OwnedFd,
         identity: Identity,
     ) -> Result<()> {
-        if !self.shared || identity.asked_of(datafile).map_err(root.error("open a datafile"))? == Said::Same {
+        if !self.shared || identity.asked_of(datafile).map_err(server.error("open a datafile"))? == Said::Same {
             return Ok(());
         }
-        Err(Error::UnboundDatafile { server: root.name().to_owned(), datafile: path.to_owned(), inode: identity.inode })
+        Err(Error::UnboundDatafile {
+            server: server.name().to_owned(),
+            datafile: path.to_owned(),
+            inode: identity.inode,
+        })
     }
 }
 
-impl ServerRoot {
+impl OpenServer {
     /// Its name, as in `hdd.0`.
     pub(crate) fn name(&self) -> &str {
-        &self.server.name
-    }
-
-    /// Whether its file system was found dead, and not found again yet.
-    pub(crate) fn has_died(&self) -> bool {
-        self.died.load(Ordering::Acquire)
+        &self.backend.server().name
     }
 
     /// Its id.
     pub(crate) fn id(&self) -> ServerId {
-        self.server.id
+        self.backend.server().id
     }
 
-    /// Whether reads may wait for a real device, so that it pays to ask for several at once. An emulated server's
-    /// waiting comes after the real reads.
+    /// Where a datafile is, for people; also on a server that is not there.
+    pub(crate) fn place(&self, key: DatafileKey) -> PathBuf {
+        self.backend.place(key)
+    }
+
+    /// Its backend, connected. One load once it was there.
+    pub(crate) fn backend(&self) -> Result<&dyn Backend> {
+        if self.limits.get().is_none() {
+            self.backend.connect()?;
+            let _ = self.limits.set(self.backend.limits());
+        }
+        Ok(&*self.backend)
+    }
+
+    /// [`OpenServer::backend`], for those who open, make or remove names there: as it stands now.
+    pub(crate) fn current(&self) -> Result<&dyn Backend> {
+        let backend = self.backend()?;
+        backend.look_again()?;
+        Ok(backend)
+    }
+
+    /// Whether its file system was found dead, and not found again yet.
+    pub(crate) fn has_died(&self) -> bool {
+        self.backend.has_died()
+    }
+
+    /// What it can do, as far as that is known before it was there.
+    pub(crate) fn limits(&self) -> ServerLimits {
+        self.limits.get().copied().unwrap_or_else(|| self.backend.limits())
+    }
+
+    /// Whether reads may wait for a real device, so that it pays to ask for several at once.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
-        !self.in_memory.load(Ordering::Relaxed) && self.device.get().is_none()
+        self.limits.get().is_none_or(|limits| limits.waits)
     }
 
-    /// The device that it stands for, if it is emulated. Known once its directory is open.
+    /// The device that it stands for, if it is emulated. Known once it was there.
     #[inline]
     pub(crate) fn device(&self) -> Option<&Device> {
-        self.device.get()
+        if self.limits.get()?.is_charged { self.backend.device() } else { None }
     }
 
     fn missing(&self, reason: String) -> Error {
-        Error::MissingServer { server: self.server.name.clone(), root: self.server.root.clone(), reason }
+        crate::backend::missing(self.backend.server(), reason)
     }
 
     /// An [`Error::Server`] of this server, for `map_err`; [`Error::Full`] when it has no space.
     pub(crate) fn error(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
         move |errno| {
-            let server = self.server.name.clone();
+            let server = self.name().to_owned();
             if errno != Errno::NOSPC {
                 return Error::Server { action, server, errno };
             }
-            let open = self.directory.load(Ordering::Acquire);
-            // SAFETY: once set, the descriptor stays open until `self` is dropped.
-            let room = (open >= 0).then(|| Room::of(unsafe { BorrowedFd::borrow_raw(open) }).ok()).flatten();
-            Error::Full { action, server, root: self.server.root.clone(), room }
-        }
-    }
-}
-
-impl Drop for ServerRoot {
-    fn drop(&mut self) {
-        let fd = *self.directory.get_mut();
-        if fd >= 0 {
-            close(fd);
+            Error::Full { action, server, root: self.backend.server().root.clone(), room: self.backend.room().ok() }
         }
     }
 }

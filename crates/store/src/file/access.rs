@@ -5,9 +5,10 @@
 //! memory, and only a question or a close goes to the disk. Meanwhile another process may have set the time, which
 //! counts for more than a read before it: an inode whose status has changed since the last read is left as it is.
 
-use crate::file::inode::{Inode, server};
+use crate::backend::plane::OpenServer;
+use crate::file::inode::Inode;
 use crate::os::sync::atomic::Ordering;
-use rustix::fs::{AtFlags, Stat};
+use rustix::fs::Stat;
 
 /// Behind what any namespace holds of a file's bytes, and before what file systems refuse (16 TiB): a read there takes
 /// nothing into memory.
@@ -68,10 +69,8 @@ impl Inode {
         let known = access(&stat).max((stat.st_ctime, stat.st_ctime_nsec as i64));
         let is_newer = |(index, datafile): (usize, &crate::format::placement::Datafile)| {
             present.contains(index)
-                && server(&self.store, *datafile).is_ok_and(|(_, directory)| {
-                    let path = datafile.path(self.handle());
-                    let found = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-                    found.is_ok_and(|found| access(&found) > known)
+                && self.store.plane().server(datafile.server).and_then(OpenServer::current).is_ok_and(|backend| {
+                    backend.stat(datafile.key(self.handle())).is_ok_and(|found| access(&found) > known)
                 })
         };
         if file.datafiles().table.iter().enumerate().any(is_newer) {

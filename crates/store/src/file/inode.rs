@@ -1,7 +1,6 @@
 //! One placed file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
 //! [`crate::file::writers`] and [`crate::file::resize`].
 
-use crate::backend::plane::ServerRoot;
 use crate::file::access::NEVER;
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::placed_file::PlacedFile;
@@ -19,7 +18,7 @@ use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
@@ -422,8 +421,7 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
     store.check_layout(&layout)?;
     let file = place(store, handle, layout, identity_of(store, fd, real)?, owner, epoch, || {
         // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let inode = retry(|| rustix::fs::open(&path, flags, Mode::empty()));
+        let inode = crate::backend::meta::open(&path).map(|(inode, _)| inode);
         inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map_err(Error::io("open", &path))
     })?;
     Ok((file, interrupted))
@@ -467,22 +465,8 @@ fn place(
     Ok(file)
 }
 
-/// The server of a datafile and its directory, to open, make or remove names there.
-pub(crate) fn server(store: &Store, datafile: Datafile) -> Result<(&ServerRoot, BorrowedFd<'_>)> {
-    let root = store.plane().server(datafile.server)?;
-    Ok((root, store.plane().current_directory(root)?))
-}
-
 /// Makes the name of a datafile durable.
 pub(crate) fn sync_names(store: &Store, handle: u64, datafile: Datafile) -> Result<()> {
-    let (root, directory) = server(store, datafile)?;
-    let path = datafile.path(handle);
-    let names = crate::os::sys::sync_directory(directory, path.directory())
-        .and_then(|()| crate::os::sys::sync_directory(directory, "."));
-    match names {
-        // A shared pool's, which only root may list: the whole file system then.
-        Err(Errno::ACCESS) => crate::os::sys::sync_file_system(directory, crate::pool::namespace::MARKER_FILE),
-        done => done,
-    }
-    .map_err(root.error("sync a directory"))
+    let server = store.plane().server(datafile.server)?;
+    server.current()?.sync_names(datafile.key(handle)).map_err(server.error("sync a directory"))
 }

@@ -278,8 +278,8 @@ impl Inode {
                 return Ok(());
             };
             let Some(fd) = file.readable_datafile(index)? else { return Ok(()) };
-            let root = file.server_of(index)?;
-            let stat = rustix::fs::fstat(fd).map_err(root.error("read the attributes of a datafile"))?;
+            let server = file.server_of(index)?;
+            let stat = rustix::fs::fstat(fd).map_err(server.error("read the attributes of a datafile"))?;
             let found_bytes = stat.st_size as u64;
             if found_bytes >= recorded_bytes {
                 return Ok(());
@@ -288,7 +288,7 @@ impl Inode {
             let after = self.recorded_lengths()?;
             if after == before {
                 return Err(Error::ShortDatafile {
-                    server: root.name().to_owned(),
+                    server: server.name().to_owned(),
                     datafile: datafile.path(self.handle()).as_str().to_owned(),
                     found_bytes,
                     recorded_bytes,

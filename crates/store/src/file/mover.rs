@@ -6,6 +6,7 @@
 //! file and some datafiles that no handle names; after it, the new file and some leftovers. The next
 //! process that opens the file for writing or moves it clears both.
 
+use crate::backend::plane::OpenServer;
 use crate::file::inode::{Inode, sync_names};
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
@@ -17,7 +18,7 @@ use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;
-use rustix::fs::{AtFlags, Timespec, Timestamps};
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
@@ -122,9 +123,8 @@ impl Inode {
         let table = placement.datafiles()?.table.into_iter().enumerate();
         let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
         let allocated = present.filter_map(|datafile| {
-            let (_, directory) = crate::file::inode::server(&self.store, datafile).ok()?;
-            let path = datafile.path(placement.handle);
-            let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let backend = self.store.plane().server(datafile.server).and_then(OpenServer::current).ok()?;
+            let stat = backend.stat(datafile.key(placement.handle)).ok()?;
             Some((datafile, 512 * stat.st_blocks as u64))
         });
         Ok(allocated.collect())
@@ -357,11 +357,8 @@ impl<'a> Copy<'a> {
     fn undo(&self) {
         let Ok(stat) = self.inode.stat() else { return };
         for datafile in self.created.borrow().iter() {
-            if let Ok((_, directory)) = crate::file::inode::server(&self.inode.store, *datafile) {
-                let path = datafile.path(self.inode.handle());
-                let _ =
-                    remove_datafile(&self.inode.store, directory, path.as_c_str(), stat.st_uid, self.inode.identity());
-            }
+            let (store, identity) = (&self.inode.store, self.inode.identity());
+            let _ = remove_datafile(store, self.inode.handle(), *datafile, stat.st_uid, identity);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Reading and writing one placed file, straight on its datafiles.
 
 use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
-use crate::backend::plane::{DataPlane, ServerRoot, close, replace, replace_by_nothing};
+use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
+use crate::os::descriptors::{close, replace, replace_by_nothing};
 use crate::os::error::{Error, Result, has_gone};
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::retry;
@@ -468,13 +469,11 @@ impl PlacedFile {
         any
     }
 
-    /// Whether an open datafile is on the file system that stands at its server's path now. Three system calls.
+    /// Whether an open datafile is on its server as that stands now. Four system calls.
     fn is_of_its_server(&self, fd: RawFd, datafile: Datafile) -> bool {
+        let backend = self.plane.server(datafile.server).and_then(OpenServer::current);
         // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        let known = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
-        let directory = self.plane.server(datafile.server).and_then(|root| self.plane.current_directory(root));
-        let (Ok(known), Ok(directory)) = (known, directory) else { return false };
-        rustix::fs::fstat(directory).is_ok_and(|there| there.st_dev == known.st_dev)
+        backend.is_ok_and(|backend| backend.holds(unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 
     /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
@@ -546,7 +545,7 @@ impl PlacedFile {
     }
 
     /// The server of datafile `index`.
-    pub(crate) fn server_of(&self, index: u16) -> Result<&ServerRoot> {
+    pub(crate) fn server_of(&self, index: u16) -> Result<&OpenServer> {
         self.plane.server(self.datafiles.table[usize::from(index)].server)
     }
 
@@ -591,9 +590,9 @@ impl PlacedFile {
         if !has_gone(errno) && (errno != Errno::IO || !self.has_died(index)) {
             return false;
         }
-        if let Ok(root) = self.plane.server(datafile.server) {
-            // It finds out whether the directory is dead, too.
-            let _ = self.plane.current_directory(root);
+        if let Ok(server) = self.plane.server(datafile.server) {
+            // It finds out whether the server is dead, too.
+            let _ = server.current();
             self.let_go_of_dead();
         }
         self.reconnect()
@@ -608,7 +607,7 @@ impl PlacedFile {
     /// Lets go of the datafiles on file systems that have died.
     pub(crate) fn let_go_of_dead(&self) {
         for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
-            let has_died = self.plane.server(datafile.server).is_ok_and(ServerRoot::has_died);
+            let has_died = self.plane.server(datafile.server).is_ok_and(OpenServer::has_died);
             let state = slot.descriptor.load(Ordering::Acquire);
             if has_died && self.has_died(index as u16) && replace_by_nothing(state >> 1) {
                 slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
@@ -749,7 +748,7 @@ impl PlacedFile {
                 len: sub.len,
                 first,
                 end,
-                waits: self.plane.server(sub.server).is_ok_and(ServerRoot::waits),
+                waits: self.plane.server(sub.server).is_ok_and(OpenServer::waits),
                 ..Task::default()
             });
         }
@@ -802,17 +801,16 @@ impl PlacedFile {
         notes: &mut Notes,
     ) -> Result<u64> {
         let (datafile, datafile_offset, offset) = place;
-        let (fd, root) = if datafile == Datafiles::INODE {
+        let (fd, server) = if datafile == Datafiles::INODE {
             (Some(self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd()), None)
         } else {
-            let server = self.datafiles.table[usize::from(datafile)].server;
-            (self.descriptor(datafile, direction)?, Some(self.plane.server(server)?))
+            (self.descriptor(datafile, direction)?, Some(self.server_of(datafile)?))
         };
         let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
         let mut task = Task { offset: datafile_offset, len, end: 1, ..Task::default() };
         if let Some(fd) = fd {
             task.fd = fd;
-            let device = root.and_then(|root| root.device()).filter(|_| pass == Pass::First);
+            let device = server.and_then(OpenServer::device).filter(|_| pass == Pass::First);
             let op = if direction == Direction::Read { Op::Read } else { Op::Write };
             let arrival_ns = device.map_or(0, |_| now_ns());
             let ticket =
@@ -830,7 +828,7 @@ impl PlacedFile {
             Some(errno) if self.comes_back(datafile, errno) => {
                 self.transfer_one(direction, buf, place, len, pass, notes)
             }
-            Some(errno) if task.done == 0 => Err(self.task_error(direction, root, errno)),
+            Some(errno) if task.done == 0 => Err(self.task_error(direction, server, errno)),
             None if pass == Pass::ZeroHoles => {
                 if task.done < len && datafile != Datafiles::INODE && fd.is_some() {
                     notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
@@ -842,10 +840,10 @@ impl PlacedFile {
         }
     }
 
-    fn task_error(&self, direction: Direction, root: Option<&ServerRoot>, errno: Errno) -> Error {
+    fn task_error(&self, direction: Direction, server: Option<&OpenServer>, errno: Errno) -> Error {
         let action = if direction == Direction::Read { "read" } else { "write" };
-        match root {
-            Some(root) => root.error(action)(errno),
+        match server {
+            Some(server) => server.error(action)(errno),
             None => {
                 let path = format!("handle {:016x} in the namespace", self.placement.handle);
                 Error::Io { action, path: path.into(), errno }
@@ -869,7 +867,7 @@ impl PlacedFile {
         parts: &mut Parts,
     ) {
         let op = if direction == Direction::Read { Op::Read } else { Op::Write };
-        let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(|root| root.device());
+        let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(OpenServer::device);
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
         let mut tickets: SmallVec<[(usize, QueueTicket); 16]> = SmallVec::new();

@@ -1,6 +1,6 @@
 //! Changes of a file's size and space, and what finishes one that a crash interrupted.
 
-use crate::file::inode::{Inode, server};
+use crate::file::inode::Inode;
 use crate::file::placed_file::{PlacedFile, stat_datafile};
 use crate::file::rights::remove_datafile;
 use crate::format::extent::{datafile_bytes, gaps};
@@ -9,8 +9,8 @@ use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
 use crate::pool::store::Collected;
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FallocateFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
@@ -61,6 +61,13 @@ impl Taken {
         let (length, space) = (stat.st_size as u64, 512 * stat.st_blocks as u64);
         Self { index, length, had_nothing_behind: space <= length.next_multiple_of(4096) }
     }
+}
+
+/// The generations that the last changes of layout may have left, where they cannot be listed.
+fn recent_generations(handle: &Handle) -> impl Iterator<Item = u32> + use<> {
+    const CHANGES: u32 = 16;
+    let next = handle.version.wrapping_add(1);
+    (0..=CHANGES).map(move |back| next.wrapping_sub(back))
 }
 
 impl Inode {
@@ -184,64 +191,20 @@ impl Inode {
     }
 
     /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that
-    /// was interrupted. Reads the directories that hold the file's datafiles. Servers that are missing are left out.
+    /// was interrupted. Servers that are missing are left out.
     pub(crate) fn remove_strangers(&self, handle: &Handle) -> Result<()> {
         let owner = self.stat()?.st_uid;
         let layout = self.store.layouts.get_for(&handle.layout, owner)?;
         let datafiles = Datafiles::new(&layout, &handle.generations)?;
-        let prefix = format!("{:016x}.", self.handle());
-        for root in self.store.plane().servers() {
-            let Ok(directory) = self.store.plane().current_directory(root) else { continue };
-            let inner = format!("{:02x}", self.handle() & 0xff);
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let error = root.error("look for leftovers");
-            let fd = match rustix::fs::openat(directory, inner.as_str(), flags, Mode::empty()) {
-                Ok(fd) => fd,
-                Err(Errno::NOENT) => continue,
-                // A shared pool's, which only root may list.
-                Err(Errno::ACCESS) => {
-                    self.remove_recent(handle, &datafiles, root.id(), directory, owner).map_err(error)?;
-                    continue;
-                }
-                Err(errno) => return Err(error(errno)),
-            };
-            for entry in rustix::fs::Dir::read_from(&fd).map_err(error)? {
-                let entry = entry.map_err(error)?;
-                let generation = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(&prefix));
-                let Some(generation) = generation.and_then(|digits| u32::from_str_radix(digits, 16).ok()) else {
-                    continue;
-                };
-                if !datafiles.table.contains(&Datafile { server: root.id(), generation }) {
+        for server in self.store.plane().servers() {
+            let Ok(backend) = server.current() else { continue };
+            let found = backend.generations(self.handle()).map_err(server.error("look for leftovers"))?;
+            let found = found.unwrap_or_else(|| recent_generations(handle).collect());
+            for datafile in found.into_iter().map(|generation| Datafile { server: server.id(), generation }) {
+                if !datafiles.table.contains(&datafile) {
                     // Another user's stays: it is not this file's, whatever its name says.
-                    remove_datafile(&self.store, fd.as_fd(), entry.file_name(), owner, self.identity())
-                        .map_err(error)?;
+                    remove_datafile(&self.store, self.handle(), datafile, owner, self.identity())?;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// [`Inode::remove_strangers`] in a directory that cannot be listed: by the names that the last changes of layout
-    /// may have left.
-    fn remove_recent(
-        &self,
-        handle: &Handle,
-        datafiles: &Datafiles,
-        server: ServerId,
-        directory: BorrowedFd<'_>,
-        owner: u32,
-    ) -> rustix::io::Result<()> {
-        const CHANGES: u32 = 16;
-        for back in 0..=CHANGES {
-            let datafile = Datafile { server, generation: handle.version.wrapping_add(1).wrapping_sub(back) };
-            if !datafiles.table.contains(&datafile) {
-                remove_datafile(
-                    &self.store,
-                    directory,
-                    datafile.path(self.handle()).as_c_str(),
-                    owner,
-                    self.identity(),
-                )?;
             }
         }
         Ok(())
@@ -256,13 +219,10 @@ impl Inode {
         let (mut all, mut collected) = (Ok(()), Collected::Gone);
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
-                let Ok((root, directory)) = server(&self.store, *datafile) else {
-                    collected = Collected::Missing;
-                    continue;
-                };
-                let path = datafile.path(self.handle());
-                let removed = remove_datafile(&self.store, directory, path.as_c_str(), owner, self.identity());
-                all = all.and(removed.map_err(root.error("remove a datafile")));
+                match remove_datafile(&self.store, self.handle(), *datafile, owner, self.identity()) {
+                    Err(Error::MissingServer { .. }) => collected = Collected::Missing,
+                    removed => all = all.and(removed),
+                }
             }
         }
         all.map(|()| collected)

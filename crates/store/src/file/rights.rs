@@ -10,24 +10,22 @@
 //! link, a FIFO or an own file there. Any user can also write a handle that names another user's datafiles into an own
 //! inode.
 
-use crate::backend::plane::ServerRoot;
-use crate::file::inode::{Inode, server};
+use crate::backend::plane::OpenServer;
+use crate::backend::{Backend, DatafileAccess};
+use crate::file::inode::Inode;
 use crate::format::handle::FORMER_OWNER;
 use crate::format::identity::{Identity, Said};
-use crate::format::placement::Datafile;
+use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{AsUser, retry};
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
+use rustix::fs::{FileType, Gid, Mode, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 /// The attribute of an access control list.
 const ACL: &str = "system.posix_acl_access";
 const NOT_REGULAR: &str = "is not a regular file";
-/// How a datafile is opened to be made.
-const DATAFILE_FLAGS: OFlags =
-    OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// Permission bits that a datafile can have for others than its owner.
 const SHARED_BITS: u32 = 0o066;
 /// Those that it always has.
@@ -106,12 +104,12 @@ impl Rights {
 }
 
 /// Refuses what stands under a datafile's name and is not one of user `owner`.
-pub(crate) fn check_datafile(root: &ServerRoot, path: &str, stat: &Stat, owner: u32) -> Result<()> {
+pub(crate) fn check_datafile(server: &OpenServer, path: &str, stat: &Stat, owner: u32) -> Result<()> {
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_uid == owner => return Ok(()),
         FileType::RegularFile => {
             return Err(Error::ForeignDatafile {
-                server: root.name().to_owned(),
+                server: server.name().to_owned(),
                 datafile: path.to_owned(),
                 found: stat.st_uid,
                 expected: owner,
@@ -119,27 +117,27 @@ pub(crate) fn check_datafile(root: &ServerRoot, path: &str, stat: &Stat, owner: 
         }
         _ => NOT_REGULAR,
     };
-    Err(not_a_datafile(root, path, what))
+    Err(not_a_datafile(server, path, what))
 }
 
-fn not_a_datafile(root: &ServerRoot, path: &str, what: &'static str) -> Error {
-    Error::NotADatafile { server: root.name().to_owned(), datafile: path.to_owned(), what }
+fn not_a_datafile(server: &OpenServer, path: &str, what: &'static str) -> Error {
+    Error::NotADatafile { server: server.name().to_owned(), datafile: path.to_owned(), what }
 }
 
 /// What opening a datafile's name failed with, in words where something else stands there.
-pub(crate) fn open_error(root: &ServerRoot, action: &'static str, path: &str, errno: Errno) -> Error {
+pub(crate) fn open_error(server: &OpenServer, action: &'static str, path: &str, errno: Errno) -> Error {
     match errno {
         Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
-            not_a_datafile(root, path, NOT_REGULAR)
+            not_a_datafile(server, path, NOT_REGULAR)
         }
-        errno => root.error(action)(errno),
+        errno => server.error(action)(errno),
     }
 }
 
 /// Makes an empty datafile with these rights, in a shared pool bound to inode `identity`.
 ///
-/// One that a crash left there is emptied: its present bit was not set, so it
-/// holds nothing of the file. Anything else under its name is refused; for root, a link or a FIFO goes.
+/// One that a crash left there is emptied: its present bit was not set, so it holds nothing of the file. Anything else
+/// under its name is refused; for root, a link or a FIFO goes.
 pub(crate) fn create_datafile(
     store: &Store,
     handle: u64,
@@ -147,24 +145,17 @@ pub(crate) fn create_datafile(
     datafile: Datafile,
     rights: Rights,
 ) -> Result<OwnedFd> {
-    let (root, directory) = server(store, datafile)?;
-    let path = datafile.path(handle);
-    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
-    match rustix::fs::mkdirat(directory, path.directory(), Mode::from_raw_mode(0o711)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(error(errno)),
-    }
-    let make = || {
-        let new = DATAFILE_FLAGS | OFlags::CREATE | OFlags::EXCL;
-        retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(OWNER_BITS)))
-    };
-    let (fd, is_new) = match make() {
-        Err(Errno::EXIST) => match adopt_leftover(store, root, directory, &path, identity, rights) {
+    let server = store.plane().server(datafile.server)?;
+    let backend = server.current()?;
+    let key = datafile.key(handle);
+    let error = |errno| open_error(server, "create a datafile", key.path().as_str(), errno);
+    let (fd, is_new) = match backend.make(key) {
+        Err(Errno::EXIST) => match adopt_leftover(store, server, key, identity, rights) {
             // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
             Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
-                let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
-                unlink_as_owner(store, directory, path.as_c_str(), &stat).map_err(error)?;
-                (make().map_err(error)?, true)
+                let stat = backend.stat(key).map_err(error)?;
+                unlink_as_owner(store, backend, key, &stat).map_err(error)?;
+                (backend.make(key).map_err(error)?, true)
             }
             adopted => (adopted?, false),
         },
@@ -175,7 +166,7 @@ pub(crate) fn create_datafile(
     if let Err(errno) = bound.and_then(|()| rights.give(fd.as_fd())) {
         if is_new {
             // This user may not make it: it must not stand in the way of a user who may.
-            let _ = rustix::fs::unlinkat(directory, path.as_c_str(), AtFlags::empty());
+            let _ = backend.unlink(key, FileType::RegularFile);
         }
         return Err(error(errno));
     }
@@ -184,30 +175,30 @@ pub(crate) fn create_datafile(
 
 fn adopt_leftover(
     store: &Store,
-    root: &ServerRoot,
-    directory: BorrowedFd<'_>,
-    path: &crate::format::placement::DatafilePath,
+    server: &OpenServer,
+    key: DatafileKey,
     identity: Identity,
     rights: Rights,
 ) -> Result<OwnedFd> {
-    let error = |errno| open_error(root, "create a datafile", path.as_str(), errno);
+    let (backend, path) = (server.backend()?, key.path());
+    let error = |errno| open_error(server, "create a datafile", path.as_str(), errno);
     // By name first: another user's file may not even be opened.
-    let stat = rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(error)?;
+    let stat = backend.stat(key).map_err(error)?;
     // Root makes a datafile and then gives it away; what a crash left between the two is root's.
     let owner = if stat.st_uid == rustix::process::geteuid().as_raw() { stat.st_uid } else { rights.uid };
-    check_datafile(root, path.as_str(), &stat, owner)?;
-    let fd = retry(|| rustix::fs::openat(directory, path.as_c_str(), DATAFILE_FLAGS, Mode::empty())).map_err(error)?;
+    check_datafile(server, path.as_str(), &stat, owner)?;
+    let fd = backend.open(key, DatafileAccess::ReadWrite).map_err(error)?;
     let stat = rustix::fs::fstat(&fd).map_err(error)?;
-    check_datafile(root, path.as_str(), &stat, owner)?;
+    check_datafile(server, path.as_str(), &stat, owner)?;
     if stat.st_nlink > 1 {
         // Perhaps another file's datafile, which a user who may write it has linked here.
-        return Err(not_a_datafile(root, path.as_str(), "has a second name (a hard link)"));
+        return Err(not_a_datafile(server, path.as_str(), "has a second name (a hard link)"));
     }
     // One that was made and not yet bound when a crash came holds nothing.
     let fresh =
         stat.st_size == 0 && store.plane().is_shared() && identity.asked_of(&fd).map_err(error)? == Said::Nothing;
     if !fresh {
-        store.plane().check_bound(root, path.as_str(), &fd, identity)?;
+        store.plane().check_bound(server, path.as_str(), &fd, identity)?;
     }
     retry(|| rustix::fs::ftruncate(&fd, 0)).map_err(error)?;
     Ok(fd)
@@ -215,32 +206,36 @@ fn adopt_leftover(
 
 /// Removes the name of what `stat` describes. In a shared pool with the rights of the user whose it is: should another
 /// user's file have come to stand there since, the kernel refuses.
-fn unlink_as_owner(
-    store: &Store,
-    directory: BorrowedFd<'_>,
-    name: &std::ffi::CStr,
-    stat: &Stat,
-) -> rustix::io::Result<()> {
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+fn unlink_as_owner(store: &Store, backend: &dyn Backend, key: DatafileKey, stat: &Stat) -> rustix::io::Result<()> {
     let _owner = store.plane().is_shared().then(|| AsUser::become_if_root(stat.st_uid, stat.st_gid));
-    match rustix::fs::unlinkat(directory, name, flags) {
+    match backend.unlink(key, FileType::from_raw_mode(stat.st_mode)) {
         Err(Errno::NOENT) => Ok(()),
         done => done,
     }
 }
 
-/// Removes the datafile `name` in `directory` if it is one of user `owner` and, in a shared pool, of inode `identity`.
-/// Something else that stands there stays: a
-/// handle may name what is not its file's. A name that is not there is no error.
+/// Removes a datafile if it is one of user `owner` and, in a shared pool, of inode `identity`. Something else that
+/// stands there stays: a handle may name what is not its file's. A name that is not there is no error.
 pub(crate) fn remove_datafile(
     store: &Store,
-    directory: BorrowedFd<'_>,
-    name: &std::ffi::CStr,
+    handle: u64,
+    datafile: Datafile,
+    owner: u32,
+    identity: Identity,
+) -> Result<()> {
+    let server = store.plane().server(datafile.server)?;
+    let removed = remove_own(store, server.current()?, datafile.key(handle), owner, identity);
+    removed.map_err(server.error("remove a datafile"))
+}
+
+fn remove_own(
+    store: &Store,
+    backend: &dyn Backend,
+    key: DatafileKey,
     owner: u32,
     identity: Identity,
 ) -> rustix::io::Result<()> {
-    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+    let stat = match backend.stat(key) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(errno),
@@ -249,8 +244,7 @@ pub(crate) fn remove_datafile(
         return Ok(());
     }
     if store.plane().is_shared() {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = match retry(|| rustix::fs::openat(directory, name, flags, Mode::empty())) {
+        let opened = match backend.open(key, DatafileAccess::Read) {
             // Another user's: only that user may remove it.
             Err(Errno::ACCESS) => return Err(Errno::PERM),
             Err(Errno::NOENT) => return Ok(()),
@@ -261,7 +255,7 @@ pub(crate) fn remove_datafile(
             return Ok(());
         }
     }
-    unlink_as_owner(store, directory, name, &stat)
+    unlink_as_owner(store, backend, key, &stat)
 }
 
 /// What [`FORMER_OWNER`] holds.
@@ -390,10 +384,10 @@ impl Inode {
             };
             // SAFETY: opened just now, and owned by nothing else.
             let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
-            let root = plane.server(datafile.server)?;
-            let stat = rustix::fs::fstat(&fd).map_err(root.error(CHANGE))?;
+            let server = plane.server(datafile.server)?;
+            let stat = rustix::fs::fstat(&fd).map_err(server.error(CHANGE))?;
             let before = Rights { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 };
-            held.push(HeldDatafile { root, fd, before });
+            held.push(HeldDatafile { server, fd, before });
         }
         Ok(HeldDatafiles(held))
     }
@@ -406,7 +400,7 @@ const CHANGE: &str = "change the owner or mode of a datafile";
 struct HeldDatafiles<'a>(Vec<HeldDatafile<'a>>);
 
 struct HeldDatafile<'a> {
-    root: &'a ServerRoot,
+    server: &'a OpenServer,
     fd: OwnedFd,
     /// Its rights when it was opened.
     before: Rights,
@@ -414,14 +408,14 @@ struct HeldDatafile<'a> {
 
 impl HeldDatafile<'_> {
     fn set_mode(&self, mode: u32) -> Result<()> {
-        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(self.root.error(CHANGE))
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(self.server.error(CHANGE))
     }
 }
 
 impl HeldDatafiles<'_> {
     /// Gives `rights` to all, up to the first that fails.
     fn give(&self, rights: Rights) -> Result<()> {
-        self.0.iter().try_for_each(|held| rights.give(held.fd.as_fd()).map_err(held.root.error(CHANGE)))
+        self.0.iter().try_for_each(|held| rights.give(held.fd.as_fd()).map_err(held.server.error(CHANGE)))
     }
 
     /// Shows that the rights of all can be changed, by giving them the mode that they have.

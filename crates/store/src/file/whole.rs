@@ -12,8 +12,8 @@ use std::io::IoSlice;
 use stripewise_layout::ServerId;
 
 impl Inode {
-    /// Whether every byte of the file has its own offset in one datafile, on a server that answers at its own speed
-    /// (not an emulated one). O(regions), no system call once the server is open.
+    /// Whether every byte of the file has its own offset in one datafile, which the kernel can serve by itself (not on an
+    /// emulated server). O(regions), no system call once the server is open.
     pub fn is_whole(&self) -> Result<bool> {
         let file = self.file()?;
         let [datafile] = file.datafiles().table[..] else { return Ok(false) };
@@ -22,9 +22,8 @@ impl Inode {
             return Ok(false);
         }
         let server = self.store.plane().server(datafile.server)?;
-        // By opening its directory it is known whether it is emulated.
-        self.store.plane().directory(server)?;
-        Ok(server.device().is_none())
+        server.backend()?;
+        Ok(server.limits().is_plain)
     }
 
     /// The datafile of a file that [`Inode::is_whole`], open for reading and writing, as long as the file; made if

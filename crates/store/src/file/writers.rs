@@ -85,7 +85,7 @@ impl Inode {
         let opens = |datafile| {
             let (owner, identity) = (placement.owner, placement.identity);
             let opened = self.store.plane().open_datafile(self.handle(), owner, identity, datafile, false);
-            opened.map(|(fd, _)| crate::backend::plane::close(fd)).is_ok()
+            opened.map(|(fd, _)| crate::os::descriptors::close(fd)).is_ok()
         };
         let mut datafiles = file.datafiles().table.iter().enumerate();
         datafiles.any(|(index, datafile)| placement.present.contains(index) && opens(*datafile))
@@ -381,7 +381,7 @@ impl Inode {
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
-                let root = self.store.plane().server(datafile.server)?;
+                let server = self.store.plane().server(datafile.server)?;
                 let (fd, _) = self.store.plane().open_datafile(
                     self.handle(),
                     placement.owner,
@@ -391,7 +391,7 @@ impl Inode {
                 )?;
                 // SAFETY: opened just now; this is its only owner.
                 let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
-                rustix::fs::futimens(&fd, times).map_err(root.error("set the times of a datafile"))?;
+                rustix::fs::futimens(&fd, times).map_err(server.error("set the times of a datafile"))?;
             }
         }
         rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))

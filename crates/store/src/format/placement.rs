@@ -21,13 +21,35 @@ pub struct Datafile {
     pub generation: u32,
 }
 
+/// A datafile as its server knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DatafileKey {
+    /// Logical handle of the file.
+    pub handle: u64,
+    /// The generation.
+    pub generation: u32,
+}
+
 impl Datafile {
-    /// Path below the server's directory: low byte of the handle, then handle and generation, all in hexadecimal
-    /// digits.
+    /// What its server knows it by, in the file of that handle.
+    pub fn key(&self, handle: u64) -> DatafileKey {
+        DatafileKey { handle, generation: self.generation }
+    }
+
+    /// [`DatafileKey::path`] in the file of that handle.
     pub fn path(&self, handle: u64) -> DatafilePath {
+        self.key(handle).path()
+    }
+}
+
+impl DatafileKey {
+    /// Its name, as people are told it, and path below the directory of a server that is one: low byte of the handle, then
+    /// handle and generation, all in hexadecimal digits.
+    pub fn path(self) -> DatafilePath {
+        let Self { handle, generation } = self;
         let mut path = DatafilePath { bytes: [0; 29], len: 0 };
         // The text has 2 + 1 + 16 + 1 + 8 = 28 bytes, so writing it cannot fail.
-        let _ = write!(path, "{:02x}/{handle:016x}.{:08x}", handle & 0xff, self.generation);
+        let _ = write!(path, "{:02x}/{handle:016x}.{generation:08x}", handle & 0xff);
         path
     }
 }

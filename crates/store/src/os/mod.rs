@@ -1,6 +1,7 @@
 //! System calls, errors, locks and shared pages: knows nothing above it.
 
 pub(crate) mod byte_lock;
+pub(crate) mod descriptors;
 pub mod error;
 pub(crate) mod room;
 pub(crate) mod shared_pages;

@@ -12,4 +12,4 @@ pub(crate) mod shared;
 pub(crate) mod space;
 pub mod store;
 
-pub use pool_file::{Pool, PoolSpec, ProfileSource, TierSpec};
+pub use pool_file::{Pool, PoolSpec, ProfileSource, Server, TierSpec};

@@ -11,9 +11,10 @@
 //!             mounts        how many mounts there have been; locked by those there are
 //! ```
 
+use crate::backend;
 use crate::os::error::{Error, Result};
 use crate::pool::layouts::Layouts;
-use crate::pool::pool_file::Pool;
+use crate::pool::pool_file::{Pool, Server};
 use crate::pool::shared;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -155,16 +156,22 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     if shared && !has_files {
         // Before any is marked as this pool's.
         for server in &pool.servers {
-            make(&server.root, 0o700, 0o711)?;
-            probe_attributes_of(server)?;
+            backend::site(server).make(shared)?;
+            probe_binding(server)?;
         }
     }
     for server in &pool.servers {
-        let marker = server.root.join(MARKER_FILE);
-        let missing = |reason| Error::MissingServer { server: server.name.clone(), root: server.root.clone(), reason };
+        let site = backend::site(server);
+        let missing = |reason| backend::missing(server, reason);
         let name = marker_server(&server.name, server.id);
-        if exists(&marker)? {
-            check_marker(&crate::os::sys::read_file(&marker, 4096)?, &uuid, &name).map_err(missing)?;
+        let error = |action| Error::io(action, server.root.join(MARKER_FILE));
+        let marker = match site.marker() {
+            Ok(text) => Some(text),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(errno) => return Err(error("read")(errno)),
+        };
+        if let Some(text) = marker {
+            check_marker(&text, &uuid, &name).map_err(missing)?;
         } else if has_files {
             return Err(missing(format!(
                 "the pool has files and this directory has no {MARKER_FILE}. If it is a new server, copy that of {} into it \
@@ -172,11 +179,11 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
                 pool.namespace.display()
             )));
         } else {
-            make(&server.root, 0o700, 0o711)?;
+            site.make(shared)?;
             if shared {
-                shared::make_datafile_directories(&server.root)?;
+                site.make_shared()?;
             }
-            write_marker(&server.root, &text_for(&uuid, &name))?;
+            site.write_marker(&text_for(&uuid, &name)).map_err(error("write"))?;
         }
     }
     // So that in a shared pool no user puts it first, and takes it away from the others.
@@ -199,7 +206,7 @@ fn write_marker(directory: &Path, text: &str) -> Result<()> {
 }
 
 /// Sets a user attribute on a directory and removes it.
-fn set_attribute(directory: &Path) -> rustix::io::Result<()> {
+pub(crate) fn set_attribute(directory: &Path) -> rustix::io::Result<()> {
     const PROBE: &str = "user.stripewise.probe";
     rustix::fs::setxattr(directory, PROBE, b"1", XattrFlags::empty())?;
     rustix::fs::removexattr(directory, PROBE)
@@ -211,8 +218,8 @@ fn probe_attributes(tree: &Path) -> Result<()> {
 }
 
 /// In a shared pool a user attribute says of which file a datafile is.
-fn probe_attributes_of(server: &crate::pool::pool_file::Server) -> Result<()> {
-    match set_attribute(&server.root) {
+fn probe_binding(server: &Server) -> Result<()> {
+    match backend::site(server).probe_binding() {
         Err(Errno::OPNOTSUPP) => Err(Error::Invalid(format!(
             "server {} ({}) is on a file system without user attributes, by which a shared pool knows of which file a \
              datafile is: choose a directory on another file system for it (ext4, XFS, Btrfs), or make the pool without --shared",

@@ -1,5 +1,6 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
+use crate::backend::DEFAULT_KIND;
 use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
 use crate::os::error::{Error, Result};
 use rustix::fs::Mode;
@@ -36,7 +37,9 @@ pub struct Server {
     pub name: String,
     /// Index of its tier.
     pub tier: usize,
-    /// Its directory.
+    /// What it is made of: the name of a kind of servers, as `directory`.
+    pub kind: &'static str,
+    /// Its place: the directory of one that is a directory.
     pub root: PathBuf,
     /// Bytes that it may hold, if limited.
     pub capacity_bytes: Option<u64>,
@@ -98,7 +101,9 @@ pub struct PoolSpec {
 pub struct TierSpec {
     /// Name of the tier.
     pub name: String,
-    /// Directories of its servers.
+    /// What its servers are made of; `None` for directories.
+    pub kind: Option<String>,
+    /// Places of its servers.
     pub servers: Vec<PathBuf>,
     /// Bytes per server, if limited.
     pub capacity_bytes: Option<u64>,
@@ -129,6 +134,7 @@ struct RawDefault {
 #[serde(deny_unknown_fields)]
 struct RawTier {
     name: Spanned<String>,
+    kind: Option<Spanned<String>>,
     servers: Spanned<Vec<Spanned<String>>>,
     capacity: Option<Spanned<String>>,
     network: Option<Spanned<String>>,
@@ -329,6 +335,12 @@ impl Pool {
         if self.tiers.iter().any(|tier| tier.name == *name) {
             return Err((raw.name.span(), format!("tier '{name}' stands twice; join its servers into one [[tier]]")));
         }
+        let kind = match &raw.kind {
+            None => DEFAULT_KIND,
+            Some(kind) => {
+                crate::backend::kind(kind.get_ref()).map_err(|why| (kind.span(), format!("tier '{name}': {why}")))?
+            }
+        };
         let capacity_bytes = raw.capacity.as_ref().map(|text| spanned(text, parse_bytes)).transpose()?;
         let emulate = raw.emulate.as_ref().map(emulate_config).transpose()?;
         let network = raw.network.as_ref().map(|text| spanned(text, parse_bandwidth)).transpose()?;
@@ -366,7 +378,7 @@ impl Pool {
             }
             let id = ServerId(self.servers.len() as u16);
             let name = format!("{name}.{position}");
-            self.servers.push(Server { id, name, tier: index, root, capacity_bytes, emulate });
+            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate });
             ids.push(id);
         }
         if ids.is_empty() {
@@ -374,6 +386,16 @@ impl Pool {
         }
         self.tiers.push(PoolTier { name: raw.name.into_inner(), servers: ids, capacity_bytes, emulate, profile });
         Ok(())
+    }
+
+    /// Whether `path` is inside a directory of the pool's own: those of its servers, and the namespace.
+    pub fn is_inside(&self, path: &Path) -> bool {
+        self.own_directories().any(|own| path.starts_with(own))
+    }
+
+    /// The directories of the servers and of the namespace.
+    pub(crate) fn own_directories(&self) -> impl Iterator<Item = &Path> {
+        self.servers.iter().map(|server| &*server.root).chain([&*self.namespace])
     }
 
     /// The layout of files that no rule names: one region over all servers, all of the default width.
@@ -484,6 +506,9 @@ impl PoolSpec {
         for tier in &self.tiers {
             let mut table = Table::new();
             table["name"] = value(&tier.name);
+            if let Some(kind) = &tier.kind {
+                table["kind"] = value(kind);
+            }
             let servers: toml_edit::Array = tier.servers.iter().map(|p| p.to_string_lossy().into_owned()).collect();
             table["servers"] = value(servers);
             if let Some(capacity) = tier.capacity_bytes {

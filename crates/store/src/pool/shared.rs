@@ -52,11 +52,6 @@ pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
     rustix::fs::fchmod(&fd, mode).map_err(error())
 }
 
-/// Makes the directories of datafiles on a server, so that no user owns one.
-pub(crate) fn make_datafile_directories(root: &Path) -> Result<()> {
-    (0..256).try_for_each(|byte| make_directory(&root.join(format!("{byte:02x}")), 0o1733))
-}
-
 /// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there
 /// is none. What another user has put there is refused.
 pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {

@@ -103,8 +103,8 @@ impl Drop for RoomSurvey {
 impl Store {
     /// The room of a server; an error when it is not there.
     pub fn room(&self, id: ServerId) -> Result<Room> {
-        let root = self.plane().server(id)?;
-        Room::of(self.plane().current_directory(root)?).map_err(root.error("ask for the free space"))
+        let server = self.plane().server(id)?;
+        server.current()?.room().map_err(server.error("ask for the free space"))
     }
 
     /// The rooms of all servers that are there, by id.

@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted
-    /// again. One atomic load when none was. Not for those who hold a lock of the store.
+    /// again. One load a server when none was. Not for those who hold a lock of the store.
     #[cold]
     pub(crate) fn let_go_of_dead(&self) {
         let deaths = self.plane.deaths();
@@ -107,21 +107,18 @@ impl Store {
         self.locks.as_fd()
     }
 
-    /// Checks that a layout can be served by this pool: its servers exist, and the metadata tier stands alone in its
-    /// region (its bytes are the inode's own, at their own offsets).
+    /// Checks that a layout can be served by this pool: its servers exist, and it keeps to their limits.
     pub fn check_layout(&self, layout: &Layout) -> Result<()> {
         for (index, region) in layout.regions().iter().enumerate() {
             for stripe in region.stripes() {
-                if stripe.server == ServerId::META {
-                    if region.stripes().len() > 1 {
-                        return Err(Error::Invalid(format!(
-                            "region {index} (offset {}): meta must be the only server of its region",
-                            region.offset()
-                        )));
-                    }
-                } else {
-                    self.plane.server(stripe.server)?;
-                }
+                let limits = match stripe.server {
+                    ServerId::META => crate::backend::meta::LIMITS,
+                    id => self.plane.server(id)?.limits(),
+                };
+                limits.check(region, stripe).map_err(|what| {
+                    let (name, offset) = (self.pool.server_name(stripe.server), region.offset());
+                    Error::Invalid(format!("region {index} (offset {offset}): {name} {what}"))
+                })?;
             }
         }
         // The table of a single generation is the smallest that the file will ever have.
@@ -305,13 +302,5 @@ fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
         return Ok((own, true));
     }
-    // NONBLOCK: its owner may hold a lease on it, for which the kernel would have us wait.
-    let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let open = |access| retry(|| rustix::fs::open(path, access | flags, Mode::empty()));
-    match open(OFlags::RDWR) {
-        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => {
-            open(OFlags::RDONLY).map(|fd| (fd, false)).map_err(Error::io("open", path))
-        }
-        other => other.map(|fd| (fd, true)).map_err(Error::io("open", path)),
-    }
+    crate::backend::meta::open(path).map_err(Error::io("open", path))
 }

@@ -4,4 +4,5 @@ pub mod calibrate;
 pub(crate) mod directories;
 pub mod export_tree;
 pub mod fsck;
+mod survey;
 pub(crate) mod walk;

@@ -36,7 +36,7 @@ impl TestPool {
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
-        let tier = TierSpec { name: "disk".into(), servers: roots(base), ..TierSpec::default() };
+        let tier = TierSpec { name: "disk".into(), kind: kind(), servers: roots(base), ..TierSpec::default() };
         let spec = PoolSpec {
             name: "test".into(),
             mount: base.join("mount"),
@@ -55,6 +55,18 @@ impl TestPool {
     pub fn root(&self, server: usize) -> &Path {
         &self.pool.servers[server].root
     }
+}
+
+/// The kind of servers that the pools of this binary have.
+fn kind() -> Option<String> {
+    let name = env!("CARGO_CRATE_NAME");
+    (name == "catalogue").then(|| name.into())
+}
+
+/// The full name of test `name`, whose file may be a module of another one.
+fn full_name(name: &str) -> String {
+    let within: Vec<_> = module_path!().split("::").skip(1).filter(|module| *module != "common").collect();
+    [&within[..], &[name]].concat().join("::")
 }
 
 /// Creates `name` in the tree.
@@ -125,7 +137,7 @@ pub fn in_own_mounts(name: &str) -> bool {
     let output = Command::new("unshare")
         .args(if root { "-m" } else { "-rm" }.split(' '))
         .arg(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture"])
+        .args([&full_name(name), "--exact", "--nocapture"])
         .env(INSIDE, "1")
         .output()
         .expect("the command unshare of util-linux");

@@ -179,11 +179,11 @@ impl Gone {
             }
         }
         if interrupted {
-            for root in store.plane().servers() {
-                if !outages.has(root.id()) {
+            for server in store.plane().servers() {
+                if !outages.has(server.id()) {
                     // Most often there is none; what cannot be removed now is an orphan for a check.
-                    let _ =
-                        self.remove(store, Datafile { server: root.id(), generation: self.version.wrapping_add(1) });
+                    let generation = self.version.wrapping_add(1);
+                    let _ = self.remove(store, Datafile { server: server.id(), generation });
                 }
             }
         }
@@ -192,10 +192,7 @@ impl Gone {
     }
 
     fn remove(&self, store: &Store, datafile: Datafile) -> Result<()> {
-        let (root, directory) = crate::file::inode::server(store, datafile)?;
-        let path = datafile.path(self.handle);
-        remove_datafile(store, directory, path.as_c_str(), self.rights.uid, self.identity)
-            .map_err(root.error("remove a datafile"))
+        remove_datafile(store, self.handle, datafile, self.rights.uid, self.identity)
     }
 }
 

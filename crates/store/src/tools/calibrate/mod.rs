@@ -14,10 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use stripewise_layout::ServerId;
 use stripewise_model::{Op, OpProfile, Profile};
 
-use crate::backend::emulate::{EmulateConfig, EmulateError, now_ns};
+use crate::backend::emulate::now_ns;
 use crate::pool::pool_file::{Pool, Server};
 pub use fit::{OpFit, Sample, fit};
 use scratch::{AlignedBuffer, BLOCK_BYTES, ScratchFile};
@@ -31,27 +30,15 @@ const MIN_ROUNDS: usize = 5;
 /// A server to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// Index in the pool.
-    pub id: ServerId,
-    /// Name, as in `hdd.0`.
-    pub name: String,
+    /// The server.
+    pub server: Server,
     /// Name of its tier.
     pub tier: String,
-    /// Its directory.
-    pub root: PathBuf,
-    /// The device that it stands for, if it is emulated.
-    pub emulate: Option<EmulateConfig>,
 }
 
 /// All servers of a pool, to measure.
 pub fn targets(pool: &Pool) -> Vec<Target> {
-    let target = |server: &Server| Target {
-        id: server.id,
-        name: server.name.clone(),
-        tier: pool.tiers[server.tier].name.clone(),
-        root: server.root.clone(),
-        emulate: server.emulate,
-    };
+    let target = |server: &Server| Target { server: server.clone(), tier: pool.tiers[server.tier].name.clone() };
     pool.servers.iter().map(target).collect()
 }
 
@@ -134,18 +121,20 @@ pub enum CalibrateError {
         server: String,
         /// What was tried.
         action: &'static str,
-        /// Its directory.
+        /// Its place.
         root: PathBuf,
         /// The kernel's answer.
         errno: Errno,
     },
-    /// The queue of an emulated server cannot be used.
-    #[error("server {server}: {source}")]
-    Emulate {
+    /// The server is not there, or the queue of an emulated one cannot be used.
+    #[error("server {server}: cannot open {}: {reason}", root.display())]
+    Missing {
         /// Name of the server.
         server: String,
+        /// Its place.
+        root: PathBuf,
         /// Why.
-        source: EmulateError,
+        reason: String,
     },
     /// Too few requests in the time for a fit.
     #[error("server {server}: only {rounds} requests of each size in {budget_s} s; give it more time")]
@@ -233,10 +222,11 @@ fn measure_both(
     stop: &AtomicBool,
 ) -> Result<ServerCalibration, CalibrateError> {
     let largest = SIZES[SIZES.len() - 1];
-    let wanted = if target.emulate.is_some() { EMULATED_SCRATCH_BYTES } else { options.scratch_bytes };
+    let server = &target.server;
+    let wanted = if server.emulate.is_some() { EMULATED_SCRATCH_BYTES } else { options.scratch_bytes };
     let bytes = wanted.max(largest);
     let mut buffer = AlignedBuffer::new(largest as usize);
-    let scratch = ScratchFile::new(&target.name, &target.root, target.id, target.emulate.as_ref(), bytes, &mut buffer)?;
+    let scratch = ScratchFile::new(server, bytes, &mut buffer)?;
     let mut fits = [None; 2];
     for (half, op) in [Op::Write, Op::Read].into_iter().enumerate() {
         let mut samples = SIZES.map(|bytes| Sample { bytes, times_s: Vec::new() });
@@ -264,13 +254,13 @@ fn measure_both(
                 let offset = (random >> 16) % places * BLOCK_BYTES as u64;
                 let time_s = scratch.request(op, offset, buffer.bytes(sample.bytes as usize)).map_err(|errno| {
                     let action = if op == Op::Read { "read a scratch file in" } else { "write a scratch file in" };
-                    CalibrateError::Io { server: target.name.clone(), action, root: target.root.clone(), errno }
+                    CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
                 })?;
                 sample.times_s.push(time_s);
             }
             rounds += 1;
         }
-        let too_slow = || CalibrateError::TooSlow { server: target.name.clone(), rounds, budget_s: options.budget_s };
+        let too_slow = || CalibrateError::TooSlow { server: server.name.clone(), rounds, budget_s: options.budget_s };
         if rounds < MIN_ROUNDS {
             return Err(too_slow());
         }
@@ -320,7 +310,7 @@ fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
     let profile = Profile { read: middle(|s| &s.read), write: middle(|s| &s.write), network_s_per_byte: 0.0 };
     let mut warnings = Vec::new();
     for server in servers {
-        let who = &server.target.name;
+        let who = &server.target.server.name;
         if server.path == IoPath::Cached {
             warnings.push(format!(
                 "{who}: its file system refuses direct I/O, so the page cache may have served requests; correct the \

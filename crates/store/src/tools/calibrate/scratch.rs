@@ -1,15 +1,15 @@
 //! The scratch file that requests are timed on.
 
-use std::path::Path;
-
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::Advice;
 use rustix::io::Errno;
-use stripewise_layout::ServerId;
 use stripewise_model::Op;
 
 use super::{CalibrateError, IoPath};
-use crate::backend::emulate::{Device, EmulateConfig, now_ns};
+use crate::backend::emulate::now_ns;
+use crate::backend::{Backend, Setting};
+use crate::os::error::Error;
+use crate::pool::pool_file::Server;
 
 /// Alignment of offsets, sizes and memory: what direct I/O needs on any device of today.
 pub const BLOCK_BYTES: usize = 4096;
@@ -44,44 +44,36 @@ impl AlignedBuffer {
 /// A file without a name on the server, filled with data. It is gone with this process, however that ends.
 pub struct ScratchFile {
     file: OwnedFd,
-    device: Option<Device>,
+    backend: Box<dyn Backend>,
     path: IoPath,
 }
 
 impl ScratchFile {
-    /// Makes the file on the server in `root` and fills it with `bytes`.
-    pub fn new(
-        name: &str,
-        root: &Path,
-        server: ServerId,
-        emulate: Option<&EmulateConfig>,
-        bytes: u64,
-        buffer: &mut AlignedBuffer,
-    ) -> Result<Self, CalibrateError> {
+    /// Makes the file on `server` and fills it with `bytes`.
+    pub fn new(server: &Server, bytes: u64, buffer: &mut AlignedBuffer) -> Result<Self, CalibrateError> {
         let io = |action| {
-            let (server, root) = (name.to_owned(), root.to_owned());
+            let (server, root) = (server.name.clone(), server.root.clone());
             move |errno| CalibrateError::Io { server, action, root, errno }
         };
-        let directory = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(io("open"))?;
-        let device = emulate
-            .map(|config| Device::open(&directory, server, config))
-            .transpose()
-            .map_err(|source| CalibrateError::Emulate { server: name.to_owned(), source })?;
-        // An emulated server's bytes go the store's way, through the page cache.
-        let (file, path) = if device.is_some() {
-            (unnamed(&directory, OFlags::empty()).map_err(io("make a scratch file in"))?, IoPath::Emulated)
+        // Whatever its marker says: a person names the directories to measure.
+        let backend = crate::backend::of(server, &Setting::default());
+        backend.connect().map_err(|error| match error {
+            Error::MissingServer { server, root, reason } => CalibrateError::Missing { server, root, reason },
+            other => io("open")(other.errno()),
+        })?;
+        let (file, path) = if backend.device().is_some() {
+            (backend.scratch(false).map_err(io("make a scratch file in"))?, IoPath::Emulated)
         } else {
-            open_direct(&directory, buffer).map_err(io("make a scratch file in"))?
+            open_direct(&*backend, buffer).map_err(io("make a scratch file in"))?
         };
-        let scratch = Self { file, device, path };
+        let scratch = Self { file, backend, path };
         let mut offset = 0;
         while offset < bytes {
             let chunk = (bytes - offset).min(1 << 20) as usize;
             scratch.transfer(Op::Write, offset, buffer.bytes(chunk)).map_err(io("fill a scratch file in"))?;
             offset += chunk as u64;
         }
-        if scratch.device.is_none() {
+        if scratch.backend.device().is_none() {
             rustix::fs::fsync(&scratch.file).map_err(io("sync a scratch file in"))?;
         }
         Ok(scratch)
@@ -100,7 +92,7 @@ impl ScratchFile {
             let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
         }
         let start_ns = now_ns();
-        match &self.device {
+        match self.backend.device() {
             Some(device) => {
                 let ticket = device.reserve_at(op, buffer.len() as u64, start_ns);
                 self.transfer(op, offset, buffer)?;
@@ -136,33 +128,15 @@ impl ScratchFile {
     }
 }
 
-/// A file for direct I/O; through the page cache where the file system refuses, at `open` or at the first write.
-fn open_direct(directory: &OwnedFd, buffer: &mut AlignedBuffer) -> rustix::io::Result<(OwnedFd, IoPath)> {
-    let direct = unnamed(directory, OFlags::DIRECT).and_then(|file| {
+/// A file for direct I/O; through the page cache where the server refuses, at `open` or at the first write.
+fn open_direct(backend: &dyn Backend, buffer: &mut AlignedBuffer) -> rustix::io::Result<(OwnedFd, IoPath)> {
+    let direct = backend.scratch(true).and_then(|file| {
         rustix::io::pwrite(&file, buffer.bytes(BLOCK_BYTES), 0)?;
         Ok(file)
     });
     match direct {
         Ok(file) => Ok((file, IoPath::Direct)),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((unnamed(directory, OFlags::empty())?, IoPath::Cached)),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((backend.scratch(false)?, IoPath::Cached)),
         Err(errno) => Err(errno),
-    }
-}
-
-/// A file without a name: by `O_TMPFILE`, or unlinked at once where the file system has none.
-fn unnamed(directory: impl AsFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o600);
-    match rustix::fs::openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
-        // EINVAL may be O_DIRECT's refusal as well: the second way then gives it again.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
-        other => return other,
-    }
-    let name = format!(".calibrate.{}.{:x}", std::process::id(), now_ns());
-    let file = rustix::fs::openat(&directory, name.as_str(), flags | OFlags::CREATE | OFlags::EXCL, mode);
-    // Some file systems refuse O_DIRECT after they have made the file.
-    match rustix::fs::unlinkat(&directory, name.as_str(), AtFlags::empty()) {
-        Ok(()) => file,
-        Err(errno) => file.and(Err(errno)),
     }
 }

@@ -73,7 +73,7 @@ impl Destination {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = retry(|| rustix::fs::openat(CWD, path, flags, Mode::empty())).map_err(Error::io("open", path))?;
         let inside = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let own = pool.servers.iter().map(|server| &server.root).chain([&pool.namespace, &pool.mount]);
+        let own = pool.own_directories().chain([&*pool.mount]);
         for directory in own.filter_map(|directory| std::fs::canonicalize(directory).ok()) {
             if inside.starts_with(&directory) {
                 let message = format!("{} is inside {} of the pool itself", path.display(), directory.display());

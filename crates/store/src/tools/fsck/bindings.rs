@@ -82,8 +82,8 @@ pub(super) fn bind(context: &Context<'_>, subject: &Subject, handle: &Handle, da
     let mut opened = Vec::new();
     for (index, datafile) in datafiles.table.iter().enumerate().filter(|(index, _)| handle.present.contains(*index)) {
         let path = datafile.path(handle.logical);
-        let Some(directory) = context.ground.directory(datafile.server) else { continue };
-        let fd = match open(directory, path.as_c_str()) {
+        let Some(backend) = context.ground.server(datafile.server) else { continue };
+        let fd = match open(backend, datafile.key(handle.logical)) {
             Err(error) if error.errno() == rustix::io::Errno::NOENT => continue,
             opened => opened?,
         };

@@ -2,18 +2,17 @@
 
 use super::ground::Ground;
 use super::hold::Subject;
+use crate::backend::{Backend, DatafileAccess};
 use crate::file::lengths::stretches;
 use crate::format::extent::{datafile_bytes, file_bytes};
 use crate::format::handle::Handle;
 use crate::format::identity::{Identity, Said};
-use crate::format::placement::Datafiles;
+use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
-use crate::os::sys::retry;
-use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 use stripewise_layout::{Layout, ServerId};
 
 /// Something wrong with the datafiles of a file.
@@ -70,12 +69,12 @@ pub(super) fn look(
             continue;
         }
         let index = index as u16;
-        let Some(directory) = ground.directory(datafile.server) else {
+        let Some(backend) = ground.server(datafile.server) else {
             look.away.insert(datafile.server);
             continue;
         };
-        let path = datafile.path(handle.logical);
-        match rustix::fs::statat(directory, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        let key = datafile.key(handle.logical);
+        match backend.stat(key) {
             Ok(stat) => {
                 if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
                     look.faults.push(Fault::Type(index));
@@ -84,7 +83,7 @@ pub(super) fn look(
                 if stat.st_uid != subject.stat.st_uid {
                     look.faults.push(Fault::Owner(index, stat.st_uid));
                 } else if let Some(identity) = identity
-                    && said(directory, path.as_c_str(), identity)? != Said::Same
+                    && said(backend, key, identity)? != Said::Same
                 {
                     // Whatever else it is, it is not this file's to tell.
                     look.faults.push(Fault::Unbound(index));
@@ -112,16 +111,13 @@ pub(super) fn look(
 }
 
 /// Opens a datafile to ask about it.
-pub(super) fn open(directory: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let opened = retry(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
-    opened.map_err(Error::io("open the datafile", path.to_string_lossy().into_owned()))
+pub(super) fn open(backend: &dyn Backend, key: DatafileKey) -> Result<OwnedFd> {
+    backend.open(key, DatafileAccess::Read).map_err(Error::io("open the datafile", key.path().as_str()))
 }
 
-/// Whose the datafile at `path` says that it is.
-pub(super) fn said(directory: BorrowedFd<'_>, path: &CStr, identity: Identity) -> Result<Said> {
-    let asked = identity.asked_of(open(directory, path)?);
-    asked.map_err(Error::io("read the binding of", path.to_string_lossy().into_owned()))
+/// Whose a datafile says that it is.
+pub(super) fn said(backend: &dyn Backend, key: DatafileKey, identity: Identity) -> Result<Said> {
+    identity.asked_of(open(backend, key)?).map_err(Error::io("read the binding of", key.path().as_str()))
 }
 
 /// Bytes of the file that stand in datafile `index` if the file is `size_bytes` long.

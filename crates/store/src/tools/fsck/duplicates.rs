@@ -4,14 +4,14 @@ use super::bindings;
 use super::context::Context;
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{Subject, hold, shown};
+use crate::backend::DatafileAccess;
 use crate::file::rights::{check_datafile, create_datafile};
 use crate::format::handle::Handle;
 use crate::format::identity::Identity;
 use crate::format::placement::Datafiles;
 use crate::os::error::Result;
 use crate::os::sys::retry;
-use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 /// One of several files that have the same handle.
@@ -82,8 +82,8 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
         }
         let server = store.plane().server(datafile.server)?;
         let error = server.error("copy a datafile");
-        let directory = store.plane().directory(server)?;
-        let from = open(directory, datafile.path(original.handle.logical).as_c_str()).map_err(error)?;
+        let from =
+            server.backend()?.open(datafile.key(original.handle.logical), DatafileAccess::Read).map_err(error)?;
         // A copied handle is no way to another user's bytes.
         let path = datafile.path(original.handle.logical);
         check_datafile(server, path.as_str(), &rustix::fs::fstat(&from).map_err(error)?, owner)?;
@@ -94,11 +94,6 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
     }
     copy.subject.set_handle(context, &new)?;
     Ok((new, datafiles))
-}
-
-fn open(directory: BorrowedFd<'_>, path: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(directory, path, flags, Mode::empty()))
 }
 
 /// Copies a datafile; what is a hole stays one.

@@ -8,20 +8,20 @@ use super::hold::{Hold, InodeHandle, Subject, hold};
 use super::known::{Gathering, KnownFiles};
 use super::layouts::Lost;
 use super::lost_found;
-use super::misplaced::{Misplaced, put_right};
+use super::misplaced::Misplaced;
+use crate::backend::Backend;
 use crate::file::lockfile::LockFile;
 use crate::format::handle::Handle;
 use crate::format::identity::Said;
-use crate::format::placement::Datafiles;
+use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;
 use crate::tools::directories::why;
 use crate::tools::walk::{WalkedFile, walk};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::CStr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use stripewise_layout::{Layout, ServerId};
@@ -229,23 +229,26 @@ impl Files<'_> {
         let told = |kind, what: String, action: &str| {
             CheckFinding::new(kind, what, action).of(&subject.path).on(&name).object(path.as_str())
         };
-        let Some(directory) = context.ground.directory(datafile.server) else { return false };
+        let Some(backend) = context.ground.server(datafile.server) else { return false };
+        let key = datafile.key(handle.logical);
         match *fault {
             Fault::Missing(_) => {
                 let size_bytes = (subject.stat.st_size as u64).max(handle.truncating_to.unwrap_or(0));
                 let lost_bytes = bytes_in(layout, datafiles, index, size_bytes);
-                if lost_found::has(directory, handle.logical, datafile.generation) {
+                if lost_found::has(backend, key) {
                     let finding =
                         told(DamageKind::MissingDatafile, "a datafile is gone".into(), "taken back from lost+found");
-                    return context
-                        .mend(finding, || lost_found::take_back(directory, handle.logical, datafile.generation));
+                    return context.mend(finding, || lost_found::take_back(backend, key));
                 }
                 if lost_bytes > 0
                     && let Some(from) = self.misplaced.find(context, handle.logical, datafile)
                 {
                     let what = format!("it stands in the wrong directory, as {from}");
                     let finding = told(DamageKind::MisplacedDatafile, what, "put into its place");
-                    return context.mend(finding, || put_right(directory, &from, handle.logical, datafile.generation));
+                    let put = || {
+                        backend.upkeep().put_right(key, &from).map_err(Error::io("put into its place", from.clone()))
+                    };
+                    return context.mend(finding, put);
                 }
                 let forget = |handle: &mut Handle| {
                     // First: one that is made anew has nothing of what was recorded.
@@ -297,13 +300,13 @@ impl Files<'_> {
             Fault::Unbound(_) => false,
             Fault::Owner(_, found) => {
                 let what = format!("it belongs to user {found}, the file to user {}", subject.stat.st_uid);
-                if !only_owner_writes(directory, path.directory()) && !subject.was_given_by(handle.logical, found) {
+                if !backend.upkeep().is_guarded(key) && !subject.was_given_by(handle.logical, found) {
                     let action = "others can write its directory, so it may have been exchanged: look at it, chown it";
                     context.left(told(DamageKind::DatafileOwner, what, action));
                     return false;
                 }
                 let finding = told(DamageKind::DatafileOwner, what, "gave it to the file's owner and group");
-                context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), found))
+                context.mend(finding, || give(subject, &context.ground, backend, key, found))
             }
             Fault::Rights(_, gid, mode) => {
                 let rights = subject.rights();
@@ -312,7 +315,7 @@ impl Files<'_> {
                     rights.gid, rights.mode
                 );
                 let finding = told(DamageKind::DatafileRights, what, "gave it the file's group and mode");
-                context.mend(finding, || give(subject, &context.ground, directory, path.as_c_str(), rights.uid))
+                context.mend(finding, || give(subject, &context.ground, backend, key, rights.uid))
             }
         }
     }
@@ -320,9 +323,9 @@ impl Files<'_> {
 
 /// Gives a datafile of the file, which is still `owner`'s and has no other name, the owner, group and mode that it is
 /// to have.
-fn give(subject: &Subject, ground: &Ground, directory: BorrowedFd<'_>, path: &CStr, owner: u32) -> Result<()> {
-    let error = |errno| Error::io("change owner or mode of the datafile", path.to_string_lossy().into_owned())(errno);
-    let fd = super::datafiles::open(directory, path)?;
+fn give(subject: &Subject, ground: &Ground, backend: &dyn Backend, key: DatafileKey, owner: u32) -> Result<()> {
+    let error = |errno| Error::io("change owner or mode of the datafile", key.path().as_str())(errno);
+    let fd = super::datafiles::open(backend, key)?;
     if let Some(identity) = subject.identity(ground)?
         && identity.asked_of(&fd).map_err(error)? != Said::Same
     {
@@ -341,12 +344,4 @@ fn in_order(found: &DatafileSurvey, handle: &Handle, size_bytes: u64) -> bool {
         && found.away.is_empty()
         && handle.truncating_to.is_none()
         && found.least_bytes <= size_bytes
-}
-
-/// Whether only its owner can put files into directory `name` of a server.
-fn only_owner_writes(server: BorrowedFd<'_>, name: &str) -> bool {
-    [".", name].iter().all(|name| {
-        rustix::fs::statat(server, *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| stat.st_mode & 0o022 == 0)
-    })
 }

@@ -2,20 +2,20 @@
 
 use super::context::CheckOptions;
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
+use crate::backend::{self, Backend, Setting};
 use crate::format::handle::{ATTRIBUTE, Handle, MAX_BYTES};
 use crate::os::error::{Error, Result};
-use crate::os::sys::{open_directory, read_file_at, retry};
+use crate::os::sys::{open_directory, read_file_at, replace_file, retry};
 use crate::pool::epoch::EpochPage;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::{
     LAYOUTS, LOCKS, MARKER_FILE, Marker, TREE, is_shared, marker_server, marker_text, read_marker,
 };
 use crate::pool::pool_file::{Pool, Server};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
-use std::path::Path;
 use stripewise_layout::ServerId;
 
 /// Datafiles of a server that are compared with the tree's handles, to know whose it is.
@@ -23,10 +23,9 @@ const SAMPLE: usize = 4096;
 
 /// One server, as far as it is there.
 pub(super) struct ServerGround {
-    pub(super) id: ServerId,
-    pub(super) name: String,
-    /// Its directory, or why it counts as missing.
-    pub(super) directory: Result<OwnedFd, String>,
+    backend: Box<dyn Backend>,
+    /// Why it counts as missing.
+    away: Option<String>,
 }
 
 /// The open pool.
@@ -85,7 +84,7 @@ impl Ground {
         }
         let [layouts, locks] = [LAYOUTS, LOCKS].map(|name| open(name).map_err(Error::io("open", root.join(name))));
         let mut servers: Vec<_> = pool.servers.iter().map(|server| found(server, &marker)).collect();
-        mend_markers(pool, &tree, &marker, &mut servers, &mut early)?;
+        mend_markers(&tree, &marker, &mut servers, &mut early)?;
         let known_layouts = Layouts::open(root, marker.shared, pool.servers.len())?;
         Ok(Some(Self {
             pool: pool.clone(),
@@ -99,14 +98,14 @@ impl Ground {
         }))
     }
 
-    /// The directory of a server that is there.
-    pub(super) fn directory(&self, id: ServerId) -> Option<BorrowedFd<'_>> {
-        self.servers.get(id.index())?.directory.as_ref().ok().map(AsFd::as_fd)
+    /// A server, if it is there.
+    pub(super) fn server(&self, id: ServerId) -> Option<&dyn Backend> {
+        self.servers.get(id.index()).filter(|server| server.away.is_none()).map(|server| &*server.backend)
     }
 
     /// The servers that are there.
-    pub(super) fn present(&self) -> impl Iterator<Item = (&ServerGround, BorrowedFd<'_>)> {
-        self.servers.iter().filter_map(|server| server.directory.as_ref().ok().map(|fd| (server, fd.as_fd())))
+    pub(super) fn present(&self) -> impl Iterator<Item = &dyn Backend> {
+        self.servers.iter().filter(|server| server.away.is_none()).map(|server| &*server.backend)
     }
 
     /// Name of a server, also of one that the pool does not have.
@@ -116,13 +115,11 @@ impl Ground {
 
     /// Makes everything durable.
     pub(super) fn sync(&self) -> Result<()> {
-        let directories = self.present().map(|(_, fd)| fd).chain([self.namespace.as_fd()]);
-        for directory in directories {
-            let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let done = rustix::fs::openat(directory, ".", readable, Mode::empty()).and_then(rustix::fs::syncfs);
-            done.map_err(Error::io("sync", &self.pool.namespace))?;
-        }
-        Ok(())
+        let error = || Error::io("sync", &self.pool.namespace);
+        self.present().try_for_each(|backend| backend.upkeep().sync().map_err(error()))?;
+        let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let namespace = rustix::fs::openat(&self.namespace, ".", readable, Mode::empty());
+        namespace.and_then(rustix::fs::syncfs).map_err(error())
     }
 
     /// Tells all holders of a placement to fetch it again.
@@ -141,7 +138,7 @@ fn namespace_marker(pool: &Pool, namespace: &OwnedFd, early: &mut Early<'_>) -> 
         Err(Errno::NOENT) => format!("it has no {MARKER_FILE}"),
         Err(errno) => return Err(Error::io("read", pool.namespace.join(MARKER_FILE))(errno)),
     };
-    let found: HashSet<_> = pool.servers.iter().filter_map(|server| marker_of(&server.root)).collect();
+    let found: HashSet<_> = pool.servers.iter().filter_map(server_marker).collect();
     let uuids: HashSet<_> = found.iter().map(|marker| &marker.uuid).collect();
     let Some(marker) = found.iter().next().filter(|_| uuids.len() == 1) else {
         return Err(Error::Invalid(format!(
@@ -152,67 +149,76 @@ fn namespace_marker(pool: &Pool, namespace: &OwnedFd, early: &mut Early<'_>) -> 
     let marker = Marker { server: "namespace".into(), ..marker.clone() };
     let finding =
         CheckFinding::new(DamageKind::NamespaceMarker, reason, "wrote it anew, with the uuid of the servers' markers");
-    early.mend(finding.object(MARKER_FILE), || write_marker(namespace, &marker))?;
+    early.mend(finding.object(MARKER_FILE), || write_namespace_marker(namespace, &marker))?;
     Ok(marker)
 }
 
-/// The marker of a directory, if it has a readable one.
-pub(super) fn marker_of(root: &Path) -> Option<Marker> {
-    let directory = open_directory(root).ok()?;
-    read_marker(&read_file_at(directory, MARKER_FILE, 4096).ok()?).ok()
+/// The marker of the namespace, if it has a readable one.
+pub(super) fn read_namespace_marker(namespace: &OwnedFd) -> Option<Marker> {
+    read_marker(&read_file_at(namespace, MARKER_FILE, 4096).ok()?).ok()
 }
 
-/// Puts a marker into a directory.
-pub(super) fn write_marker(directory: impl AsFd, marker: &Marker) -> Result<()> {
-    let text = marker_text(marker);
-    crate::os::sys::replace_file(directory, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
+/// Puts a marker into the namespace.
+pub(super) fn write_namespace_marker(namespace: &OwnedFd, marker: &Marker) -> Result<()> {
+    replace_file(namespace, MARKER_FILE, marker_text(marker).as_bytes(), Mode::from_raw_mode(0o644))
         .map_err(Error::io("write", MARKER_FILE))
 }
 
+/// What stands at a server's place, whatever its marker says.
+fn unchecked(server: &Server) -> Box<dyn Backend> {
+    backend::of(server, &Setting::default())
+}
+
+/// The marker of what stands at a server's place, if it has a readable one.
+pub(super) fn server_marker(server: &Server) -> Option<Marker> {
+    read_marker(&backend::site(server).marker().ok()?).ok()
+}
+
+/// Puts a marker of the pool onto what stands at a server's place.
+pub(super) fn mark(server: &Server, of_pool: &Marker) -> Result<()> {
+    let own = Marker { server: marker_server(&server.name, server.id), ..of_pool.clone() };
+    let path = server.root.join(MARKER_FILE);
+    backend::site(server).write_marker(&marker_text(&own)).map_err(Error::io("write", path))
+}
+
 fn found(server: &Server, namespace: &Marker) -> ServerGround {
-    let directory = open_directory(&server.root).map_err(|errno| errno.to_string()).and_then(|directory| {
-        let text = read_file_at(&directory, MARKER_FILE, 4096)
-            .map_err(|errno| format!("no marker file {MARKER_FILE}: {errno}"))?;
-        crate::pool::namespace::check_marker(&text, &namespace.uuid, &marker_server(&server.name, server.id))?;
-        Ok(directory)
+    let setting = Setting { pool_uuid: Some((*namespace.uuid).into()), ..Setting::default() };
+    let backend = backend::of(server, &setting);
+    let away = backend.connect().err().map(|error| match error {
+        Error::MissingServer { reason, .. } => reason,
+        other => other.to_string(),
     });
-    ServerGround { id: server.id, name: server.name.clone(), directory }
+    ServerGround { backend, away }
 }
 
 /// Writes the marker of a server that has none, or a damaged one, if its datafiles are this pool's and no other server
 /// could be the one it is. Says what is missing otherwise.
-fn mend_markers(
-    pool: &Pool,
-    tree: &OwnedFd,
-    marker: &Marker,
-    servers: &mut [ServerGround],
-    early: &mut Early<'_>,
-) -> Result<()> {
-    let unknown = |server: &ServerGround| {
-        let root = &pool.servers[server.id.index()].root;
-        server.directory.is_err() && open_directory(root).is_ok() && marker_of(root).is_none()
+fn mend_markers(tree: &OwnedFd, marker: &Marker, servers: &mut [ServerGround], early: &mut Early<'_>) -> Result<()> {
+    let unmarked = |server: &ServerGround| {
+        let there = unchecked(server.backend.server());
+        let is_unmarked = server.away.is_some() && server_marker(server.backend.server()).is_none();
+        (is_unmarked && there.connect().is_ok()).then_some(there)
     };
-    let candidates: Vec<_> = servers.iter().filter(|server| unknown(server)).map(|server| server.id).collect();
-    let missing = servers.iter().filter(|server| server.directory.is_err()).count();
-    for server in servers.iter_mut() {
-        let Err(reason) = &server.directory else { continue };
-        let root = &pool.servers[server.id.index()].root;
-        let there = open_directory(root).ok();
-        let kind = if there.is_some() { DamageKind::ServerMarker } else { DamageKind::MissingServer };
+    let candidates = servers.iter().filter(|server| unmarked(server).is_some()).count();
+    let missing = servers.iter().filter(|server| server.away.is_some()).count();
+    for ground in servers.iter_mut() {
+        let Some(reason) = &ground.away else { continue };
+        let server = ground.backend.server().clone();
+        let is_there = unchecked(&server).connect().is_ok();
+        let kind = if is_there { DamageKind::ServerMarker } else { DamageKind::MissingServer };
         let finding = CheckFinding::new(
             kind,
-            format!("server {} is not available: {reason} ({})", server.name, root.display()),
+            format!("server {} is not available: {reason} ({})", server.name, server.root.display()),
             "mount or restore its directory; what needs it is left as it is",
         );
         let finding = finding.on(&server.name);
-        let sure = missing == 1 && candidates == [server.id];
-        if let Some(directory) = there.filter(|_| sure)
-            && has_datafiles_of(tree, &directory)?
+        let candidate = unmarked(ground).filter(|_| missing == 1 && candidates == 1);
+        if let Some(there) = candidate
+            && has_datafiles_of(tree, &*there)?
         {
-            let own = Marker { server: marker_server(&server.name, server.id), ..marker.clone() };
             let action = "wrote it anew: its datafiles are this pool's, and all other servers are there";
-            early.mend(CheckFinding { action: action.into(), ..finding }, || write_marker(&directory, &own))?;
-            server.directory = Ok(directory);
+            early.mend(CheckFinding { action: action.into(), ..finding }, || mark(&server, marker))?;
+            *ground = ServerGround { backend: there, away: None };
         } else {
             early.findings.push(finding);
         }
@@ -220,14 +226,15 @@ fn mend_markers(
     Ok(())
 }
 
-/// Whether a file of the tree has a datafile in `directory`.
-fn has_datafiles_of(tree: &OwnedFd, directory: &OwnedFd) -> Result<bool> {
+/// Whether a file of the tree has a datafile on that server.
+fn has_datafiles_of(tree: &OwnedFd, backend: &dyn Backend) -> Result<bool> {
     let mut sample = HashSet::new();
-    for low in 0..=255_u8 {
-        let Ok(entries) = crate::tools::walk::entries(directory, format!("{low:02x}").as_ref()) else { continue };
-        for entry in entries {
-            let Ok(entry) = entry else { break };
-            sample.extend(entry.file_name().to_str().ok().and_then(super::servers::parse).map(|name| name.0));
+    for part in 0..backend.upkeep().parts() {
+        for found in backend.upkeep().list(part).into_iter().flatten() {
+            let Ok(found) = found else { break };
+            if let backend::Found::Datafile(key) | backend::Found::Elsewhere(key, _) = found {
+                sample.insert(key.handle);
+            }
             if sample.len() >= SAMPLE {
                 break;
             }

@@ -13,7 +13,6 @@ use crate::format::placement::Datafiles;
 use crate::os::error::{HandleError, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::tools::walk::{WalkedFile, walk};
-use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,9 +113,7 @@ impl Again<'_> {
         let layout = ground.known_layouts.get(&handle.layout).ok()?;
         let datafiles = Datafiles::new(&layout, &handle.generations).ok()?;
         for (index, datafile) in datafiles.table.iter().enumerate() {
-            let path = datafile.path(handle.logical);
-            let there =
-                rustix::fs::statat(ground.directory(datafile.server)?, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+            let there = ground.server(datafile.server)?.stat(datafile.key(handle.logical));
             if there.is_ok() != handle.present.contains(index) {
                 return None;
             }

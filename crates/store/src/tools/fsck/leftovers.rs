@@ -12,7 +12,6 @@ use crate::format::identity::Said;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::Result;
 use crate::tools::walk::{WalkedFile, walk};
-use rustix::fs::AtFlags;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Clears away what is provably of no use; the rest goes to `lost+found`.
@@ -74,9 +73,9 @@ fn mend_one(
     if index.is_some_and(|index| handle.present.contains(index)) {
         return;
     }
-    let Some(server) = context.ground.directory(datafile.server) else { return };
-    let path = datafile.path(handle.logical);
-    let Ok(stat) = rustix::fs::statat(server, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) else { return };
+    let Some(server) = context.ground.server(datafile.server) else { return };
+    let key = datafile.key(handle.logical);
+    let Ok(stat) = server.stat(key) else { return };
     let (kind, what, prefix) = match index {
         Some(_) => (DamageKind::UnlistedDatafile, "its file's handle does not list it", "unlisted"),
         None => (DamageKind::LeftoverDatafile, "its file has no datafile of this generation there", "leftover"),
@@ -84,18 +83,18 @@ fn mend_one(
     let finding = CheckFinding::new(kind, format!("{what} ({} bytes)", stat.st_size), "")
         .of(&subject.path)
         .on(&context.ground.server_name(datafile.server))
-        .object(path.as_str());
+        .object(key.path().as_str());
     // One that is not bound to this inode is never destroyed: a user who may write a file can name any.
     let own = match subject.identity(&context.ground) {
         Ok(None) => true,
-        Ok(Some(identity)) => said(server, path.as_c_str(), identity).is_ok_and(|said| said == Said::Same),
+        Ok(Some(identity)) => said(server, key, identity).is_ok_and(|said| said == Said::Same),
         Err(_) => false,
     };
     // Before a handle leaves a generation, its bytes were copied, synced and compared; and a generation to come is made
     // under a lock that ends with its maker.
     let earlier = own && index.is_none() && datafile.generation < handle.version && whole;
     let unfinished = own && index.is_none() && datafile.generation > handle.version && whole && stale;
-    if is_empty(server, path.as_c_str(), &stat) || earlier || unfinished {
+    if is_empty(server, key, &stat) || earlier || unfinished {
         let action = if earlier {
             "removed: a finished move left it"
         } else if unfinished {
@@ -103,11 +102,9 @@ fn mend_one(
         } else {
             "removed: it holds no byte"
         };
-        context.mend(CheckFinding { action: action.into(), ..finding }, || remove(server, path.as_c_str()));
+        context.mend(CheckFinding { action: action.into(), ..finding }, || remove(server, key));
     } else {
-        let action = format!("kept as {}/{prefix}-{}", lost_found::LOST_FOUND, &path.as_str()[3..]);
-        context.mend(CheckFinding { action, ..finding }, || {
-            lost_found::keep(server, path.as_c_str(), prefix, handle.logical, datafile.generation).map(drop)
-        });
+        let action = lost_found::action(prefix, key);
+        context.mend(CheckFinding { action, ..finding }, || lost_found::keep(server, key, None, prefix));
     }
 }

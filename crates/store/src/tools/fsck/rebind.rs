@@ -5,7 +5,7 @@
 
 use super::context::CheckOptions;
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
-use super::ground::{marker_of, write_marker};
+use super::ground::{mark, read_namespace_marker, server_marker, write_namespace_marker};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file};
 use crate::pool::namespace::{MARKER_FILE, Marker, is_shared, marker_server};
@@ -38,11 +38,11 @@ pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<Check
     if !shared && !quiet.was_quiet() {
         return Err(refused("it is mounted; unmount it".into()));
     }
-    let old =
-        marker_of(&pool.namespace).ok_or_else(|| refused("its namespace has no marker; check it first".into()))?;
+    let old = read_namespace_marker(&namespace)
+        .ok_or_else(|| refused("its namespace has no marker; check it first".into()))?;
     for server in &pool.servers {
         let own = marker_server(&server.name, server.id);
-        let known = marker_of(&server.root).is_some_and(|marker| {
+        let known = server_marker(server).is_some_and(|marker| {
             marker.server == own && (marker.uuid == old.uuid || Some(&marker.uuid) == begun.as_ref())
         });
         if !known {
@@ -65,12 +65,9 @@ pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<Check
             uuid
         }
     };
-    let marker = |server: String| Marker { server, uuid: uuid.clone(), ..old.clone() };
-    for server in &pool.servers {
-        let directory = open_directory(&server.root).map_err(Error::io("open", &server.root))?;
-        write_marker(directory, &marker(marker_server(&server.name, server.id)))?;
-    }
-    write_marker(&namespace, &marker("namespace".into()))?;
+    let marker = Marker { server: "namespace".into(), uuid, ..old };
+    pool.servers.iter().try_for_each(|server| mark(server, &marker))?;
+    write_namespace_marker(&namespace, &marker)?;
     rustix::fs::unlinkat(&namespace, FILE, AtFlags::empty()).map_err(Error::io("remove", path))?;
     Ok(Some(CheckFinding { outcome: FindingOutcome::Mended, ..finding }))
 }

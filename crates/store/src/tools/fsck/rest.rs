@@ -15,8 +15,9 @@ pub(super) fn check(context: &Context<'_>, known: &KnownFiles) -> Result<()> {
     locks(context, known)?;
     half_written(context, None, context.ground.namespace.as_fd())?;
     half_written(context, None, context.ground.layouts.as_fd())?;
-    for (server, directory) in context.ground.present() {
-        half_written(context, Some(&server.name), directory)?;
+    for backend in context.ground.present() {
+        let directory = backend.own_directory().map_err(Error::io("read", &backend.server().root))?;
+        half_written(context, Some(&backend.server().name), directory)?;
     }
     if let Err(error) = crate::pool::rules::Rules::open(&context.ground.pool.namespace)?.check() {
         let finding = CheckFinding::new(DamageKind::DamagedRules, error.to_string(), "correct or remove the file");

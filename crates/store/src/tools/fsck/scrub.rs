@@ -9,13 +9,14 @@ use super::context::{CheckStep, Context};
 use super::datafiles::{Stretches, open};
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{InodeHandle, Subject};
+use crate::backend::Backend;
 use crate::format::handle::Handle;
-use crate::format::placement::{Datafile, Datafiles};
+use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::retry;
 use crate::tools::walk::{WalkedFile, walk};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -167,9 +168,9 @@ const ACTION: &str = "restore these bytes from a backup; ask the disk what is wr
 fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut [u8]) -> Result<()> {
     let datafile = shape.datafiles.table[usize::from(index)];
     // That it is missing has been told.
-    let Some(directory) = context.ground.directory(datafile.server) else { return Ok(()) };
+    let Some(backend) = context.ground.server(datafile.server) else { return Ok(()) };
     let path = datafile.path(shape.logical);
-    let bad = match open_regular(directory, datafile, shape.logical) {
+    let bad = match open_regular(backend, datafile.key(shape.logical)) {
         Ok(Some(fd)) => read_through(context, &fd, buffer)?,
         // Gone, or no regular file: that has been told, or it has been removed or moved since.
         Ok(None) => return Ok(()),
@@ -193,16 +194,15 @@ fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut 
     Ok(())
 }
 
-fn open_regular(directory: BorrowedFd<'_>, datafile: Datafile, logical: u64) -> Result<Option<OwnedFd>> {
-    let path = datafile.path(logical);
-    let fd = match open(directory, path.as_c_str()) {
+fn open_regular(backend: &dyn Backend, key: DatafileKey) -> Result<Option<OwnedFd>> {
+    let fd = match open(backend, key) {
         Ok(fd) => fd,
         Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => {
             return Ok(None);
         }
         Err(error) => return Err(error),
     };
-    let stat = rustix::fs::fstat(&fd).map_err(Error::io("look at the datafile", path.as_str()))?;
+    let stat = rustix::fs::fstat(&fd).map_err(Error::io("look at the datafile", key.path().as_str()))?;
     Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(fd))
 }
 
