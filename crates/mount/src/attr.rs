@@ -34,10 +34,9 @@ use stripewise_store::Inode;
 use stripewise_store::neighbours::SHORT;
 
 use crate::caller::Caller;
+use crate::core::Core;
 use crate::file::OpenFile;
-use crate::fs::Core;
-use crate::inode::Node;
-use crate::names::Made;
+use crate::node::Node;
 use crate::{Failure, lock};
 
 /// How long names and the attributes of all but files hold.
@@ -163,21 +162,18 @@ impl Core {
         Ok(found)
     }
 
-    fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &stripewise_store::Attributes) -> NodeAttributes {
+    pub fn attributes_of_placed(
+        &self,
+        node: &Node,
+        stat: &Stat,
+        known: &stripewise_store::Attributes,
+    ) -> NodeAttributes {
         let mut attr = file_attr(node.ino, stat);
         attr.size = known.size_bytes;
         attr.blocks = known.blocks;
         attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
         attr.blksize = BLOCK_BYTES;
         NodeAttributes { attr, ttl: self.of_files() }
-    }
-
-    /// Attributes of a file that has just been made: until the kernel has them, no other program of this mount can look
-    /// its name up, so it has no writer. No system call.
-    pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
-        let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
-        made.node.know_handle(Some(known.handle), &made.stat);
-        self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
     /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group

@@ -12,8 +12,8 @@ use rustix::fs::{Access, Stat};
 use rustix::io::Errno;
 use stripewise_store::AsUser;
 
-use crate::fs::Core;
-use crate::inode::Node;
+use crate::core::Core;
+use crate::node::Node;
 
 /// `__FMODE_EXEC`: the kernel opens a program to run it.
 const OPENED_TO_RUN: i32 = 0x20;

@@ -9,8 +9,8 @@ use stripewise_store::ioctl::{
 };
 
 use crate::Failure;
+use crate::core::Core;
 use crate::file::OpenFile;
-use crate::fs::Core;
 
 /// Answers one ioctl on an open file; the bytes that go back.
 ///

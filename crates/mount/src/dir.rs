@@ -9,9 +9,9 @@ use rustix::fs::{Dir, DirEntry, OFlags};
 use rustix::io::Errno;
 
 use crate::attr::{NodeAttributes, file_attr, kind};
-use crate::fs::Core;
-use crate::inode::Node;
+use crate::core::Core;
 use crate::lock;
+use crate::node::Node;
 use crate::shares::UserShare;
 use crate::sync::Mutex;
 

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fuser::{BackingId, FopenFlags};
+use fuser::FopenFlags;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
-use stripewise_store::{Inode, Slot, Told};
+use stripewise_store::{Inode, Told};
 
-use crate::fs::Core;
-use crate::inode::Node;
-use crate::shares::{Holders, InodeHold};
+use crate::core::Core;
+use crate::node::{Backing, LostName, Node, SharedFile};
+use crate::shares::{InodeHold, UserShare};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, thread};
 use crate::{Failure, lock};
@@ -30,73 +30,6 @@ const REGISTER_PAUSE: Duration = Duration::from_micros(250);
 thread_local! {
     /// Where a thread reads what it answers with: one buffer per thread, as large as the largest read so far.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A file by which the kernel reads and writes without asking us, until this is dropped.
-#[derive(Debug)]
-pub enum Backing {
-    /// The kernel's.
-    Kernel(BackingId),
-    /// Of a schedule, which counts those that there are.
-    #[cfg(feature = "shuttle")]
-    Counted(Arc<()>),
-}
-
-/// What all opens of one inode share.
-#[derive(Debug)]
-pub struct SharedFile {
-    /// The placed file; `None` for a plain one, whose bytes are the inode's own.
-    pub placed: Option<Arc<Inode>>,
-    /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
-    /// in one whole. All opens of one inode have to use the same one.
-    pub backing: Option<Backing>,
-    /// Of a placed file with a backing: `true` as long as it is registered as written, so that its layout stays.
-    pinned: AtomicBool,
-    /// Opens on this mount; changed only under the node's lock.
-    pub opens: AtomicUsize,
-    /// Those of them that may write.
-    writable: AtomicUsize,
-    /// Those of them that are registered as writers of a placed file.
-    pub writers: AtomicUsize,
-    /// A program that may write the file has been told where its bytes are.
-    pub grows_past_the_mount: AtomicBool,
-    /// How it lost its last name, through this mount, while it was open.
-    lost_name: Mutex<Option<LostName>>,
-    /// The kernel has pages of a placed file (a program maps it, or splices from it), so no program may go past the
-    /// mount until the last close.
-    pub mapped: AtomicBool,
-    /// The file may have capabilities (`security.capability`), which the first write has to take.
-    pub may_have_capabilities: AtomicBool,
-    /// The users who have it open.
-    pub holders: Arc<Holders>,
-}
-
-/// How a file lost its last name.
-#[derive(Debug)]
-struct LostName {
-    /// The directory that had it.
-    directory: Arc<Node>,
-    /// Where the journal of removals says so.
-    noted: Option<Slot>,
-}
-
-impl SharedFile {
-    /// Whether a program has it open for writing.
-    pub fn is_open_for_writing(&self) -> bool {
-        self.writable.load(Ordering::Acquire) > 0
-    }
-
-    /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
-    /// the datafile's own, the same for all opens.
-    pub fn set_mapped(&self) {
-        if self.backing.is_none()
-            && !self.mapped.load(Ordering::Acquire)
-            && !self.mapped.swap(true, Ordering::AcqRel)
-            && let Some(inode) = &self.placed
-        {
-            inode.bump_epoch();
-        }
-    }
 }
 
 /// One open of a regular file: what the kernel's file handle stands for.
@@ -336,6 +269,20 @@ impl OpenFile {
 pub const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
 impl Core {
+    /// How the kernel is to treat an open file that it does not serve itself.
+    pub fn open_flags(&self) -> FopenFlags {
+        // Only this mount changes what its pages hold.
+        if self.writeback { FopenFlags::FOPEN_KEEP_CACHE } else { DIRECT }
+    }
+
+    /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its
+    /// lock file, and one on each server.
+    pub fn count_open(&self, open: &OpenFile, own: UserShare) {
+        let user = own.user();
+        let units = if open.shared.placed.is_some() { 2 + self.store.pool().servers.len() } else { 0 };
+        open.held.get_or_init(|| InodeHold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
+    }
+
     /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself.
     /// `made` is the placed file if it has just been made.
     ///

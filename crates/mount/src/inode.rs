@@ -6,19 +6,18 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::file::SharedFile;
 use crate::lock;
-use crate::prune::InodeRoom;
-use crate::shares::UserShare;
+use crate::node::{Node, ProcName};
+use crate::room::InodeRoom;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,73 +28,6 @@ const SHARDS: usize = 64;
 
 /// Where rules take a file for, the directory of which has a path that is too long to be told.
 const TOO_DEEP: &str = "...";
-
-/// One inode of the namespace that the kernel holds references to.
-#[derive(Debug)]
-pub struct Node {
-    /// The number the kernel and programs see.
-    pub ino: u64,
-    /// `O_PATH | O_NOFOLLOW` descriptor of the inode.
-    pub fd: OwnedFd,
-    /// Kind of file; an inode never changes it.
-    pub kind: FileType,
-    /// What all opens of this inode share; present while it is open.
-    pub shared: Mutex<Option<Arc<SharedFile>>>,
-    handle: Mutex<KnownHandle>,
-    /// What it counts for the user who looked it up first.
-    pub found_by: OnceLock<UserShare>,
-}
-
-/// What was read of a node's handle.
-#[derive(Debug, Default)]
-struct KnownHandle {
-    /// Logical handle of a placed file, as it was read last; 0 before, and of a plain file.
-    logical: u64,
-    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving
-    /// that.
-    at: Option<StatusTime>,
-}
-
-type StatusTime = (i64, i64);
-
-fn status_time(stat: &Stat) -> StatusTime {
-    (stat.st_ctime, stat.st_ctime_nsec as i64)
-}
-
-/// Changes within this time may share one timestamp.
-const UNSURE_S: i64 = 1;
-
-impl Node {
-    /// Attributes as the namespace has them. One system call.
-    pub fn stat(&self) -> Result<Stat, Errno> {
-        rustix::fs::fstat(&self.fd)
-    }
-
-    /// Notes the logical handle of the placed file (`None`: a plain one), which was read after `stat` was.
-    pub fn know_handle(&self, logical: Option<u64>, stat: &Stat) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let at = Some(status_time(stat)).filter(|&(seconds, _)| seconds < now.tv_sec - UNSURE_S);
-        *lock(&self.handle) = KnownHandle { logical: logical.unwrap_or(0), at };
-    }
-
-    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as
-    /// it was when that was read.
-    pub fn handle_in(&self, stat: &Stat) -> Option<Option<u64>> {
-        let known = lock(&self.handle);
-        (known.at == Some(status_time(stat))).then(|| Some(known.logical).filter(|&logical| logical != 0))
-    }
-
-    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
-    /// says where to look, and not whose a thing is.
-    pub fn handle(&self) -> Option<u64> {
-        Some(lock(&self.handle).logical).filter(|&logical| logical != 0)
-    }
-
-    /// True for a regular file: the only kind that can be placed.
-    pub fn is_file(&self) -> bool {
-        self.kind == FileType::RegularFile
-    }
-}
 
 #[derive(Debug)]
 struct Known {
@@ -135,7 +67,7 @@ impl Table {
             Mode::empty(),
         )?;
         let root_path = link_target(&proc_fds, &fd)?;
-        let root = new_node(ROOT_INO, fd, &stat);
+        let root = Node::new(ROOT_INO, fd, &stat);
         Ok(Table {
             root: Arc::new(root),
             root_dev: stat.st_dev,
@@ -195,7 +127,7 @@ impl Table {
                 let (fd, stat) = self.open_path(parent, name)?;
                 // It may be another by now, or one that the kernel knows.
                 let ino = self.number(stat.st_ino);
-                Ok(self.get(ino).unwrap_or_else(|_| Arc::new(new_node(ino, fd, &stat))))
+                Ok(self.get(ino).unwrap_or_else(|_| Arc::new(Node::new(ino, fd, &stat))))
             }
             known => known,
         }
@@ -245,7 +177,7 @@ impl Table {
                 known.get().node.clone()
             }
             Entry::Vacant(free) => {
-                let node = Arc::new(new_node(ino, fd, stat));
+                let node = Arc::new(Node::new(ino, fd, stat));
                 free.insert(Known {
                     node: node.clone(),
                     lookups: 1,
@@ -367,54 +299,9 @@ impl Table {
     }
 }
 
-fn new_node(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default(), found_by: OnceLock::new() }
-}
-
 fn link_target(proc_fds: &OwnedFd, fd: &OwnedFd) -> Result<PathBuf, Errno> {
     let target = rustix::fs::readlinkat(proc_fds, ProcName::new(fd.as_fd()).number(), Vec::new())?;
     Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
-}
-
-const FDS: &[u8] = b"/proc/self/fd/";
-
-/// The name of a descriptor in `/proc/self/fd`, without an allocation.
-#[derive(Clone, Copy, Debug)]
-pub struct ProcName {
-    path: [u8; FDS.len() + 11],
-}
-
-impl ProcName {
-    /// The name of `fd`.
-    pub fn new(fd: BorrowedFd<'_>) -> ProcName {
-        let mut digits = [0; 10];
-        let mut start = digits.len();
-        let mut number = fd.as_raw_fd() as u32;
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        let digits = &digits[start..];
-        let mut name = ProcName { path: [0; FDS.len() + 11] };
-        name.path[..FDS.len()].copy_from_slice(FDS);
-        name.path[FDS.len()..FDS.len() + digits.len()].copy_from_slice(digits);
-        name
-    }
-
-    /// The number alone: the name below `/proc/self/fd`.
-    pub fn number(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path[FDS.len()..]).expect("a number has at most 10 of the 11 bytes")
-    }
-
-    /// The whole path.
-    pub fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).expect("a number has at most 10 of the 11 bytes")
-    }
 }
 
 #[cfg(test)]
@@ -427,15 +314,6 @@ mod tests {
         std::fs::write(dir.path().join("sub/file"), b"x").unwrap();
         let table = Table::new(std::fs::File::open(dir.path()).unwrap().as_fd(), InodeRoom::new(1024)).unwrap();
         (dir, table)
-    }
-
-    #[test]
-    fn names_of_descriptors_are_decimal() {
-        // SAFETY: the descriptors are only numbers here; nothing is done with them.
-        let name = |fd| unsafe { ProcName::new(BorrowedFd::borrow_raw(fd)) };
-        assert_eq!(name(0).number(), c"0");
-        assert_eq!(name(1048576).number(), c"1048576");
-        assert_eq!(name(i32::MAX).path(), c"/proc/self/fd/2147483647");
     }
 
     #[test]

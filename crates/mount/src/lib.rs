@@ -12,12 +12,15 @@
 //! mounts.rs     what is mounted where, also where the process behind it has died
 //! server.rs     which process serves a mount, and its end
 //! private.rs    a program with a mount of its own (namespaces)
+//! core.rs       the state of a mount, which the operations below are on
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
 //! caller.rs     the calling program
+//! node.rs       one inode, and what all opens of it share
 //! inode.rs      the inodes the kernel knows
 //! workers.rs    which threads wait for requests
 //! linger.rs     looking for the next request before sleeping
-//! prune.rs      how many inodes the kernel may know
+//! room.rs       how many inodes the kernel may know
+//! prune.rs      asking it to drop some
 //! shares.rs     how many descriptors each user may hold
 //! names.rs      lookup, create, link, rename, unlink
 //! removals.rs   datafiles of files without a name go when that is on the disk
@@ -32,6 +35,7 @@
 mod attr;
 mod caller;
 mod control;
+mod core;
 mod dir;
 mod error;
 mod file;
@@ -43,10 +47,12 @@ pub mod log;
 mod look;
 mod mounts;
 mod names;
+mod node;
 mod options;
 mod private;
 mod prune;
 mod removals;
+mod room;
 mod server;
 mod session;
 mod shares;
@@ -79,11 +85,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(feature = "shuttle")]
 pub mod parts {
     pub use crate::Failure;
-    pub use crate::file::{Backing, OpenFile};
-    pub use crate::fs::Core;
-    pub use crate::inode::{Node, ROOT_INO, Table};
-    pub use crate::prune::InodeRoom;
+    pub use crate::core::Core;
+    pub use crate::file::OpenFile;
+    pub use crate::inode::{ROOT_INO, Table};
+    pub use crate::node::{Backing, Node};
     pub use crate::removals::Removals;
+    pub use crate::room::InodeRoom;
     pub use crate::workers::Workers;
 }
 

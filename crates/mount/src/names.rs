@@ -13,8 +13,8 @@ use stripewise_store::handle::Created;
 use crate::Failure;
 use crate::attr::NodeAttributes;
 use crate::caller::Caller;
-use crate::fs::Core;
-use crate::inode::Node;
+use crate::core::Core;
+use crate::node::{Node, ProcName};
 
 /// The maker of a file, and how it is made.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,14 @@ impl Permissions {
 }
 
 impl Core {
+    /// Attributes of a file that has just been made: until the kernel has them, no other program of this mount can look
+    /// its name up, so it has no writer. No system call.
+    pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
+        let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
+        made.node.know_handle(Some(known.handle), &made.stat);
+        self.attributes_of_placed(&made.node, &made.stat, &known)
+    }
+
     /// Looks `name` up; the kernel gets a reference.
     ///
     /// # Errors
@@ -95,7 +103,7 @@ impl Core {
         let (fd, created) = match made {
             Ok(fd) => {
                 let created = self.prepare_file(&fd, parent, name, maker, permissions)?;
-                let own = crate::inode::ProcName::new(fd.as_fd());
+                let own = ProcName::new(fd.as_fd());
                 self.as_caller(maker.caller, || {
                     rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
                 })?;
@@ -133,7 +141,7 @@ impl Core {
             return Ok((place, stat));
         }
         // Another process has removed or replaced it already.
-        let own = crate::inode::ProcName::new(fd.as_fd());
+        let own = ProcName::new(fd.as_fd());
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let place = rustix::fs::openat(self.table.fds(), own.number(), flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&place)?;
@@ -296,6 +304,6 @@ impl Core {
     }
 }
 
-fn number(node: &Node) -> crate::inode::ProcName {
-    crate::inode::ProcName::new(node.fd.as_fd())
+fn number(node: &Node) -> ProcName {
+    ProcName::new(node.fd.as_fd())
 }

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 use stripewise_store::{Collected, Inode, Journal, Slot, Store};
 
-use crate::inode::{Node, ProcName};
+use crate::node::{Node, ProcName};
 use crate::sync::{Condvar, Mutex, thread};
 use crate::{lock, log};
 

@@ -17,8 +17,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_store::neighbours::SHORT_IS_OVER;
 use stripewise_store::{Pool, Store};
 
+use crate::core::Core;
 use crate::error::MountError;
-use crate::fs::{Core, PoolFs};
+use crate::fs::PoolFs;
 use crate::log;
 use crate::mounts::{FS_TYPE, HeldDirectory, MountEntry, mount_around, mounted_at};
 use crate::options::MountOptions;

@@ -8,9 +8,8 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::caller::Caller;
-use crate::file::SharedFile;
-use crate::fs::Core;
-use crate::inode::Node;
+use crate::core::Core;
+use crate::node::{Node, SharedFile};
 use crate::{Failure, lock};
 
 /// Names that are ours: the handle, and what may come beside it, and whose the file was.

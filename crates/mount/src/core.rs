@@ -1,0 +1,184 @@
+//! The state of one mount, which its operations are on.
+
+use std::sync::{Arc, OnceLock};
+
+use fuser::{INodeNo, Notifier};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use stripewise_store::{Journal, Neighbours, Store};
+
+use crate::error::MountError;
+use crate::inode::Table;
+use crate::linger::Linger;
+use crate::node::Node;
+use crate::options::MountOptions;
+use crate::removals::Removals;
+use crate::room::InodeRoom;
+use crate::shares::Shares;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::workers::Workers;
+use crate::{Failure, log};
+
+/// The state of one mount.
+#[derive(Debug)]
+pub struct Core {
+    /// The pool.
+    pub store: Arc<Store>,
+    /// Other mounts of it.
+    pub neighbours: Arc<Neighbours>,
+    /// Datafiles that are to go.
+    pub removals: Arc<Removals>,
+    /// The inodes the kernel knows.
+    pub table: Table,
+    /// Opens of regular files.
+    pub opened: AtomicUsize,
+    /// What users hold of the descriptors for what is open.
+    pub opens: Arc<Shares>,
+    /// What users hold of the room for inodes that the kernel knows.
+    nodes: Arc<Shares>,
+    /// The kernel may be asked to serve plain files itself.
+    pub passthrough: AtomicBool,
+    /// The kernel is to be asked to.
+    pub wants_passthrough: bool,
+    /// The kernel keeps what programs write; it alone knows sizes and times of what it has not handed on yet.
+    pub writeback: bool,
+    /// Reads move the time of access, as far as the namespace's file system lets them.
+    pub notes_access: bool,
+    /// We may give files to others.
+    pub is_root: bool,
+    /// The namespace's file system has access control lists, and the kernel checks them.
+    pub has_acl: AtomicBool,
+    notifier: OnceLock<Notifier>,
+    /// Looks for the next request when one is answered.
+    pub linger: Linger,
+    /// Which threads wait for requests.
+    pub workers: Arc<Workers>,
+}
+
+impl Core {
+    /// Prepares to serve a pool; with `passthrough` (and as root) the kernel serves itself what it can.
+    ///
+    /// # Errors
+    /// The pool's tree of names cannot be opened, or its namespace not be written; others use it, and this mount needs it alone.
+    pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
+        let is_root = rustix::process::geteuid().is_root();
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let room = InodeRoom::new(descriptors);
+        let owner = rustix::process::geteuid().as_raw();
+        let (opens, nodes) = (Shares::new(room.for_opens(), owner), Shares::new(room.most(), owner));
+        let table = Table::new(store.tree(), room).map_err(MountError::system("opening the pool's names"))?;
+        let neighbours = Arc::new(Neighbours::join(&store)?);
+        if options.writeback_cache {
+            neighbours.keep_out().map_err(|error| MountError::WritebackCache { reason: error.to_string() })?;
+        }
+        Ok(Core {
+            store,
+            neighbours,
+            removals: Arc::default(),
+            table,
+            opened: AtomicUsize::new(0),
+            opens,
+            nodes,
+            passthrough: AtomicBool::new(false),
+            // The kernel has the one or the other.
+            wants_passthrough: options.passthrough && is_root && !options.writeback_cache,
+            writeback: options.writeback_cache,
+            notes_access: !options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME),
+            is_root,
+            has_acl: AtomicBool::new(false),
+            notifier: OnceLock::new(),
+            linger: Linger::default(),
+            workers: Arc::default(),
+        })
+    }
+
+    /// How to tell the kernel something on our own account.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        // Set once, when the mount starts.
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Makes the kernel forget the attributes it has of `node`.
+    pub fn forget_attributes(&self, node: &Node) {
+        if let Some(notifier) = self.notifier.get() {
+            // A kernel that does not know the node any more has nothing to forget.
+            let _ = notifier.inval_inode(INodeNo(node.ino), -1, 0);
+        }
+    }
+
+    /// Has the kernel hand on what it keeps of open files; of closed ones it keeps nothing. Not by a thread that serves.
+    fn write_back(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let is_open = |node: &Arc<Node>| crate::lock(&node.shared).is_some();
+        for node in self.table.all().into_iter().filter(is_open) {
+            // After an unmount there is no request to answer, and nothing left to hand on.
+            let _ = notifier.inval_inode(INodeNo(node.ino), 0, 0);
+        }
+    }
+
+    /// Removes from now on, in the background, what removals that were interrupted or refused have left.
+    pub fn collect_interrupted(&self) {
+        match Journal::begin(&self.store, self.neighbours.clone()) {
+            Ok(journal) => self.removals.begin(&self.store, journal),
+            Err(error) => log::error(&format!(
+                "no journal of removals ({error}): datafiles that cannot be removed at once are left to `stripewise fsck`"
+            )),
+        }
+    }
+
+    /// Opens of regular files.
+    pub fn open_files(&self) -> usize {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// Lets `user` look up another name.
+    ///
+    /// # Errors
+    /// `ENFILE`: the inodes that the user has looked up are in use, and more than there is room for.
+    pub fn admit(&self, user: u32) -> Result<(), Errno> {
+        self.table.room.admit(|| self.nodes.is_fair(user))
+    }
+
+    /// Counts a node for `user`, if it counts for none.
+    pub fn count_node(&self, node: &Node, user: u32) {
+        node.found_by.get_or_init(|| self.nodes.charge(user, 1));
+    }
+
+    /// Leaves everything in order when the mount has ended.
+    pub fn finish(&self) {
+        self.table.room.end();
+        if self.writeback {
+            self.write_back();
+        }
+        self.close_all();
+        self.removals.finish();
+    }
+
+    /// Does `call`, which has changed nothing when it fails. If a disk is full it waits until the datafiles of files that were
+    /// removed are gone, and does it once more: a removed file's room is there for the next.
+    ///
+    /// # Errors
+    /// Those of `call`.
+    pub fn with_room<T>(&self, call: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
+        match call() {
+            Err(failure) if failure.is_full() && self.removals.make_room() => call(),
+            done => done,
+        }
+    }
+
+    /// Says what went wrong when a program gets an error that says nothing (EIO).
+    pub fn report(&self, node: &Node, what: &str, failure: &Failure) {
+        if let Failure::Store(error) = failure
+            && error.errno() == Errno::IO
+        {
+            log::error(&format!("{} ({what}): {error}", self.table.describe(node)));
+        }
+    }
+
+    /// Says what went wrong where no program is told.
+    pub fn note<T>(&self, node: &Node, what: &str, result: Result<T, stripewise_store::Error>) {
+        if let Err(error) = result {
+            log::error(&format!("{} ({what}): {error}", self.table.describe(node)));
+        }
+    }
+}

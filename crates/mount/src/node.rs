@@ -1,0 +1,209 @@
+//! One inode of the namespace, and what all opens of it share.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use fuser::BackingId;
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use stripewise_store::{Inode, Slot};
+
+use crate::lock;
+use crate::shares::{Holders, UserShare};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// One inode of the namespace that the kernel holds references to.
+#[derive(Debug)]
+pub struct Node {
+    /// The number the kernel and programs see.
+    pub ino: u64,
+    /// `O_PATH | O_NOFOLLOW` descriptor of the inode.
+    pub fd: OwnedFd,
+    /// Kind of file; an inode never changes it.
+    pub kind: FileType,
+    /// What all opens of this inode share; present while it is open.
+    pub shared: Mutex<Option<Arc<SharedFile>>>,
+    handle: Mutex<KnownHandle>,
+    /// What it counts for the user who looked it up first.
+    pub found_by: OnceLock<UserShare>,
+}
+
+/// What was read of a node's handle.
+#[derive(Debug, Default)]
+struct KnownHandle {
+    /// Logical handle of a placed file, as it was read last; 0 before, and of a plain file.
+    logical: u64,
+    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving
+    /// that.
+    at: Option<StatusTime>,
+}
+
+type StatusTime = (i64, i64);
+
+fn status_time(stat: &Stat) -> StatusTime {
+    (stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+/// Changes within this time may share one timestamp.
+const UNSURE_S: i64 = 1;
+
+impl Node {
+    /// A node that nothing has open.
+    pub fn new(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default(), found_by: OnceLock::new() }
+    }
+
+    /// Attributes as the namespace has them. One system call.
+    pub fn stat(&self) -> Result<Stat, Errno> {
+        rustix::fs::fstat(&self.fd)
+    }
+
+    /// Notes the logical handle of the placed file (`None`: a plain one), which was read after `stat` was.
+    pub fn know_handle(&self, logical: Option<u64>, stat: &Stat) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let at = Some(status_time(stat)).filter(|&(seconds, _)| seconds < now.tv_sec - UNSURE_S);
+        *lock(&self.handle) = KnownHandle { logical: logical.unwrap_or(0), at };
+    }
+
+    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as
+    /// it was when that was read.
+    pub fn handle_in(&self, stat: &Stat) -> Option<Option<u64>> {
+        let known = lock(&self.handle);
+        (known.at == Some(status_time(stat))).then(|| Some(known.logical).filter(|&logical| logical != 0))
+    }
+
+    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
+    /// says where to look, and not whose a thing is.
+    pub fn handle(&self) -> Option<u64> {
+        Some(lock(&self.handle).logical).filter(|&logical| logical != 0)
+    }
+
+    /// True for a regular file: the only kind that can be placed.
+    pub fn is_file(&self) -> bool {
+        self.kind == FileType::RegularFile
+    }
+}
+
+/// A file by which the kernel reads and writes without asking us, until this is dropped.
+#[derive(Debug)]
+pub enum Backing {
+    /// The kernel's.
+    Kernel(BackingId),
+    /// Of a schedule, which counts those that there are.
+    #[cfg(feature = "shuttle")]
+    Counted(Arc<()>),
+}
+
+/// What all opens of one inode share.
+#[derive(Debug)]
+pub struct SharedFile {
+    /// The placed file; `None` for a plain one, whose bytes are the inode's own.
+    pub placed: Option<Arc<Inode>>,
+    /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
+    /// in one whole. All opens of one inode have to use the same one.
+    pub backing: Option<Backing>,
+    /// Of a placed file with a backing: `true` as long as it is registered as written, so that its layout stays.
+    pub pinned: AtomicBool,
+    /// Opens on this mount; changed only under the node's lock.
+    pub opens: AtomicUsize,
+    /// Those of them that may write.
+    pub writable: AtomicUsize,
+    /// Those of them that are registered as writers of a placed file.
+    pub writers: AtomicUsize,
+    /// A program that may write the file has been told where its bytes are.
+    pub grows_past_the_mount: AtomicBool,
+    /// How it lost its last name, through this mount, while it was open.
+    pub lost_name: Mutex<Option<LostName>>,
+    /// The kernel has pages of a placed file (a program maps it, or splices from it), so no program may go past the
+    /// mount until the last close.
+    pub mapped: AtomicBool,
+    /// The file may have capabilities (`security.capability`), which the first write has to take.
+    pub may_have_capabilities: AtomicBool,
+    /// The users who have it open.
+    pub holders: Arc<Holders>,
+}
+
+/// How a file lost its last name.
+#[derive(Debug)]
+pub struct LostName {
+    /// The directory that had it.
+    pub directory: Arc<Node>,
+    /// Where the journal of removals says so.
+    pub noted: Option<Slot>,
+}
+
+impl SharedFile {
+    /// Whether a program has it open for writing.
+    pub fn is_open_for_writing(&self) -> bool {
+        self.writable.load(Ordering::Acquire) > 0
+    }
+
+    /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
+    /// the datafile's own, the same for all opens.
+    pub fn set_mapped(&self) {
+        if self.backing.is_none()
+            && !self.mapped.load(Ordering::Acquire)
+            && !self.mapped.swap(true, Ordering::AcqRel)
+            && let Some(inode) = &self.placed
+        {
+            inode.bump_epoch();
+        }
+    }
+}
+
+const FDS: &[u8] = b"/proc/self/fd/";
+
+/// The name of a descriptor in `/proc/self/fd`, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcName {
+    path: [u8; FDS.len() + 11],
+}
+
+impl ProcName {
+    /// The name of `fd`.
+    pub fn new(fd: BorrowedFd<'_>) -> ProcName {
+        let mut digits = [0; 10];
+        let mut start = digits.len();
+        let mut number = fd.as_raw_fd() as u32;
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        let digits = &digits[start..];
+        let mut name = ProcName { path: [0; FDS.len() + 11] };
+        name.path[..FDS.len()].copy_from_slice(FDS);
+        name.path[FDS.len()..FDS.len() + digits.len()].copy_from_slice(digits);
+        name
+    }
+
+    /// The number alone: the name below `/proc/self/fd`.
+    pub fn number(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path[FDS.len()..]).expect("a number has at most 10 of the 11 bytes")
+    }
+
+    /// The whole path.
+    pub fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).expect("a number has at most 10 of the 11 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_descriptors_are_decimal() {
+        // SAFETY: the descriptors are only numbers here; nothing is done with them.
+        let name = |fd| unsafe { ProcName::new(BorrowedFd::borrow_raw(fd)) };
+        assert_eq!(name(0).number(), c"0");
+        assert_eq!(name(1048576).number(), c"1048576");
+        assert_eq!(name(i32::MAX).path(), c"/proc/self/fd/2147483647");
+    }
+}
