@@ -2,7 +2,6 @@
 //! [`File`](crate::File).
 
 use crate::file::inode::Inode;
-use crate::file::open_file::File;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
@@ -37,7 +36,7 @@ fn relative(path: &Path) -> &Path {
 }
 
 /// Whether a file that could not be opened has lost its last name meanwhile: a call that creates files makes a new one.
-fn has_no_name(file: &OwnedFd) -> bool {
+pub(crate) fn has_no_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
@@ -63,7 +62,7 @@ impl Files {
     }
 
     /// Opens below the tree, wherever `path` leads in it; EXDEV if that is outside.
-    fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         // EAGAIN: a directory on the way was renamed, and the kernel could not tell whether that leads out.
@@ -83,44 +82,8 @@ impl Files {
         Ok((parent.map_err(Error::io(action, path))?, name))
     }
 
-    /// Opens a file as `open` does: with `O_CREAT` it gets the layout that the pool's rules have for its path, and
-    /// `mode` less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND` and `O_NOFOLLOW` count. A
-    /// directory cannot be opened.
-    ///
-    /// # Errors
-    /// Those of `open`; the handle is damaged.
-    pub fn open_file(self: &Arc<Self>, path: &Path, flags: OFlags, mode: Mode) -> Result<File> {
-        let failed = |errno| Error::io("open", path)(errno);
-        let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let follow = flags & OFlags::NOFOLLOW;
-        loop {
-            if !exclusive {
-                match self.beneath(path, OFlags::PATH | follow, Mode::empty()) {
-                    Ok(found) => match File::open(self.clone(), found.as_fd(), flags, path) {
-                        Err(_) if flags.contains(OFlags::CREATE) && has_no_name(&found) => continue,
-                        opened => return opened,
-                    },
-                    Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
-                    Err(errno) => return Err(failed(errno)),
-                }
-            }
-            match self.make(path, mode) {
-                Ok(made) => match File::open(self.clone(), made.as_fd(), flags - OFlags::TRUNC, path) {
-                    Err(_) if has_no_name(&made) => {}
-                    opened => return opened,
-                },
-                // Another was quicker, or the name is a symbolic link to what does not exist yet.
-                Err(error) if error.errno() == Errno::EXIST && !exclusive => {
-                    let Some(target) = self.dangling(path)? else { continue };
-                    return self.open_file(&target, flags, mode);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Where a symbolic link points that leads to nothing.
-    fn dangling(&self, path: &Path) -> Result<Option<PathBuf>> {
+    pub(crate) fn dangling(&self, path: &Path) -> Result<Option<PathBuf>> {
         match self.read_link(path) {
             Ok(target) if self.stat(path, true).is_err() => {
                 Ok(Some(path.parent().unwrap_or(Path::new("")).join(target)))
@@ -132,7 +95,7 @@ impl Files {
     }
 
     /// Makes an empty file with its handle. It appears under its name only when it is complete.
-    fn make(&self, path: &Path, mode: Mode) -> Result<OwnedFd> {
+    pub(crate) fn make(&self, path: &Path, mode: Mode) -> Result<OwnedFd> {
         let (parent, name) = self.split(path, "create")?;
         let failed = |errno| Error::io("create", path)(errno);
         // Layouts go by the path that the directory has, whichever way led to it.

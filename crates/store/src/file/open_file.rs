@@ -1,6 +1,6 @@
 //! An open file of a pool, for programs that need no mount.
 
-use crate::file::files::Files;
+use crate::file::files::{Files, has_no_name};
 use crate::file::inode::Inode;
 use crate::file::unsynced::Told;
 use crate::os::error::{Error, Result};
@@ -29,9 +29,47 @@ pub struct File {
     path: PathBuf,
 }
 
+impl Files {
+    /// Opens a file as `open` does: with `O_CREAT` it gets the layout that the pool's rules have for its path, and
+    /// `mode` less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND` and `O_NOFOLLOW` count. A
+    /// directory cannot be opened.
+    ///
+    /// # Errors
+    /// Those of `open`; the handle is damaged.
+    pub fn open_file(self: &Arc<Self>, path: &Path, flags: OFlags, mode: Mode) -> Result<File> {
+        let failed = |errno| Error::io("open", path)(errno);
+        let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
+        let follow = flags & OFlags::NOFOLLOW;
+        loop {
+            if !exclusive {
+                match self.beneath(path, OFlags::PATH | follow, Mode::empty()) {
+                    Ok(found) => match File::open(self.clone(), found.as_fd(), flags, path) {
+                        Err(_) if flags.contains(OFlags::CREATE) && has_no_name(&found) => continue,
+                        opened => return opened,
+                    },
+                    Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
+                    Err(errno) => return Err(failed(errno)),
+                }
+            }
+            match self.make(path, mode) {
+                Ok(made) => match File::open(self.clone(), made.as_fd(), flags - OFlags::TRUNC, path) {
+                    Err(_) if has_no_name(&made) => {}
+                    opened => return opened,
+                },
+                // Another was quicker, or the name is a symbolic link to what does not exist yet.
+                Err(error) if error.errno() == Errno::EXIST && !exclusive => {
+                    let Some(target) = self.dangling(path)? else { continue };
+                    return self.open_file(&target, flags, mode);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
 impl File {
     /// Opens what `found` stands for. `path` stands in errors.
-    pub(crate) fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
+    fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
         let failed = |errno| Error::io("open", path)(errno);
         let kind = FileType::from_raw_mode(rustix::fs::fstat(found).map_err(failed)?.st_mode);
         match kind {

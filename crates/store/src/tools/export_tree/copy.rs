@@ -1,19 +1,16 @@
 //! One file: its bytes copied beside its name, read back, compared, and given its name.
 
 use super::attributes;
-use super::journal::key;
-use super::traverse::Pair;
+use super::pair::Pair;
+use super::source::{ExportedFile, is_of, key, read_full};
 use super::{Export, count};
-use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
-use crate::os::sys::{proc_path, retry};
-use crate::tools::directories::open_inside;
+use crate::os::sys::retry;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, Stat, Timespec};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes that are copied at a time.
@@ -22,112 +19,6 @@ const CHUNK_BYTES: usize = 8 << 20;
 const HOLE_BYTES: usize = 4096;
 /// How often a file that changes while it is copied is copied again.
 const TRIES: u32 = 3;
-
-/// A file of the pool, open for reading.
-pub(super) struct ExportedFile {
-    place: OwnedFd,
-    pub(super) stat: Stat,
-    pub(super) size_bytes: u64,
-    pub(super) mtime: Timespec,
-    bytes: Bytes,
-}
-
-enum Bytes {
-    Placed(Arc<Inode>),
-    Plain(OwnedFd),
-}
-
-impl ExportedFile {
-    /// Opens file `name` of the directory of the pool.
-    pub(super) fn open(pair: &Pair<'_>, name: &OsStr) -> Result<Self> {
-        let place = open_inside(&*pair.from()?, name, OFlags::PATH).map_err(pair.failed("open", name))?;
-        let stat = rustix::fs::fstat(&place).map_err(pair.failed("read the attributes of", name))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Error::Invalid("it was exchanged for what is no file: export again".into()));
-        }
-        let (bytes, size_bytes, mtime) = match pair.export.store.inode(place.as_fd())? {
-            Some(inode) => {
-                let attributes = inode.attributes()?;
-                (Bytes::Placed(inode), attributes.size_bytes, attributes.mtime)
-            }
-            None => {
-                let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let fd = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty()));
-                let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-                (Bytes::Plain(fd.map_err(pair.failed("open", name))?), stat.st_size as u64, mtime)
-            }
-        };
-        Ok(Self { place, stat, size_bytes, mtime, bytes })
-    }
-
-    /// Reads at `offset`; fewer bytes than asked for only at the end.
-    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        match &self.bytes {
-            Bytes::Placed(inode) => {
-                let mut done = 0;
-                // It gives what stands before a server that is missing, and only then says so.
-                while done < buffer.len() {
-                    match inode.read_at(&mut buffer[done..], offset + done as u64)? {
-                        0 => break,
-                        count => done += count,
-                    }
-                }
-                Ok(done)
-            }
-            Bytes::Plain(fd) => read_full(fd, buffer, offset).map_err(Error::io("read", proc_path(fd.as_fd()))),
-        }
-    }
-
-    /// Where the next byte that is no hole may be, from `offset` on; the size if there is none.
-    pub(super) fn next_data(&self, offset: u64) -> u64 {
-        let found = match &self.bytes {
-            Bytes::Placed(inode) => match inode.seek_data(offset) {
-                Ok(data) => Some(data),
-                Err(error) if error.errno() == Errno::NXIO => None,
-                // Reading says what is wrong.
-                Err(_) => Some(offset),
-            },
-            Bytes::Plain(fd) => match rustix::fs::seek(fd, rustix::fs::SeekFrom::Data(offset)) {
-                Ok(data) => Some(data),
-                Err(Errno::NXIO) => None,
-                Err(_) => Some(offset),
-            },
-        };
-        found.unwrap_or(self.size_bytes).min(self.size_bytes)
-    }
-
-    /// Whether its size and time are what they were when it was opened.
-    fn is_unchanged(&self) -> Result<bool> {
-        Ok(match &self.bytes {
-            Bytes::Placed(inode) => {
-                let now = inode.attributes()?;
-                (now.size_bytes, now.mtime) == (self.size_bytes, self.mtime)
-            }
-            Bytes::Plain(fd) => {
-                let now = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd.as_fd())))?;
-                let mtime = Timespec { tv_sec: now.st_mtime, tv_nsec: now.st_mtime_nsec as _ };
-                (now.st_size as u64, mtime) == (self.size_bytes, self.mtime)
-            }
-        })
-    }
-
-    /// The inode itself, for its attributes.
-    pub(super) fn place(&self) -> rustix::fd::BorrowedFd<'_> {
-        self.place.as_fd()
-    }
-}
-
-/// Reads as much as there is.
-pub(super) fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match retry(|| rustix::io::pread(fd, &mut buffer[done..], offset + done as u64))? {
-            0 => break,
-            count => done += count,
-        }
-    }
-    Ok(done)
-}
 
 /// Exports `source`, which is file `name` of `pair`, as `to_name` of the directory `to`.
 pub(super) fn file(
@@ -170,12 +61,6 @@ pub(super) fn file(
         let mut journal = guard(&export.destination.journal);
         return journal.add(record, source.size_bytes, root).map_err(pair.failed("write", name));
     }
-}
-
-/// Whether a copy has the size and the time of its source.
-pub(super) fn is_of(stat: &Stat, source: &ExportedFile) -> bool {
-    let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-    stat.st_size as u64 == source.size_bytes && mtime == source.mtime
 }
 
 /// Copies all bytes into the file `part` of the export's own directory and reads them back. What an earlier export left

@@ -3,12 +3,9 @@
 //! A record is the beginning of the blake3 of the file's inode, size, time of last change and path. It is written only
 //! after the file system that holds the file was synced, so that whatever ended the export, what stands here is there.
 
-use super::copy::ExportedFile;
 use crate::os::sys::{read_all, retry, write_all};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 
 /// Files or bytes after which what was done is made durable.
 const BATCH_FILES: usize = 10_000;
@@ -25,23 +22,6 @@ pub(super) struct ExportJournal {
     done: HashSet<ExportKey>,
     waiting: Vec<ExportKey>,
     waiting_bytes: u64,
-}
-
-/// The key of a file that becomes `name`, of the directory whose names have the hash `way`: another one when it has changed
-/// since.
-pub(super) fn key(name: &OsStr, way: &[u8; 32], source: &ExportedFile) -> ExportKey {
-    let (stat, mtime) = (&source.stat, source.mtime);
-    let numbers = [stat.st_ino, source.size_bytes, mtime.tv_sec as u64, mtime.tv_nsec as u64, u64::from(stat.st_mode)];
-    let mut hasher = blake3::Hasher::new();
-    for number in numbers {
-        hasher.update(&number.to_le_bytes());
-    }
-    if stat.st_nlink == 1 {
-        hasher.update(way).update(name.as_bytes());
-    }
-    let mut key = [0; 16];
-    key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    key
 }
 
 impl ExportJournal {

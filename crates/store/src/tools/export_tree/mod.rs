@@ -13,6 +13,8 @@ mod attributes;
 mod copy;
 mod destination;
 mod journal;
+mod pair;
+mod source;
 mod traverse;
 mod verify;
 

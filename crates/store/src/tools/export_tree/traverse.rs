@@ -1,92 +1,24 @@
 //! Goes through the tree: makes directories, links and special files, and hands files with bytes to workers.
 
-use super::copy::{self, ExportedFile};
 use super::destination::{STATE, make_directory, open_directory};
-use super::{Export, attributes, count, verify};
+use super::pair::{Pair, failure};
+use super::source::ExportedFile;
+use super::{Export, attributes, copy, count, verify};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Condvar, Mutex, guard};
-use crate::tools::directories::{Directory, open_inside, why};
+use crate::tools::directories::{Directory, open_inside};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 
 /// Files that wait for a worker.
 const MAX_WAITING: usize = 256;
-
-/// A directory of the pool and the one that it becomes.
-pub(super) struct Pair<'a> {
-    pub(super) export: &'a Export<'a>,
-    /// It gets its attributes after all that is in it: they may let this export in no more.
-    above: Option<Arc<Pair<'a>>>,
-    from: Arc<Directory>,
-    to: Arc<Directory>,
-    /// blake3 of all names from the top to here.
-    pub(super) way: [u8; 32],
-    stat: Stat,
-}
-
-impl Pair<'_> {
-    /// The directory of the pool.
-    pub(super) fn from(&self) -> Result<Arc<OwnedFd>> {
-        self.from.fd().map_err(|errno| failure("open", &self.path(), errno))
-    }
-
-    /// The directory that it becomes.
-    pub(super) fn to(&self) -> Result<Arc<OwnedFd>> {
-        self.to.fd().map_err(|errno| failure("open the copy of", &self.path(), errno))
-    }
-
-    /// Relative to the tree, as [`Directory::path`] tells it.
-    pub(super) fn path(&self) -> PathBuf {
-        self.from.path()
-    }
-
-    /// The error of `action` on its entry `name`.
-    pub(super) fn failed(&self, action: &'static str, name: &OsStr) -> impl FnOnce(Errno) -> Error {
-        move |errno| failure(action, &self.path().join(name), errno)
-    }
-
-    /// All that is in it is done: nothing changes its times any more.
-    fn finish(&self) {
-        if self.export.options.verify_only || self.export.go_on().is_err() {
-            return;
-        }
-        let mtime = attributes::times(&self.stat).last_modification;
-        let both = self.from.fd().and_then(|from| Ok((from, self.to.fd()?)));
-        let done =
-            both.and_then(|(from, to)| attributes::copy(self.export, from.as_fd(), &self.stat, mtime, to.as_fd()));
-        if let Err(errno) = done {
-            self.export.fail(&self.path(), &format!("its attributes: {}", why(errno)));
-        }
-    }
-}
-
-impl Drop for Pair<'_> {
-    /// The last user of the directory is done with it, and perhaps with those above it. One after the other: a stack
-    /// would not hold a call for each level.
-    fn drop(&mut self) {
-        let mut above = self.above.take();
-        self.finish();
-        while let Some(mut last) = above.and_then(Arc::into_inner) {
-            // Without any above it, it is finished where it is dropped: at the end of this turn.
-            above = last.above.take();
-        }
-    }
-}
-
-fn failure(action: &'static str, path: &Path, errno: Errno) -> Error {
-    match errno {
-        Errno::XDEV | Errno::STALE => Error::Invalid(why(errno)),
-        errno => Error::io(action, path)(errno),
-    }
-}
 
 /// What has become of a file with several names.
 enum Linked {

@@ -1,8 +1,8 @@
 //! Compares an export with the pool; writes nothing.
 
 use super::attributes::{times, xattrs};
-use super::copy::{ExportedFile, is_of, read_full};
-use super::traverse::Pair;
+use super::pair::Pair;
+use super::source::{ExportedFile, is_of, read_full};
 use super::{Export, count};
 use crate::os::error::{Error, Result};
 use crate::os::sys::proc_path;
