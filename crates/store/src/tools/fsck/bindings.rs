@@ -3,13 +3,18 @@
 
 use super::context::Context;
 use super::datafiles::{Fault, look, open};
-use super::duplicates::Twin;
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{Subject, hold, shown};
 use crate::format::handle::Handle;
 use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
 use rustix::fs::FileType;
+
+/// One of several files that have the same handle.
+pub(super) struct Twin {
+    pub(super) subject: Subject,
+    pub(super) handle: Handle,
+}
 
 /// Tells which of several files with one handle has the bytes. The others are left to people: what their own handles were is
 /// not known, so their datafiles stay where they are.

@@ -2,7 +2,8 @@
 
 use super::finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outcomes};
 use super::ground::Ground;
-use super::hold::Holding;
+use super::holding::Holding;
+use super::options::CheckOptions;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::namespace::is_shared;
@@ -10,31 +11,11 @@ use crate::pool::neighbours::Quiet;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Files between two tellings of progress.
 pub(super) const TELL_EVERY: u64 = 1024;
-
-/// How to check a pool.
-#[derive(Debug, Clone, Default)]
-pub struct CheckOptions {
-    /// Only say what would be mended; nothing on the disks changes.
-    pub dry_run: bool,
-    /// Take over a copied or restored pool: a new uuid, and the handles get the numbers of the inodes that carry them.
-    pub rebind: bool,
-    /// Take datafiles that are gone for lost: their bytes read as zeros from now on.
-    pub forget_missing: bool,
-    /// Remove orphan datafiles instead of keeping them in `lost+found`.
-    pub remove_orphans: bool,
-    /// Read every byte of every file, to find what the disks cannot give back.
-    pub scrub: bool,
-    /// Namespaces of other pools, in which a missing layout may be found.
-    pub layouts_from: Vec<PathBuf>,
-    /// Threads that look at files; 0 takes twice the number of processors.
-    pub threads: usize,
-}
 
 /// What a check is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Several inodes with one handle: copies that were made behind the mount's back (`cp -a` in the namespace).
 
-use super::bindings;
+use super::bindings::{self, Twin};
 use super::context::Context;
 use super::finding::{CheckFinding, DamageKind};
-use super::hold::{Subject, hold, shown};
+use super::hold::{hold, shown};
 use crate::backend::DatafileAccess;
 use crate::file::rights::{check_datafile, create_datafile};
 use crate::format::handle::Handle;
@@ -13,12 +13,6 @@ use crate::os::error::Result;
 use crate::os::sys::retry;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-
-/// One of several files that have the same handle.
-pub(super) struct Twin {
-    pub(super) subject: Subject,
-    pub(super) handle: Handle,
-}
 
 /// Gives the copies of a file handles and datafiles of their own, if the original has not changed since they were made.
 /// Returns the new handles.

@@ -1,7 +1,7 @@
 //! What a check stands on: the namespace's directories and marker, and the servers that are there.
 
-use super::context::CheckOptions;
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
+use super::options::CheckOptions;
 use crate::backend::{self, Backend, Setting};
 use crate::format::handle::{ATTRIBUTE, Handle, MAX_BYTES};
 use crate::os::error::{Error, Result};

@@ -1,10 +1,10 @@
 //! Handles that cannot be used as they are: damaged ones, and those of other inodes.
 
-use super::bindings;
+use super::bindings::{self, Twin};
 use super::context::{CheckStep, Context, TELL_EVERY};
 use super::correct::corrections;
 use super::datafiles::look;
-use super::duplicates::{self, Twin};
+use super::duplicates;
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{InodeHandle, Subject, hold};
 use super::known::KnownFiles;

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::ground::Ground;
+use super::holding::Alone;
 use crate::file::inode::Inode;
 use crate::file::lengths::{self, Lengths};
 use crate::file::lockfile::{LockFile, Purpose};
@@ -10,14 +11,12 @@ use crate::format::handle::{ATTRIBUTE, FORMER_OWNER, Handle, MAX_BYTES};
 use crate::format::identity::Identity;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, HandleError, Result};
-use crate::os::sync::{Condvar, Mutex, guard};
 use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// An inode of the tree.
 pub(super) struct Subject {
@@ -147,32 +146,6 @@ impl Subject {
     /// The store's own view of it, to mend with. Only under a [`Hold`].
     pub(super) fn inode(&self, context: &Context<'_>, handle: &Handle) -> Result<Arc<Inode>> {
         context.store()?.inode_under_lock(self.fd.as_fd(), handle.logical)
-    }
-}
-
-/// The files that threads of this check hold, by handle. A file with several names is found by several threads: the
-/// lock file that one of them has just made is not a dead writer's.
-#[derive(Default)]
-pub(super) struct Holding {
-    held: Mutex<BTreeSet<u64>>,
-    changed: Condvar,
-}
-
-/// That no other thread of this check holds the file.
-struct Alone<'a>(&'a Holding, u64);
-
-impl Holding {
-    fn alone(&self, logical: u64) -> Alone<'_> {
-        let others = self.changed.wait_while(guard(&self.held), |held| held.contains(&logical));
-        others.unwrap_or_else(PoisonError::into_inner).insert(logical);
-        Alone(self, logical)
-    }
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        guard(&self.0.held).remove(&self.1);
-        self.0.changed.notify_all();
     }
 }
 

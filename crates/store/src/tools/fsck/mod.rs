@@ -25,18 +25,21 @@ mod finding;
 mod ground;
 mod handles;
 mod hold;
+mod holding;
 mod known;
 mod layouts;
 mod leftovers;
 mod lost_found;
 mod misplaced;
+mod options;
 mod rebind;
 mod rest;
 mod scrub;
 mod servers;
 
-pub use context::{CheckOptions, CheckStep, CheckWatch};
+pub use context::{CheckStep, CheckWatch};
 pub use finding::{CheckFinding, CheckReport, DamageKind, FindingOutcome, Outcomes};
+pub use options::CheckOptions;
 
 use crate::os::error::{Error, Result};
 use crate::pool::namespace::is_shared;

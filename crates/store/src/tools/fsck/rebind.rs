@@ -3,9 +3,9 @@
 //!
 //! The new uuid stands in `<namespace>/rebind` until all markers have it, so that one who was killed goes on with it.
 
-use super::context::CheckOptions;
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use super::ground::{mark, read_namespace_marker, server_marker, write_namespace_marker};
+use super::options::CheckOptions;
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file};
 use crate::pool::namespace::{MARKER_FILE, Marker, is_shared, marker_server};
