@@ -56,7 +56,7 @@ def rows_of(trace):
 
 
 def expanded_equals_trace(trace):
-    signed = trace.signature()
+    signed = _native.TraceSignature(trace)
     rows = rows_of(trace)
     processes = signed.processes()
     parts = rows.partition_by("file", "program", "rank", "pid", maintain_order=True)
@@ -170,18 +170,18 @@ def test_requests_made_up_from_counters_are_said_to_be(stripewise):
 def test_progress_ends_the_work_with_what_it_raises(traced):
     trace = _native.Trace(str(traced))
     seen = []
-    trace.signature(lambda done, total: seen.append((done, total)))
+    _native.TraceSignature(trace, lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
 
     def stop(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trace.signature(stop)
+        _native.TraceSignature(trace, stop)
 
 
 def test_a_file_or_process_that_is_not_there(traced):
-    signed = _native.Trace(str(traced)).signature()
+    signed = _native.TraceSignature(_native.Trace(str(traced)))
     with pytest.raises(StripewiseError, match="neither read nor written"):
         signed.text(10_000, 0)
     with pytest.raises(StripewiseError, match="counted from 0: there is no 99"):

@@ -45,7 +45,7 @@ def sign(trace: _native.Trace, wanted: Wanted, progress: Callable[[int, int], ob
 
     Raises `StripewiseError` where a check finds a difference.
     """
-    signature = trace.signature(progress)
+    signature = _native.TraceSignature(trace, progress)
     signed = Signed(signature.files(), signature.file_programs())
     for file in signed.files if wanted.processes else ():
         if wanted.patterns and not any(fits(file["path"], pattern) for pattern in wanted.patterns):

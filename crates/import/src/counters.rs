@@ -35,6 +35,17 @@ impl FileCounters {
         self.integers.iter().find(|(name, _)| named(name).is_some()).map(|(_, value)| *value)
     }
 
+    /// Whether rows were made up from these counters, and count: MPI-IO's do where nothing below is known.
+    pub fn is_made_up(&self) -> bool {
+        let moved = |prefix| ["READS", "WRITES"].iter().any(|kind| self.integer_of(prefix, ["_", kind, ""]) > Some(0));
+        !self.has_rows
+            && match self.api {
+                Api::Posix => moved("POSIX"),
+                Api::Stdio => moved("STDIO"),
+                Api::MpiIo => false,
+            }
+    }
+
     /// The counter of this name. O(counters).
     pub fn float(&self, name: &str) -> Option<f64> {
         self.floats.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)

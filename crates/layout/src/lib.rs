@@ -5,10 +5,11 @@
 //! `offset mod round_bytes`, counted from the start of the *file* (the absolute phase), so splitting or merging
 //! regions of equal rounds moves nothing.
 //!
-//! The crate knows nothing of disks, costs or file names: planners produce layouts, the store serves them.
+//! The crate knows nothing of servers' disks and costs: planners produce layouts, the store serves them.
 
 mod binary;
 mod layout;
+mod load;
 mod names;
 mod pattern;
 mod rst;
@@ -17,6 +18,7 @@ pub mod units;
 
 pub use binary::{DecodeError, MAX_STRIPES};
 pub use layout::{Layout, LayoutError, Location, MAX_OFFSET, Region, ServerId, Stripe};
+pub use load::LoadError;
 pub use names::{META_NAME, ServerNames};
 pub use pattern::{Pattern, PatternError};
 pub use rst::{FileLayout, LAYOUT_FILE_VERSION, LayoutFile, RstError, RstProblem, round_entries};

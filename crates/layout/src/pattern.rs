@@ -111,6 +111,18 @@ impl Pattern {
         String::from_utf8(path).ok()
     }
 
+    /// Where what it matches is: the one file and `false`, or the directory that holds all of it (empty for the root) and
+    /// `true`.
+    pub fn place(&self) -> (String, bool) {
+        if let Some(path) = self.exact_path() {
+            return (path, false);
+        }
+        let above = self.text.match_indices('/').map(|(at, _)| &self.text[..at]);
+        // A slash after a backslash is the character itself, but no name has one: such a prefix is no pattern.
+        let exact = above.map_while(|above| Self::new(above).ok().and_then(|pattern| pattern.exact_path()));
+        (exact.last().unwrap_or_default(), true)
+    }
+
     /// Does it match `path`, relative to the mount? Any bytes; a `?` takes a whole UTF-8 character. No allocation;
     /// O(path x pattern) at worst.
     pub fn matches(&self, path: &[u8]) -> bool {
@@ -241,6 +253,17 @@ mod tests {
         assert_eq!(Pattern::new(r"d/a\*b").unwrap().exact_path().as_deref(), Some("d/a*b"));
         assert_eq!(Pattern::new("d/a*b").unwrap().exact_path(), None);
         assert_eq!(Pattern::new("**").unwrap().exact_path(), None);
+    }
+
+    #[test]
+    fn a_pattern_has_a_place() {
+        let place = |text: &str| Pattern::new(text).unwrap().place();
+        assert_eq!(place("d/a.dat"), ("d/a.dat".to_owned(), false));
+        assert_eq!(place(r"d/a\*b"), ("d/a*b".to_owned(), false));
+        assert_eq!(place("d/e/*.dat"), ("d/e".to_owned(), true));
+        assert_eq!(place("d/*/e/a"), ("d".to_owned(), true));
+        assert_eq!(place(r"d\?/**"), ("d?".to_owned(), true));
+        assert_eq!(place("**"), (String::new(), true));
     }
 
     #[test]

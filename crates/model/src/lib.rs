@@ -7,6 +7,7 @@
 mod cost;
 mod count;
 mod expected_max;
+mod native;
 pub mod presets;
 mod profile;
 mod theta;
@@ -16,6 +17,7 @@ mod widths;
 pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
 pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
+pub use native::{Hashed, Native, NativeError, Rounds, theta_of_native_s};
 pub use profile::{Cluster, Op, OpProfile, Profile, Request, Tier};
 pub use theta::{BusyTimes, theta_of_layout_s, theta_of_widths_s};
 pub use water_fill::{WaterLevel, water_fill};

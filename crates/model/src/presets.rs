@@ -1,8 +1,7 @@
 //! Devices by name, as pool and cluster files name them; and the parameter sets of math F.2, for tests, benchmarks and
 //! comparisons with the papers.
 
-use crate::profile::{Cluster, OpProfile, Profile, Tier};
-use stripewise_layout::ServerId;
+use crate::profile::{Cluster, OpProfile, Profile};
 
 /// Names of devices and what they stand for.
 pub const DEVICES: [(&str, &str); 3] = [
@@ -47,15 +46,12 @@ pub fn seconds_per_byte(kb_per_ms: f64) -> f64 {
 }
 
 /// A cluster of tiers `(name, servers, profile)`; servers are numbered in order, as in a pool file; no space limits.
+///
+/// # Panics
+/// With more servers than a layout can name.
 pub fn cluster(tiers: &[(&str, u16, Profile)]) -> Cluster {
-    let mut next = 0;
-    let tiers = tiers.iter().map(|&(name, servers, profile)| {
-        let first = next;
-        next += servers;
-        let servers = (first..next).map(ServerId).collect();
-        Tier { name: name.to_owned(), servers, profile, capacity_bytes: None }
-    });
-    Cluster { tiers: tiers.collect() }
+    let tiers = tiers.iter().map(|&(name, servers, profile)| (name.to_owned(), servers, profile));
+    Cluster::numbered(tiers).expect("at most 65,535 servers")
 }
 
 fn hybrid(hdds: u16, ssds: u16, hdd: Profile, ssd: Profile) -> Cluster {

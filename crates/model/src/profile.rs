@@ -44,6 +44,14 @@ impl Profile {
     }
 }
 
+impl OpProfile {
+    /// Whether its times are finite, not negative, and the least startup the least.
+    pub fn is_valid(&self) -> bool {
+        let times = [self.startup_min_s, self.startup_max_s, self.transfer_s_per_byte];
+        times.iter().all(|time| time.is_finite() && *time >= 0.0) && self.startup_min_s <= self.startup_max_s
+    }
+}
+
 /// Servers of one profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tier {
@@ -62,6 +70,20 @@ pub struct Tier {
 pub struct Cluster {
     /// The tiers.
     pub tiers: Vec<Tier>,
+}
+
+impl Cluster {
+    /// Tiers `(name, servers, profile)` without space limits; their servers are numbered in order, as in a pool file. `None`
+    /// when they are more than the 65,535 that a layout can name.
+    pub fn numbered(tiers: impl IntoIterator<Item = (String, u16, Profile)>) -> Option<Self> {
+        let mut next = 0_u16;
+        let tiers = tiers.into_iter().map(|(name, servers, profile)| {
+            let first = next;
+            next = next.checked_add(servers)?;
+            Some(Tier { name, servers: (first..next).map(ServerId).collect(), profile, capacity_bytes: None })
+        });
+        Some(Self { tiers: tiers.collect::<Option<_>>()? })
+    }
 }
 
 /// One request of a trace: the half-open interval `[offset, offset + size)` of one file.

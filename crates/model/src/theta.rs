@@ -53,6 +53,22 @@ impl BusyTimes {
         Ok(())
     }
 
+    /// The requests of files, each under its layout.
+    ///
+    /// # Errors
+    /// [`UnknownServer`] when a layout names a server outside the cluster.
+    pub fn of_files<'a>(
+        files: impl IntoIterator<Item = (&'a [Request], &'a Layout)>,
+        cluster: &Cluster,
+    ) -> Result<Self, UnknownServer> {
+        let model = CostModel::new(cluster);
+        let mut loads = Self::new(model.servers());
+        for (requests, layout) in files {
+            requests.iter().try_for_each(|request| loads.add_on_layout(&model, layout, request))?;
+        }
+        Ok(loads)
+    }
+
     /// Busy time of each server in seconds, over all requests.
     pub fn servers(&self) -> &[Busy] {
         &self.servers
@@ -61,6 +77,11 @@ impl BusyTimes {
     /// Sum of the latencies in seconds.
     pub fn latency_sum_s(&self) -> f64 {
         self.latency_s
+    }
+
+    /// Mean latency in seconds; 0 without requests.
+    pub fn latency_mean_s(&self) -> f64 {
+        if self.requests > 0.0 { self.latency_s / self.requests } else { 0.0 }
     }
 
     /// Busy time of the busiest device or link, in seconds per request (`B_max`); 0 without requests.
@@ -98,10 +119,5 @@ pub fn theta_of_layout_s(
     cluster: &Cluster,
     processes: f64,
 ) -> Result<f64, UnknownServer> {
-    let model = CostModel::new(cluster);
-    let mut loads = BusyTimes::new(model.servers());
-    for request in requests {
-        loads.add_on_layout(&model, layout, request)?;
-    }
-    Ok(loads.theta_s(processes))
+    Ok(BusyTimes::of_files([(requests, layout)], cluster)?.theta_s(processes))
 }

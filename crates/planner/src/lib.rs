@@ -5,6 +5,7 @@
 //! and phases, within space limits. [`harl`], [`chen`] and [`song`] are what the papers compute.
 
 pub mod auto;
+mod described;
 mod error;
 mod job;
 mod objective;
@@ -13,6 +14,7 @@ pub mod planners;
 mod regions;
 pub mod why;
 
+pub use described::{EqualDepthError, equal_depth_widths, harl_layouts, layouts_by};
 pub use error::PlanError;
 pub use job::input::{FileTrace, PlanOptions};
 pub use job::survey::{Counted, Overview, RequestSource, Strata, Survey, SurveyedFile};

@@ -1,19 +1,19 @@
 //! Advice on a log: `stripewise advise`.
 
+use crate::cluster;
 use crate::convert::to_python;
 use crate::error::raise;
 use crate::trace::PyTrace;
-use crate::{cluster, files};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stripewise_advise::{
-    Advice, AdviceOptions, AdviceRow, AdviseError, Bottleneck, Finding, Gain, KindPlacement, Pass, PassResult, Passes,
-    PresentLayout, TierSpace, advise_by,
+    Advice, AdviceRow, AdviseError, Bottleneck, Finding, Gain, KindPlacement, Pass, PassResult, Passes, TierSpace,
 };
 use stripewise_layout::{Layout, ServerNames, round_entries};
+use stripewise_whatif::{AdviceRequest, Advised};
 
 /// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
 /// on those that the log's Lustre layouts show. Where `passes` is given, `trace` is the index of a data set: `passes` is
@@ -30,37 +30,18 @@ pub(crate) fn advise<'py>(
     passes: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let elsewhere = passes.map(|call| Elsewhere { call, raised: RefCell::new(None) });
-    let (document, elsewhere) = py.detach(move || {
+    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner, preset };
+    let (advised, elsewhere) = py.detach(move || {
         let made_by = elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere);
-        (advised(trace, cluster.as_deref(), root.as_deref(), planner, preset, made_by), elsewhere)
+        (stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by), elsewhere)
     });
-    match (document, elsewhere.and_then(|elsewhere| elsewhere.raised.into_inner())) {
+    match (advised, elsewhere.and_then(|elsewhere| elsewhere.raised.into_inner())) {
         (Err(_), Some(raised)) => Err(raised),
-        (document, _) => to_python(py, &document.map_err(raise)?),
+        (advised, _) => {
+            let Advised { advice, is_pool } = advised.map_err(raise)?;
+            to_python(py, &describe(&advice, trace, is_pool))
+        }
     }
-}
-
-fn advised(
-    trace: &PyTrace,
-    cluster: Option<&Path>,
-    root: Option<&Path>,
-    planner: Option<&str>,
-    preset: &str,
-    passes: &dyn Passes,
-) -> Result<Value, String> {
-    let servers = cluster.map(cluster::load).transpose()?;
-    let options = AdviceOptions {
-        cluster: servers.as_ref().map(|servers| &servers.cluster),
-        preset,
-        root,
-        planner,
-        present: None,
-    };
-    let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster);
-    let advice = with_present(pool, &options, |options| {
-        advise_by(&trace.inner, &trace.about, options, passes).map_err(|error| error.to_string())
-    })?;
-    Ok(describe(&advice, trace, pool.is_some()))
 }
 
 /// Answers a question of [`advise`] from the requests that `trace` has.
@@ -101,22 +82,6 @@ impl Passes for Elsewhere {
             AdviseError::Passes
         })
     }
-}
-
-/// Gives `then` the options; files of a `pool` have the layouts that they have there, and their paths are relative to its
-/// mount.
-pub(crate) fn with_present<T>(
-    pool: Option<&Path>,
-    options: &AdviceOptions,
-    then: impl FnOnce(&AdviceOptions) -> Result<T, String>,
-) -> Result<T, String> {
-    let Some(pool) = pool else { return then(options) };
-    let file = if pool.is_dir() { pool.join("pool.toml") } else { pool.to_owned() };
-    let store = files::open(&file).map_err(|error| error.to_string())?;
-    let mount = store.pool().mount.clone();
-    let present = |path: &Path| files::present_layout(&store, path).ok().map(|layout| Layout::clone(&layout));
-    let present: &PresentLayout = &present;
-    then(&AdviceOptions { root: options.root.or(Some(mount.as_path())), present: Some(present), ..*options })
 }
 
 fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {

@@ -6,44 +6,35 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use stripewise_store::emulate::{OpStatistics, ServerStatistics, Verdict};
-use stripewise_store::pool::Pool;
+use stripewise_store::{EmulationSnapshot, Pool};
 
-/// The counters of a pool's emulated servers at one moment.
-#[pyclass(frozen, module = "stripewise._native")]
-pub(crate) struct EmulationSnapshot {
-    servers: Vec<(String, ServerStatistics)>,
-}
+/// [`EmulationSnapshot`].
+#[pyclass(frozen, name = "EmulationSnapshot", module = "stripewise._native")]
+pub(crate) struct PyEmulationSnapshot(EmulationSnapshot);
 
 /// The counters of the emulated servers of the pool `pool_file` now; zeros for a server that served nothing yet.
 #[pyfunction]
-pub(crate) fn emulation_snapshot(pool_file: PathBuf) -> PyResult<EmulationSnapshot> {
+pub(crate) fn emulation_snapshot(pool_file: PathBuf) -> PyResult<PyEmulationSnapshot> {
     let pool = Pool::load(&pool_file).map_err(raise)?;
-    // A missing server has done nothing; an operation that needs it gets the error that names it.
-    Ok(EmulationSnapshot { servers: pool.emulation_statistics().map_err(raise)? })
+    Ok(PyEmulationSnapshot(EmulationSnapshot::of(&pool).map_err(raise)?))
 }
 
 #[pymethods]
-impl EmulationSnapshot {
+impl PyEmulationSnapshot {
     /// What each server did since `earlier`, and the verdict on the emulation.
     fn since<'py>(&self, py: Python<'py>, earlier: &Self) -> PyResult<Bound<'py, PyAny>> {
-        let done: Vec<(&String, ServerStatistics)> = self
-            .servers
-            .iter()
-            .map(|(name, now)| {
-                let before = earlier.servers.iter().find(|(other, _)| other == name);
-                (name, before.map_or_else(|| now.clone(), |(_, before)| now.since(before)))
-            })
-            .collect();
-        let verdict = Verdict::of(done.iter().map(|(_, statistics)| statistics));
-        let servers: Vec<Value> = done.iter().map(|(name, statistics)| server(name, statistics)).collect();
-        to_python(py, &json!({ "servers": servers, "verdict": describe(&verdict) }))
+        let done = self.0.since(&earlier.0);
+        to_python(py, &json!({ "servers": servers(&done), "verdict": describe(&done.verdict()) }))
     }
 
     /// What each server did since its queue was made.
     fn total<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let servers: Vec<Value> = self.servers.iter().map(|(name, statistics)| server(name, statistics)).collect();
-        to_python(py, &Value::Array(servers))
+        to_python(py, &servers(&self.0))
     }
+}
+
+fn servers(of: &EmulationSnapshot) -> Value {
+    Value::Array(of.servers.iter().map(|(name, statistics)| server(name, statistics)).collect())
 }
 
 fn server(name: &str, statistics: &ServerStatistics) -> Value {

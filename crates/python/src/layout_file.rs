@@ -1,55 +1,17 @@
-//! Layout files: reading, checking against a pool, writing.
+//! Layout files: reading, checking against a pool, writing; and the patterns in them.
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::files;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use stripewise_layout::{FileLayout, LayoutFile, Pattern, RstError, ServerNames, Stripe, round_entries};
-use stripewise_store::Pool;
-
-/// The servers of `pool` by their names in layout files.
-pub(crate) fn names(pool: &Pool) -> ServerNames {
-    let tiers = pool.tiers.iter().map(|tier| (tier.name.clone(), tier.servers.len() as u16));
-    ServerNames::new(tiers).expect("a pool has at most 4096 servers")
-}
-
-/// A round as in layout files: `["hdd.0-5:64KiB", "ssd.0:192KiB"]`.
-pub(crate) fn round(stripes: &[Stripe], pool: &Pool) -> Vec<String> {
-    round_entries(stripes, &names(pool))
-}
-
-/// Reads the layout file `path` for `pool`.
-pub(crate) fn load(path: &Path, pool: &Pool) -> PyResult<LayoutFile> {
-    load_for(path, "pool", &pool.name, &names(pool))
-}
-
-/// Reads the layout file `path` for the pool or cluster `name` (`kind` says which) with servers of these names.
-pub(crate) fn load_for(path: &Path, kind: &str, name: &str, names: &ServerNames) -> PyResult<LayoutFile> {
-    let file = LayoutFile::parse(&text(path)?, names).map_err(|error| at_line(path, &error))?;
-    if file.pool != name {
-        let theirs = &file.pool;
-        let path = path.display();
-        return Err(raise(format!(
-            "{path} is for pool '{theirs}', not for '{name}'; change its `pool`, or the --{kind}"
-        )));
-    }
-    Ok(file)
-}
-
-fn text(path: &Path) -> PyResult<String> {
-    std::fs::read_to_string(path).map_err(|error| raise(format!("cannot read {}: {error}", path.display())))
-}
-
-fn at_line(path: &Path, error: &RstError) -> PyErr {
-    raise(format!("{}:{}: {}", path.display(), error.line, error.problem))
-}
+use std::path::PathBuf;
+use stripewise_layout::{LayoutFile, Pattern, ServerNames, round_entries};
+use stripewise_store::{Pool, Store};
 
 /// The layout file `path` without a pool: servers are only names.
 #[pyfunction]
 pub(crate) fn layout_read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
-    let (file, names) = LayoutFile::parse_as_named(&text(&path)?).map_err(|error| at_line(&path, &error))?;
+    let (file, names) = LayoutFile::load_as_named(&path).map_err(raise)?;
     to_python(py, &describe(&file, &names))
 }
 
@@ -64,20 +26,28 @@ pub(crate) fn layout_parse<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'
 #[pyfunction]
 pub(crate) fn layout_check<'py>(py: Python<'py>, path: PathBuf, pool_file: PathBuf) -> PyResult<Bound<'py, PyAny>> {
     let pool = Pool::load(&pool_file).map_err(raise)?;
-    to_python(py, &describe(&load(&path, &pool)?, &names(&pool)))
+    let names = pool.server_names();
+    to_python(py, &describe(&LayoutFile::load(&path, "pool", &pool.name, &names).map_err(raise)?, &names))
 }
 
 /// The text of a layout file with the layouts that files of a pool have now (or would get if they were made now).
 #[pyfunction]
 pub(crate) fn layout_present(pool_file: PathBuf, paths: Vec<String>) -> PyResult<String> {
-    let store = files::open(&pool_file)?;
-    let mut file = LayoutFile { pool: store.pool().name.clone(), files: Vec::new() };
-    for path in &paths {
-        let layout = files::present_layout(&store, Path::new(path)).map_err(raise)?;
-        let path = Pattern::exact(path).map_err(raise)?;
-        file.files.push(FileLayout { path, layout: (*layout).clone(), note: None, region_notes: Vec::new() });
-    }
-    Ok(file.to_toml(&names(store.pool())))
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let file = store.present_layouts(paths.iter().map(String::as_str)).map_err(raise)?;
+    Ok(file.to_toml(&store.pool().server_names()))
+}
+
+/// [`Pattern::place`].
+#[pyfunction]
+pub(crate) fn pattern_place(pattern: &str) -> PyResult<(String, bool)> {
+    Ok(Pattern::new(pattern).map_err(raise)?.place())
+}
+
+/// Whether a pattern of a layout file matches `path`.
+#[pyfunction]
+pub(crate) fn pattern_matches(pattern: &str, path: &str) -> PyResult<bool> {
+    Ok(Pattern::new(pattern).map_err(raise)?.matches(path.as_bytes()))
 }
 
 fn describe(file: &LayoutFile, names: &ServerNames) -> Value {

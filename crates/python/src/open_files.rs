@@ -72,8 +72,8 @@ impl PoolFiles {
         py.detach(|| self.files.unlink(&path)).map_err(os_error)
     }
 
-    fn rename(&self, py: Python<'_>, from: PathBuf, to: PathBuf, flags: u32) -> PyResult<()> {
-        py.detach(|| self.files.rename(&from, &to, RenameFlags::from_bits_retain(flags))).map_err(os_error)
+    fn rename(&self, py: Python<'_>, source: PathBuf, target: PathBuf, flags: u32) -> PyResult<()> {
+        py.detach(|| self.files.rename(&source, &target, RenameFlags::from_bits_retain(flags))).map_err(os_error)
     }
 }
 

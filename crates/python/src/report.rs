@@ -2,27 +2,19 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::replay::{self, ThreadId};
 use crate::trace::PyTrace;
-use crate::{advise, cluster};
 use numpy::{PyArray1, PyArrayMethods as _};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use stripewise_advise::{AdviceOptions, Below, ClusterFile, FileRequests, LayoutSource, Sided, Sides};
-use stripewise_layout::{Layout, LayoutFile, ServerNames, round_entries};
-use stripewise_model::Cluster;
-use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_simulate::{Did, SimulatedAccess, System, run_observed};
-use stripewise_trace::{AccessLoads, AccessMaps, AccessTotals, Fineness, HeatMap, Maps, Operation, ProcessId};
+use stripewise_advise::LayoutSource;
+use stripewise_layout::{Layout, ServerNames, round_entries};
+use stripewise_trace::{AccessLoads, AccessMaps, AccessTotals, Fineness, HeatMap, Maps};
+use stripewise_whatif::{AdviceRequest, ServerLoads, ServerTraffic};
 
 /// Records between two calls of `progress`, at least.
 const STEP: u64 = 1 << 20;
-
-/// A file of which less than this part of the bytes of the most moved one is moved gets no map.
-const LEAST_SHARE: u64 = 100;
 
 /// The trace in sums and, for the `most` files of which most bytes were moved, in maps of at most `columns` x `rows`
 /// cells. Reads the trace twice. `progress` is called with the records read and those to read.
@@ -37,7 +29,7 @@ pub(crate) fn access<'py>(
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let inner = &trace.inner;
-    let (totals, maps, drawn) = py.detach(|| {
+    let (totals, maps) = py.detach(|| {
         let all = 2 * inner.records().len() as u64;
         let (mut done, mut told) = (0, 0);
         let mut step = |records: u64| {
@@ -49,26 +41,16 @@ pub(crate) fn access<'py>(
             Python::attach(|py| progress.call1(py, (done, all)).map(|_| ()))
         };
         let totals = AccessTotals::of(inner, &mut step)?;
-        let mut ranked: Vec<(u64, u32)> = totals
-            .files
-            .iter()
-            .map(|file| (file.loads.iter().fold(0, |sum: u64, load| sum.saturating_add(load.bytes)), file.file))
-            .collect();
-        let most_bytes = ranked.iter().map(|file| file.0).max().unwrap_or(0);
-        ranked.retain(|file| file.0 > 0 && file.0 >= most_bytes / LEAST_SHARE);
-        ranked.sort_by_key(|&(bytes, file)| (std::cmp::Reverse(bytes), file));
-        let drawn: Vec<u32> = ranked.iter().take(most).map(|&(_, file)| file).collect();
+        let drawn = totals.most_moved(most);
         let maps = AccessMaps::of(inner, &totals, &drawn, Fineness { columns, rows }, &mut step)?;
-        Ok::<_, PyErr>((totals, maps, drawn))
+        Ok::<_, PyErr>((totals, maps))
     })?;
     let document = to_python(py, &totals_of(&totals, inner.lost()))?;
     document.set_item("process_time", planes(py, maps.processes)?)?;
     let listed = PyList::empty(py);
-    let mut files: HashMap<u32, _> = maps.files.into_iter().map(|file| (file.file, file)).collect();
-    for id in drawn {
-        let Some(file) = files.remove(&id) else { continue };
+    for file in maps.files {
         let entry = PyDict::new(py);
-        entry.set_item("file", id)?;
+        entry.set_item("file", file.file)?;
         entry.set_item("heat", planes(py, file.heat)?)?;
         entry.set_item("sizes", planes(py, file.sizes)?)?;
         listed.append(entry)?;
@@ -140,133 +122,31 @@ pub(crate) fn server_load<'py>(
     root: Option<PathBuf>,
     preset: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let document = py.detach(|| {
-        let servers = cluster.as_deref().map(cluster::load).transpose()?;
-        let options = AdviceOptions {
-            cluster: servers.as_ref().map(|servers| &servers.cluster),
-            preset,
-            root: root.as_deref(),
-            planner: None,
-            present: None,
-        };
-        let pool = servers.as_ref().filter(|servers| servers.is_pool).and(cluster.as_deref());
-        advise::with_present(pool, &options, |options| {
-            let read = |cluster: &ClusterFile| LayoutFile::parse(layout, &cluster.names());
-            let sides = Sides::of(&trace.inner, &trace.about, options, read)
-                .map_err(|error| format!("{origin}:{}: {}", error.line, error.problem))?
-                .map_err(|error| error.to_string())?;
-            describe(trace, &sides)
-        })
-    });
-    to_python(py, &document.map_err(raise)?)
+    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner: None, preset };
+    let loads = py.detach(|| ServerLoads::of(&trace.inner, &trace.about, &asked, layout, origin)).map_err(raise)?;
+    to_python(py, &describe(&loads))
 }
 
-/// Sub-requests and bytes of a server, by reads and writes.
-#[derive(Clone, Copy, Default)]
-struct Moved {
-    requests: [u64; 2],
-    bytes: [u64; 2],
-}
-
-/// What each of `servers` has to do under one of the layouts. O(requests x their sub-requests).
-fn moved(trace: &PyTrace, sides: &Sides, side: usize, servers: usize) -> Vec<Moved> {
-    let mut moved = vec![Moved::default(); servers];
-    for file in &sides.files {
-        let layout = layout_of(file, side);
-        for record in trace.inner.stream(file.id) {
-            let way = usize::from(record.operation() == Some(Operation::Write));
-            for part in layout.split(record.offset, record.size) {
-                if let Some(server) = moved.get_mut(part.server.index()) {
-                    server.requests[way] += 1;
-                    server.bytes[way] = server.bytes[way].saturating_add(part.len);
-                }
-            }
-        }
-    }
-    moved
-}
-
-/// The present layout of a file is its first side.
-fn layout_of(file: &Sided, side: usize) -> &Layout {
-    if side == 0 { &file.present } else { &file.layout }
-}
-
-/// Two runs of the trace's requests, under the present layouts and under the others, with the same startup times.
-struct Simulated {
-    /// Seconds that the run took, and bytes per second.
-    totals: [(f64, f64); 2],
-    /// Busy seconds of each server.
-    busy_s: [Vec<f64>; 2],
-    /// Seconds that each process waited for its requests.
-    processes_s: BTreeMap<ProcessId, [f64; 2]>,
-}
-
-impl Simulated {
-    /// `None` where there are too many requests to be held.
-    fn of(trace: &PyTrace, sides: &Sides) -> Result<Option<Self>, String> {
-        let below = Below::new(&trace.inner, &sides.root);
-        if below.is_large() {
-            return Ok(None);
-        }
-        let cluster = sides.cluster.cluster();
-        let requests = below.files(true);
-        let by_id: HashMap<u32, &Sided> = sides.files.iter().map(|file| (file.id, file)).collect();
-        let cuts_s = cuts(&requests, &cluster, sides.cluster.default.width_bytes)?;
-        let cuts_ns: Vec<u64> = cuts_s.iter().map(|cut_s| (cut_s * 1e9).round() as u64).collect();
-        let threads = replay::threads(&trace.inner, &requests, false);
-        let (ids, did): (Vec<ThreadId>, Vec<Vec<Did>>) = threads.into_iter().unzip();
-        let program = stripewise_simulate::replay(did, &cuts_ns, false).program;
-        let mut made = Self { totals: [(0.0, 0.0); 2], busy_s: [Vec::new(), Vec::new()], processes_s: BTreeMap::new() };
-        for side in 0..2 {
-            let layouts = requests.iter().map(|file| by_id.get(&file.id).map(|file| layout_of(file, side).clone()));
-            let layouts: Vec<Layout> = layouts.collect::<Option<_>>().ok_or("a file of the trace has no layout")?;
-            let processes_s = &mut made.processes_s;
-            let observe = |process: u32, _: &SimulatedAccess, issued_s: f64, ended_s: f64| {
-                if let Some(&(rank, pid, _, program)) = ids.get(process as usize) {
-                    processes_s.entry((program, rank, pid)).or_default()[side] += ended_s - issued_s;
-                }
-            };
-            let report = run_observed(&cluster, &layouts, &program, &System::default(), 1, observe);
-            let outcome = report.map_err(|error| error.to_string())?.outcome;
-            made.totals[side] = (outcome.makespan_s, outcome.throughput());
-            made.busy_s[side] = outcome.servers.iter().map(|server| server.busy_s).collect();
-        }
-        Ok(Some(made))
-    }
-}
-
-/// Where the phases of the program meet, as the planner finds them.
-fn cuts(files: &[FileRequests], cluster: &Cluster, default_width_bytes: u64) -> Result<Vec<f64>, String> {
-    let traces =
-        files.iter().map(|file| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes: None });
-    let traces: Vec<FileTrace> = traces.collect();
-    let options = PlanOptions { default_width_bytes, ..PlanOptions::default() };
-    Job::new(&traces, cluster, &options).map(|job| job.cuts_s().to_vec()).map_err(|error| error.to_string())
-}
-
-fn describe(trace: &PyTrace, sides: &Sides) -> Result<Value, String> {
-    let cluster = &sides.cluster;
+fn describe(loads: &ServerLoads) -> Value {
+    let (cluster, simulated) = (&loads.sides.cluster, loads.simulated.as_ref());
     let names = cluster.names();
-    let count = cluster.tiers.iter().map(|tier| usize::from(tier.servers)).sum();
-    let moved = [0, 1].map(|side| moved(trace, sides, side, count));
-    let simulated = Simulated::of(trace, sides)?;
-    let simulated = simulated.as_ref();
-    let files = sides.files.iter().map(|file| {
-        let [present, layout] = [0, 1].map(|side| regions(layout_of(file, side), &names));
-        let known = file.source != LayoutSource::Default;
-        json!({ "file": file.id, "path": file.path, "known": known, "present": present, "layout": layout })
+    let files = loads.sides.files.iter().map(|file| {
+        json!({
+            "file": file.id,
+            "path": file.path,
+            "known": file.source != LayoutSource::Default,
+            "present": regions(&file.present, &names),
+            "layout": regions(&file.layout, &names),
+        })
     });
     let mut servers = Vec::new();
     for tier in &cluster.tiers {
         for index in 0..tier.servers {
             let number = servers.len();
             let [present, layout] = [0, 1].map(|side| {
-                let Moved { requests, bytes } = moved[side][number];
-                json!({
-                    "requests": requests.iter().sum::<u64>(),
-                    "bytes": bytes.iter().fold(0, |sum: u64, &more| sum.saturating_add(more)),
-                    "busy_s": simulated.and_then(|simulated| simulated.busy_s[side].get(number)),
-                })
+                let ServerTraffic { requests, bytes } = loads.moved[side][number];
+                let busy_s = simulated.and_then(|simulated| simulated.busy_s[side].get(number));
+                json!({ "requests": requests, "bytes": bytes, "busy_s": busy_s })
             });
             let name = format!("{}.{index}", tier.name);
             servers.push(json!({ "name": name, "tier": tier.name, "present": present, "layout": layout }));
@@ -283,15 +163,15 @@ fn describe(trace: &PyTrace, sides: &Sides) -> Result<Value, String> {
         let [present, layout] = simulated.totals.map(total);
         json!({ "present": present, "layout": layout })
     });
-    Ok(json!({
+    json!({
         "name": cluster.name,
-        "root": sides.root.to_string_lossy(),
+        "root": loads.sides.root.to_string_lossy(),
         "tiers": cluster.tiers.iter().map(|tier| &tier.name).collect::<Vec<_>>(),
         "files": files.collect::<Vec<_>>(),
         "servers": servers,
         "processes": processes,
         "simulated": totals,
-    }))
+    })
 }
 
 fn regions(layout: &Layout, names: &ServerNames) -> Value {

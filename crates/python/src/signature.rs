@@ -10,12 +10,10 @@ use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use stripewise_import::FileCounters;
 use stripewise_signature::{
     Access, AccessOp, Factors, FileProgram, FileSignature, PatternSignature, Phase, ProcessSignature, ProgramFactors,
-    Signature, SignatureProgress, StreamSignature, programs_of, stream_in_words,
+    Signature, SignatureLength, SignatureProgress, StreamSignature, programs_of, stream_in_words,
 };
-use stripewise_trace::Api;
 
 /// How often a progress is told, and Ctrl-C heeded.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
@@ -29,30 +27,7 @@ pub(crate) struct PyTraceSignature {
     made_up: HashSet<u32>,
 }
 
-/// Whether requests of a file were made up from these counters, and count: MPI-IO's do where nothing below is known.
-fn is_made_up(counters: &FileCounters) -> bool {
-    let moved = |prefix: &str| {
-        ["READS", "WRITES"].iter().any(|kind| counters.integer(&format!("{prefix}_{kind}")).is_some_and(|n| n > 0))
-    };
-    !counters.has_rows
-        && match counters.api {
-            Api::Posix => moved("POSIX"),
-            Api::Stdio => moved("STDIO"),
-            Api::MpiIo => false,
-        }
-}
-
 impl PyTraceSignature {
-    pub(crate) fn of(trace: Bound<'_, PyTrace>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let py = trace.py();
-        let records = &trace.get().inner;
-        let total = records.records().len();
-        let inner = told(py, progress, total, |watch| stripewise_signature::TraceSignature::of(records, watch))?;
-        let made_up = trace.get().about.counters.iter().filter(|counters| is_made_up(counters));
-        let made_up = made_up.map(|counters| counters.file).collect();
-        Ok(Self { trace: trace.unbind(), inner, made_up })
-    }
-
     fn file(&self, file: u32) -> PyResult<&FileSignature> {
         let at = self.inner.files.binary_search_by_key(&file, |signature| signature.file);
         at.map(|at| &self.inner.files[at])
@@ -77,6 +52,19 @@ impl PyTraceSignature {
 
 #[pymethods]
 impl PyTraceSignature {
+    /// The signatures of all files of `trace` by process. `progress` is called with records done and all records.
+    #[new]
+    #[pyo3(signature = (trace, progress = None))]
+    fn new(trace: Bound<'_, PyTrace>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
+        let py = trace.py();
+        let records = &trace.get().inner;
+        let total = records.records().len();
+        let inner = told(py, progress, total, |watch| stripewise_signature::TraceSignature::of(records, watch))?;
+        let made_up = trace.get().about.counters.iter().filter(|counters| counters.is_made_up());
+        let made_up = made_up.map(|counters| counters.file).collect();
+        Ok(Self { trace: trace.unbind(), inner, made_up })
+    }
+
     /// One dict a file that was read or written, in order of path: its five factors, what its processes do in words,
     /// and its phases.
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -87,7 +75,7 @@ impl PyTraceSignature {
                 let mut programs: Vec<u32> = signature.processes.iter().map(|one| one.process.program).collect();
                 programs.dedup();
                 let mut row = told_by(&factors);
-                row.extend(sized(streams));
+                row.extend(lengths(&SignatureLength::of(streams)));
                 let made_up = self.made_up.contains(&signature.file);
                 let note = if made_up { " (made up to agree with counters)" } else { "" };
                 let words = format!("{}{note}", signature.words(&self.trace.get().inner));
@@ -118,7 +106,7 @@ impl PyTraceSignature {
         let rows = py.detach(|| {
             let row = |file: &FileSignature, index: usize, signature: &ProcessSignature| {
                 let mut row = told_by(&signature.stream.factors);
-                row.extend(sized(std::iter::once(&signature.stream.signature)));
+                row.extend(lengths(&SignatureLength::of([&signature.stream.signature])));
                 let rest = json!({
                     "file": file.file,
                     "path": self.path(file.file),
@@ -217,7 +205,7 @@ pub(crate) fn signature_programs<'py>(
 fn program_rows<'a>(programs: &[ProgramFactors], name: impl Fn(u32) -> &'a str) -> Value {
     let row = |program: &ProgramFactors| {
         let mut row = told_by(&program.factors);
-        row.extend(lengths(program.factors.accesses(), program.parts, program.numbers));
+        row.extend(lengths(&program.length()));
         let rest = json!({
             "program": name(program.program),
             "files": program.files,
@@ -310,20 +298,9 @@ fn told_by(factors: &Factors) -> Map<String, Value> {
     fields
 }
 
-/// How long signatures are: parts, and numbers of the requests (an offset and a size each) per number of theirs.
-fn sized<'a>(signatures: impl Iterator<Item = &'a Signature>) -> Map<String, Value> {
-    let (mut accesses, mut parts, mut numbers) = (0u64, 0u64, 0u64);
-    for signature in signatures {
-        accesses += signature.accesses();
-        parts += signature.len();
-        numbers += signature.numbers();
-    }
-    lengths(accesses, parts, numbers)
-}
-
-fn lengths(accesses: u64, parts: u64, numbers: u64) -> Map<String, Value> {
-    let ratio = if numbers == 0 { 1.0 } else { 2.0 * accesses as f64 / numbers as f64 };
-    Map::from_iter([("parts".to_owned(), json!(parts)), ("ratio".to_owned(), json!(ratio))])
+/// How long signatures are: parts, and numbers of the requests per number of theirs.
+fn lengths(of: &SignatureLength) -> Map<String, Value> {
+    Map::from_iter([("parts".to_owned(), json!(of.parts)), ("ratio".to_owned(), json!(of.ratio()))])
 }
 
 fn phase(phase: &Phase) -> Value {

@@ -2,7 +2,6 @@
 
 use crate::convert::to_python;
 use crate::error::raise;
-use crate::signature::PyTraceSignature;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -118,12 +117,6 @@ impl PyTrace {
         to_python(py, &json!(rows.collect::<Vec<_>>()))
     }
 
-    /// The signatures of all files by process. `progress` is called with records done and all records.
-    #[pyo3(signature = (progress = None))]
-    fn signature(slf: Bound<'_, Self>, progress: Option<Py<PyAny>>) -> PyResult<PyTraceSignature> {
-        PyTraceSignature::of(slf, progress)
-    }
-
     /// Programs, processes, and each file with its sizes, rates and heat.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value = py.detach(|| self.summarise());
@@ -164,19 +157,7 @@ impl PyTrace {
 
     /// Evenly chosen requests of a file, at most `most`: as `columns`, operation, offset and size alone. Two passes.
     fn sample<'py>(&self, py: Python<'py>, file: u32, most: usize) -> PyResult<Bound<'py, PyDict>> {
-        let records: Vec<trace::Record> = py.detach(|| {
-            let count = self.inner.stream(file).count();
-            let kept = count.min(most);
-            // The first and the last are among them.
-            let place = |number: usize| if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
-            let mut taken = 0;
-            let chosen = self.inner.stream(file).enumerate().filter(|(at, _)| {
-                let wanted = taken < kept && *at == place(taken);
-                taken += usize::from(wanted);
-                wanted
-            });
-            chosen.map(|(_, record)| *record).collect()
-        });
+        let records = py.detach(|| self.inner.sample(file, most));
         let dict = PyDict::new(py);
         dict.set_item("op", PyArray1::from_iter(py, records.iter().map(|record| record.op)))?;
         dict.set_item("offset", PyArray1::from_iter(py, records.iter().map(|record| record.offset)))?;
@@ -186,18 +167,7 @@ impl PyTrace {
 
     /// Mean requests in flight to these files, while any is. O(n log n).
     fn in_flight(&self, py: Python<'_>, files: Vec<u32>) -> f64 {
-        py.detach(|| {
-            let requests = files.iter().flat_map(|&file| self.inner.stream(file));
-            let mut spans: Vec<(u64, u64)> = requests.map(|record| (record.start_ns, record.end_ns)).collect();
-            spans.sort_unstable();
-            let (mut busy_ns, mut sum_ns, mut until) = (0.0, 0.0, 0);
-            for (start, end) in spans {
-                busy_ns += end.saturating_sub(start.max(until)) as f64;
-                sum_ns += end.saturating_sub(start) as f64;
-                until = until.max(end);
-            }
-            if busy_ns > 0.0 { f64::max(sum_ns / busy_ns, 1.0) } else { 1.0 }
-        })
+        py.detach(|| self.inner.in_flight(&files))
     }
 
     /// All records as one numpy array a column. With `requests_only`: the requests that moved bytes and that the

@@ -1,6 +1,7 @@
 //! [`programs_of`]: what each program did with all files, from what it did with each.
 
 use crate::factors::Factors;
+use crate::length::SignatureLength;
 use crate::order::RequestProcess;
 use crate::stream::StreamSignature;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,13 @@ pub struct ProgramFactors {
     pub parts: u64,
     /// Numbers in its processes' signatures.
     pub numbers: u64,
+}
+
+impl ProgramFactors {
+    /// How long its processes' signatures are.
+    pub fn length(&self) -> SignatureLength {
+        SignatureLength { accesses: self.factors.accesses(), parts: self.parts, numbers: self.numbers }
+    }
 }
 
 impl FileProgram {

@@ -33,6 +33,22 @@ pub enum SimulateError {
         /// Bytes.
         size: u64,
     },
+    /// A process of a number that is beyond all that are simulated.
+    #[error("process {process}: at most {most} are simulated")]
+    ManyProcesses {
+        /// Its number.
+        process: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// A file of a number that steps do not explain.
+    #[error("file {file}: there are only {steps} steps")]
+    ManyFiles {
+        /// Its number.
+        file: usize,
+        /// Number of steps.
+        steps: usize,
+    },
     /// A think time that is negative or not a number.
     #[error("process {process}: a think time of {think_s} s is not a time")]
     Think {

@@ -50,6 +50,7 @@
 mod agenda;
 mod anticipation;
 mod communicator;
+mod described;
 mod device;
 mod draw;
 mod engine;
@@ -72,6 +73,7 @@ mod time;
 mod timeline;
 mod workload;
 
+pub use described::Described;
 pub use engine::{Network, SimulationOptions, simulate, simulate_observed};
 pub use error::SimulateError;
 pub use generate::{FileChoice, FilePart, Generated, GeneratorCursor, SlotOrder, Together};

@@ -33,4 +33,6 @@ pub use pool::removals::{Journal, Slot};
 pub use pool::space::{Forecast, RoomSurvey, Space};
 pub use pool::store::{Collected, Store};
 pub use pool::{epoch, neighbours, rules, store};
-pub use tools::{calibrate, export_tree, fsck};
+pub use tools::emulation::EmulationSnapshot;
+pub use tools::rules_kept::RulesKept;
+pub use tools::{apply, calibrate, export_tree, fsck, status};

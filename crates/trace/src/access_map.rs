@@ -107,6 +107,21 @@ impl AccessTotals {
     }
 }
 
+/// A file of which less than this part of the bytes of the most moved one is moved gets no map.
+const LEAST_SHARE: u64 = 100;
+
+impl AccessTotals {
+    /// The `most` files of which most bytes were moved, those left out of which next to none were.
+    pub fn most_moved(&self, most: usize) -> Vec<u32> {
+        let bytes = |file: &FileTotals| file.loads.iter().fold(0, |sum: u64, load| sum.saturating_add(load.bytes));
+        let mut ranked: Vec<(u64, u32)> = self.files.iter().map(|file| (bytes(file), file.file)).collect();
+        let most_bytes = ranked.iter().map(|file| file.0).max().unwrap_or(0);
+        ranked.retain(|file| file.0 > 0 && file.0 >= most_bytes / LEAST_SHARE);
+        ranked.sort_by_key(|&(bytes, file)| (std::cmp::Reverse(bytes), file));
+        ranked.into_iter().take(most).map(|(_, file)| file).collect()
+    }
+}
+
 /// How fine maps are.
 #[derive(Debug, Clone, Copy)]
 pub struct Fineness {
@@ -135,7 +150,7 @@ pub struct FileMaps {
 pub struct AccessMaps {
     /// Bytes by time (columns, ns) and process (rows: places in [`AccessTotals::processes`]).
     pub processes: Maps,
-    /// Of the files that were asked for.
+    /// Of the files that were asked for, in the order in which they were.
     pub files: Vec<FileMaps>,
 }
 
@@ -193,6 +208,7 @@ impl AccessMaps {
             maps.files.extend(own);
             progress(file.records.len() as u64)?;
         }
+        maps.files.sort_by_key(|of| files.iter().position(|&file| file == of.file));
         Ok(maps)
     }
 }

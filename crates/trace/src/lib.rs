@@ -14,6 +14,7 @@ mod process_file;
 mod reader;
 mod record;
 mod recorder;
+mod sample;
 mod summary;
 mod tables;
 mod writer;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use std::path::Path;
 use stripewise_trace::{
-    Api, Operation, PROCESS_FILE_SUFFIX, ProcessInfo, Record, Recorder, Trace, TraceError, WrappedCall, flags, merge,
-    summarise,
+    AccessTotals, Api, Operation, PROCESS_FILE_SUFFIX, ProcessInfo, Record, Recorder, Trace, TraceError, WrappedCall,
+    flags, merge, summarise,
 };
 
 fn record_run(dir: &Path) {
@@ -65,6 +65,19 @@ fn merging_sorts_and_keeps_everything() {
         !name.ends_with(PROCESS_FILE_SUFFIX)
     });
     assert_eq!(left.count(), 1);
+}
+
+#[test]
+fn a_few_requests_stand_for_all_and_the_most_moved_file_for_the_others() {
+    let (_dir, out) = merged();
+    let trace = Trace::open(&out).expect("a trace");
+    let offsets = |most| trace.sample(2, most).iter().map(|record| record.offset).collect::<Vec<_>>();
+    assert_eq!(offsets(100), [0, 4096, 8192, 12_288]);
+    assert_eq!((offsets(2), offsets(1), offsets(0)), (vec![0, 12_288], vec![0], vec![]));
+    // Four requests of 500 ns, two of them at the same time.
+    assert_eq!((trace.in_flight(&[2]), trace.in_flight(&[])), (4.0 / 3.0, 1.0));
+    let totals = AccessTotals::of(&trace, |_| Ok::<_, ()>(())).expect("totals");
+    assert_eq!((totals.files.len(), totals.most_moved(8), totals.most_moved(0)), (3, vec![2], vec![]));
 }
 
 #[test]

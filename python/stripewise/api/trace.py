@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise.api import frames, html
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def read(log: str | os.PathLike[str], *, progress: Progress = False) -> Trace:
+def read(log: str | os.PathLike[str], *, progress: Progress = False, files: Sequence[int] | None = None) -> Trace:
     """Reads a trace of `stripewise trace`, the directory of a run that still records, or a log of another tool.
 
     What a log lacks stands in `about` of the trace. `progress` is True for a bar, or a function that is called with
-    bytes read and all bytes. Raises `StripewiseError` with the file, the place in it and the remedy.
+    bytes read and all bytes. With `files`, numbers of files of a data set, only their requests are read; with none, its
+    index. Raises `StripewiseError` with the file, the place in it and the remedy.
     """
     path = Path(log)
     with told(progress, f"reading {path.name}") as callback:
-        return Trace(_native.Trace(str(path), callback), path)
+        return Trace(_native.Trace(str(path), callback, files=None if files is None else list(files)), path)
 
 
 class Trace:
@@ -84,10 +86,42 @@ class Trace:
 
         return tables.of_trace(self.native)
 
+    def __len__(self) -> int:
+        """Number of records."""
+        return self.native.record_count()
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files, those that were only opened too, by their numbers in other tables."""
+        return self.native.files()
+
+    @property
+    def programs(self) -> list[str]:
+        """Names of the programs, by their numbers in other tables."""
+        return self.native.programs()
+
+    def summary(self) -> dict[str, Any]:
+        """Programs, processes, and each file with its sizes, rates and heat: what `stripewise show --json` prints."""
+        return self.native.summary()
+
+    def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
+        """Writes the trace as a data set of tables, which `read` opens again."""
+        with told(progress, f"writing {Path(path).name}") as callback:
+            self.native.save(os.fspath(path), callback)
+
+    def write_csv(self, file: IO[Any]) -> None:
+        """Writes all records as CSV to an open file."""
+        file.flush()
+        self.native.write_csv(file.fileno())
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes all records as one table of Parquet."""
+        self.native.write_parquet(os.fspath(path))
+
     def signature(self, *, progress: Progress = False) -> Signature:
         """What each process did with each file: patterns, loops that rebuild its requests, plain words."""
         with told(progress, "signing") as callback:
-            return Signature(self.native.signature(callback))
+            return Signature(_native.TraceSignature(self.native, callback))
 
     def _headline(self) -> str:
         moved = about_bytes(sum(float(self.files[side].sum()) for side in ("read_bytes", "write_bytes")))

@@ -39,7 +39,7 @@ def gather(
     else:
         label = Pool.load(servers).label if is_pool else f"servers as {servers.name} describes them"
     access = _native.access(trace, most=MOST_FILES, columns=COLUMNS, rows=ROWS, progress=begin("reading requests"))
-    signed = {file["file"]: file for file in trace.signature(begin("finding patterns")).files()}
+    signed = {file["file"]: file for file in _native.TraceSignature(trace, begin("finding patterns")).files()}
     advice, load, native, reason = None, None, None, ""
     place = None if servers is None else str(servers)
     below = None if root is None else str(root.absolute())

@@ -67,7 +67,8 @@ pub fn plan_as_is(job: &Job, layouts: &[Layout]) -> Result<PlannedBy, PlanError>
     Ok(PlannedBy { planner: KEPT, kept_default: false, plan, comparison: None })
 }
 
-fn unknown(name: &str) -> PlanError {
+/// The error for a name that no planner has.
+pub(crate) fn unknown(name: &str) -> PlanError {
     let known: Vec<&str> = PLANNERS.iter().map(|planner| planner.name()).collect();
     PlanError::UnknownPlanner { name: name.to_owned(), known: format!("{AUTO}, {}", known.join(", ")) }
 }

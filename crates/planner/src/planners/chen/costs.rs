@@ -1,4 +1,4 @@
-//! Costs of Chen et al. for `p` processes that each access their own part of the data on `n` equal servers, in the
+//! ChenCosts of Chen et al. for `p` processes that each access their own part of the data on `n` equal servers, in the
 //! three layouts of the paper and in every number of groups between them (math B.3 to B.5).
 //!
 //! Servers are divided into `g` disjoint groups and processes into as many: `1-DH` is one group, `1-DV` a group for
@@ -55,6 +55,30 @@ pub fn groups_s(of: &ChenPattern, groups: u64, rest: Rest) -> f64 {
         Rest::Ceil => of.servers.div_ceil(groups),
     };
     of.processes.div_ceil(groups) as f64 * (of.startup_s + of.part_s / servers as f64)
+}
+
+/// The costs of all layouts in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChenCosts {
+    /// All data on all servers.
+    pub one_dh_s: f64,
+    /// Each process's part on one server.
+    pub one_dv_s: f64,
+    /// Each process's part on a group of its own.
+    pub two_d_s: f64,
+    /// The number of groups that costs least, and what it costs.
+    pub best: (u64, f64),
+}
+
+/// [`ChenCosts`] with disjoint groups; `None` without a process or without a server.
+pub fn costs(of: &ChenPattern) -> Option<ChenCosts> {
+    let rest = Rest::Floor;
+    (of.processes > 0 && of.servers > 0).then(|| ChenCosts {
+        one_dh_s: one_dh_s(of),
+        one_dv_s: one_dv_s(of),
+        two_d_s: two_d_s(of, rest),
+        best: best_groups(of, rest),
+    })
 }
 
 /// The numbers of groups that one of them is always best of: the fewest groups for each number of processes that share

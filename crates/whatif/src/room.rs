@@ -1,13 +1,13 @@
 //! What the servers of a pool have room for, as planning counts it.
 
-use crate::plan::round_to;
+use crate::error::WhatifError;
+use crate::words::milliseconds;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stripewise_layout::units::format_seconds;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::Cluster;
 use stripewise_planner::{PlanError, PlannedBy, within_room};
-use stripewise_store::{Error, Inode, Room, Store};
+use stripewise_store::{Error as StoreError, Inode, Room, Store};
 
 /// By so much longer a plan has to be for want of room that it is worth saying.
 const WORTH_SAYING: f64 = 1.005;
@@ -32,7 +32,7 @@ impl Rooms {
         store: Arc<Store>,
         inodes: Vec<Option<Arc<Inode>>>,
         others: &HashMap<ServerId, u64>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, StoreError> {
         let pool = store.pool();
         let real = || pool.servers.iter().filter(|server| server.emulate.is_none());
         let rooms: HashMap<ServerId, Option<Room>> =
@@ -70,22 +70,23 @@ impl Rooms {
         free: impl Fn() -> Result<PlannedBy, PlanError>,
         on: impl Fn(&Cluster) -> Result<PlannedBy, PlanError>,
         kept: impl Fn() -> Result<PlannedBy, PlanError>,
-    ) -> Result<(PlannedBy, Option<String>), String> {
+    ) -> Result<(PlannedBy, Option<String>), WhatifError> {
         let limited = |of| within_room(cluster, |id| self.room(id, of), needed);
         // What the files have now is given back in the end.
         let mut within = limited(u64::saturating_add);
         let mut planned = match &within {
-            None => free().map_err(|error| error.to_string())?,
+            None => free()?,
             Some(within) => self.on(within, &on)?,
         };
         // Old bytes go when all of a file has been copied: what fits in the end may not fit on the way. Then the files get
         // no more than they have or is spare, and then no more than is spare.
         let mut fits = self.check(&planned);
         for of in [u64::max as fn(u64, u64) -> u64, |spare, _| spare] {
-            let Err(error @ Error::NoRoom { .. }) = &fits else { break };
+            let Err(error @ StoreError::NoRoom { .. }) = &fits else { break };
+            let no_room = || WhatifError::Asked(error.to_string());
             within = limited(of);
-            let Some(within) = &within else { return Err(error.to_string()) };
-            planned = self.on(within, &on).map_err(|_| error.to_string())?;
+            let Some(within) = &within else { return Err(no_room()) };
+            planned = self.on(within, &on).map_err(|_| no_room())?;
             fits = self.check(&planned);
             if self.inodes.iter().all(Option::is_some)
                 && let Ok(kept) = kept()
@@ -94,8 +95,8 @@ impl Rooms {
                 (planned, fits) = (kept, Ok(()));
             }
         }
-        if let Err(error @ Error::NoRoom { .. }) = fits {
-            return Err(error.to_string());
+        if let Err(error @ StoreError::NoRoom { .. }) = fits {
+            return Err(error.into());
         }
         // Without room as a limit there is nothing to say, nor where no plan is found without it either.
         let Some((within, free)) = within.zip(free().ok()) else { return Ok((planned, None)) };
@@ -104,8 +105,8 @@ impl Rooms {
             format!(
                 "space limits the gain: {}; with room for all, {} would be predicted in place of {}",
                 self.tight(&within),
-                format_seconds(round_to(free_s)),
-                format_seconds(round_to(limited_s))
+                milliseconds(free_s),
+                milliseconds(limited_s)
             )
         });
         Ok((planned, said))
@@ -115,14 +116,15 @@ impl Rooms {
         &self,
         within: &Cluster,
         on: &impl Fn(&Cluster) -> Result<PlannedBy, PlanError>,
-    ) -> Result<PlannedBy, String> {
-        let mut planned = on(within).map_err(|error| format!("{error}; {}: free space there", self.tight(within)))?;
+    ) -> Result<PlannedBy, WhatifError> {
+        let no_room = |error| WhatifError::Asked(format!("{error}; {}: free space there", self.tight(within)));
+        let mut planned = on(within).map_err(no_room)?;
         planned.plan.in_pool_order();
         Ok(planned)
     }
 
     /// Whether the files can be moved to their planned layouts one after the other.
-    fn check(&self, planned: &PlannedBy) -> Result<(), Error> {
+    fn check(&self, planned: &PlannedBy) -> Result<(), StoreError> {
         let files = planned.plan.files.iter().zip(&self.inodes);
         let moves = files.filter_map(|(file, inode)| Some((file.name.as_str(), &**inode.as_ref()?, &file.layout)));
         self.store.check_moves(moves.collect::<Vec<(&str, &Inode, &Layout)>>()).map(drop)

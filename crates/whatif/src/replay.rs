@@ -45,6 +45,11 @@ pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> 
     threads
 }
 
+/// Times of a trace as its records have them.
+pub(crate) fn nanoseconds(seconds: &[f64]) -> Vec<u64> {
+    seconds.iter().map(|seconds| (seconds * 1e9).round() as u64).collect()
+}
+
 fn access_of(record: &Record, file: u32) -> SimulatedAccess {
     let op = if record.operation() == Some(Operation::Write) { Op::Write } else { Op::Read };
     SimulatedAccess { file, offset: record.offset, size: record.size, op, think_s: 0.0 }

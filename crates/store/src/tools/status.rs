@@ -1,0 +1,143 @@
+//! What is at a path of a pool, and where the bytes of a placed file are.
+
+use crate::file::inode::Inode;
+use crate::format::placement::Placement;
+use crate::os::error::{Error, Result};
+use crate::pool::pool_file::Pool;
+use crate::pool::store::Store;
+use rustix::fd::AsFd as _;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern, ServerId};
+
+/// What is at a path.
+#[derive(Debug)]
+pub struct FileStatus {
+    /// What kind of file it is.
+    pub kind: FileType,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// What a symbolic link points at.
+    pub target: Option<PathBuf>,
+    /// Where the bytes of a placed file are.
+    pub placed: Option<PlacedStatus>,
+}
+
+/// Where the bytes of a placed file are.
+#[derive(Debug)]
+pub struct PlacedStatus {
+    /// Its layout, handle and generations.
+    pub placement: Placement,
+    /// Servers of the layout that its path gives a new file, which this one leaves out.
+    pub left_out: Vec<ServerId>,
+    /// The datafiles that it has.
+    pub datafiles: Vec<DatafileStatus>,
+}
+
+/// A datafile as it is found on its server.
+#[derive(Debug)]
+pub struct DatafileStatus {
+    /// Its server.
+    pub server: ServerId,
+    /// Its generation.
+    pub generation: u32,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length, and the bytes that its blocks take, or why neither can be told.
+    pub found: std::result::Result<(u64, u64), String>,
+}
+
+impl Store {
+    /// Opens the pool of the pool file `file`.
+    ///
+    /// # Errors
+    /// As [`Pool::load`] and [`Store::open`].
+    pub fn of_file(file: &Path) -> Result<Arc<Self>> {
+        Pool::load(file).and_then(Self::open)
+    }
+
+    /// The placed file at `path`; `None` where there is no file, or a plain one.
+    ///
+    /// # Errors
+    /// Its handle cannot be read.
+    pub fn existing(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
+        let exists = std::fs::symlink_metadata(self.pool().namespace.join("tree").join(path)).is_ok();
+        if exists { self.lookup(path) } else { Ok(None) }
+    }
+
+    /// The layout that `path` has, or would get if it were made now.
+    ///
+    /// # Errors
+    /// A handle, rule or layout cannot be read.
+    pub fn present_layout(self: &Arc<Self>, path: &Path) -> Result<Arc<Layout>> {
+        match self.existing(path)? {
+            Some(inode) => inode.layout(),
+            None => self.layout_for(path),
+        }
+    }
+
+    /// A layout file with [`Store::present_layout`] of each of `paths`.
+    ///
+    /// # Errors
+    /// As [`Store::present_layout`], or a path that no file has.
+    pub fn present_layouts<'a>(self: &Arc<Self>, paths: impl IntoIterator<Item = &'a str>) -> Result<LayoutFile> {
+        let file = |path: &str| {
+            let layout = Layout::clone(&*self.present_layout(Path::new(path))?);
+            let path = Pattern::exact(path).map_err(|error| Error::Invalid(error.to_string()))?;
+            Ok(FileLayout { path, layout, note: None, region_notes: Vec::new() })
+        };
+        Ok(LayoutFile { pool: self.pool().name.clone(), files: paths.into_iter().map(file).collect::<Result<_>>()? })
+    }
+
+    /// What is at `path`, a link at the end not followed.
+    ///
+    /// # Errors
+    /// There is nothing, the path leads out of the pool, or the handle cannot be read.
+    pub fn status(self: &Arc<Self>, path: &Path) -> Result<FileStatus> {
+        let place = self.open_place(path).map_err(|error| self.not_found(path, error))?;
+        let inode = self.inode(place.as_fd())?;
+        let placed = inode.as_ref().map(|inode| self.placed_status(inode, path)).transpose()?;
+        let failed = |errno| Error::Io { action: "read", path: path.to_owned(), errno };
+        let stat = rustix::fs::fstat(&place).map_err(failed)?;
+        let size_bytes = match &inode {
+            Some(inode) => inode.attributes()?.size_bytes,
+            None => u64::try_from(stat.st_size).unwrap_or(0),
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let target = (kind == FileType::Symlink).then(|| rustix::fs::readlinkat(&place, "", Vec::new()));
+        let target = target.transpose().map_err(failed)?;
+        let target = target.map(|target| std::ffi::OsString::from_vec(target.into_bytes()).into());
+        Ok(FileStatus { kind, size_bytes, target, placed })
+    }
+
+    fn placed_status(self: &Arc<Self>, inode: &Arc<Inode>, path: &Path) -> Result<PlacedStatus> {
+        let placement = inode.placement()?;
+        let table = placement.datafiles()?.table;
+        let present = table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index));
+        let datafiles = present.map(|(_, datafile)| {
+            let (path, stat) = self.look_at(*datafile, placement.handle);
+            let found = stat.map(|stat| (stat.st_size as u64, stat.st_blocks as u64 * 512));
+            DatafileStatus { server: datafile.server, generation: datafile.generation, path, found }
+        });
+        let datafiles = datafiles.collect();
+        let left_out = self.left_out(&*self.layout_for(path)?, &placement.layout);
+        Ok(PlacedStatus { left_out, datafiles, placement })
+    }
+
+    /// Why a path cannot be opened, in words of names and not of system calls.
+    fn not_found(&self, path: &Path, error: Error) -> Error {
+        let (path, pool) = (path.display(), &self.pool().name);
+        match error {
+            Error::Io { errno: Errno::NOENT | Errno::NOTDIR, .. } => {
+                Error::Invalid(format!("there is no '{path}' in pool '{pool}'; check the path"))
+            }
+            Error::Io { errno: Errno::XDEV, .. } => {
+                Error::Invalid(format!("'{path}' leads out of pool '{pool}' by a link; name what the link points at"))
+            }
+            error => error,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Applying layouts to several files and rules: all of them, or none where one fails.
+
+mod common;
+
+use common::{TestPool, content, create, layout, pattern};
+use std::sync::Arc;
+use stripewise_layout::{FileLayout, Layout, Pattern};
+use stripewise_store::apply::ApplyWatch;
+use stripewise_store::{Error, Store};
+
+/// Waits `patience` times, and stops the move of the file `stop`.
+#[derive(Default)]
+struct Watched<'a> {
+    patience: usize,
+    stop: Option<&'a str>,
+    told: Vec<String>,
+}
+
+impl ApplyWatch for Watched<'_> {
+    fn waits(&mut self) -> bool {
+        let waits = self.patience > 0;
+        self.patience = self.patience.saturating_sub(1);
+        waits
+    }
+
+    fn progress(&mut self, path: &str, _: u64, _: u64) -> bool {
+        self.told.push(path.to_owned());
+        self.stop != Some(path)
+    }
+}
+
+fn entry(path: &str, layout: &Layout) -> FileLayout {
+    FileLayout { path: Pattern::new(path).unwrap(), layout: layout.clone(), note: None, region_notes: Vec::new() }
+}
+
+/// Two files of the default layout.
+fn files(store: &Arc<Store>) -> Vec<u8> {
+    let bytes = pattern(50_000, 3);
+    for name in ["a", "b"] {
+        common::write(&create(store, name).1, &bytes, 0);
+    }
+    bytes
+}
+
+fn present(store: &Arc<Store>, path: &str) -> Layout {
+    Layout::clone(&*store.present_layout(path.as_ref()).unwrap())
+}
+
+#[test]
+fn files_are_moved_and_rules_are_set() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let bytes = files(&store);
+    let (one, two) = (layout(&[(0, &[(0, 8192)])]), layout(&[(0, &[(1, 4096)])]));
+    let entries = [entry("a", &one), entry("*", &two)];
+    let mut watch = Watched::default();
+    let (moves, _) = store.forecast(&entries[..1]).unwrap();
+    assert_eq!(moves.iter().map(|of| (of.path.as_str(), of.copied_bytes)).collect::<Vec<_>>(), [("a", 50_000)]);
+    let applied = store.apply(&entries[..1], false, &mut watch).unwrap().unwrap();
+    assert_eq!(applied[0].moved.unwrap().copied_bytes, 50_000);
+    assert!(watch.told.iter().all(|path| path == "a") && !watch.told.is_empty());
+    assert_eq!((present(&store, "a"), present(&store, "new")), (one, pool.pool.default_layout()));
+    let applied = store.apply(&entries[1..], true, &mut watch).unwrap().unwrap();
+    let kinds: Vec<_> = applied.iter().map(|of| (of.path.as_str(), of.moved.is_some())).collect();
+    assert_eq!(kinds, [("a", true), ("b", true), ("*", false)]);
+    for path in ["a", "b", "new"] {
+        assert_eq!(present(&store, path), two, "{path}");
+    }
+    assert!(content(&store.existing("a".as_ref()).unwrap().unwrap()) == bytes);
+}
+
+#[test]
+fn a_move_that_fails_undoes_those_before_it() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let bytes = files(&store);
+    let other = layout(&[(0, &[(1, 8192)])]);
+    let held = store.existing("b".as_ref()).unwrap().unwrap();
+    held.register_writer().unwrap();
+    let error = store.apply(&[entry("*", &other)], true, &mut Watched::default()).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    held.release_writer().unwrap();
+    assert_eq!(present(&store, "a"), pool.pool.default_layout());
+    assert!(store.rules().unwrap().is_empty());
+    assert!(content(&store.existing("a".as_ref()).unwrap().unwrap()) == bytes);
+}
+
+#[test]
+fn a_rule_that_fails_undoes_moves_and_rules_before_it() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    files(&store);
+    let (before, other) = (layout(&[(0, &[(0, 4096)])]), layout(&[(0, &[(1, 8192)])]));
+    store.set_rule(&Pattern::new("a").unwrap(), &before).unwrap();
+    let unkept = layout(&[(0, &[(0, 12_288)])]);
+    let hash: String = unkept.hash().iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(pool.pool.namespace.join("layouts").join(hash), "damaged").unwrap();
+    let entries = [entry("a", &other), entry("b", &other), entry("later/*", &unkept)];
+    let error = store.apply(&entries, true, &mut Watched::default()).unwrap_err();
+    assert!(matches!(error, Error::Layout { .. }), "{error}");
+    assert_eq!(present(&store, "a"), pool.pool.default_layout());
+    assert_eq!(present(&store, "b"), pool.pool.default_layout());
+    let rules = store.rules().unwrap();
+    assert_eq!(
+        rules.iter().map(|rule| (rule.pattern.as_str(), rule.layout)).collect::<Vec<_>>(),
+        [("a", before.hash())]
+    );
+}
+
+#[test]
+fn files_before_the_one_that_is_stopped_have_moved() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let bytes = files(&store);
+    let other = layout(&[(0, &[(1, 8192)])]);
+    let mut watch = Watched { stop: Some("b"), ..Watched::default() };
+    assert!(store.apply(&[entry("*", &other)], true, &mut watch).unwrap().is_none());
+    assert_eq!((present(&store, "a"), present(&store, "b")), (other, pool.pool.default_layout()));
+    assert!(store.rules().unwrap().is_empty());
+    assert!(content(&store.existing("b".as_ref()).unwrap().unwrap()) == bytes);
+}
+
+#[test]
+fn another_that_applies_is_waited_for_or_refuses() {
+    let pool = TestPool::new(1);
+    let (store, other) = (pool.open(), pool.open());
+    let applying = other.begin_apply().unwrap();
+    let mut watch = Watched { patience: 1, ..Watched::default() };
+    let error = store.apply(&[], true, &mut watch).unwrap_err();
+    assert!(matches!(error, Error::Applying { .. }) && watch.patience == 0, "{error}");
+    drop(applying);
+    assert!(store.apply(&[], true, &mut watch).unwrap().is_some());
+}
+
+#[test]
+fn rules_are_put_back_as_they_were() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (one, two) = (layout(&[(0, &[(0, 8192)])]), layout(&[(0, &[(1, 4096)])]));
+    let patterns = ["a", "b*"].map(|text| Pattern::new(text).unwrap());
+    store.set_rule(&patterns[0], &one).unwrap();
+    let kept = store.keep_rules(&patterns).unwrap();
+    patterns.iter().for_each(|pattern| store.set_rule(pattern, &two).unwrap());
+    store.restore_rules(&kept).unwrap();
+    assert_eq!((present(&store, "a"), present(&store, "b")), (one, pool.pool.default_layout()));
+}
+
+#[test]
+fn bytes_of_other_files_are_told_by_server() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    files(&store);
+    let all = pool.pool.allocated_by_others(&[]);
+    let handle = |path: &str| store.existing(path.as_ref()).unwrap().unwrap().handle();
+    let others = pool.pool.allocated_by_others(&[handle("a")]);
+    assert!(pool.pool.allocated_by_others(&[handle("a"), handle("b")]).values().all(|&bytes| bytes == 0));
+    assert!(others.iter().all(|(id, &bytes)| bytes > 0 && bytes < all[id]), "{others:?} of {all:?}");
+    let status = store.status("a".as_ref()).unwrap();
+    let datafiles = status.placed.unwrap().datafiles;
+    assert_eq!((status.size_bytes, datafiles.len()), (50_000, 2));
+    assert_eq!(datafiles.iter().map(|datafile| datafile.found.as_ref().unwrap().0).sum::<u64>(), 50_000);
+    let missing = store.status("c".as_ref()).unwrap_err().to_string();
+    assert_eq!(missing, "there is no 'c' in pool 'test'; check the path");
+}

@@ -1,0 +1,65 @@
+//! Advice on a log, on the servers of a cluster or pool file.
+
+use crate::error::WhatifError;
+use crate::servers::Servers;
+use std::path::Path;
+use stripewise_advise::{Advice, AdviceOptions, Passes, advise_by};
+use stripewise_import::About;
+use stripewise_layout::Layout;
+use stripewise_store::Store;
+use stripewise_trace::Trace;
+
+/// What is asked of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct AdviceRequest<'a> {
+    /// Cluster or pool file; `None`: the servers that the log's Lustre layouts show.
+    pub servers: Option<&'a Path>,
+    /// Only files below it; `None`: those below a pool's mount, or all.
+    pub root: Option<&'a Path>,
+    /// Name of the planner; `None`: as [`AdviceOptions::planner`].
+    pub planner: Option<&'a str>,
+    /// Profile of servers that the log shows.
+    pub preset: &'a str,
+}
+
+/// [`Advice`], and whether it is for the files of a pool.
+#[derive(Debug)]
+pub struct Advised {
+    /// The advice.
+    pub advice: Advice,
+    /// Its servers are a pool's.
+    pub is_pool: bool,
+}
+
+impl AdviceRequest<'_> {
+    /// Gives `then` the options; files of a pool have the layouts that they have there, and paths are relative to its mount.
+    pub(crate) fn with_options<T>(
+        &self,
+        then: impl FnOnce(&AdviceOptions, bool) -> Result<T, WhatifError>,
+    ) -> Result<T, WhatifError> {
+        let servers = self.servers.map(Servers::load).transpose()?;
+        let cluster = servers.as_ref().map(|servers| &servers.cluster);
+        let options =
+            AdviceOptions { cluster, preset: self.preset, root: self.root, planner: self.planner, present: None };
+        let Some(file) = servers.as_ref().and_then(|servers| servers.pool_file.as_deref()) else {
+            return then(&options, false);
+        };
+        let store = Store::of_file(file)?;
+        let present = |path: &Path| store.present_layout(path).ok().map(|layout| Layout::clone(&layout));
+        let root = options.root.or(Some(store.pool().mount.as_path()));
+        then(&AdviceOptions { root, present: Some(&present), ..options }, true)
+    }
+}
+
+/// Advises on the files of `trace` below the root, whose requests are where `passes` are made.
+///
+/// # Errors
+/// As [`advise_by`]; a cluster or pool file that is wrong.
+pub fn advise(
+    trace: &Trace,
+    about: &About,
+    asked: &AdviceRequest,
+    passes: &dyn Passes,
+) -> Result<Advised, WhatifError> {
+    asked.with_options(|options, is_pool| Ok(Advised { advice: advise_by(trace, about, options, passes)?, is_pool }))
+}

@@ -1,0 +1,26 @@
+//! What a recorded run would do on the servers of a pool or of a cluster file: planned, predicted, simulated, advised on.
+//!
+//! Here planners, simulator and advice, which know nothing of files on disk, meet the store, which knows nothing of them.
+
+mod advised;
+mod error;
+mod loads;
+mod planning;
+mod prediction;
+mod replay;
+mod room;
+mod servers;
+mod simulation;
+mod system_options;
+mod target;
+mod words;
+
+pub use advised::{AdviceRequest, Advised, advise};
+pub use error::WhatifError;
+pub use loads::{ServerLoads, ServerTraffic, SimulatedLoads};
+pub use planning::{PlanRequest, Planned, Planning};
+pub use prediction::{Bandwidths, BeforeAfter, Prediction, predict};
+pub use servers::Servers;
+pub use simulation::{Simulation, simulate, simulate_on_cluster};
+pub use system_options::SystemOptions;
+pub use target::Target;

@@ -1,0 +1,93 @@
+//! The servers that a trace is planned for or simulated on, with their names.
+
+use crate::error::WhatifError;
+use std::collections::HashMap;
+use std::path::Path;
+use stripewise_advise::{ClusterFile, FileRequests};
+use stripewise_layout::{LayoutFile, ServerId, ServerNames};
+use stripewise_model::{Cluster, Tier};
+use stripewise_planner::{FileTrace, Job, PlanOptions};
+use stripewise_store::Pool;
+
+/// The servers of a pool or of a cluster file.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `pool` or `cluster`.
+    pub kind: &'static str,
+    /// Name of the pool or cluster.
+    pub name: String,
+    /// The servers by their names in layout files.
+    pub names: ServerNames,
+    /// The servers with their profiles.
+    pub cluster: Cluster,
+    /// Width in bytes of the stripes of a file that has no layout of its own.
+    pub default_width_bytes: u64,
+}
+
+impl Target {
+    /// The servers of `pool`. A tier's capacity is what its fullest server has left beside `others`: bytes by server that
+    /// stay where they are.
+    ///
+    /// # Errors
+    /// A tier has no profile.
+    pub fn of_pool(pool: &Pool, others: &HashMap<ServerId, u64>) -> Result<Self, WhatifError> {
+        let tiers = pool.tiers.iter().map(|tier| {
+            let (profile, _) = tier.profile.ok_or_else(|| {
+                let (name, file) = (&tier.name, pool.file.display());
+                WhatifError::Asked(format!(
+                    "tier {name} has no profile, so nothing can be predicted; run `stripewise pool calibrate {file}`"
+                ))
+            })?;
+            let used = tier.servers.iter().filter_map(|id| others.get(id)).copied().max().unwrap_or(0);
+            Ok(Tier {
+                name: tier.name.clone(),
+                servers: tier.servers.clone(),
+                profile,
+                capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_sub(used)),
+            })
+        });
+        Ok(Self {
+            kind: "pool",
+            name: pool.name.clone(),
+            names: pool.server_names(),
+            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()? },
+            default_width_bytes: pool.default_width_bytes,
+        })
+    }
+
+    /// The servers of a cluster file.
+    pub fn of_cluster(file: &ClusterFile) -> Self {
+        Self {
+            kind: "cluster",
+            name: file.name.clone(),
+            names: file.names(),
+            cluster: file.cluster(),
+            default_width_bytes: file.default.width_bytes,
+        }
+    }
+
+    /// Reads the layout file `path` for these servers.
+    pub(crate) fn layouts(&self, path: &Path) -> Result<LayoutFile, WhatifError> {
+        Ok(LayoutFile::load(path, self.kind, &self.name, &self.names)?)
+    }
+}
+
+/// Where the phases of a program that makes these requests meet, as the planner finds them: seconds in the trace.
+pub(crate) fn cuts_s(
+    files: &[FileRequests],
+    cluster: &Cluster,
+    default_width_bytes: u64,
+) -> Result<Vec<f64>, WhatifError> {
+    let traces: Vec<FileTrace> = files
+        .iter()
+        .map(|file| FileTrace { name: file.path.clone(), requests: &file.requests, size_bytes: None })
+        .collect();
+    let options = PlanOptions { default_width_bytes, ..PlanOptions::default() };
+    Ok(Job::new(&traces, cluster, &options)?.cuts_s().to_vec())
+}
+
+/// Why a trace is refused of which no file is below `root`.
+pub(crate) fn nothing_below(root: &Path) -> WhatifError {
+    let root = root.display();
+    WhatifError::Asked(format!("the trace has no read or write of a file below {root}; name the directory with --root"))
+}
