@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stripewise.api import optimizing as report
 from stripewise.cli import console, optimize
-from stripewise.optimize import report
 
 FILES = 25
 MAKE = f"for n in $(seq -w {FILES}); do head -c 300000 /dev/zero > MOUNT/f$n; cat MOUNT/f$n > /dev/null; done"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stripewise import devices
-from stripewise.cli import top
+from stripewise.api.activity import Done
 
 
 def rows(printed):
@@ -86,6 +86,6 @@ def test_a_device_that_counts_nothing(tmp_path, text):
 
 
 def test_a_counter_that_began_anew_gives_no_negative_rate():
-    done = top._Done(10, 100, 100, 1.0, 2.0)
-    assert done.since(top._Done(4, 40, 100, 0.5, 1.0)) == top._Done(6, 60, 0, 0.5, 1.0)
-    assert done.since(top._Done(11, 0, 0, 0.0, 0.0)) == top._Done(0, 0, 0, 0.0, 0.0)
+    done = Done(10, 100, 100, 1.0, 2.0)
+    assert done.since(Done(4, 40, 100, 0.5, 1.0)) == Done(6, 60, 0, 0.5, 1.0)
+    assert done.since(Done(11, 0, 0, 0.0, 0.0)) == Done(0, 0, 0, 0.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from stripewise import _native
@@ -18,3 +19,21 @@ def read(path: Path) -> _native.LayoutDocument:
 def check(path: Path, pool_file: Path) -> _native.LayoutDocument:
     """Reads a layout file for a pool: every server that it names must be one of the pool's."""
     return _native.layout_check(str(path), str(pool_file))
+
+
+def apply(
+    path: Path,
+    pool_file: Path,
+    *,
+    rules: bool = True,
+    waits: bool = False,
+    progress: Callable[[str, int, int], bool] | None = None,
+) -> list[_native.Applied]:
+    """Gives the files of a layout file their layouts; with `rules` those to come get theirs, too.
+
+    While another process of this user changes layouts of the pool it `waits`, else it raises `StripewiseError`.
+    `progress` is called with a file's name, bytes done and bytes in all; it stops the move by returning `False`.
+    """
+    return _native.layout_apply(
+        str(path), str(pool_file), rules=rules, waits=waits, progress=progress or (lambda *_: True)
+    )

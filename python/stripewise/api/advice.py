@@ -19,6 +19,8 @@ from stripewise.units import counted, mib_per_s, ratio
 if TYPE_CHECKING:
     import polars as pl
 
+__all__ = ["Advice", "Native", "Workers", "advise"]
+
 
 def advise(
     trace: Trace,

@@ -48,6 +48,11 @@ def plan(
     return Plan(document, servers, Path(document["root"]))
 
 
+def planners() -> list[_native.Planner]:
+    """The planners: name, source and what each does; `auto` first."""
+    return _native.planners()
+
+
 class Plan(HasLayout):
     """Layouts for the files of a trace, with what they are predicted to cost."""
 

@@ -6,11 +6,14 @@ import shlex
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stripewise import _native
 from stripewise.cli import console
-from stripewise.exporters.advised import Native
 from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio
+
+if TYPE_CHECKING:
+    from stripewise.api.advice import Native
+    from stripewise.api.documents import AdviceDocument, AdviseFinding, AdviseGain, AdvisePlaced, AdviseSpace
 
 ROWS = 8
 """Kinds of files, and findings, that are printed; `--json` has all."""
@@ -27,7 +30,7 @@ STRIPES = 2
 SEVERITIES = ("high", "medium", "low")
 
 
-def show(advice: _native.AdviceDocument, native: Native | None, log: Path, cluster: Path | None) -> None:
+def show(advice: AdviceDocument, native: Native | None, log: Path, cluster: Path | None) -> None:
     """Prints it, the most important lines first."""
     found = _findings(advice)
     _verdict(advice, found)
@@ -58,9 +61,9 @@ Found = tuple[str, str, list[str | None], list[str]]
 """Severity, words, paths that it is of, remedies."""
 
 
-def _findings(advice: _native.AdviceDocument) -> list[Found]:
+def _findings(advice: AdviceDocument) -> list[Found]:
     """The gravest first; of one kind the gravest is told, with the paths of all."""
-    every: list[tuple[str | None, _native.AdviseFinding]] = [
+    every: list[tuple[str | None, AdviseFinding]] = [
         *((None, finding) for finding in advice["total"]["findings"]),
         *((row["path"], finding) for row in advice["files"] for finding in row["findings"]),
     ]
@@ -80,7 +83,7 @@ def _told(found: list[Found]) -> list[Found]:
     return [one for one in found if one[0] == "high"][:GRAVE]
 
 
-def _verdict(advice: _native.AdviceDocument, found: list[Found]) -> None:
+def _verdict(advice: AdviceDocument, found: list[Found]) -> None:
     total, cluster = advice["total"], advice["cluster"]
     grave = _told(found)
     for _, words, paths, mend in grave:
@@ -112,7 +115,7 @@ def _verdict(advice: _native.AdviceDocument, found: list[Found]) -> None:
     _say(f"servers {whose}: {tiers}; planned by {advice['planner']}", 0)
 
 
-def _files(advice: _native.AdviceDocument) -> None:
+def _files(advice: AdviceDocument) -> None:
     # What should change first: the rest is there to be seen, not to be read.
     files = sorted(advice["files"], key=lambda row: not row["change"])
     console.result(f"files below {_plain(advice['root'])}:")
@@ -143,7 +146,7 @@ def _files(advice: _native.AdviceDocument) -> None:
         _say(f"{_and_more(paths)}: {words}", 2)
 
 
-def _space(space: list[_native.AdviseSpace]) -> None:
+def _space(space: list[AdviseSpace]) -> None:
     grid = console.table(["tier", "holds now", "would hold", "capacity"], right=["holds now", "would hold", "capacity"])
     for tier in space:
         limit = tier["capacity_bytes"]
@@ -157,7 +160,7 @@ def _space(space: list[_native.AdviseSpace]) -> None:
     console.out.print(grid)
 
 
-def _native_commands(native: Native, advice: _native.AdviceDocument, log: Path, cluster: Path | None) -> None:
+def _native_commands(native: Native, advice: AdviceDocument, log: Path, cluster: Path | None) -> None:
     exported = native.exported
     console.result("")
     console.result(f"in the commands of {exported.title}:")
@@ -241,7 +244,7 @@ def _and_more(paths: Iterable[str | None]) -> str:
     return name if len(every) == 1 else f"{name} and {len(every) - 1} more"
 
 
-def _layout(placed: _native.AdvisePlaced) -> str:
+def _layout(placed: AdvisePlaced) -> str:
     """`hdd.0-5:64KiB ssd.0-1:192KiB`, with the number of regions where there are several."""
     regions = placed["layout"]
     parts = regions[0]["round"]
@@ -251,5 +254,5 @@ def _layout(placed: _native.AdvisePlaced) -> str:
     return text + (", others alike" if placed["spread"] else "")
 
 
-def _gain(gain: _native.AdviseGain) -> str:
+def _gain(gain: AdviseGain) -> str:
     return f"{ratio(gain['ratio'])} ({gain['low']:.2f} to {gain['high']:.2f})"

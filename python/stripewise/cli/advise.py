@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise.advising import Workers
 from stripewise.api import advice as api
-from stripewise.api.trace import Trace
 from stripewise.cli import advice, console
 from stripewise.cli.opened import opened
 
@@ -68,8 +66,8 @@ def advise(
       stripewise advise strace.log --cluster orion.toml --root /scratch/me --json
       stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
-    workers = None if dask is None else Workers(log, dask, console.working)
-    trace = Trace(opened(log, files=None if workers is None else []), log)
+    workers = None if dask is None else api.Workers(log, dask, console.working)
+    trace = opened(log, files=None if workers is None else [])
     made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, workers=workers)
     document, native = made.document, made.native
     if output is not None:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from stripewise import StripewiseError, __version__
+from stripewise.api.running import NotExecutableError, ProgramNotFoundError
 from stripewise.cli import console
-from stripewise.launch import NotExecutableError, ProgramNotFoundError
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 # Options end at the program's name, so the program's own options need no `--` in front.

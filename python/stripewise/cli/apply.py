@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import _native
+from stripewise.api import placing
+from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.optimize import place
-from stripewise.pool import Pool
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, exact_bytes
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import Applied, Forecast, ForecastRegion
 
 SHOWN_REGIONS = 3
 """Regions of a file that a dry run shows; --json has all."""
@@ -43,21 +45,21 @@ def apply(
     """
     pool = Pool.load(pool_file)
     if dry_run:
-        forecast = _native.layout_forecast(str(layout), str(pool.file))
+        forecast = placing.forecast(layout, pool)
         if as_json:
             console.document({"dry_run": True, **forecast})
         else:
             _print_forecast(forecast, everything=everything)
         return
     with console.moving() as progress:
-        done = place.apply(layout, pool, progress=progress)
+        done = placing.apply(layout, pool, progress=progress)
     if as_json:
         console.document({"dry_run": False, **_document(done)})
     else:
         _print(done, everything=everything)
 
 
-def _document(done: list[_native.Applied]) -> dict[str, object]:
+def _document(done: list[Applied]) -> dict[str, object]:
     files = [
         {
             "path": applied["path"],
@@ -71,7 +73,7 @@ def _document(done: list[_native.Applied]) -> dict[str, object]:
     return {"files": files, "rules": [applied["path"] for applied in done if applied["kind"] == "rule"]}
 
 
-def _print(done: list[_native.Applied], *, everything: bool) -> None:
+def _print(done: list[Applied], *, everything: bool) -> None:
     for applied in console.shown(done, everything=everything):
         path = applied["path"]
         if applied["kind"] == "rule":
@@ -93,7 +95,7 @@ def _print(done: list[_native.Applied], *, everything: bool) -> None:
         )
 
 
-def _print_forecast(forecast: _native.Forecast, *, everything: bool) -> None:
+def _print_forecast(forecast: Forecast, *, everything: bool) -> None:
     files = forecast["files"]
     changed = [file for file in files if file["before"] != file["after"]]
     if changed:
@@ -117,7 +119,7 @@ def _print_forecast(forecast: _native.Forecast, *, everything: bool) -> None:
     )
 
 
-def _layout(regions: list[_native.ForecastRegion]) -> str:
+def _layout(regions: list[ForecastRegion]) -> str:
     """The rounds of the first regions, each with its offset where there are several."""
     if len(regions) == 1:
         return " ".join(regions[0]["round"])

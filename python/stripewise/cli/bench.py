@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise import native_paths
+from stripewise.api import running
 
 
 def bench(
@@ -21,5 +21,5 @@ def bench(
       stripewise run --pool p/pool.toml -- stripewise bench p/mount/bench.dat --processes 16
       stripewise trace --pool p/pool.toml -o bt.trace -- stripewise bench btio p/mount/bt.out --class W
     """
-    program = str(native_paths.bench_program())
+    program = str(running.bench_program())
     os.execv(program, ["stripewise bench", *(arguments or [])])

@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from stripewise import _native, exporters, layouts
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
+from stripewise.api import exporting
+from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.exporters import pricing
-from stripewise.exporters.lustre import Lustre
-from stripewise.pool import Pool
 
 MOST_TARGETS = 65_535
 """Servers that a layout can name."""
@@ -25,7 +23,7 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="NAME", help=f"File system: {', '.join(exporters.EXPORTERS)}; else the cluster file's."
+            "--to", metavar="NAME", help=f"File system: {', '.join(exporting.EXPORTERS)}; else the cluster file's."
         ),
     ] = None,
     pool_file: Annotated[
@@ -89,34 +87,20 @@ def export(
     """
     if pool_file is not None and cluster_file is not None:
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")
-    document = layouts.read(layout)
-    of = pool_file or cluster_file
-    pool = Pool.load(pool_file) if pool_file is not None else None
-    cluster = _native.cluster_load(str(of)) if of is not None and not (pool and _has_no_profile(pool)) else None
-    name = cluster["name"] if cluster is not None else pool.name if pool is not None else None
-    if name is not None and document["pool"] != name:
-        raise StripewiseError(
-            f"{layout} is for '{document['pool']}', not for '{name}'; change its `pool`, or the file that you give"
-        )
-    if trace is not None and cluster is None:
-        raise StripewiseError("--trace prices what is lost, which needs profiles: give --pool or --cluster with them")
-    to = to or (cluster["file_system"] if cluster is not None else None)
-    if as_yaml and to != "lustre":
-        raise StripewiseError(f"--yaml is for --to lustre, not for --to {to}")
-    exported = exporters.export(
-        document,
-        to=Lustre(as_yaml=True) if as_yaml else to,
-        cluster=cluster,
-        workloads=_workloads(document, pool, trace, trace_root) if trace is not None else None,
-        servers={tier.name: len(tier.servers) for tier in pool.tiers} if pool is not None else None,
+    exported = exporting.export(
+        layout,
+        to=to,
+        pool=Pool.load(pool_file) if pool_file is not None else None,
+        cluster=cluster_file,
+        trace=(lambda: opened(trace)) if trace is not None else None,
+        trace_root=trace_root,
         pool_map=dict(_pair("--pool-map", text) for text in pool_map or []),
         targets={tier: _targets(names) for tier, names in (_pair("--targets", text) for text in targets or [])},
         root=root,
         existing=existing,
-        label=pool.label if pool is not None else "",
+        as_yaml=as_yaml,
+        warn=console.warn,
     )
-    if exported.refused:
-        raise StripewiseError(f"{exported.title} cannot express it: " + "; ".join(exported.refused))
     if output is not None:
         _write(output, exported.script())
         console.say(f"wrote {output}; `sh {output}` sets the layouts")
@@ -139,21 +123,6 @@ def _write(output: Path, script: str) -> None:
         raise
 
 
-def _has_no_profile(pool: Pool) -> bool:
-    without = [tier.name for tier in pool.tiers if tier.profile_source == "none"]
-    if without:
-        console.warn(f"tier {', '.join(without)} of {pool.file} has no profile: what is lost is not priced")
-    return bool(without)
-
-
-def _workloads(
-    document: _native.LayoutDocument, pool: Pool | None, trace: Path, trace_root: Path | None
-) -> dict[str, pricing.Workload]:
-    patterns = [file["path"] for file in document["files"]]
-    root = trace_root or (pool.mount if pool is not None else Path("/"))
-    return pricing.of_trace(opened(trace), str(root.absolute()), patterns)
-
-
 def _pair(option: str, text: str) -> tuple[str, str]:
     tier, separator, value = text.partition("=")
     if not separator or not tier:
@@ -173,7 +142,7 @@ def _targets(text: str) -> list[str]:
     return names
 
 
-def _print(exported: exporters.Exported) -> None:
+def _print(exported: exporting.Exported) -> None:
     grid = console.table(["file", "commands", "time", "what is lost"], right=["commands", "time"])
     for file in exported.files:
         ratio = "-" if file.loss_ratio is None else f"{file.loss_ratio:.3f}x"

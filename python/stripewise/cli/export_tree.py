@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import _native
+from stripewise.api import maintenance
 from stripewise.cli import console
-from stripewise.pool import file_of
 from stripewise.terminal import name
 from stripewise.units import about_bytes
 
 if TYPE_CHECKING:
-    from stripewise._native import ExportFailure
+    from stripewise.api.documents import ExportFailure
 
 SHOWN_AT_END = 1000
 """Failures that are listed once more when all is done."""
@@ -49,8 +48,8 @@ def export_tree(
             failures.append(failure)
 
     with console.reading("comparing" if verify_only else "copying and comparing") as update:
-        report = _native.pool_export_tree(
-            str(file_of(pool_file)), str(destination), verify_only, failed, lambda _step, done, of: update(done, of)
+        report = maintenance.export_tree(
+            pool_file, destination, verify_only=verify_only, failed=failed, progress=update
         )
     if as_json:
         console.result(json.dumps({**report, "failures": failures}, indent=2))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stripewise import _native
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
+from stripewise.api import maintenance
 from stripewise.cli import console
-from stripewise.pool import file_of
 from stripewise.terminal import name
 
 if TYPE_CHECKING:
-    from stripewise._native import FsckFinding, FsckReport
+    from stripewise.api.documents import FsckFinding, FsckReport
 
 EXIT_OPERATIONAL = 8
 """As fsck(8): the pool could not be checked at all."""
@@ -92,14 +91,14 @@ def fsck(
             console.result(json.dumps(finding) if as_json else line(finding))
 
         try:
-            report = _native.pool_fsck(
-                str(file_of(pool_file)),
+            report = maintenance.check(
+                pool_file,
                 dry_run=dry_run,
                 rebind=rebind,
                 forget_missing=forget_missing,
                 remove_orphans=remove_orphans,
                 scrub=scrub,
-                layouts_from=[str(file_of(path)) for path in layouts_from or []],
+                layouts_from=layouts_from or [],
                 found=found,
                 progress=progress,
             )

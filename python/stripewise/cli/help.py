@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
 from stripewise.cli import console
 
 

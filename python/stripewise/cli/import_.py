@@ -32,7 +32,7 @@ def import_(
     start_s = perf_counter()
     trace = opened(log)
     with console.writing(f"writing {output.name}") as progress:
-        trace.save(str(output), progress)
+        trace.save(output, progress=progress)
     took_s = perf_counter() - start_s
-    records, files = trace.record_count(), len(trace.files())
+    records, files = len(trace), len(trace.paths)
     console.result(f"imported {records} records of {files} files into {output}, {records / took_s:.0f} a second")

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from stripewise._native import Trace
+from stripewise.api import trace as api
+from stripewise.api.trace import Trace
 from stripewise.cli import console
 
 
@@ -12,8 +13,8 @@ def opened(path: Path, *, files: list[int] | None = None) -> Trace:
     With `files` only their requests are read, of a data set.
     """
     with console.reading(f"reading {path.name}") as progress:
-        trace = Trace(str(path), progress, files=files)
-    about = trace.about()
+        trace = api.read(path, progress=progress, files=files)
+    about = trace.about
     if about["lacks"] or about["notes"]:
         console.say(f"{path} is a log of {about['format']}:")
     for lack in about["lacks"]:

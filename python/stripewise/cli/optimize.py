@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
+from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.cli.plan import PlannerOption
 from stripewise.cli.run import Command, PoolOption
-from stripewise.pool import Pool
-from stripewise.units import about_bytes
+from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
 
 if TYPE_CHECKING:
-    from stripewise.optimize.cycle import Outcome
+    from stripewise.api.optimizing import Outcome, Row
 
 
 def optimize(
@@ -58,27 +59,24 @@ def optimize(
     Exit codes: 0 kept, 3 taken back, 4 invalid (emulation error), or CMD's own.
     """
     # numpy, which measuring needs, takes longer to load than all the rest: not for every other command.
-    from stripewise.optimize import cycle, report
-    from stripewise.optimize.cycle import InvalidRunError, ProgramFailedError
+    from stripewise.api import optimizing as api
 
     pool = Pool.load(pool_file)
     pool.require_profiles()
-    settings = cycle.Settings(runs=runs, max_runs=max_runs, prepare=prepare, planner=planner)
-    kept_in = cycle.new_directory(directory.absolute())
+    settings = api.Settings(runs=runs, max_runs=max_runs, prepare=prepare, planner=planner)
+    kept_in = api.new_directory(directory.absolute())
     try:
         with console.moving() as progress:
-            outcome = cycle.optimize(pool, command, kept_in, settings, console.say, progress)
-    except ProgramFailedError as error:
+            outcome = api.optimize(pool, command, kept_in, settings, console.say, progress)
+    except api.ProgramFailedError as error:
         console.fail(str(error), error.exit_code)
-    except InvalidRunError as error:
+    except api.InvalidRunError as error:
         console.fail(str(error), console.EXIT_INVALID)
     except KeyboardInterrupt:
         _say_way_back(pool, kept_in)
         console.fail("interrupted", console.EXIT_INTERRUPTED)
-    document = report.document(outcome)
-    (kept_in / "report.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        console.document(document)
+        console.document(api.document(outcome))
     else:
         _print(outcome, everything=everything)
     raise SystemExit(0 if outcome.kept else console.EXIT_TAKEN_BACK)
@@ -92,14 +90,14 @@ def _say_way_back(pool: Pool, kept_in: Path) -> None:
 
 
 def _print(outcome: Outcome, *, everything: bool) -> None:
-    from stripewise.optimize import report
+    from stripewise.api import optimizing as api
 
     if outcome.plan is not None and outcome.plan["changes"]:
-        rows = report.rows(outcome)
-        regions = report.regions(rows)
+        rows = api.rows(outcome)
+        regions = api.regions(rows)
         listed = set(console.shown(regions, everything=everything))
-        console.out.print(report.table(outcome, [row for row in rows if (row.path, row.offset) in listed]))
-        kept_in = outcome.directory / "report.json"
+        console.out.print(_table(outcome, [row for row in rows if (row.path, row.offset) in listed]))
+        kept_in = api.report_file(outcome)
         console.say_more(regions, "regions", everything=everything, otherwise=f", {kept_in} has everything")
         console.out.print()
     console.say(outcome.cache)
@@ -117,7 +115,35 @@ def _print(outcome: Outcome, *, everything: bool) -> None:
             f"kept: {outcome.why}; back with `stripewise apply {outcome.placement.previous_file} "
             f"--pool {outcome.pool.file}`"
         )
-    console.result(report.last_line(outcome))
+    console.result(api.last_line(outcome))
+
+
+def _table(outcome: Outcome, shown: Sequence[Row]) -> Table:
+    """Per region: layout before and after, throughput predicted and measured, ratio."""
+    columns = ["region", "layout before", "layout after", "op", "requests"]
+    figures = ["predicted before", "after", "measured before", "after", "ratio"]
+    grid = console.table([*columns, *figures], right=["requests", *figures])
+    title = f"MiB/s while requests were in flight, {outcome.pool.label}, medians of {len(outcome.before)}"
+    grid.title = f"{title} and {len(outcome.after)} runs" if outcome.after else f"{title} runs"
+    last: tuple[str, int] | None = None
+    for row in shown:
+        first = (row.path, row.offset) != last
+        last = (row.path, row.offset)
+        end = exact_bytes(row.end) if row.end is not None else "end"
+        measured = row.measured_after
+        grid.add_row(
+            f"{row.path} {exact_bytes(row.offset)}..{end}" if first else "",
+            " ".join(row.layout_before) if first else "",
+            " ".join(row.layout_after) if first else "",
+            row.op,
+            str(row.requests),
+            mib_per_s(row.predicted_before),
+            mib_per_s(row.predicted_after),
+            mib_per_s(row.measured_before),
+            mib_per_s(measured) if measured is not None else "-",
+            ratio(row.measured_ratio) if row.measured_ratio is not None else "-",
+        )
+    return grid
 
 
 def _names(outcome: Outcome) -> list[str]:

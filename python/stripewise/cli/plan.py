@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import _native
 from stripewise.api import plan as api
-from stripewise.api.trace import Trace
+from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.cli.run import PoolOption
-from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import ComparedPlanner, PlanDocument, PlannerComparison
 
 PlannerOption = Annotated[
     str, typer.Option("--planner", metavar="NAME", help="The planner: a name of `stripewise planners`.")
@@ -65,7 +66,7 @@ def plan(
     """
     pool = Pool.load(pool_file)
     pool.require_profiles()
-    run = Trace(opened(trace), trace)
+    run = opened(trace)
     made = api.plan(run, pool=pool, planner=planner, root=root, processes=processes, max_regions=max_regions)
     made.save(output)
     if as_json:
@@ -75,7 +76,7 @@ def plan(
     console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")
 
 
-def _print(pool: Pool, document: _native.PlanDocument, *, everything: bool) -> None:
+def _print(pool: Pool, document: PlanDocument, *, everything: bool) -> None:
     in_flight = f"{document['processes']:.1f} requests in flight"
     console.result(f"plan by {document['planner']} for pool '{pool.name}' ({pool.label}), {in_flight}")
     if document["kept_default"]:
@@ -127,7 +128,7 @@ def _print(pool: Pool, document: _native.PlanDocument, *, everything: bool) -> N
         _print_comparison(document["planner"], document["comparison"])
 
 
-def _print_comparison(winner: str, comparison: _native.PlannerComparison) -> None:
+def _print_comparison(winner: str, comparison: PlannerComparison) -> None:
     """Every planner, the best first, with how much longer its time is than the winner's."""
     figures = ["regions", "predicted", "simulated"]
     grid = console.table(["planner", *figures, "lost by"], right=figures)
@@ -145,7 +146,7 @@ def _print_comparison(winner: str, comparison: _native.PlannerComparison) -> Non
         console.result(f"{winner} {reason}")
 
 
-def _order(row: _native.ComparedPlanner, winner: str) -> tuple[bool, bool, float, float]:
+def _order(row: ComparedPlanner, winner: str) -> tuple[bool, bool, float, float]:
     """The winner, then those that fit by simulated time, by predicted time where they were not simulated."""
     unknown = float("inf")
     simulated, predicted = row["simulated_s"], row["predicted_s"]
@@ -157,7 +158,7 @@ def _order(row: _native.ComparedPlanner, winner: str) -> tuple[bool, bool, float
     )
 
 
-def _loss(row: _native.ComparedPlanner) -> str:
+def _loss(row: ComparedPlanner) -> str:
     if row["excess_bytes"]:
         return f"does not fit: {about_bytes(row['excess_bytes'])} too much"
     if row["error"] is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise import _native
+from stripewise.api.plan import planners as known_planners
 from stripewise.cli import console
 
 
@@ -20,7 +20,7 @@ def planners(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON
       stripewise planners
       stripewise planners --json
     """
-    known = _native.planners()
+    known = known_planners()
     if as_json:
         console.document(known)
         return

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from stripewise import _native
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
+from stripewise.api import pools
+from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.pool import Pool
 from stripewise.units import mb_per_s, seconds
 
 
@@ -45,10 +45,7 @@ def pool_calibrate(
         def progress(shares: list[float]) -> None:
             count(round(100 * sum(shares)), 100 * len(shares))
 
-        measured = _native.calibrate(str(pool.file), chosen, budget_s, progress)
-    if not dry_run:
-        for tier in measured:
-            _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
+        measured = pools.calibrate(pool, chosen, budget_s=budget_s, write=not dry_run, progress=progress)
     if as_json:
         console.document(measured)
         return

@@ -1,26 +1,13 @@
 """`stripewise pool init`."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stripewise import devices
-from stripewise._native import StripewiseError, parse_bytes
-from stripewise._native import pool_init as make_pool
+from stripewise import StripewiseError
+from stripewise.api import pools
 from stripewise.cli import console
-
-PRESET_OF_TIER = {"hdd": "hdd-7200", "ssd": "ssd-sata", "nvme": "nvme"}
-"""What an emulated tier stands for, in the order of tiers from slow to fast."""
-
-
-@dataclass
-class _Tier:
-    name: str
-    directories: list[Path] = field(default_factory=list)
-    emulate: str | None = None
-    capacity_bytes: int | None = None
 
 
 def pool_init(
@@ -80,48 +67,28 @@ def pool_init(
                 "--emulate takes one directory for the whole pool, such as: pool init ./p --emulate --hdd 6 --ssd 2"
             )
         base = (directories or [])[0].absolute()
-        tiers = _emulated_tiers(base, asked)
+        tiers = pools.emulated_tiers(base, _counts(asked))
         name = name or base.name
         mount = mount or base / "mount"
         output = output or base / "pool.toml"
         namespace = base / "namespace"
     else:
         name = name or "scratch"
-        tiers = _real_tiers(directories or [], asked, name)
+        tiers = pools.real_tiers(_disks(directories or [], asked), name)
         mount = mount or Path.cwd() / name
         output = output or Path(f"{name}.toml")
-        fastest = tiers[-1].directories[0]
-        namespace = fastest.with_name(f"{fastest.name}-names")
+        namespace = None
     _set_capacities(tiers, capacity or [])
-
-    if output.exists():
-        raise StripewiseError(f"{output} exists; remove it or choose another with --output")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    make_pool(
-        str(output.absolute()),
-        name,
-        str(mount.absolute()),
-        str(namespace),
-        [
-            {
-                "name": tier.name,
-                "servers": [str(directory) for directory in tier.directories],
-                "capacity_bytes": tier.capacity_bytes,
-                "emulate": tier.emulate,
-                "dilation": dilation if tier.emulate and dilation != 1.0 else None,
-            }
-            for tier in tiers
-        ],
-        shared,
-    )
+    pools.make(output, name, tiers, mount=mount, namespace=namespace, dilation=dilation, shared=shared)
     servers = sum(len(tier.directories) for tier in tiers)
     console.say(f"made pool '{name}' of {servers} {'emulated ' if emulate else ''}servers: {output}")
     if not emulate:
         console.hint(f"`stripewise pool calibrate {output}` measures the devices, which planning needs")
 
 
-def _emulated_tiers(base: Path, asked: dict[str, list[str]]) -> list[_Tier]:
-    tiers = []
+def _counts(asked: dict[str, list[str]]) -> dict[str, int]:
+    """How many disks of each kind to emulate."""
+    counts = {}
     for tier, values in asked.items():
         if not values:
             continue
@@ -129,44 +96,39 @@ def _emulated_tiers(base: Path, asked: dict[str, list[str]]) -> list[_Tier]:
             raise StripewiseError(
                 f"--{tier} {' '.join(values)}: with --emulate it takes a number of disks from 1 to 1000"
             )
-        servers = [base / "servers" / f"{tier}.{index}" for index in range(int(values[0]))]
-        tiers.append(_Tier(tier, servers, emulate=PRESET_OF_TIER[tier]))
-    if not tiers:
+        counts[tier] = int(values[0])
+    if not counts:
         raise StripewiseError("a pool needs servers; say how many: --hdd 6 --ssd 2")
-    return tiers
+    return counts
 
 
-def _real_tiers(directories: list[Path], asked: dict[str, list[str]], name: str) -> list[_Tier]:
-    tiers = {tier: _Tier(tier) for tier in PRESET_OF_TIER}
+def _disks(directories: list[Path], asked: dict[str, list[str]]) -> dict[str, list[Path]]:
+    """The directories of each kind of disk, those that were named without one sorted in."""
+    disks: dict[str, list[Path]] = {tier: [] for tier in pools.PRESET_OF_TIER}
     for directory in directories:
-        kind = devices.kind_of(directory)
+        kind = pools.kind_of(directory)
         if kind is None:
             raise StripewiseError(
                 f"cannot tell what kind of disk {directory} is on; say it with --hdd, --ssd or --nvme {directory}"
             )
-        tiers[kind].directories.append(directory)
+        disks[kind].append(directory)
     for tier, values in asked.items():
         for value in values:
             if value.isdecimal() and not Path(value).is_dir():
                 raise StripewiseError(f"--{tier} {value}: a number of disks needs --emulate; else name a directory")
-            tiers[tier].directories.append(Path(value))
-    used = [tier for tier in tiers.values() if tier.directories]
+            disks[tier].append(Path(value))
+    used = {tier: named for tier, named in disks.items() if named}
     if not used:
         raise StripewiseError(
             "a pool needs servers; name a directory on each disk: pool init /disk1 /disk2 --ssd /nvme"
         )
-    for tier_ in used:
-        for directory in tier_.directories:
-            if not directory.is_dir():
-                raise StripewiseError(f"{directory} is not a directory; make it, or mount its disk, first")
-        tier_.directories = [directory.absolute() / f".{name}" for directory in tier_.directories]
     return used
 
 
-def _set_capacities(tiers: list[_Tier], values: list[str]) -> None:
+def _set_capacities(tiers: list[pools.NewTier], values: list[str]) -> None:
     for value in values:
         tier_name, _, size = value.rpartition("=")
-        capacity_bytes = parse_bytes(size)
+        capacity_bytes = pools.parse_bytes(size)
         named = [tier for tier in tiers if tier_name in ("", tier.name)]
         if not named:
             names = ", ".join(tier.name for tier in tiers)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from stripewise import _native, usage
+from stripewise.api import pools
+from stripewise.api.pools import OpProfile, Pool, Tier
 from stripewise.cli import console
-from stripewise.pool import OpProfile, Pool, Tier
 from stripewise.units import about_bytes, exact_bytes, mb_per_s, seconds
 
 
@@ -27,11 +27,10 @@ def pool_show(
 
 def print_pool(pool: Pool, *, as_json: bool) -> None:
     """Prints `pool` to stdout."""
-    states = usage.of_pool(pool)
     if as_json:
-        usages = {name: state.as_dict() for name, state in states.items()}
-        console.document({**_native.pool_load(str(pool.file)), "usage": usages})
+        console.document(pools.document(pool))
         return
+    states = pools.usage_of(pool)
     console.result(f"pool '{pool.name}' on {pool.label}")
     console.result(f"  mount      {pool.mount}")
     console.result(f"  namespace  {pool.namespace}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
+from stripewise.api.reporting import check_page, write_report
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.units import about_bytes
@@ -63,27 +63,17 @@ def report(
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")
     if layout is not None and planner is not None:
         raise StripewiseError("--planner plans, and --layout says what was planned: give one")
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise StripewiseError(f"{output}: a report is an HTML page; name it with .html at its end")
-    if not output.absolute().parent.is_dir():
-        raise StripewiseError(f"{output}: there is no directory {output.absolute().parent}; make it first")
-    # Charts take longer to load than everything else.
-    from stripewise.report.gather import gather
-    from stripewise.report.page import page, write
-
+    check_page(output)
     trace = opened(log)
     with console.steps() as begin:
-        facts = gather(
+        write_report(
             trace,
-            log,
+            output,
+            begin,
             servers=pool_file or cluster,
             layout=layout,
             root=root,
             planner=planner,
             preset=preset,
-            begin=begin,
         )
-        drawing: Callable[[int, int], None] = begin("drawing")
-        text = page(facts, drawing)
-        write(text, output)
     console.say(f"wrote {output} ({about_bytes(output.stat().st_size)})")

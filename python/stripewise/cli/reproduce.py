@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import __version__
 from stripewise.cli import console
 
 if TYPE_CHECKING:
-    from stripewise.reproduce.experiment import Result
+    from stripewise.api.reproducing import Result
 
 
 def reproduce(
@@ -57,69 +53,55 @@ def reproduce(
       stripewise reproduce all -o papers
     """
     # The experiments need numpy and the plots a renderer: not for every other command.
-    from stripewise.reproduce import document, measure, papers, words
-    from stripewise.reproduce.experiment import Context
+    from stripewise.api import reproducing
 
     if listed:
         _list()
         return
-    chosen = papers.named(names or [])
-    if not chosen:
+    made = reproducing.reproduce(
+        names or [],
+        output,
+        simulate_only=simulate_only,
+        quick=quick,
+        seed=seed,
+        directory=directory,
+        plots=plots,
+        say=console.say,
+        done=(lambda _: None) if as_json else _print,
+    )
+    if made is None:
         console.fail("name an experiment, or all; --list shows them", console.EXIT_USAGE)
-    if plots:
-        from stripewise.reproduce import plot
-    pages = []
-    began = time.strftime("%Y-%m-%d %H:%M")
-    with measure.directory(directory) as made:
-        context = Context(made, console.say, simulate_only, quick, seed)
-        for experiment in chosen:
-            start = time.monotonic()
-            result = experiment.run(experiment, context)
-            result.seconds = time.monotonic() - start
-            svg = plot.svg(plot.chart(result)) if plots else None
-            pages.append(document.Page(result, svg))
-            if not as_json:
-                _print(result)
-    head = [
-        f"Made on {began} by stripewise {__version__} with seed {seed} on {platform.system()} {platform.release()}, "
-        f"{os.cpu_count()} processors."
-    ]
-    if quick:
-        head.append("QUICK: 1/256 of the bytes and single runs; these are no figures to quote.")
-    file = document.write(output, pages, head)
+    file, results = made
     if as_json:
-        console.document({"seed": seed, "quick": quick, "results": [words.as_json(p.result) for p in pages]})
+        console.document({"seed": seed, "quick": quick, "results": results})
     console.say(f"wrote {file}")
 
 
 def _list() -> None:
-    from stripewise.reproduce import papers
+    from stripewise.api import reproducing
 
     grid = console.table(["name", "paper", "figure", "measured", "what"])
-    for experiment in papers.EXPERIMENTS:
+    for experiment in reproducing.experiments:
         measured = "emulated" if experiment.emulated else ""
         grid.add_row(experiment.name, experiment.paper, experiment.figure, measured, experiment.title)
     console.out.print(grid)
 
 
 def _print(result: Result) -> None:
-    from stripewise.reproduce import words
+    from stripewise.api import reproducing
 
     experiment = result.experiment
     console.result(f"{experiment.name}: {experiment.paper}, {experiment.figure}: {experiment.title}")
     for line in result.setup:
         console.result(f"  {line}")
-    columns = words.used(result)
-    why = len(words.HEADINGS) - 1
-    headings = [words.HEADINGS[column] for column in columns if column != why]
+    headings, rows = reproducing.table(result)
     grid = console.table(headings, right=headings[1:])
-    for row in result.rows:
-        cells = words.cells_of(row)
-        grid.add_row(*(cells[column] for column in columns if column != why))
+    for cells in rows:
+        grid.add_row(*cells)
     console.out.print(grid)
     for row in result.rows:
         if row.why:
             console.result(f"  {row.what}: {row.why}")
-    for line in words.remarks(result):
+    for line in reproducing.remarks(result):
         console.result(f"  {line}")
     console.result(f"  ({result.seconds:.0f} s)\n")

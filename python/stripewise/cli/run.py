@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from stripewise import emulation, launch
+from stripewise.api import running
+from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.pool import Pool
 
 PoolOption = Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")]
 Command = Annotated[list[str], typer.Argument(metavar="CMD", help="Program and its arguments.", show_default=False)]
@@ -33,9 +33,7 @@ def run(
       stripewise run --pool p/pool.toml -- mpiexec -n 16 ./simulate p/mount/out.h5
       stripewise run --pool p/pool.toml bash
     """
-    pool = Pool.load(pool_file)
-    before = emulation.snapshot(pool)
-    ended = launch.run(command, pool_file=pool.file, mount=pool.mount, preload=not no_preload)
-    if pool.is_emulated and not quiet:
-        console.say(emulation.since(before).report())
-    raise SystemExit(ended.exit_code)
+    ran = running.run(command, Pool.load(pool_file), preload=not no_preload)
+    if ran.emulation is not None and not quiet:
+        console.say(ran.emulation.report())
+    raise SystemExit(ran.exit_code)

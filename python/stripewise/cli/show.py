@@ -1,26 +1,20 @@
 """`stripewise show`."""
 
 import sys
-import tomllib
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stripewise import layouts, scale_out, summing
-from stripewise._native import StripewiseError, Trace
+from stripewise import StripewiseError
+from stripewise.api import placing
+from stripewise.api.pools import Pool
+from stripewise.api.summary import Kind, kind_of, layout_frame, summary_by_workers
+from stripewise.api.trace import Trace
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.cli.pool_show import print_pool
-from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
-
-
-class _Kind(Enum):
-    TRACE = "trace"
-    LAYOUT = "layout file"
-    POOL = "pool file"
 
 
 def show(
@@ -54,78 +48,54 @@ def show(
       stripewise show new.layout --csv -
       stripewise show run.imported --dask tcp://node1:8786
     """
-    kind = _kind_of(path)
-    if dask is not None and (kind is not _Kind.TRACE or csv or parquet):
+    kind = kind_of(path)
+    if dask is not None and (kind is not Kind.TRACE or csv or parquet):
         raise StripewiseError("--dask is for the summary of an imported log; --csv and --parquet write what T has")
-    if kind is _Kind.POOL:
+    if kind is Kind.POOL:
         if csv or parquet:
             raise StripewiseError(f"{path} is a pool file; --csv and --parquet are for traces and layout files")
         print_pool(Pool.load(path), as_json=as_json)
         return
     if csv or parquet:
-        if kind is _Kind.TRACE:
+        if kind is Kind.TRACE:
             _write_records(opened(path), csv, parquet)
         else:
             _write_regions(path, csv, parquet)
-    elif kind is _Kind.TRACE:
+    elif kind is Kind.TRACE:
         trace = opened(path, files=None if dask is None else [])
-        _show_summary(trace, _summary(trace, path, dask), as_json=as_json, all_files=all_files)
+        _show_summary(trace, _summary(trace, dask), as_json=as_json, all_files=all_files)
     else:
         _show_layout(path, as_json=as_json)
 
 
 def _write_records(trace: Trace, csv: Path | None, parquet: Path | None) -> None:
     if csv and str(csv) == "-":
-        sys.stdout.flush()
-        trace.write_csv(sys.stdout.fileno())
+        trace.write_csv(sys.stdout)
     elif csv:
         with csv.open("wb") as file:
-            trace.write_csv(file.fileno())
+            trace.write_csv(file)
     if parquet:
-        trace.write_parquet(str(parquet))
+        trace.write_parquet(parquet)
 
 
 def _write_regions(path: Path, csv: Path | None, parquet: Path | None) -> None:
-    from stripewise import tables  # polars takes longer to load than all the rest
-
-    frame = tables.of_layout(layouts.read(path))
+    frame = layout_frame(path)
     if csv:
         frame.write_csv(sys.stdout if str(csv) == "-" else csv)
     if parquet:
         frame.write_parquet(parquet)
 
 
-def _kind_of(path: Path) -> _Kind:
-    if path.is_dir():
-        return _Kind.POOL if (path / "pool.toml").is_file() else _Kind.TRACE
-    if path.exists() and not path.is_file():
-        # Opening a FIFO or a device can wait for ever, and it cannot be looked at twice.
-        raise StripewiseError(f"cannot show {path}: not a regular file; write it to a file first")
-    with path.open("rb") as file:
-        head = file.read(8)
-        if head == b"STRPWISE":
-            return _Kind.TRACE
-        rest = file.read(16 << 20)
-    try:
-        document = tomllib.loads((head + rest).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        # Each reader names the mistake in its own format: a broken TOML has a section, a broken trace has none.
-        return _Kind.POOL if b"[[tier]]" in head + rest else _Kind.LAYOUT if b"[[file" in head + rest else _Kind.TRACE
-    if not document:
-        raise StripewiseError(f"{path} is empty: neither a trace nor a layout file nor a pool file")
-    return _Kind.POOL if "tier" in document else _Kind.LAYOUT
-
-
-def _summary(trace: Trace, path: Path, dask: str | None) -> dict[str, Any]:
+def _summary(trace: Trace, dask: str | None) -> dict[str, Any]:
     if dask is None:
         return trace.summary()
     with console.working("summing up") as progress:
-        return summing.joined(trace, scale_out.analysed(path, dask, summing.summed, progress))
+        return summary_by_workers(trace, dask, progress)
 
 
 def _show_summary(trace: Trace, summary: dict[str, Any], *, as_json: bool, all_files: bool) -> None:
     if as_json:
-        summary["about"] = trace.about()
+        summary["about"] = trace.about
         console.document(summary)
         return
     hosts = {process["host"] for process in summary["processes"]}
@@ -189,7 +159,7 @@ def _bars(heat: list[Any]) -> str:
 
 
 def _show_layout(path: Path, *, as_json: bool) -> None:
-    document = layouts.read(path)
+    document = placing.read_layout(path)
     if as_json:
         console.document(document)
         return

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from stripewise import _native, scale_out
-from stripewise._native import StripewiseError
+from stripewise import StripewiseError
+from stripewise.api.signing import Wanted, matching, programs_of, sign
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.signing import Wanted, fits, joined, sign
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import FileSignature, ProcessSignature, ProgramSignature
 
 SHOWN_PARTS = 4
 """Parts of a trace signature in the table; what has more is cut."""
@@ -73,20 +74,17 @@ def signature(
     )
     trace = opened(log, files=None if dask is None else [])
     with console.working("signing and checking" if check else "signing") as progress:
-        if dask is None:
-            signed = joined([sign(trace, wanted, progress)])
-        else:
-            signed = joined(scale_out.analysed(log, dask, partial(sign, wanted=wanted), progress))
-    files = _matching(signed.files, file or [], log)
+        signed = sign(trace, wanted, progress, dask=dask)
+    files = matching(signed.files, file or [], log)
     if rank:
         if not signed.processes:
             raise StripewiseError(f"no process of rank {', '.join(map(str, rank))} read or wrote these files in {log}")
         acted = {row["file"] for row, _ in signed.processes}
         files = [row for row in files if row["file"] in acted]
-    programs = _native.signature_programs(signed.file_programs, trace.programs())
+    programs = programs_of(signed, trace)
     if as_json:
         document = {
-            "about": trace.about(),
+            "about": trace.about,
             "files": files,
             "programs": programs,
             "processes": [{**row, "signature": text} for row, text in signed.processes],
@@ -98,7 +96,7 @@ def signature(
         for number, group in groupby(signed.processes, key=lambda process: process[0]["file"]):
             _print_closer(next(row for row in files if row["file"] == number), list(group))
     else:
-        _print_files(len(trace.files()) - len(files), files, programs, everything)
+        _print_files(len(trace.paths) - len(files), files, programs, everything)
     unknown = sum(row["unknown_offsets"] for row in files)
     if unknown:
         console.warn(f"{unknown:,} requests are left out, since {log} does not have their offsets")
@@ -106,22 +104,7 @@ def signature(
         console.say(f"checked: the signatures expand to exactly the {signed.checked:,} requests of {log}")
 
 
-def _matching(files: list[_native.FileSignature], patterns: list[str], log: Path) -> list[_native.FileSignature]:
-    if not patterns:
-        return files
-    for pattern in patterns:
-        if not any(fits(row["path"], pattern) for row in files):
-            known = ", ".join(row["path"] for row in files[:3]) or "none"
-            more = ", ..." if len(files) > 3 else ""
-            raise StripewiseError(
-                f"--file {pattern}: no file of {log} that was read or written has this path; those are {known}{more}"
-            )
-    return [row for row in files if any(fits(row["path"], pattern) for pattern in patterns)]
-
-
-def _print_files(
-    without: int, files: list[_native.FileSignature], programs: list[_native.ProgramSignature], everything: bool
-) -> None:
+def _print_files(without: int, files: list[FileSignature], programs: list[ProgramSignature], everything: bool) -> None:
     right = ["processes", "requests", "bytes", "phases", "ratio"]
     grid = console.table(["file", *right], right=right)
     for row in console.shown(files, everything=everything):
@@ -157,7 +140,7 @@ def _print_files(
         console.say(f"{without:,} other files were opened or asked about, and neither read nor written")
 
 
-def _print_closer(file: _native.FileSignature, processes: list[tuple[_native.ProcessSignature, str | None]]) -> None:
+def _print_closer(file: FileSignature, processes: list[tuple[ProcessSignature, str | None]]) -> None:
     console.result(f"{file['path']}: {file['words']}")
     console.result(f"  {file['pattern']}; {file['requests']:,} requests, numbers {_ratio(file['ratio'])}")
     if len(file["phases"]) > 1:

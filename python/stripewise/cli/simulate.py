@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from stripewise import _native
 from stripewise.api import simulation as api
 from stripewise.api.servers import Servers
-from stripewise.api.trace import Trace
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.units import about_bytes, mib_per_s, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import (
+        Estimate,
+        ReplayedSide,
+        ReplayedTimeline,
+        SimulationAround,
+        SimulationDocument,
+    )
 
 BINS = 60
 """Least number of characters of a printed time line; it has at most twice as many."""
@@ -117,7 +124,7 @@ def simulate(
           --client-link 117MB/s --processes-per-node 8
       stripewise simulate job.darshan --cluster orion.toml --layout new.layout
     """
-    around: _native.SimulationAround = {
+    around: SimulationAround = {
         "queue": queue or [],
         "wait": wait,
         "near": near,
@@ -137,7 +144,7 @@ def simulate(
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
     # A mistake in these files is told before a long log is read.
     servers = Servers.of(pool_file, cluster)
-    run = Trace(opened(trace), trace)
+    run = opened(trace)
     made = api.simulate(run, pool=servers.pool, cluster=servers.cluster, layout=layout, root=root, around={**around})
     if as_json:
         console.document({**made.document, "about": run.about})
@@ -145,7 +152,7 @@ def simulate(
         _print(servers.label, made.document, timeline=timeline)
 
 
-def _print(servers: str, document: _native.SimulationDocument, *, timeline: bool) -> None:
+def _print(servers: str, document: SimulationDocument, *, timeline: bool) -> None:
     sides = {"present": document["present"]}
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
@@ -183,7 +190,7 @@ def _count(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
 
 
-def _interval(estimate: _native.Estimate, shown: Callable[[float], str]) -> str:
+def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
     """A mean with half of its interval, in percent of it: `61.3 ±0.4%`."""
     mean, half_width = estimate["mean"], estimate["half_width"]
     if half_width is None or mean == 0:
@@ -191,7 +198,7 @@ def _interval(estimate: _native.Estimate, shown: Callable[[float], str]) -> str:
     return f"{shown(mean)} ±{half_width / mean:.1%}"
 
 
-def _servers(name: str, side: _native.ReplayedSide) -> Table:
+def _servers(name: str, side: ReplayedSide) -> Table:
     linked = any(server["link_in_busy_s"] or server["link_out_busy_s"] for server in side["servers"])
     # In two lines: all columns fit a terminal of 80.
     columns = ["server", "sub-\nrequests", "bytes", "busy", "of\ntime", "startups", "waiting\neach", "longest\nqueue"]
@@ -214,7 +221,7 @@ def _servers(name: str, side: _native.ReplayedSide) -> Table:
     return grid
 
 
-def _draw(name: str, timeline: _native.ReplayedTimeline) -> None:
+def _draw(name: str, timeline: ReplayedTimeline) -> None:
     # Both strips beside the servers' names on one line of the terminal: a strip that folds cannot be read.
     names = max(len(server["name"]) for server in timeline["servers"])
     fits = max(10, (min(console.out.width, 2 * BINS + names + 8) - names - 8) // 2)

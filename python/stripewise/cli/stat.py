@@ -1,13 +1,14 @@
 """`stripewise stat`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from stripewise import _native, places, terminal
+from stripewise import terminal
+from stripewise.api import placing
+from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes
 
 
@@ -33,9 +34,9 @@ def stat(
       stripewise stat /data/scratch/results
       stripewise stat --pool p/pool.toml out.h5 --json
     """
-    place = places.of(file) if pool_file is None else places.within(Pool.load(pool_file), file)
+    place = placing.place_of(file, None if pool_file is None else Pool.load(pool_file))
     pool, name = place.pool, place.name
-    found: Any = _native.file_stat(str(pool.file), name)
+    found = placing.stat(place)
     if as_json:
         console.document(found)
         return

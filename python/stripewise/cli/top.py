@@ -1,56 +1,20 @@
 """`stripewise top`."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from stripewise import _native, devices
+from stripewise.api import activity
+from stripewise.api.activity import Done, Source
+from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.pool import Pool
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What a server has done; differences are what it did meanwhile."""
-
-    requests: int
-    read_bytes: int
-    written_bytes: int
-    busy_s: float
-    waiting_s: float
-    """Of all requests together, from the queue to the end."""
-
-    def since(self, earlier: "_Done") -> "_Done":
-        """The difference; nothing where a counter began anew, as of a device that was taken out and put back."""
-        if self.requests < earlier.requests:
-            return _Done(0, 0, 0, 0.0, 0.0)
-        return _Done(
-            self.requests - earlier.requests,
-            self.read_bytes - earlier.read_bytes,
-            self.written_bytes - earlier.written_bytes,
-            self.busy_s - earlier.busy_s,
-            self.waiting_s - earlier.waiting_s,
-        )
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where the figures of a server are from."""
-
-    server: str
-    name: str
-    """`emulated`, or the device's; `-` where there is none."""
-    device: devices.Device | None
-    unknown: str | None
-    """Why nothing is known of the server."""
 
 
 def top(
@@ -77,8 +41,8 @@ def top(
       stripewise top --pool p/pool.toml --once
     """
     pool = Pool.load(pool_file)
-    sources = _sources(pool)
-    before, began_s = _done(pool, sources), time.monotonic()
+    sources = activity.sources(pool)
+    before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
         console.out.print(_totals(pool, sources, before))
         return
@@ -86,7 +50,7 @@ def top(
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(interval_s)
-                now, now_s = _done(pool, sources), time.monotonic()
+                now, now_s = activity.done(pool, sources), time.monotonic()
                 shown = _rates(pool, sources, before, now, now_s - began_s)
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
@@ -98,53 +62,7 @@ def top(
         return  # The way to end it.
 
 
-def _sources(pool: Pool) -> list[_Source]:
-    sources = []
-    for tier in pool.tiers:
-        for server in tier.servers:
-            if tier.emulated:
-                sources.append(_Source(server.name, "emulated", None, None))
-                continue
-            found = devices.of(server.path)
-            if isinstance(found, str):
-                sources.append(_Source(server.name, "-", None, found))
-            elif found.counters() is None:
-                sources.append(_Source(server.name, found.name, None, f"is on {found.name}, which counts nothing"))
-            else:
-                sources.append(_Source(server.name, found.name, found, None))
-    return sources
-
-
-def _done(pool: Pool, sources: list[_Source]) -> dict[str, _Done]:
-    """What each server has done so far, by name; those of which nothing is known are not in it."""
-    done = {}
-    if pool.is_emulated:
-        emulated: list[Any] = _native.emulation_snapshot(str(pool.file)).total()
-        for server in emulated:
-            both = (server["read"], server["write"])
-            busy_s = sum(op["busy_s"] for op in both)
-            done[server["name"]] = _Done(
-                sum(op["requests"] for op in both),
-                server["read"]["bytes"],
-                server["write"]["bytes"],
-                busy_s,
-                # Emulated servers count the time in the queue alone.
-                busy_s + sum(op["waiting_s"] for op in both),
-            )
-    for source in sources:
-        counters = source.device.counters() if source.device is not None else None
-        if counters is not None:
-            done[source.server] = _Done(
-                counters.reads + counters.writes,
-                counters.read_bytes,
-                counters.written_bytes,
-                counters.busy_s,
-                counters.waiting_s,
-            )
-    return done
-
-
-def _totals(pool: Pool, sources: list[_Source], done: dict[str, _Done]) -> Group:
+def _totals(pool: Pool, sources: list[Source], done: dict[str, Done]) -> Group:
     columns = ["server", "device", "requests", "read", "written", "busy", "time/request"]
     grid = console.table(columns, right=columns[2:])
     for source in sources:
@@ -167,9 +85,7 @@ def _totals(pool: Pool, sources: list[_Source], done: dict[str, _Done]) -> Group
     return Group(_line(f"pool '{pool.name}', {', '.join(since)}"), grid, *_notes(sources))
 
 
-def _rates(
-    pool: Pool, sources: list[_Source], before: dict[str, _Done], now: dict[str, _Done], passed_s: float
-) -> Group:
+def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict[str, Done], passed_s: float) -> Group:
     columns = ["server", "device", "requests/s", "read MiB/s", "write MiB/s", "busy", "queue", "time/request"]
     grid = console.table(columns, right=columns[2:])
     for source in sources:
@@ -192,7 +108,7 @@ def _rates(
     return Group(title, grid, *_notes(sources))
 
 
-def _notes(sources: list[_Source]) -> list[Text]:
+def _notes(sources: list[Source]) -> list[Text]:
     """What the table cannot show."""
     on: dict[str, list[str]] = {}
     for source in sources:

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from stripewise import emulation, launch
-from stripewise._native import trace_merge
+from stripewise.api import running
+from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.cli.run import Command
-from stripewise.pool import Pool
 
 
 def trace(
@@ -31,20 +30,11 @@ def trace(
           mpiexec -n 16 ./simulate p/mount/out.h5
       stripewise show run.trace
     """
-    pool = Pool.load(pool_file) if pool_file else None
-    before = emulation.snapshot(pool) if pool else None
-    with launch.recording_dir(output) as records:
-        ended = launch.run(
-            command,
-            pool_file=pool.file if pool else None,
-            mount=pool.mount if pool else None,
-            trace_dir=records,
-        )
-        if ended.exit_code != 0 and not any(records.iterdir()):
-            # The program need not have begun, where there was no mount for it.
-            console.fail(f"nothing was recorded: {command[0]} ended with exit code {ended.exit_code}", ended.exit_code)
-        trace_merge(str(records), str(output))
+    try:
+        ran = running.run(command, Pool.load(pool_file) if pool_file else None, trace=output)
+    except running.NothingRecordedError as error:
+        console.fail(str(error), error.exit_code)
     console.say(f"recorded {output}")
-    if before is not None and pool is not None and pool.is_emulated:
-        console.say(emulation.since(before).report())
-    raise SystemExit(ended.exit_code)
+    if ran.emulation is not None:
+        console.say(ran.emulation.report())
+    raise SystemExit(ran.exit_code)

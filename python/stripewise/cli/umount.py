@@ -1,13 +1,11 @@
 """`stripewise umount`."""
 
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stripewise import native_paths
-from stripewise.pool import Pool
+from stripewise.api import running
 
 
 def umount(
@@ -28,14 +26,4 @@ def umount(
       stripewise umount p/pool.toml
       stripewise umount --lazy p/mount         programs go on with open files
     """
-    directory = Pool.load(target).mount if _is_file(target) else target
-    options = ["--lazy"] if lazy else []
-    raise SystemExit(subprocess.call([str(native_paths.mount_program()), *options, "--unmount", str(directory)]))
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is one; the place of a mount whose process has died is none, though it cannot be asked."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    raise SystemExit(running.unmount(target, lazy=lazy))

@@ -34,20 +34,9 @@ class Placement:
 
     def apply(self) -> None:
         """Moves the files and sets the rules for files to come."""
-        self.moved = apply(self.layout_file, self.pool, progress=self.progress)
+        self.moved = layouts.apply(self.layout_file, self.pool.file, progress=self.progress)
 
     def take_back(self) -> None:
         """Moves the files back and restores the rules, when another process that changes layouts is done."""
-        _native.layout_apply(
-            str(self.previous_file), str(self.pool.file), rules=False, waits=True, progress=self.progress
-        )
+        layouts.apply(self.previous_file, self.pool.file, rules=False, waits=True, progress=self.progress)
         self._rules.restore()
-
-
-def apply(layout_file: Path, pool: Pool, *, progress: Progress) -> list[_native.Applied]:
-    """Gives the files of a layout file their layouts, those that are there and those to come.
-
-    Everything is checked before the first byte moves. Each file is switched atomically once its copy is checked. Raises
-    `StripewiseError` where another process of this user changes layouts of the pool.
-    """
-    return _native.layout_apply(str(layout_file), str(pool.file), rules=True, waits=False, progress=progress)

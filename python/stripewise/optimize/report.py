@@ -7,14 +7,11 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
-from rich.table import Table
-
 from stripewise import _native
-from stripewise.cli import console
 from stripewise.optimize.cycle import Outcome, Run
 from stripewise.optimize.decide import Interval, gain
 from stripewise.optimize.measure import Requests, Split
-from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
+from stripewise.units import about_bytes
 
 Op = Literal["read", "write"]
 OPS: tuple[Op, ...] = ("read", "write")
@@ -91,34 +88,6 @@ def _median_rate(splits: list[Split], op: str) -> float:
 def regions(found: Sequence[Row]) -> list[tuple[str, int]]:
     """The regions of some rows, by file and offset, in their order."""
     return list(dict.fromkeys((row.path, row.offset) for row in found))
-
-
-def table(outcome: Outcome, shown: Sequence[Row]) -> Table:
-    """Per region: layout before and after, throughput predicted and measured, ratio."""
-    columns = ["region", "layout before", "layout after", "op", "requests"]
-    figures = ["predicted before", "after", "measured before", "after", "ratio"]
-    grid = console.table([*columns, *figures], right=["requests", *figures])
-    title = f"MiB/s while requests were in flight, {outcome.pool.label}, medians of {len(outcome.before)}"
-    grid.title = f"{title} and {len(outcome.after)} runs" if outcome.after else f"{title} runs"
-    last: tuple[str, int] | None = None
-    for row in shown:
-        first = (row.path, row.offset) != last
-        last = (row.path, row.offset)
-        end = exact_bytes(row.end) if row.end is not None else "end"
-        measured = row.measured_after
-        grid.add_row(
-            f"{row.path} {exact_bytes(row.offset)}..{end}" if first else "",
-            " ".join(row.layout_before) if first else "",
-            " ".join(row.layout_after) if first else "",
-            row.op,
-            str(row.requests),
-            mib_per_s(row.predicted_before),
-            mib_per_s(row.predicted_after),
-            mib_per_s(row.measured_before),
-            mib_per_s(measured) if measured is not None else "-",
-            ratio(row.measured_ratio) if row.measured_ratio is not None else "-",
-        )
-    return grid
 
 
 def op_gain(outcome: Outcome, op: Op) -> Interval | None:

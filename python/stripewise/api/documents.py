@@ -1,0 +1,58 @@
+"""Names of the documents that functions return: dictionaries, whose keys type checkers know. They are types alone."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stripewise._native import (
+        AdviceDocument,
+        AdviseFinding,
+        AdviseGain,
+        AdvisePlaced,
+        AdviseSpace,
+        Applied,
+        ComparedPlanner,
+        Estimate,
+        ExportFailure,
+        ExportReport,
+        FileSignature,
+        Forecast,
+        ForecastRegion,
+        FsckFinding,
+        FsckReport,
+        LayoutDocument,
+        PlanDocument,
+        PlannerComparison,
+        ProcessSignature,
+        ProgramSignature,
+        ReplayedSide,
+        ReplayedTimeline,
+        SimulationAround,
+        SimulationDocument,
+    )
+
+    __all__ = [
+        "AdviceDocument",
+        "AdviseFinding",
+        "AdviseGain",
+        "AdvisePlaced",
+        "AdviseSpace",
+        "Applied",
+        "ComparedPlanner",
+        "Estimate",
+        "ExportFailure",
+        "ExportReport",
+        "FileSignature",
+        "Forecast",
+        "ForecastRegion",
+        "FsckFinding",
+        "FsckReport",
+        "LayoutDocument",
+        "PlanDocument",
+        "PlannerComparison",
+        "ProcessSignature",
+        "ProgramSignature",
+        "ReplayedSide",
+        "ReplayedTimeline",
+        "SimulationAround",
+        "SimulationDocument",
+    ]

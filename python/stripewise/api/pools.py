@@ -1,0 +1,141 @@
+"""Pools: making one, measuring its servers, looking at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stripewise import _native, devices, usage
+from stripewise._native import StripewiseError
+from stripewise.pool import OpProfile, Pool, Server, Tier, file_of
+from stripewise.usage import Usage
+
+if TYPE_CHECKING:
+    from stripewise._native import CalibratedTier
+
+__all__ = [
+    "PRESET_OF_TIER",
+    "NewTier",
+    "OpProfile",
+    "Pool",
+    "Server",
+    "Tier",
+    "Usage",
+    "calibrate",
+    "document",
+    "emulated_tiers",
+    "file_of",
+    "kind_of",
+    "make",
+    "parse_bytes",
+    "real_tiers",
+    "usage_of",
+]
+
+PRESET_OF_TIER = {"hdd": "hdd-7200", "ssd": "ssd-sata", "nvme": "nvme"}
+"""What an emulated tier stands for, in the order of tiers from slow to fast."""
+
+parse_bytes = _native.parse_bytes
+kind_of = devices.kind_of
+
+
+@dataclass
+class NewTier:
+    """A tier of a pool that is to be made."""
+
+    name: str
+    directories: list[Path] = field(default_factory=list)
+    """Of its servers; they are made where they are missing."""
+    emulate: str | None = None
+    """The device that its servers stand for."""
+    capacity_bytes: int | None = None
+    """Of each server."""
+
+
+def emulated_tiers(base: Path, servers: Mapping[str, int]) -> list[NewTier]:
+    """Tiers of that many emulated servers each, all below the directory `base`."""
+    return [
+        NewTier(tier, [base / "servers" / f"{tier}.{index}" for index in range(count)], PRESET_OF_TIER[tier])
+        for tier, count in servers.items()
+    ]
+
+
+def real_tiers(directories: Mapping[str, Iterable[Path]], pool: str) -> list[NewTier]:
+    """Tiers on disks: a server of the pool named `pool` keeps to a hidden directory of that name in each directory.
+
+    Raises `StripewiseError` for what is no directory.
+    """
+    tiers = []
+    for tier, disks in directories.items():
+        for disk in disks:
+            if not disk.is_dir():
+                raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
+        tiers.append(NewTier(tier, [disk.absolute() / f".{pool}" for disk in disks]))
+    return tiers
+
+
+def make(
+    file: Path,
+    name: str,
+    tiers: Sequence[NewTier],
+    *,
+    mount: Path,
+    namespace: Path | None = None,
+    dilation: float = 1.0,
+    shared: bool = False,
+) -> Pool:
+    """Makes a pool: its directories, and the pool file `file`, which must not be there.
+
+    Names and small files go to `namespace`, beside the first server of the last tier if left out. Times of emulated
+    servers are multiplied by `dilation`. A `shared` pool is for several users; only root can make it.
+    """
+    if file.exists():
+        raise StripewiseError(f"{file} exists; remove it or choose another with --output")
+    if namespace is None:
+        fastest = tiers[-1].directories[0]
+        namespace = fastest.with_name(f"{fastest.name}-names")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    described: list[_native.NewTier] = [
+        {
+            "name": tier.name,
+            "servers": [str(directory) for directory in tier.directories],
+            "capacity_bytes": tier.capacity_bytes,
+            "emulate": tier.emulate,
+            "dilation": dilation if tier.emulate and dilation != 1.0 else None,
+        }
+        for tier in tiers
+    ]
+    _native.pool_init(str(file.absolute()), name, str(mount.absolute()), str(namespace), described, shared)
+    return Pool.load(file)
+
+
+def calibrate(
+    pool: Pool,
+    tiers: Sequence[str] | None = None,
+    *,
+    budget_s: float = 16.0,
+    write: bool = True,
+    progress: Callable[[list[float]], None] | None = None,
+) -> list[CalibratedTier]:
+    """Measures what reads and writes cost on the servers of these tiers, all if left out, in about `budget_s` seconds.
+
+    Writes the profiles into the pool file, if `write`. `progress` is called with the share of each server that is done.
+    """
+    chosen = list(tiers or (tier.name for tier in pool.tiers))
+    measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
+    for tier in measured if write else ():
+        _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
+    return measured
+
+
+def usage_of(pool: Pool) -> dict[str, Usage]:
+    """How full each server is, by its name, and whether it is there. O(files of the pool)."""
+    return usage.of_pool(pool)
+
+
+def document(pool: Pool) -> dict[str, Any]:
+    """The pool as `stripewise pool show --json` prints it."""
+    usages = {name: state.as_dict() for name, state in usage_of(pool).items()}
+    return {**_native.pool_load(str(pool.file)), "usage": usages}
