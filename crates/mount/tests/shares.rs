@@ -11,23 +11,27 @@ use std::process::{Child, Command, Output, Stdio};
 const GREEDY: u32 = 62111;
 const OTHER: u32 = 62112;
 const ROOT: u32 = 0;
-/// Of the mount's process.
+/// Of the mount's process, where a test does not say otherwise.
 const DESCRIPTORS: u32 = 1024;
 
-/// A pool with a mount for all users, of a process that may have [`DESCRIPTORS`] and cannot have more.
+/// A pool with a mount for all users, of a process with a bound of descriptors that it cannot raise.
 struct Mount {
     pool: TestPool,
 }
 
 impl Mount {
     fn new() -> Mount {
+        Mount::with(DESCRIPTORS)
+    }
+
+    fn with(descriptors: u32) -> Mount {
         ["python3", "prlimit", "setpriv"].into_iter().for_each(need);
         let pool = TestPool::new();
         let open_to_all = |path: &str, mode| {
             std::fs::set_permissions(pool.path(path), std::fs::Permissions::from_mode(mode)).unwrap();
         };
         open_to_all("", 0o755);
-        let limit = format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}");
+        let limit = format!("--nofile={descriptors}:{descriptors}");
         let output = Command::new("prlimit")
             .args([limit.as_str(), "setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource", BIN])
             .arg(pool.file())
@@ -43,7 +47,7 @@ impl Mount {
     fn command(&self, user: u32, script: &str) -> Command {
         let preamble = format!(
             "import errno, fcntl, os, resource, shutil, sys\n\
-             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\nresource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n\
+             most = min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])\nresource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n\
              os.setgroups([])\nos.setresgid({user}, {user}, {user})\n\
              os.setresuid({user}, {user}, {user})\nM = {:?}\n",
             self.pool.path("mnt"),
@@ -135,6 +139,12 @@ os.rmdir(top)
 
 fn begin(command: &mut Command) -> (Child, String) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let line = next_line(&mut child);
+    (child, line)
+}
+
+/// What a program says next.
+fn next_line(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     if line.is_empty() {
@@ -142,7 +152,7 @@ fn begin(command: &mut Command) -> (Child, String) {
         child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
         panic!("{said}");
     }
-    (child, line)
+    line
 }
 
 fn end(mut child: Child) {
@@ -173,6 +183,51 @@ else: raise AssertionError("one more")
     let count = |told: String| told.trim().parse::<u32>().unwrap();
     // What was closed last may count for a moment yet.
     assert!(count(again) + 20 >= count(first));
+    end(greedy);
+}
+
+#[test]
+fn fifteen_thousand_descriptors_or_four_thousand_open_files_of_one_user_stop_no_other() {
+    // As many as root may give here: of fewer than 60,000 or so the user gets less than what is asked for.
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let descriptors = hard.min(131_072) as u32;
+    let mount = Mount::with(descriptors);
+    let take = format!(
+        r#"
+os.mkdir(f"{{M}}/greedy")
+def take_all(take, most):
+    taken = []
+    try:
+        while len(taken) < most: taken.append(take(len(taken)))
+    except OSError as error:
+        assert error.errno == errno.ENFILE and {descriptors} < 131_072, (len(taken), error)
+    return taken
+def a_file(count):
+    fd = os.open(f"{{M}}/greedy/{{count}}", os.O_CREAT | os.O_RDWR, 0o600)
+    os.write(fd, b"x" * 20000)
+    return fd
+files = take_all(a_file, 4000)
+assert len(files) >= 50, len(files)
+print("files", flush=True)
+sys.stdin.readline()
+for fd in files[1:]: os.close(fd)
+again = take_all(lambda count: os.open(f"{{M}}/greedy/0", os.O_RDONLY), 15000)
+assert len(again) >= 200, len(again)
+print("descriptors", flush=True)
+sys.stdin.read()
+"#
+    );
+    let mut command = mount.command(GREEDY, &take);
+    let (mut greedy, said) = begin(&mut command);
+    assert_eq!(said, "files\n");
+    for user in [OTHER, ROOT] {
+        mount.ok(user, WORK);
+    }
+    greedy.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(next_line(&mut greedy), "descriptors\n");
+    for user in [OTHER, ROOT] {
+        mount.ok(user, WORK);
+    }
     end(greedy);
 }
 
