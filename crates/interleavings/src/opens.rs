@@ -10,11 +10,13 @@ use shuttle::thread;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use stripewise_control::{Sender, Way};
 use stripewise_mount::MountOptions;
 use stripewise_mount::parts::{Backing, Core, Failure, Node, OpenFile, ROOT_INO};
 use stripewise_store::{Inode, Store};
 
 const THREADS: usize = 3;
+const PROGRAM: Sender = Sender::thread(Way::Mount, 1);
 const FIRST_BYTES: usize = 40;
 
 struct Mount {
@@ -102,10 +104,10 @@ impl Mount {
     fn reads_or_writes(&self, open: &OpenFile) {
         open.let_past_the_mount(&self.core, &self.inode).expect("a placement");
         if open.writes {
-            open.write(b"bytes", 0, thread_rng().gen_bool(0.3)).expect("written");
+            open.write(PROGRAM, b"bytes", 0, thread_rng().gen_bool(0.3)).expect("written");
         }
         let mut found = [0; 5];
-        let count = open.read_at(&mut found, 0).expect("read");
+        let count = open.read_at(PROGRAM, &mut found, 0).expect("read");
         let is_known = found[..count].iter().zip(b"bytes").all(|(found, written)| found == written || *found == 7);
         assert!(self.truncates || (is_known && count == 5), "bytes of an open file");
     }

@@ -9,6 +9,7 @@ use shuttle::thread;
 use std::convert::Infallible;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use stripewise_control::{Sender, Way};
 use stripewise_layout::Layout;
 use stripewise_store::placements::{self, Placements};
 use stripewise_store::surplus::Surplus;
@@ -95,6 +96,10 @@ impl Placements for Past {
 
     fn alone(&self) -> Result<Infallible> {
         Err(Error::Elsewhere)
+    }
+
+    fn sender(&self) -> Sender {
+        Sender::this_process(Way::Preload)
     }
 }
 

@@ -71,6 +71,9 @@ impl Core {
         if options.writeback_cache {
             neighbours.keep_out().map_err(|error| MountError::WritebackCache { reason: error.to_string() })?;
         }
+        // The kernel has passthrough or pages that it writes back; and what it serves itself passes no door.
+        let is_watched = store.plane().door().is_watched();
+        let wants_passthrough = options.passthrough && is_root && !options.writeback_cache && !is_watched;
         Ok(Core {
             store,
             neighbours,
@@ -80,8 +83,7 @@ impl Core {
             opens,
             nodes,
             passthrough: AtomicBool::new(false),
-            // The kernel has the one or the other.
-            wants_passthrough: options.passthrough && is_root && !options.writeback_cache,
+            wants_passthrough,
             writeback: options.writeback_cache,
             notes_access: !options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME),
             is_root,

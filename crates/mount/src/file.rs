@@ -9,6 +9,7 @@ use std::time::Duration;
 use fuser::FopenFlags;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
+use stripewise_control::{Sender, Way};
 use stripewise_store::{Inode, Told};
 
 use crate::core::Core;
@@ -101,11 +102,11 @@ impl OpenFile {
     ///
     /// # Errors
     /// The store's, or those of `pread`.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
+    pub fn read_at(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
         let Some(inode) = &self.shared.placed else {
             return Ok(rustix::io::pread(self.plain()?, buf, offset)?);
         };
-        let count = inode.read_at(buf, offset)?;
+        let count = inode.sent_by(sender).read_at(buf, offset)?;
         if self.notes_reads {
             inode.note_read();
         }
@@ -117,7 +118,14 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`OpenFile::read_at`]; `answer` is not called then.
-    pub fn read(&self, offset: u64, size: usize, syscall: bool, answer: impl FnOnce(&[u8])) -> Result<(), Failure> {
+    pub fn read(
+        &self,
+        sender: Sender,
+        offset: u64,
+        size: usize,
+        syscall: bool,
+        answer: impl FnOnce(&[u8]),
+    ) -> Result<(), Failure> {
         if !syscall {
             self.shared.set_mapped();
         }
@@ -125,7 +133,7 @@ impl OpenFile {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let count = self.read_at(&mut buffer[..size], offset)?;
+            let count = self.read_at(sender, &mut buffer[..size], offset)?;
             answer(&buffer[..count]);
             Ok(())
         })
@@ -135,14 +143,15 @@ impl OpenFile {
     ///
     /// # Errors
     /// The store's, or those of `pwrite`.
-    pub fn write(&self, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
+    pub fn write(&self, sender: Sender, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
         if !self.writes {
             return Err(Errno::BADF.into());
         }
         match (&self.shared.placed, append) {
             (Some(inode), append) => {
                 self.register(inode)?;
-                Ok(if append { inode.append(data)?.1 } else { inode.write_at(data, offset)? })
+                let requests = inode.sent_by(sender);
+                Ok(if append { requests.append(data)?.1 } else { requests.write_at(data, offset)? })
             }
             (None, false) => Ok(rustix::io::pwrite(self.plain()?, data, offset)?),
             (None, true) => {
@@ -163,7 +172,8 @@ impl OpenFile {
         }
         if let Some(inode) = &self.shared.placed {
             self.register(inode)?;
-            return Ok(inode.write_all_at(data, offset)?);
+            let kernel = Sender::thread(Way::Mount, 0);
+            return Ok(inode.sent_by(kernel).write_all_at(data, offset)?);
         }
         let mut done = 0;
         while done < data.len() {
@@ -238,19 +248,26 @@ impl OpenFile {
     ///
     /// # Errors
     /// Those of reading, and of writing when nothing was copied yet.
-    pub fn copy_to(&self, from_offset: u64, to: &OpenFile, to_offset: u64, len: u64) -> Result<u64, Failure> {
+    pub fn copy_to(
+        &self,
+        sender: Sender,
+        from_offset: u64,
+        to: &OpenFile,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64, Failure> {
         let len = len.min(COPY_BYTES);
         let mut buffer = vec![0; COPY_STEP_BYTES.min(len as usize)];
         let mut done = 0;
         while done < len {
             let step = buffer.len().min((len - done) as usize);
-            let got = match self.read_at(&mut buffer[..step], from_offset + done) {
+            let got = match self.read_at(sender, &mut buffer[..step], from_offset + done) {
                 Ok(0) => break,
                 Ok(got) => got,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            match to.write(&buffer[..got], to_offset + done, false) {
+            match to.write(sender, &buffer[..got], to_offset + done, false) {
                 Ok(put) => done += put as u64,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),

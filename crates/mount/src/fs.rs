@@ -13,6 +13,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
+use stripewise_control::{Sender, Way};
 
 use crate::attr::{Change, LONG};
 use crate::caller::Caller;
@@ -402,7 +403,7 @@ impl Filesystem for PoolFs {
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -415,7 +416,7 @@ impl Filesystem for PoolFs {
             let file = file(handle);
             // The kernel names the program's lock owner when a system call reads past its pages, and only then.
             let mut reply = Some(reply);
-            let read = file.read(offset, size as usize, owner.is_some(), |data| {
+            let read = file.read(sender(request), offset, size as usize, owner.is_some(), |data| {
                 if let Some(reply) = reply.take() {
                     reply.data(data);
                 }
@@ -457,7 +458,7 @@ impl Filesystem for PoolFs {
             let written = allowed
                 .and_then(|()| match from_pages {
                     true => self.core.with_room(|| file.write_pages(data, offset)).map(|()| data.len()),
-                    false => self.write_what_fits(file, data, offset, append),
+                    false => self.write_what_fits(file, sender(request), data, offset, append),
                 })
                 .and_then(|count| if durable { file.sync(data_only).map(|()| count) } else { Ok(count) });
             match written {
@@ -692,7 +693,7 @@ impl Filesystem for PoolFs {
         self.serve("copy_file_range", || {
             let (from, to) = (file(from_handle), file(to_handle));
             let allowed = self.core.drop_before_change(to, Caller::of(request));
-            match allowed.and_then(|()| from.copy_to(from_offset, to, to_offset, length)) {
+            match allowed.and_then(|()| from.copy_to(sender(request), from_offset, to, to_offset, length)) {
                 Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&to.node), "copying", failure)),
             }
@@ -700,14 +701,26 @@ impl Filesystem for PoolFs {
     }
 }
 
+/// The thread whose system call the kernel passes on.
+fn sender(request: &Request) -> Sender {
+    Sender::thread(Way::Mount, request.pid())
+}
+
 impl PoolFs {
     /// Creates a file and opens it; or opens it, when another has made it meanwhile and that is all right.
     /// Writes; where a disk is full, again with the room of files that were removed, as [`Core::with_room`].
-    fn write_what_fits(&self, file: &OpenFile, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
-        let written = self.core.with_room(|| file.write(data, offset, append))?;
+    fn write_what_fits(
+        &self,
+        file: &OpenFile,
+        sender: Sender,
+        data: &[u8],
+        offset: u64,
+        append: bool,
+    ) -> Result<usize, Failure> {
+        let written = self.core.with_room(|| file.write(sender, data, offset, append))?;
         // What an append has left over would not be one piece with it.
         if written < data.len() && !append && self.core.removals.make_room() {
-            let rest = file.write(&data[written..], offset + written as u64, false);
+            let rest = file.write(sender, &data[written..], offset + written as u64, false);
             return Ok(written + rest.unwrap_or(0));
         }
         Ok(written)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::io::Errno;
+use stripewise_control::Door;
 use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, is_helper, remount, run_private, unmount};
 use stripewise_store::Pool;
 
@@ -107,7 +108,7 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    let serving = Serving::start(pool, dir, options)?;
+    let serving = Serving::start(pool, dir, options, Door::default())?;
     if let Some(ready) = ready {
         become_quiet(ready);
     }

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
+use stripewise_control::Door;
 use stripewise_store::Pool;
 
 use crate::error::MountError;
@@ -83,7 +84,7 @@ pub fn run_private(
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
     let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
-    let serving = Serving::start(pool, &dir, &options)?;
+    let serving = Serving::start(pool, &dir, &options, Door::default())?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));
     if let Some(cwd) = &inside

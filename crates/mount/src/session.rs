@@ -14,6 +14,8 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use stripewise_control::Door;
+use stripewise_store::PlaneOptions;
 use stripewise_store::neighbours::SHORT_IS_OVER;
 use stripewise_store::{Pool, Store};
 
@@ -38,11 +40,12 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Mounts `pool` on `dir` and starts the threads that serve it; returns when the mount is there.
+    /// Mounts `pool` on `dir` and starts the threads that serve it; returns when the mount is there. Requests on the bytes
+    /// of files go through `door`.
     ///
     /// # Errors
     /// Those of [`MountError`] that concern the pool, FUSE and the mount point.
-    pub fn start(pool: Pool, dir: &Path, options: &MountOptions) -> Result<Serving, MountError> {
+    pub fn start(pool: Pool, dir: &Path, options: &MountOptions, door: Door) -> Result<Serving, MountError> {
         let dir = check_mount_point(&pool, dir, options)?;
         if options.writeback_cache && !is_root_of_the_machine() {
             let reason = "the kernel writes back as root, whom only root's mount serves: mount it as root".to_owned();
@@ -54,7 +57,7 @@ impl Serving {
         rustix::process::umask(rustix::fs::Mode::empty());
         let source = options.source.clone().unwrap_or_else(|| pool.name.clone().into());
         let threads = options.threads.unwrap_or_else(|| default_threads(&pool));
-        let store = Store::open(pool)?;
+        let store = Store::open_with(pool, PlaneOptions { door, ..PlaneOptions::default() })?;
         if options.flags.contains(MountFlags::STRICTATIME) && !moves_access_times(store.tree())? {
             let namespace = store.pool().namespace.display();
             let reason = format!(

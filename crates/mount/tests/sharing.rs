@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Mounted, TestPool, eventually, succeeded};
+use stripewise_control::{Action, Request, Sender, Way};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
 use stripewise_store::{DataPlane, PlacedFile, Placement, PlaneOptions, Pool, TransferOutcome};
 
@@ -96,6 +97,11 @@ fn placement(file: &File) -> Placement {
     Placement::from_bytes(page.filled().unwrap()).unwrap()
 }
 
+/// A request as a program past the mount sends it.
+fn request(action: Action) -> Request {
+    Request { sender: Sender::this_process(Way::Preload), action, offset: 4096, len: 9000 }
+}
+
 #[test]
 fn past_the_mount_and_through_it_are_one_file() {
     let pool = TestPool::new();
@@ -107,12 +113,17 @@ fn past_the_mount_and_through_it_are_one_file() {
     let known = placement(&file);
     assert!(known.bypass);
     let past = PlacedFile::new(plane, known.clone(), None).unwrap();
-    let TransferOutcome::Absent(missing) = past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap() else {
+    let TransferOutcome::Absent(missing) =
+        past.write_at(&request(Action::Write), &[IoSlice::new(&[2; 9000])], 4096).unwrap()
+    else {
         panic!("two of three datafiles should be missing")
     };
     ioctl(&file, ENSURE_DATAFILES, &mut EnsureDatafiles::new(known.version, &missing)).unwrap();
     assert!(past.is_stale() && past.refresh(&placement(&file)));
-    assert_eq!(past.write_at(&[IoSlice::new(&[2; 9000])], 4096).unwrap(), TransferOutcome::Done(9000));
+    assert_eq!(
+        past.write_at(&request(Action::Write), &[IoSlice::new(&[2; 9000])], 4096).unwrap(),
+        TransferOutcome::Done(9000)
+    );
 
     // Size and bytes at once, through the mount.
     assert_eq!(file.metadata().unwrap().len(), 13_096);
@@ -125,7 +136,9 @@ fn past_the_mount_and_through_it_are_one_file() {
     file.write_at(&[3; 100], 5000).unwrap();
     let mut there = [0; 100];
     let mut hole = |_, _| Ok(());
-    let read = past.read_at(&mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole).unwrap();
+    let read = past
+        .read_at(&request(Action::Read), &mut [IoSliceMut::new(&mut there)], 5000, &mut || Ok(13_096), &mut hole)
+        .unwrap();
     assert_eq!((read, there), (TransferOutcome::Done(100), [3; 100]));
 
     // A reader may not make datafiles; plain files and other commands are refused.

@@ -12,6 +12,7 @@ use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use stripewise_control::{Sender, Way};
 use stripewise_descriptors::DescriptorState;
 use stripewise_store::placements::{self, Placements};
 use stripewise_store::surplus::Surplus;
@@ -304,6 +305,10 @@ impl<'a> Placements for ByMount<'a> {
 
     fn alone(&self) -> Result<Infallible> {
         Err(Error::Elsewhere)
+    }
+
+    fn sender(&self) -> Sender {
+        Sender::this_process(Way::Preload)
     }
 }
 

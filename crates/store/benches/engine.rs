@@ -11,6 +11,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
+use stripewise_control::{Action, Request, Way};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{PlacedFile, Pool, Store, TransferOutcome};
 
@@ -72,6 +73,8 @@ fn request_cost() {
     let placement = inode.placement().expect("a placement");
     let datafile = placement.datafiles().expect("its datafiles").table[0].path(placement.handle);
     let plain = open(&base.join("s").join(datafile.as_str()));
+    let sender = stripewise_control::Sender::this_process(Way::Library);
+    let request = |action| Request { sender, action, offset: 0, len: 0 };
     for (bytes, calls) in [(4096, 2000), (512 << 10, 20)] {
         let places = FILE_BYTES / bytes as u64;
         let buf = RefCell::new(vec![1; bytes]);
@@ -84,7 +87,13 @@ fn request_cost() {
                 let mut buf = buf.borrow_mut();
                 let place = at % places * bytes as u64;
                 let mut hole = |_, _| Ok(());
-                let done = file.read_at(&mut [IoSliceMut::new(&mut buf)], place, &mut || Ok(0), &mut hole);
+                let done = file.read_at(
+                    &request(Action::Read),
+                    &mut [IoSliceMut::new(&mut buf)],
+                    place,
+                    &mut || Ok(0),
+                    &mut hole,
+                );
                 assert_eq!(done.expect("a read"), TransferOutcome::Done(bytes));
             },
         );
@@ -92,7 +101,8 @@ fn request_cost() {
             calls,
             |at| assert_eq!(rustix::io::pwrite(&plain, &buf.borrow(), at % places * bytes as u64), Ok(bytes)),
             |at| {
-                let done = file.write_at(&[IoSlice::new(&buf.borrow())], at % places * bytes as u64);
+                let done =
+                    file.write_at(&request(Action::Write), &[IoSlice::new(&buf.borrow())], at % places * bytes as u64);
                 assert_eq!(done.expect("a write"), TransferOutcome::Done(bytes));
             },
         );

@@ -7,9 +7,13 @@ use rustix::fd::AsFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::path::Path;
+use stripewise_control::{Sender, Way};
 use stripewise_layout::Pattern;
 use stripewise_store::handle::ATTRIBUTE;
 use stripewise_store::{Error, Pool};
+
+/// Writes pages back.
+const KERNEL: Sender = Sender::thread(Way::Mount, 0);
 
 #[test]
 fn a_missing_server_costs_only_its_bytes() {
@@ -65,7 +69,7 @@ fn pages_are_written_where_servers_are_there() {
         let store = pool.open();
         let inode = store.lookup(Path::new("file")).unwrap().unwrap();
         inode.register_writer().unwrap();
-        let error = inode.write_all_at(&new, 1000).unwrap_err();
+        let error = inode.sent_by(KERNEL).write_all_at(&new, 1000).unwrap_err();
         assert!(error.errno() == Errno::IO && error.to_string().contains(&format!("disk.{missing}")), "{error}");
         inode.release_writer().unwrap();
         std::fs::rename(&away, pool.root(missing.into())).unwrap();
@@ -76,7 +80,7 @@ fn pages_are_written_where_servers_are_there() {
             assert_eq!(*byte, if is_new { b'n' } else { b'o' }, "byte {at} without server {missing}");
         }
         inode.register_writer().unwrap();
-        inode.write_all_at(&new, 1000).unwrap();
+        inode.sent_by(KERNEL).write_all_at(&new, 1000).unwrap();
         inode.release_writer().unwrap();
         assert!(content(&inode)[1000..99_000] == new);
     }

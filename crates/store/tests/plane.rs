@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{TestPool, content, create, layout, pattern, write, write_all};
+use common::{TestPool, content, create, layout, pattern, request, write, write_all};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use stripewise_control::Action;
 use stripewise_layout::Pattern;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{DataPlane, Error, Inode, PlacedFile, Placement, PlaneOptions, Pool, Store, TransferOutcome};
@@ -20,7 +21,13 @@ fn arrive(inode: &Inode) -> Placement {
 fn read(file: &PlacedFile, inode: &Inode, offset: u64, len: usize) -> Result<Vec<u8>, TransferOutcome> {
     let mut out = vec![0xee; len];
     match file
-        .read_at(&mut [IoSliceMut::new(&mut out)], offset, &mut || inode.size_bytes(), &mut |_, _| Ok(()))
+        .read_at(
+            &request(Action::Read, offset, len),
+            &mut [IoSliceMut::new(&mut out)],
+            offset,
+            &mut || inode.size_bytes(),
+            &mut |_, _| Ok(()),
+        )
         .unwrap()
     {
         TransferOutcome::Done(count) => {
@@ -37,18 +44,28 @@ fn what_one_way_writes_the_other_reads() {
     let store = pool.open();
     let (_fd, inode) = create(&store, "file");
     inode.register_writer().unwrap();
-    let plane = DataPlane::open(&pool.pool, PlaneOptions { descriptor_floor: 200 }).unwrap();
+    let plane = DataPlane::open(&pool.pool, PlaneOptions { descriptor_floor: 200, ..PlaneOptions::default() }).unwrap();
     let file = PlacedFile::new(plane, arrive(&inode), None).unwrap();
 
     // Nothing exists yet: holes to read, and a write that asks for its datafiles.
     assert_eq!(read(&file, &inode, 0, 100), Ok(vec![]));
     let bytes = pattern(10_000, 1);
-    let TransferOutcome::Absent(indexes) = file.write_at(&[IoSlice::new(&bytes)], 0).unwrap() else { panic!() };
+    let TransferOutcome::Absent(indexes) =
+        file.write_at(&request(Action::Write, 0, bytes.len()), &[IoSlice::new(&bytes)], 0).unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(indexes[..], [0, 1, 2]);
     inode.ensure_datafiles(file.placement().version, &indexes).unwrap();
-    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), TransferOutcome::Stale);
+    assert_eq!(
+        file.write_at(&request(Action::Write, 0, bytes.len()), &[IoSlice::new(&bytes)], 0).unwrap(),
+        TransferOutcome::Stale
+    );
     assert!(file.refresh(&arrive(&inode)));
-    assert_eq!(file.write_at(&[IoSlice::new(&bytes)], 0).unwrap(), TransferOutcome::Done(10_000));
+    assert_eq!(
+        file.write_at(&request(Action::Write, 0, bytes.len()), &[IoSlice::new(&bytes)], 0).unwrap(),
+        TransferOutcome::Done(10_000)
+    );
     assert!(content(&inode) == bytes);
 
     // The other way round, with a hole between.
@@ -81,10 +98,16 @@ fn bytes_of_the_inode_are_left_to_the_mount() {
     assert_eq!(std::fs::read(pool.pool.namespace.join("tree/small")).unwrap()[..5000], bytes[..5000]);
     let file = PlacedFile::new(store.plane().clone(), arrive(&inode), None).unwrap();
     let mut size = || inode.size_bytes();
-    let read_inode = file.read_at(&mut [IoSliceMut::new(&mut [0; 2000])], 4000, &mut size, &mut |_, _| Ok(()));
+    let read_inode = file.read_at(
+        &request(Action::Read, 4000, 2000),
+        &mut [IoSliceMut::new(&mut [0; 2000])],
+        4000,
+        &mut size,
+        &mut |_, _| Ok(()),
+    );
     assert!(matches!(read_inode, Err(Error::Elsewhere)), "{read_inode:?}");
     assert_eq!(read(&file, &inode, 5000, 9000).unwrap(), bytes[5000..]);
-    let written = file.write_at(&[IoSlice::new(b"x")], 4999);
+    let written = file.write_at(&request(Action::Write, 4999, 1), &[IoSlice::new(b"x")], 4999);
     assert!(matches!(written, Err(Error::Elsewhere)), "{written:?}");
 }
 
@@ -99,7 +122,7 @@ fn descriptors_stay_above_the_floor() {
         let numbers = names.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap());
         numbers.filter(|number| *number >= 700).count()
     };
-    let plane = DataPlane::open(&pool.pool, PlaneOptions { descriptor_floor: 700 }).unwrap();
+    let plane = DataPlane::open(&pool.pool, PlaneOptions { descriptor_floor: 700, ..PlaneOptions::default() }).unwrap();
     let file = PlacedFile::new(plane, arrive(&inode), None).unwrap();
     read(&file, &inode, 0, 9000).unwrap();
     assert_eq!(numbers(), 4, "two servers' directories, two datafiles");

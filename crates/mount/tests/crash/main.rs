@@ -1,7 +1,7 @@
 //! Crashes: the real mount, killed before each of its system calls in turn, and at random; and power cuts, in which
 //! what was not synced is dropped and reordered.
 //!
-//! `make test` tries a part of the fault points, `make test-all` more of them.
+//! `make test` tries a part of the programs by chance and of the power cuts, `make test-all` more of them.
 //!
 //! The long run: `STRIPEWISE_CRASH_RUNS=5000 cargo test --release -p stripewise-mount --test crash -- --nocapture`.
 //! A failure prints the script, the fault point and the state of the disks. What `random-17` did is done again by
@@ -44,14 +44,10 @@ fn number(variable: &str, usual: u64) -> u64 {
 /// `make test` tries this part of what `make test-all` and continuous integration try.
 const QUICK_PART: u64 = 4;
 
-/// Whether all tests run, as `make test-all` has them run.
-fn is_thorough() -> bool {
-    std::env::var_os("STRIPEWISE_LONG_TESTS").is_some()
-}
-
 /// How often a test repeats what `make test-all` repeats `usual` times.
 fn runs(usual: u64) -> u64 {
-    number("STRIPEWISE_CRASH_RUNS", if is_thorough() { usual } else { usual.div_ceil(QUICK_PART) })
+    let is_thorough = std::env::var_os("STRIPEWISE_LONG_TESTS").is_some();
+    number("STRIPEWISE_CRASH_RUNS", if is_thorough { usual } else { usual.div_ceil(QUICK_PART) })
 }
 
 /// Programs by chance, each with its seed.
@@ -61,13 +57,8 @@ fn by_chance(count: u64) -> impl Iterator<Item = script::Script> {
 }
 
 /// The distance between two fault points that are tried: all of them are several minutes of work for a small machine.
-/// `make test-all` has `usual`.
 fn stride(usual: usize) -> usize {
-    match std::env::var_os("STRIPEWISE_CRASH_RUNS") {
-        Some(_) => 1,
-        None if is_thorough() => usual,
-        None => usual * QUICK_PART as usize,
-    }
+    if std::env::var_os("STRIPEWISE_CRASH_RUNS").is_some() { 1 } else { usual }
 }
 
 #[test]

@@ -18,14 +18,17 @@ use rustix::fd::{OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use stripewise_control::Door;
 use stripewise_layout::ServerId;
 
 /// How to open a data plane.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PlaneOptions {
     /// Every descriptor that the plane opens is moved to this number or above (the next free one), so that inside a
     /// program it stays out of the way of `close` loops and of small numbers that programs expect. 0 leaves them.
     pub descriptor_floor: i32,
+    /// What every request on the bytes of files goes through.
+    pub door: Door,
 }
 
 /// The servers of a pool, open in this process.
@@ -69,6 +72,12 @@ impl DataPlane {
             let _ = server.backend();
         }
         Ok(Arc::new(plane))
+    }
+
+    /// The door that requests go through.
+    #[inline]
+    pub fn door(&self) -> &Door {
+        &self.options.door
     }
 
     /// Whether several users use the pool directly.

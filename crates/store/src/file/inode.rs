@@ -4,7 +4,7 @@
 use crate::file::access::NEVER;
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::placed_file::PlacedFile;
-use crate::file::placements::{self, Placements};
+use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::Failures;
 use crate::file::writers::Writers;
@@ -20,9 +20,9 @@ use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
+use stripewise_control::Sender;
 use stripewise_layout::{Layout, ServerId};
 
 /// One placed file, shared by all opens in this process. All methods may be called from any thread.
@@ -256,28 +256,6 @@ impl Inode {
         Ok(self.file()?.placement().layout.clone())
     }
 
-    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
-    }
-
-    /// [`Inode::read_at`] into several buffers.
-    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        let places = ByHandle { inode: self, cuts: true };
-        placements::read(&places, bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
-    }
-
-    /// Writes at `offset`, which may lie beyond the end. The caller must be registered as a writer.
-    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        self.write_vectored_at(&[IoSlice::new(buf)], offset)
-    }
-
-    /// [`Inode::write_at`] from several buffers.
-    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
-        let places = ByHandle { inode: self, cuts: true };
-        placements::write(&places, bufs, offset).inspect_err(|_| self.store.let_go_of_dead())
-    }
-
     /// Takes the right to change the handle. The file must be registered for writing.
     pub(crate) fn change_handle(&self) -> Result<HandleGuard<'_>> {
         let local = guard(&self.changing);
@@ -355,6 +333,9 @@ pub(crate) struct ByHandle<'a> {
     pub(crate) inode: &'a Inode,
     /// Whether what servers have taken behind the bytes that count is cut off again.
     pub(crate) cuts: bool,
+    pub(crate) sender: Sender,
+    /// The gate has let it pass already.
+    pub(crate) is_admitted: bool,
 }
 
 impl<'a> Placements for ByHandle<'a> {
@@ -403,6 +384,14 @@ impl<'a> Placements for ByHandle<'a> {
 
     fn alone(&self) -> Result<HandleGuard<'a>> {
         self.inode.change_handle()
+    }
+
+    fn sender(&self) -> Sender {
+        self.sender
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.is_admitted
     }
 }
 

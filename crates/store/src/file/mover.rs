@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, ServerId};
 
 /// Bytes that are copied at a time: enough to keep every server of a wide round busy.
@@ -417,6 +418,10 @@ impl<'a> Placements for ByPlan<'a> {
 
     fn alone(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn sender(&self) -> Sender {
+        Sender::this_process(Way::Mover)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::file::files::{Files, has_no_name};
 use crate::file::inode::Inode;
+use crate::file::requests::LIBRARY;
 use crate::file::unsynced::Told;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
@@ -148,7 +149,7 @@ impl File {
         self.readable()?;
         self.within(offset, bufs.iter().map(|buf| buf.len()))?;
         match &self.placed {
-            Some(inode) => inode.read_vectored_at(bufs, offset).inspect(|_| inode.note_read()),
+            Some(inode) => inode.sent_by(LIBRARY).read_vectored_at(bufs, offset).inspect(|_| inode.note_read()),
             None => retry(|| rustix::io::preadv(&self.fd, bufs, offset)).map_err(self.failed("read")),
         }
     }
@@ -176,11 +177,13 @@ impl File {
         }
         match &self.placed {
             Some(inode) if self.appends() => match bufs {
-                [one] => inode.append(one),
+                [one] => inode.sent_by(LIBRARY).append(one),
                 // One record, so one write.
-                many => inode.append(&many.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>()),
+                many => {
+                    inode.sent_by(LIBRARY).append(&many.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>())
+                }
             },
-            Some(inode) => Ok((offset, inode.write_vectored_at(bufs, offset)?)),
+            Some(inode) => Ok((offset, inode.sent_by(LIBRARY).write_vectored_at(bufs, offset)?)),
             None => {
                 let flags = if self.appends() { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
                 let count = retry(|| rustix::io::pwritev2(&self.fd, bufs, offset, flags));

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::fence;
+use stripewise_control::{Door, FileId, Request};
 use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
 
 /// What a read or a write came to.
@@ -43,12 +44,19 @@ pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<()> + 'a;
 type Zeroed = SmallVec<[(u16, u64, u64); 4]>;
 
 /// What a request leaves behind besides its bytes.
-#[derive(Default)]
-struct Notes {
+struct Notes<'a> {
+    /// Who asked for what.
+    request: &'a Request,
     /// Of a write: what it did in each datafile.
     parts: Parts,
     /// Of a read's second look: what was filled with zeros.
     zeroed: Zeroed,
+}
+
+impl<'a> Notes<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self { request, parts: Parts::default(), zeroed: Zeroed::default() }
+    }
 }
 
 /// One datafile as far as this process knows it.
@@ -153,7 +161,18 @@ impl PlacedFile {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Reads into `bufs` from file offset `offset`. Holes read as zeros; `size` is called only when some server had
+    /// The door that requests on it go through.
+    #[inline]
+    pub(crate) fn door(&self) -> &Door {
+        self.plane.door()
+    }
+
+    /// The file, as the door tells of it.
+    pub(crate) fn id(&self) -> FileId {
+        FileId(self.placement.handle)
+    }
+
+    /// Reads into `bufs` from file offset `offset`, as a part of `request`, which has passed the door. Holes read as zeros; `size` is called only when some server had
     /// fewer bytes than wanted, and says how large the file is, so that the end is told from a hole; `hole` is then called
     /// for each datafile that ends before bytes of the file, and says whether it may. Bytes of `bufs` behind the count that
     /// is returned may hold anything.
@@ -162,6 +181,7 @@ impl PlacedFile {
     /// divisions; no lock, no allocation up to 16 sub-requests in 64 pieces.
     pub fn read_at(
         &self,
+        request: &Request,
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
         size: &mut dyn FnMut() -> Result<u64>,
@@ -180,20 +200,21 @@ impl PlacedFile {
         if self.is_stale() {
             return Ok(TransferOutcome::Stale);
         }
-        let result = self.read_checked(bufs, offset, len, size, hole);
+        let result = self.read_checked(request, bufs, offset, len, size, hole);
         // What was read while the placement changed may come from places that are no longer the file's.
         if self.is_stale() { Ok(TransferOutcome::Stale) } else { result }
     }
 
     fn read_checked(
         &self,
+        request: &Request,
         bufs: &[Buffer],
         offset: u64,
         len: u64,
         size: &mut dyn FnMut() -> Result<u64>,
         hole: &mut Hole<'_>,
     ) -> Result<TransferOutcome> {
-        let mut notes = Notes::default();
+        let mut notes = Notes::of(request);
         let got = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)?;
         if got == len {
             return Ok(TransferOutcome::Done(len as usize));
@@ -231,18 +252,24 @@ impl PlacedFile {
         }
     }
 
-    /// Writes `bufs` at file offset `offset`. All of it, unless an error comes after the first bytes (then what was
+    /// Writes `bufs` at file offset `offset`, as a part of `request`, which has passed the door. All of it, unless an error comes after the first bytes (then what was
     /// written contiguously from `offset` is returned, if it is not 0). Offsets beyond 2^63-1 give EFBIG.
     ///
     /// Cost: as for [`PlacedFile::read_at`], and a system call for each server that gets several stripes of a request to
     /// several servers, for the length of its datafile.
-    pub fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
-        self.write_as_of(self.epoch(), bufs, offset)
+    pub fn write_at(&self, request: &Request, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
+        self.write_as_of(request, self.epoch(), bufs, offset)
     }
 
     /// [`PlacedFile::write_at`], for a caller that has read the file's counter as `epoch` and has made sure since then that no other is
     /// cutting the file back ([`crate::file::cut_back`]).
-    pub(crate) fn write_as_of(&self, epoch: u32, bufs: &[IoSlice<'_>], offset: u64) -> Result<TransferOutcome> {
+    pub(crate) fn write_as_of(
+        &self,
+        request: &Request,
+        epoch: u32,
+        bufs: &[IoSlice<'_>],
+        offset: u64,
+    ) -> Result<TransferOutcome> {
         let len = total(bufs.iter().map(|buf| buf.len())) as u64;
         if len == 0 {
             return Ok(TransferOutcome::Done(0));
@@ -264,7 +291,7 @@ impl PlacedFile {
         }
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
-        let mut notes = Notes::default();
+        let mut notes = Notes::of(request);
         let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut notes);
         if let Ok(count) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
@@ -686,7 +713,7 @@ impl PlacedFile {
         offset: u64,
         len: u64,
         pass: Pass,
-        notes: &mut Notes,
+        notes: &mut Notes<'_>,
     ) -> Result<u64> {
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
@@ -703,19 +730,16 @@ impl PlacedFile {
         if let (Some(slot), [buf]) = (one, bufs) {
             let datafile = self.datafiles.index(region, slot);
             let place = (datafile, row.datafile_offset(slot, offset), offset);
-            return self.transfer_one(direction, *buf, place, len, pass, notes);
+            let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
+            let done = self.transfer_one(direction, *buf, place, len, pass, notes);
+            if let (Some(begin_ns), Ok(done_bytes)) = (begin_ns, &done) {
+                self.observed(notes.request, &self.part(region, slot, offset, len), *done_bytes, begin_ns);
+            }
+            return done;
         }
         let mut subs = SubRequests::new();
         match one {
-            Some(slot) => subs.push(SubRequest {
-                region,
-                slot,
-                server: row.stripes()[slot].server,
-                datafile_offset: row.datafile_offset(slot, offset),
-                len,
-                from: offset,
-                to: offset + len,
-            }),
+            Some(slot) => subs.push(self.part(region, slot, offset, len)),
             None => subs = layout.split(offset, len),
         }
         let mut request = InFlight::default();
@@ -752,7 +776,13 @@ impl PlacedFile {
                 ..Task::default()
             });
         }
+        let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
         self.carry_out(direction, &subs, &mut request, pass, &mut notes.parts);
+        if let Some(begin_ns) = begin_ns {
+            for (sub, task) in subs.iter().zip(&request.tasks) {
+                self.observed(notes.request, sub, task.done, begin_ns);
+            }
+        }
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
             task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
         };
@@ -789,6 +819,41 @@ impl PlacedFile {
         }
     }
 
+    /// The part of a request that lies in one stripe, or in a region of one.
+    fn part(&self, region: usize, slot: usize, offset: u64, len: u64) -> SubRequest {
+        let row = &self.placement.layout.regions()[region];
+        SubRequest {
+            region,
+            slot,
+            server: row.stripes()[slot].server,
+            datafile_offset: row.datafile_offset(slot, offset),
+            len,
+            from: offset,
+            to: offset + len,
+        }
+    }
+
+    /// The time at which a server begins, where observers are told of it. One comparison without observers.
+    #[inline]
+    pub(crate) fn begin_observed(&self) -> Option<u64> {
+        self.door().is_observed().then(now_ns)
+    }
+
+    /// Tells the observers of a sub-request of which a server has served `done_bytes`.
+    fn observed(&self, request: &Request, part: &SubRequest, done_bytes: u64, begin_ns: u64) {
+        if done_bytes > 0 {
+            self.door().served(self.id(), part, request, done_bytes, now_ns().saturating_sub(begin_ns));
+        }
+    }
+
+    /// Tells the observers of an append of `done_bytes` at `offset` to the one datafile of the file.
+    pub(crate) fn appended(&self, request: &Request, offset: u64, done_bytes: u64, begin_ns: Option<u64>) {
+        if let Some(begin_ns) = begin_ns {
+            let region = self.placement.layout.region_at(offset);
+            self.observed(request, &self.part(region, 0, offset, request.len), done_bytes, begin_ns);
+        }
+    }
+
     /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer; `place` is its datafile, the
     /// position in that, and the offset in the file.
     fn transfer_one(
@@ -798,7 +863,7 @@ impl PlacedFile {
         place: (u16, u64, u64),
         len: u64,
         pass: Pass,
-        notes: &mut Notes,
+        notes: &mut Notes<'_>,
     ) -> Result<u64> {
         let (datafile, datafile_offset, offset) = place;
         let (fd, server) = if datafile == Datafiles::INODE {

@@ -8,6 +8,7 @@ use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Deref;
+use stripewise_control::{Action, Request, Sender};
 
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
 const TRIES: u32 = 4;
@@ -80,6 +81,37 @@ pub trait Placements {
     /// # Errors
     /// That cannot be had.
     fn alone(&self) -> Result<Self::Alone>;
+
+    /// Who sends the request.
+    fn sender(&self) -> Sender;
+
+    /// Whether the gate has let the request pass already, before the caller took a lock.
+    fn is_admitted(&self) -> bool {
+        false
+    }
+}
+
+/// A request on its way through the door.
+struct Admission {
+    request: Request,
+    is_admitted: bool,
+}
+
+impl Admission {
+    fn new(placements: &impl Placements, action: Action, offset: u64, lens: impl Iterator<Item = usize>) -> Self {
+        let len = lens.fold(0, |sum: u64, len| sum.saturating_add(len as u64));
+        let request = Request { sender: placements.sender(), action, offset, len };
+        Self { request, is_admitted: placements.is_admitted() }
+    }
+
+    /// Waits at the gate, once. One comparison where there is none.
+    #[inline]
+    fn enter(&mut self, file: &PlacedFile) {
+        if !self.is_admitted {
+            file.door().enter(file.id(), &self.request);
+            self.is_admitted = true;
+        }
+    }
 }
 
 /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
@@ -87,10 +119,12 @@ pub trait Placements {
 /// # Errors
 /// Those of [`PlacedFile::read_at`] and of `placements`.
 pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+    let mut admission = Admission::new(placements, Action::Read, offset, bufs.iter().map(|buf| buf.len()));
     loop {
         let file = placements.current()?;
+        admission.enter(&file);
         let mut hole = |index, position| placements.check_hole(&file, index, position);
-        match file.read_at(bufs, offset, &mut || placements.size_bytes(), &mut hole) {
+        match file.read_at(&admission.request, bufs, offset, &mut || placements.size_bytes(), &mut hole) {
             // What was read while the handle changed may come from places that are no longer the file's.
             Ok(TransferOutcome::Done(_)) | Err(Error::ShortDatafile { .. }) if placements.has_changed(&file)? => {}
             Ok(TransferOutcome::Done(count)) => return Ok(count),
@@ -106,11 +140,13 @@ pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: 
 /// # Errors
 /// Those of [`PlacedFile::write_at`] and of `placements`.
 pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+    let mut admission = Admission::new(placements, Action::Write, offset, bufs.iter().map(|buf| buf.len()));
     let mut tries = 0;
     let mut alone = None;
     loop {
         let (file, epoch) = placements.to_write(alone.is_some())?;
-        match file.write_as_of(epoch, bufs, offset)? {
+        admission.enter(&file);
+        match file.write_as_of(&admission.request, epoch, bufs, offset)? {
             TransferOutcome::Done(count) => return Ok(count),
             TransferOutcome::Partly(count, surplus) => {
                 let is_kept = alone.is_some() || file.is_of(epoch);

@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
+use stripewise_control::Request;
 use stripewise_layout::ServerId;
 
 impl Inode {
@@ -118,7 +119,7 @@ impl Inode {
     /// [`Inode::append`] to a file that [`Inode::is_whole`]: the kernel finds the end and writes there in one, for
     /// all that append to the datafile. The caller holds `self.appending`, for the descriptor's offset is used.
     /// Four system calls.
-    pub(crate) fn append_whole(&self, buf: &[u8]) -> Result<(u64, usize)> {
+    pub(crate) fn append_whole(&self, request: &Request, buf: &[u8]) -> Result<(u64, usize)> {
         loop {
             let file = self.file()?;
             let Some(fd) = file.writable_datafile(0)? else {
@@ -127,10 +128,12 @@ impl Inode {
             };
             let error = self.store.plane().server(file.datafiles().table[0].server)?.error("append to a datafile");
             self.extend_whole(&file, fd, error)?;
+            let begin_ns = file.begin_observed();
             // -1: at the descriptor's own offset, which the append leaves behind its last byte.
             let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))
                 .map_err(error)?;
             let end = rustix::fs::seek(fd, SeekFrom::Current(0)).map_err(error)?;
+            file.appended(request, end - put as u64, put as u64, begin_ns);
             return Ok((end - put as u64, put));
         }
     }

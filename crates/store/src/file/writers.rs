@@ -397,35 +397,6 @@ impl Inode {
         rustix::fs::futimens(self.descriptor(), times).map_err(self.failed("set the times of"))
     }
 
-    /// Writes at the end of the file, also beside other appenders; the offset where the bytes went, and how many. The
-    /// caller must be registered as a writer.
-    ///
-    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and
-    /// the only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A
-    /// file over several datafiles is only ever appended to by the store, under the append lock of its lock file.
-    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
-        let _local = guard(&self.appending);
-        if self.is_whole()? {
-            return self.append_whole(buf);
-        }
-        let lock = self.registered_lock()?;
-        lock.lock(Purpose::Append, true)?;
-        let done = self.append_locked(buf);
-        let unlocked = lock.unlock(Purpose::Append);
-        done.and_then(|value| unlocked.map(|()| value))
-    }
-
-    fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
-        let end = self.certain_size_bytes()?;
-        let done = self.write_at(buf, end);
-        let count = *done.as_ref().unwrap_or(&0);
-        if count < buf.len() {
-            // Servers that had space may have taken what comes behind: the next record must not begin after that.
-            self.truncate(end + count as u64)?;
-        }
-        done.map(|count| (end, count))
-    }
-
     /// Removes the datafiles and the lock file of a file without a name and without writers.
     pub(crate) fn collect(&self) -> Result<Collected> {
         let writers = guard(&self.writers);

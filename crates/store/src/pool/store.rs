@@ -45,7 +45,15 @@ pub struct Store {
 impl Store {
     /// Opens a pool: its namespace, servers and epoch page. A missing server is no error here.
     pub fn open(pool: Pool) -> Result<Arc<Self>> {
-        let plane = DataPlane::open(&pool, PlaneOptions::default())?;
+        Self::open_with(pool, PlaneOptions::default())
+    }
+
+    /// As [`Store::open`], with the data plane opened by `options`.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(pool: Pool, options: PlaneOptions) -> Result<Arc<Self>> {
+        let plane = DataPlane::open(&pool, options)?;
         let directory = |name| {
             let path = pool.namespace.join(name);
             open_directory(&path).map_err(Error::io("open", path))

@@ -6,6 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use stripewise_control::{Action, Request, Sender, Way};
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Inode, Pool, Store};
@@ -70,6 +71,11 @@ fn full_name(name: &str) -> String {
 }
 
 /// Creates `name` in the tree.
+/// A request of this process, for what takes one.
+pub fn request(action: Action, offset: u64, len: usize) -> Request {
+    Request { sender: Sender::this_process(Way::Library), action, offset, len: len as u64 }
+}
+
 pub fn create(store: &Arc<Store>, name: &str) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).unwrap();

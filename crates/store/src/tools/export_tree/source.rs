@@ -12,6 +12,10 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
+use stripewise_control::{Sender, Way};
+
+/// Who sends the requests of an export.
+const EXPORTER: Sender = Sender::this_process(Way::Exporter);
 
 /// A file of the pool, open for reading.
 pub(super) struct ExportedFile {
@@ -57,7 +61,7 @@ impl ExportedFile {
                 let mut done = 0;
                 // It gives what stands before a server that is missing, and only then says so.
                 while done < buffer.len() {
-                    match inode.read_at(&mut buffer[done..], offset + done as u64)? {
+                    match inode.sent_by(EXPORTER).read_at(&mut buffer[done..], offset + done as u64)? {
                         0 => break,
                         count => done += count,
                     }

@@ -1,0 +1,11 @@
+//! What sees the requests that servers have served.
+
+use crate::request::{FileId, Request};
+use stripewise_layout::SubRequest;
+
+/// Sees each sub-request.
+pub trait Observer: Send + Sync {
+    /// A server has served `part` of `request`: `done_bytes` of its bytes, in `took_ns` nanoseconds. The parts of one
+    /// request that went out together share the time. Called by the thread that carries the request out; must not wait.
+    fn served(&self, file: FileId, part: &SubRequest, request: &Request, done_bytes: u64, took_ns: u64);
+}

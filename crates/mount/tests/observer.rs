@@ -1,0 +1,79 @@
+//! An observer that counts the bytes of each server.
+
+mod common;
+
+use common::{TestPool, succeeded};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use stripewise_control::{Action, Door, FileId, Observer, Request};
+use stripewise_layout::SubRequest;
+use stripewise_mount::{MountOptions, Serving};
+use stripewise_store::Pool;
+
+/// Bytes by action and server.
+#[derive(Default)]
+struct CountsBytes(Mutex<BTreeMap<(&'static str, u16), u64>>);
+
+impl Observer for CountsBytes {
+    fn served(&self, _: FileId, part: &SubRequest, request: &Request, done_bytes: u64, _: u64) {
+        let action = match request.action {
+            Action::Read => "read",
+            Action::Write => "write",
+            Action::Append => "append",
+        };
+        *self.0.lock().unwrap().entry((action, part.server.0)).or_default() += done_bytes;
+    }
+}
+
+impl CountsBytes {
+    /// What was counted since the last call.
+    fn take(&self) -> Vec<(&'static str, u16, u64)> {
+        let counted = std::mem::take(&mut *self.0.lock().unwrap());
+        counted.into_iter().map(|((action, server), bytes)| (action, server, bytes)).collect()
+    }
+}
+
+fn run(pool: &TestPool, script: &str) {
+    let output = Command::new("sh").args(["-ec", script]).current_dir(pool.path("mnt")).output().unwrap();
+    succeeded(script, &output);
+}
+
+fn observed(pool: &TestPool, test: impl FnOnce(&CountsBytes)) {
+    let counted = Arc::new(CountsBytes::default());
+    let door = Door::default().with_observer(counted.clone());
+    let loaded = Pool::load(&pool.file()).unwrap();
+    let serving =
+        Serving::start(loaded, &pool.path("mnt"), &MountOptions::defaults(rustix::process::geteuid().is_root()), door)
+            .unwrap();
+    test(&counted);
+    serving.stop();
+}
+
+#[test]
+fn each_server_serves_its_stripes() {
+    let pool = TestPool::new();
+    observed(&pool, |counted| {
+        run(&pool, "dd if=/dev/zero of=f bs=24576 count=4");
+        assert_eq!(counted.take(), [("write", 0, 32768), ("write", 1, 32768), ("write", 2, 32768)]);
+        run(&pool, "cat f > /dev/null");
+        assert_eq!(counted.take(), [("read", 0, 32768), ("read", 1, 32768), ("read", 2, 32768)]);
+        // One stripe, and a part of the next one.
+        run(&pool, "dd if=f of=/dev/null bs=5000 count=1");
+        assert_eq!(counted.take(), [("read", 0, 4096), ("read", 1, 904)]);
+    });
+}
+
+#[test]
+fn a_file_that_the_kernel_could_serve_itself_is_observed_too() {
+    let pool = TestPool::with("4KiB", &["s0"]);
+    observed(&pool, |counted| {
+        run(
+            &pool,
+            "dd if=/dev/zero of=f bs=10000 count=1; dd if=/dev/zero of=f bs=100 count=3 oflag=append conv=notrunc",
+        );
+        assert_eq!(counted.take(), [("append", 0, 300), ("write", 0, 10_000)]);
+        run(&pool, "dd if=f of=/dev/null bs=4096");
+        assert_eq!(counted.take(), [("read", 0, 10_300)]);
+    });
+}

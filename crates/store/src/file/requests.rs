@@ -1,0 +1,141 @@
+//! Requests on a file's bytes, by who sends them. All go through the door of the data plane.
+
+use crate::file::inode::{ByHandle, Inode};
+use crate::file::lockfile::Purpose;
+use crate::file::placements;
+use crate::os::error::Result;
+use crate::os::sync::guard;
+use std::io::{IoSlice, IoSliceMut};
+use stripewise_control::{Action, Request, Sender, Way};
+use stripewise_layout::Layout;
+
+/// The requests of one sender on one file.
+#[derive(Debug, Clone, Copy)]
+pub struct Requests<'a> {
+    inode: &'a Inode,
+    sender: Sender,
+    /// The gate has let the request pass that these are parts of.
+    are_admitted: bool,
+}
+
+/// The store's own interface.
+pub(crate) const LIBRARY: Sender = Sender::this_process(Way::Library);
+
+impl Inode {
+    /// The requests of `sender`.
+    pub fn sent_by(&self, sender: Sender) -> Requests<'_> {
+        Requests { inode: self, sender, are_admitted: false }
+    }
+
+    /// [`Requests::read_at`] of this process.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.sent_by(LIBRARY).read_at(buf, offset)
+    }
+
+    /// [`Requests::write_at`] of this process.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        self.sent_by(LIBRARY).write_at(buf, offset)
+    }
+
+    /// [`Requests::append`] of this process.
+    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        self.sent_by(LIBRARY).append(buf)
+    }
+}
+
+impl<'a> Requests<'a> {
+    fn places(&self, cuts: bool) -> ByHandle<'a> {
+        ByHandle { inode: self.inode, cuts, sender: self.sender, is_admitted: self.are_admitted }
+    }
+
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_vectored_at(&mut [IoSliceMut::new(buf)], offset)
+    }
+
+    /// [`Requests::read_at`] into several buffers.
+    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        placements::read(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
+    }
+
+    /// Writes at `offset`, which may lie beyond the end. The file must be registered for writing.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        self.write_vectored_at(&[IoSlice::new(buf)], offset)
+    }
+
+    /// [`Requests::write_at`] from several buffers.
+    pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        placements::write(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
+    }
+
+    /// Writes all of `buf` at `offset`, as [`Requests::write_at`] does; where a server fails, the stripes of all others are
+    /// written all the same. For pages that a kernel writes back, which cannot be told that only a part was written. The
+    /// file must be registered for writing.
+    ///
+    /// # Errors
+    /// The first of those that kept a part of it from being written.
+    pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        // What it fails with is found out below, stripe by stripe. Nothing is cut off: the kernel that keeps the pages says
+        // where the file ends.
+        let mut done = placements::write(&self.places(false), &[IoSlice::new(buf)], offset).unwrap_or(0);
+        let rest = Requests { are_admitted: true, ..*self };
+        let mut all = Ok(());
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let in_stripe = stripe_end(self.inode.file()?.placement().layout.as_ref(), at) - at;
+            let end = done + in_stripe.min((buf.len() - done) as u64) as usize;
+            match rest.write_at(&buf[done..end], at) {
+                Ok(count) => done += count,
+                Err(error) => {
+                    all = all.and(Err(error));
+                    done = end;
+                }
+            }
+        }
+        all
+    }
+
+    /// Writes at the end of the file, also beside other appenders; the offset where the bytes went, and how many. The file must be
+    /// registered for writing.
+    ///
+    /// Where the kernel of some mount may write the file's datafile itself, it knows nothing of the store's locks, and the
+    /// only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A file
+    /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
+    pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let inode = self.inode;
+        let request = Request { sender: self.sender, action: Action::Append, offset: 0, len: buf.len() as u64 };
+        // A request that waits at the gate holds no lock that others wait for.
+        let file = inode.file()?;
+        file.door().enter(file.id(), &request);
+        drop(file);
+        let _local = guard(&inode.appending);
+        if inode.is_whole()? {
+            return inode.append_whole(&request, buf);
+        }
+        let lock = inode.registered_lock()?;
+        lock.lock(Purpose::Append, true)?;
+        let done = Requests { are_admitted: true, ..*self }.append_locked(buf);
+        let unlocked = lock.unlock(Purpose::Append);
+        done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        let end = self.inode.certain_size_bytes()?;
+        let done = self.write_at(buf, end);
+        let count = *done.as_ref().unwrap_or(&0);
+        if count < buf.len() {
+            // Servers that had space may have taken what comes behind: the next record must not begin after that.
+            self.inode.truncate(end + count as u64)?;
+        }
+        done.map(|count| (end, count))
+    }
+}
+
+/// Where the stripe ends that holds byte `offset` of the file.
+fn stripe_end(layout: &Layout, offset: u64) -> u64 {
+    let region = layout.region_at(offset);
+    let row = &layout.regions()[region];
+    let slot = row.slot_at(offset);
+    let begin = offset - offset % row.round_bytes() + row.start_of(slot);
+    begin.saturating_add(row.stripes()[slot].width_bytes).min(layout.region_end(region))
+}
