@@ -217,11 +217,11 @@ fn layout(rows: &LayoutRows) -> Result<Layout, String> {
 }
 
 impl World {
-    /// A fresh pool, and an agent for each way.
+    /// A fresh pool with servers of that kind, and an agent for each way.
     ///
     /// # Panics
     /// Something that the ways need is not there.
-    pub fn new(ways: &[AccessWay]) -> Self {
+    pub fn new(ways: &[AccessWay], kind: &str) -> Self {
         assert!(
             Path::new("/dev/fuse").exists(),
             "/dev/fuse does not exist: these tests mount real file systems (modprobe fuse, or --device /dev/fuse)"
@@ -237,7 +237,7 @@ impl World {
             mount: base.join("mnt0"),
             namespace: base.join("names"),
             default_width_bytes: Some(4096),
-            tiers: vec![TierSpec { name: "disk".into(), servers, ..TierSpec::default() }],
+            tiers: vec![TierSpec { name: "disk".into(), kind: Some(kind.into()), servers, ..TierSpec::default() }],
         };
         let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
         let store = Store::open(pool).expect("the pool");

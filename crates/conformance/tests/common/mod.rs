@@ -13,6 +13,12 @@ const STEPS: usize = 60;
 /// Cases between two looks at the clock.
 const BATCH: u32 = 20;
 
+/// The kind of servers that the tests of this binary have.
+const KIND: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
+    b"catalogue" => "catalogue",
+    _ => "directory",
+};
+
 /// Failures that were mended, as lists of operations.
 fn kept() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
@@ -40,7 +46,7 @@ fn chance() -> [u8; 32] {
 /// `STRIPEWISE_CONFORMANCE_SECONDS` other cases each time, for that many seconds. A case that fails is made as short as
 /// it can be and written to a file.
 pub fn conforms(name: &str, ways: &[AccessWay], count: u32) {
-    let world = RefCell::new(World::new(ways));
+    let world = RefCell::new(World::new(ways, KIND));
     for path in kept() {
         let case = Case::load(&path).unwrap();
         try_case(&mut world.borrow_mut(), &case).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
