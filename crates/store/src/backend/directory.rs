@@ -36,7 +36,7 @@ const DATAFILE: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::N
 const SHELVES: u16 = 256;
 /// Mode of one that is made with the first datafile in it.
 const SHELF_MODE: Mode = Mode::from_raw_mode(0o711);
-/// Mode of one of a shared pool: names cannot be listed, so that a handle is known only to who may read its file.
+/// Mode of one of a shared pool: names cannot be listed, so that only users who may read a file know its handle.
 const SHARED_SHELF_MODE: u32 = 0o1733;
 
 /// The directory of a server; opened when it is there, looked for again at each use as long as it is not.

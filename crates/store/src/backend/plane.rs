@@ -210,7 +210,7 @@ impl OpenServer {
         Ok(&*self.backend)
     }
 
-    /// [`OpenServer::backend`], for those who open, make or remove names there: as it stands now.
+    /// [`OpenServer::backend`] as it stands now: for what opens, makes or removes names there.
     pub(crate) fn current(&self) -> Result<&dyn Backend> {
         let backend = self.backend()?;
         backend.look_again()?;
