@@ -162,6 +162,7 @@ impl Core {
         Ok(found)
     }
 
+    /// What the kernel is told of a placed file: `stat` of its inode, with the size, times and blocks that are `known`.
     pub fn attributes_of_placed(
         &self,
         node: &Node,
