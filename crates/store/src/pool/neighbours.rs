@@ -220,6 +220,16 @@ impl Quiet {
     }
 }
 
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // Not by closing alone: a process that another thread is starting has a copy of the descriptor, and with it the
+        // lock, until it executes its program.
+        if let Some(file) = &self.file {
+            let _ = lock_byte(file.as_fd(), 1, libc::F_UNLCK, false);
+        }
+    }
+}
+
 impl Drop for Silence<'_> {
     fn drop(&mut self) {
         // It ends with the descriptor in any case.
@@ -255,6 +265,16 @@ mod tests {
         drop(one);
         join().unwrap();
         assert!(Neighbours { page: None }.keep_out().is_err());
+    }
+
+    #[test]
+    fn a_check_ends_though_a_copy_of_its_descriptor_lives_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = Quiet::look(dir.path(), true, false).unwrap();
+        let _copy = check.file.as_ref().unwrap().try_clone().unwrap();
+        assert!(Quiet::look(dir.path(), true, false).unwrap_err().to_string().contains("another check"));
+        drop(check);
+        Quiet::look(dir.path(), true, false).unwrap();
     }
 
     #[test]
