@@ -50,9 +50,8 @@ fn the_requests_of_one_program_wait_and_those_of_another_do_not() {
     let gate = Arc::new(HoldsOne::default());
     let door = Door::default().with_gate(gate.clone());
     let loaded = Pool::load(&pool.file()).unwrap();
-    let serving =
-        Serving::start(loaded, &pool.path("mnt"), &MountOptions::defaults(rustix::process::geteuid().is_root()), door)
-            .unwrap();
+    let options = MountOptions::defaults(rustix::process::geteuid().is_root());
+    let serving = Serving::start(loaded, &pool.path("mnt"), &options, door).unwrap();
 
     let mut held = writer(&pool, "held").spawn().unwrap();
     gate.process.store(held.id(), Ordering::Relaxed);

@@ -43,9 +43,8 @@ fn observed(pool: &TestPool, test: impl FnOnce(&CountsBytes)) {
     let counted = Arc::new(CountsBytes::default());
     let door = Door::default().with_observer(counted.clone());
     let loaded = Pool::load(&pool.file()).unwrap();
-    let serving =
-        Serving::start(loaded, &pool.path("mnt"), &MountOptions::defaults(rustix::process::geteuid().is_root()), door)
-            .unwrap();
+    let options = MountOptions::defaults(rustix::process::geteuid().is_root());
+    let serving = Serving::start(loaded, &pool.path("mnt"), &options, door).unwrap();
     test(&counted);
     serving.stop();
 }

@@ -70,12 +70,12 @@ fn full_name(name: &str) -> String {
     [&within[..], &[name]].concat().join("::")
 }
 
-/// Creates `name` in the tree.
 /// A request of this process, for what takes one.
 pub fn request(action: Action, offset: u64, len: usize) -> Request {
     Request { sender: Sender::this_process(Way::Library), action, offset, len: len as u64 }
 }
 
+/// Creates `name` in the tree.
 pub fn create(store: &Arc<Store>, name: &str) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).unwrap();
