@@ -22,17 +22,17 @@
 //! ```
 //! use stripewise_layout::{Layout, ServerId};
 //! use stripewise_model::presets;
-//! use stripewise_simulate::{Device, Files, Generated, Order, Part, Queue, System, Together, repeat};
+//! use stripewise_simulate::{FileChoice, FilePart, Generated, Queue, SlotOrder, System, TierDevice, Together, repeat};
 //!
 //! // 6 HDDs with elevators and 2 SSDs; 16 processes read 512 KiB at random places of a 1 GiB file, 20 times each.
 //! let cluster = presets::set_p(6, 2, false);
-//! let elevator = Device { queue: Queue::Elevator, ..Device::default() };
-//! let system = System { devices: vec![elevator, Device::default()], bins: 64, ..System::default() };
+//! let elevator = TierDevice { queue: Queue::Elevator, ..TierDevice::default() };
+//! let system = System { devices: vec![elevator, TierDevice::default()], bins: 64, ..System::default() };
 //! let program = Generated {
 //!     processes: 16,
-//!     parts: vec![Part { offset: 0, bytes: 1 << 30, request_bytes: 512 << 10, requests: 20 }],
-//!     order: Order::Random,
-//!     files: Files::Shared,
+//!     parts: vec![FilePart { offset: 0, bytes: 1 << 30, request_bytes: 512 << 10, requests: 20 }],
+//!     order: SlotOrder::Random,
+//!     files: FileChoice::Shared,
 //!     read_share: 1.0,
 //!     think_s: 0.0,
 //!     together: Together::Free,
