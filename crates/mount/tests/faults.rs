@@ -419,10 +419,15 @@ impl Xfs {
         run("xfs_io", &["-x", "-c", "shutdown", self.mounted.to_str().unwrap()]).unwrap();
     }
 
+    /// Mounts the disk until it answers: a look at the server that is under way at this moment holds the dead file system, and
+    /// a mount then gives it once more.
     fn mount_again(&self) {
         let mounted = self.mounted.to_str().unwrap();
-        run("umount", &["-l", mounted]).unwrap();
-        run("mount", &["-t", "xfs", &self.device, mounted]).unwrap();
+        common::eventually("the disk is there again", || {
+            run("umount", &["-l", mounted]).unwrap();
+            run("mount", &["-t", "xfs", &self.device, mounted]).unwrap();
+            fs::read_dir(&self.mounted).and_then(|mut names| names.next().transpose()).is_ok()
+        });
     }
 }
 
