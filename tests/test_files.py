@@ -120,7 +120,6 @@ def test_large_files_lie_on_all_servers_and_come_back(pool: sw.PoolFiles) -> Non
         assert (np.load(file) == data).all()
     with pool.open("array", "rb", buffering=0) as raw:
         assert isinstance(raw, sw.PoolFile)
-        assert raw.layout is not None
         assert [server for server, _ in raw.layout[0][1]] == ["disk.0", "disk.1", "disk.2"]
         into = np.zeros(1 << 17, dtype=data.dtype)
         raw.seek(raw.stat().st_size - into.nbytes)
@@ -164,6 +163,16 @@ def test_errors_are_those_of_the_system_and_name_the_file(pool: sw.PoolFiles, tm
     with pool.open("file", "wb", buffering=0) as raw, pytest.raises(OSError, match="file") as refused:
         raw.pread(1, 0)  # type: ignore[attr-defined]
     assert refused.value.errno == errno.EBADF
+
+
+def test_a_file_without_a_handle_has_the_layout_meta(pool: sw.PoolFiles, tmp_path: Path) -> None:
+    (tmp_path / "names/tree/f").write_bytes(b"beside the store")
+    with pool.open("f", "r+b") as file:
+        assert file.raw.layout == [(0, [("meta", 65536)])]
+        assert file.read() == b"beside the store"
+    with pool.open("f", "ab") as file:
+        file.write(b", and through it")
+    assert (tmp_path / "names/tree/f").read_bytes() == b"beside the store, and through it"
 
 
 def test_a_removed_file_lives_until_its_close(pool: sw.PoolFiles, tmp_path: Path) -> None:

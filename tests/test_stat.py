@@ -42,6 +42,18 @@ def asked(pool, path, *options, cwd=None, check=True):
     return command("stat", path, "--json", *options, check=check)
 
 
+def test_a_file_without_a_handle_is_on_the_metadata_tier(pool):
+    namespace = next(pool.servers()[3].glob(".*-names")) / "tree"
+    (namespace / "plain").write_text("beside the mount")
+    found = json.loads(pool.stripewise("stat", "--pool", pool.file, "plain", "--json").stdout)
+    assert (found["placed"], found["handle"], found["version"], found["size_bytes"]) == (False, None, None, 16)
+    assert [(region["offset"], region["round"]) for region in found["regions"]] == [(0, ["meta:64KiB"])]
+    assert found["datafiles"] == []
+    said = pool.stripewise("stat", "--pool", pool.file, "plain").stdout
+    assert "handle    none: all bytes are the inode's own" in said
+    assert "meta:64KiB" in said
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [

@@ -238,6 +238,13 @@ impl Layout {
         Self::new([(0, round)])
     }
 
+    /// The layout `[meta]`, of files whose bytes are all the inode's own. The width of its one stripe says nothing.
+    pub fn in_inode() -> Self {
+        let width_bytes = 64 << 10;
+        let stripes = vec![Stripe { server: ServerId::META, width_bytes }];
+        Self { regions: Arc::new([Region { offset: 0, stripes, starts: vec![0], round_bytes: width_bytes }]) }
+    }
+
     /// The regions in order of offset.
     pub fn regions(&self) -> &[Region] {
         &self.regions

@@ -22,7 +22,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
     match command {
         PLACEMENT => {
             let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;
-            file.let_past_the_mount(core, inode)?;
+            file.let_past_the_mount(core)?;
             let mut placement = inode.placement()?;
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
             placement.bypass &= !file.kept_by_kernel;
@@ -33,7 +33,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             if !file.writes {
                 return Err(Errno::BADF.into());
             }
-            file.let_past_the_mount(core, inode)?;
+            file.let_past_the_mount(core)?;
             inode.ensure_datafiles(wanted.version, wanted.wanted())?;
             Ok(Vec::new())
         }
@@ -42,7 +42,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             if !file.writes {
                 return Err(Errno::BADF.into());
             }
-            file.let_past_the_mount(core, inode)?;
+            file.let_past_the_mount(core)?;
             inode.cut_back(&surplus)?;
             Ok(Vec::new())
         }

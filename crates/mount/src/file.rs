@@ -1,14 +1,13 @@
 //! Open files: what they share, reads and writes.
 
 use std::cell::RefCell;
-use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fuser::FopenFlags;
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 use stripewise_control::{Sender, Way};
 use stripewise_store::{Inode, Told};
 
@@ -40,10 +39,10 @@ pub struct OpenFile {
     pub node: Arc<Node>,
     /// What it shares with other opens.
     pub shared: Arc<SharedFile>,
-    /// Own descriptor of a plain file.
-    plain: Option<OwnedFd>,
-    /// Of a placed file: the failed syncs that this open has been told of.
-    told: Option<Told>,
+    /// The file: of all its opens the same one, but of a file without a handle this open's own, with its own descriptor.
+    inode: Arc<Inode>,
+    /// The failed syncs that this open has been told of.
+    told: Told,
     /// Opened for writing.
     pub writes: bool,
     /// The kernel alone may have what was written: no way in may go past it.
@@ -61,17 +60,17 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Registers this open as a writer of the placed file, if it is not yet. One load when it is.
+    /// Registers this open as a writer, if it is not yet. One load when it is.
     ///
     /// # Errors
     /// Those of [`Inode::register_writer`].
-    fn register(&self, inode: &Inode) -> Result<(), Failure> {
+    fn register(&self) -> Result<(), Failure> {
         if self.registered.load(Ordering::Acquire) {
             return Ok(());
         }
         let _one = lock(&self.registering);
         if !self.registered.load(Ordering::Acquire) {
-            inode.register_writer()?;
+            self.inode.register_writer()?;
             self.shared.writers.fetch_add(1, Ordering::AcqRel);
             self.registered.store(true, Ordering::Release);
         }
@@ -83,10 +82,10 @@ impl OpenFile {
     ///
     /// # Errors
     /// Those of [`Inode::register_writer`].
-    pub fn let_past_the_mount(&self, core: &Core, inode: &Inode) -> Result<(), Failure> {
+    pub fn let_past_the_mount(&self, core: &Core) -> Result<(), Failure> {
         self.is_past_the_mount.store(true, Ordering::Release);
         if self.writes && !self.kept_by_kernel {
-            self.register(inode)?;
+            self.register()?;
             if !self.shared.grows_past_the_mount.swap(true, Ordering::AcqRel) {
                 core.forget_attributes(&self.node);
             }
@@ -94,21 +93,22 @@ impl OpenFile {
         Ok(())
     }
 
-    fn plain(&self) -> Result<&OwnedFd, Failure> {
-        self.plain.as_ref().ok_or(Failure::Errno(Errno::BADF))
+    /// After a change of size or space, as [`Inode::settle_whole`].
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn settle_whole(&self) -> Result<(), Failure> {
+        Ok(self.inode.settle_whole()?)
     }
 
     /// Reads at `offset`; short only at the end of the file.
     ///
     /// # Errors
-    /// The store's, or those of `pread`.
+    /// The store's.
     pub fn read_at(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        let Some(inode) = &self.shared.placed else {
-            return Ok(rustix::io::pread(self.plain()?, buf, offset)?);
-        };
-        let count = inode.sent_by(sender).read_at(buf, offset)?;
+        let count = self.inode.sent_by(sender).read_at(buf, offset)?;
         if self.notes_reads {
-            inode.note_read();
+            self.inode.note_read();
         }
         Ok(count)
     }
@@ -142,23 +142,14 @@ impl OpenFile {
     /// Writes at `offset`, or at the end if `append`.
     ///
     /// # Errors
-    /// The store's, or those of `pwrite`.
+    /// The store's.
     pub fn write(&self, sender: Sender, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
         if !self.writes {
             return Err(Errno::BADF.into());
         }
-        match (&self.shared.placed, append) {
-            (Some(inode), append) => {
-                self.register(inode)?;
-                let requests = inode.sent_by(sender);
-                Ok(if append { requests.append(data)?.1 } else { requests.write_at(data, offset)? })
-            }
-            (None, false) => Ok(rustix::io::pwrite(self.plain()?, data, offset)?),
-            (None, true) => {
-                let end = u64::MAX; // -1: at the descriptor's offset, which RWF_APPEND moves to the end.
-                Ok(rustix::io::pwritev2(self.plain()?, &[IoSlice::new(data)], end, ReadWriteFlags::APPEND)?)
-            }
-        }
+        self.register()?;
+        let requests = self.inode.sent_by(sender);
+        Ok(if append { requests.append(data)?.1 } else { requests.write_at(data, offset)? })
     }
 
     /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and
@@ -170,53 +161,30 @@ impl OpenFile {
         if !self.writes {
             return Err(Errno::BADF.into());
         }
-        if let Some(inode) = &self.shared.placed {
-            self.register(inode)?;
-            let kernel = Sender::thread(Way::Mount, 0);
-            return Ok(inode.sent_by(kernel).write_all_at(data, offset)?);
-        }
-        let mut done = 0;
-        while done < data.len() {
-            match rustix::io::pwrite(self.plain()?, &data[done..], offset + done as u64) {
-                Ok(0) => return Err(Errno::NOSPC.into()),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
+        self.register()?;
+        let kernel = Sender::thread(Way::Mount, 0);
+        Ok(self.inode.sent_by(kernel).write_all_at(data, offset)?)
     }
 
     /// Makes what was written durable.
     ///
     /// # Errors
-    /// The store's, also of a sync of another open of the file, once; or those of `fsync`.
+    /// The store's, also of a sync of another open of the file, once.
     pub fn sync(&self, data_only: bool) -> Result<(), Failure> {
-        if let (Some(inode), Some(told)) = (&self.shared.placed, &self.told) {
-            return Ok(inode.sync_for(told, data_only)?);
-        }
-        match data_only {
-            true => Ok(rustix::fs::fdatasync(self.plain()?)?),
-            false => Ok(rustix::fs::fsync(self.plain()?)?),
-        }
+        Ok(self.inode.sync_for(&self.told, data_only)?)
     }
 
     /// `fallocate`.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for modes the store does not have; the store's, or those of `fallocate`.
+    /// `EOPNOTSUPP` for modes the store does not have; the store's.
     pub fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<(), Failure> {
         if !self.writes {
             return Err(Errno::BADF.into());
         }
         let mode = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
-        match &self.shared.placed {
-            Some(inode) => {
-                self.register(inode)?;
-                Ok(inode.allocate(mode, offset, len)?)
-            }
-            None => Ok(rustix::fs::fallocate(self.plain()?, mode, offset, len)?),
-        }
+        self.register()?;
+        Ok(self.inode.allocate(mode, offset, len)?)
     }
 
     /// `lseek` to data or to a hole; the kernel does the other kinds itself.
@@ -229,16 +197,14 @@ impl OpenFile {
     pub fn seek(&self, offset: i64, whence: i32) -> Result<i64, Failure> {
         let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
         let changing = self.shared.mapped.load(Ordering::Acquire) && self.shared.writable.load(Ordering::Acquire) > 0;
-        let found = match (&self.shared.placed, whence) {
-            (Some(inode), libc::SEEK_DATA | libc::SEEK_HOLE) if changing => {
-                let size = inode.certain_size_bytes()?;
+        let found = match whence {
+            libc::SEEK_DATA | libc::SEEK_HOLE if changing => {
+                let size = self.inode.certain_size_bytes()?;
                 let found = if whence == libc::SEEK_DATA { from } else { size };
                 if from < size { found } else { return Err(Errno::NXIO.into()) }
             }
-            (Some(inode), libc::SEEK_DATA) => inode.seek_data(from)?,
-            (Some(inode), libc::SEEK_HOLE) => inode.seek_hole(from)?,
-            (None, libc::SEEK_DATA) => rustix::fs::seek(self.plain()?, SeekFrom::Data(from))?,
-            (None, libc::SEEK_HOLE) => rustix::fs::seek(self.plain()?, SeekFrom::Hole(from))?,
+            libc::SEEK_DATA => self.inode.seek_data(from)?,
+            libc::SEEK_HOLE => self.inode.seek_hole(from)?,
             _ => return Err(Errno::INVAL.into()),
         };
         Ok(i64::try_from(found).map_err(|_| Errno::OVERFLOW)?)
@@ -317,25 +283,26 @@ impl Core {
         let writes = access == OFlags::WRONLY || access == OFlags::RDWR;
         let is_new = made.is_some();
         let shared = self.share(&node, writes, made, open_backing)?;
-        let plain = match &shared.placed {
-            Some(_) => None,
+        let inode = match &shared.placed {
+            Some(inode) => Ok(inode.clone()),
             None => {
                 // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
                 let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
-                let opened = self.table.reopen(&node, own);
-                Some(opened.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?)
+                let opened = self.table.reopen(&node, own).map_err(Failure::from);
+                opened.and_then(|fd| Ok(self.store.without_handle(node.ino, fd)?))
             }
         };
+        let inode = inode.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?;
         if writes {
             shared.writable.fetch_add(1, Ordering::AcqRel);
         }
         let kept_by_kernel = self.writeback;
-        let told = shared.placed.as_ref().map(|inode| inode.told());
+        let told = inode.told();
         let open = Arc::new(OpenFile {
             node,
             shared,
-            plain,
+            inode,
             told,
             writes,
             kept_by_kernel,
@@ -346,9 +313,9 @@ impl Core {
             registering: Mutex::default(),
             held: OnceLock::new(),
         });
-        if let Some(inode) = open.shared.placed.as_ref().filter(|_| !is_new) {
-            let registered = if writes { open.register(inode) } else { Ok(()) };
-            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(inode.truncate(0)?) } else { Ok(()) };
+        if !is_new && open.inode.has_handle() {
+            let registered = if writes { open.register() } else { Ok(()) };
+            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(open.inode.truncate(0)?) } else { Ok(()) };
             registered.and_then(|()| truncate()).inspect_err(|_| self.close(&open))?;
         }
         Ok(open)

@@ -644,11 +644,7 @@ impl Filesystem for PoolFs {
             let file = file(handle);
             let allowed = self.core.drop_before_change(file, Caller::of(request));
             let allocated = allowed.and_then(|()| self.core.with_room(|| file.allocate(mode, offset, length)));
-            let settled = allocated.and_then(|()| match &file.shared.placed {
-                Some(inode) => Ok(inode.settle_whole()?),
-                None => Ok(()),
-            });
-            match settled {
+            match allocated.and_then(|()| file.settle_whole()) {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "allocating", failure)),
             }

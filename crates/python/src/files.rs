@@ -21,7 +21,7 @@ fn entries(path: &Path, pool: &Pool) -> PyResult<Vec<FileLayout>> {
     Ok(LayoutFile::load(path, "pool", &pool.name, &pool.server_names()).map_err(raise)?.files)
 }
 
-/// What is at `path` (relative to the mount) and, of a placed file, where its bytes are.
+/// What is at `path` (relative to the mount) and, of a regular file, where its bytes are.
 #[pyfunction]
 pub(crate) fn file_stat<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
@@ -73,11 +73,12 @@ fn placed(of: &PlacedStatus, pool: &Pool) -> Value {
             "error": datafile.found.as_ref().err(),
         })
     });
+    let has_handle = of.has_handle;
     json!({
-        "placed": true,
+        "placed": has_handle,
         "left_out": of.left_out.iter().map(|&id| pool.server_name(id)).collect::<Vec<_>>(),
-        "handle": format!("{:016x}", placement.handle),
-        "version": placement.version,
+        "handle": has_handle.then(|| format!("{:016x}", placement.handle)),
+        "version": has_handle.then_some(placement.version),
         "layout_hash": hex(&placement.layout.hash()),
         "regions": regions.collect::<Vec<_>>(),
         "datafiles": datafiles.collect::<Vec<_>>(),

@@ -165,15 +165,15 @@ impl PyOpenFile {
         self.with(py, |file| file.stat()).map(attributes)
     }
 
-    /// Regions as `(offset, [(server, width in bytes)])`; `None` for a plain file.
+    /// Regions as `(offset, [(server, width in bytes)])`.
     #[allow(clippy::type_complexity, reason = "as Python has it")]
-    fn layout(&self, py: Python<'_>) -> PyResult<Option<Vec<(u64, Vec<(String, u64)>)>>> {
-        let Some(layout) = self.with(py, |file| file.layout())? else { return Ok(None) };
+    fn layout(&self, py: Python<'_>) -> PyResult<Vec<(u64, Vec<(String, u64)>)>> {
+        let layout = self.with(py, |file| file.layout())?;
         let pool = self.files.store().pool();
         let round = |stripes: &[stripewise_layout::Stripe]| {
             stripes.iter().map(|stripe| (pool.server_name(stripe.server), stripe.width_bytes)).collect()
         };
-        Ok(Some(layout.regions().iter().map(|region| (region.offset(), round(region.stripes()))).collect()))
+        Ok(layout.regions().iter().map(|region| (region.offset(), round(region.stripes()))).collect())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

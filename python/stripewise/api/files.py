@@ -227,8 +227,8 @@ class PoolFile(io.RawIOBase):
         return _stat(self._native.stat())
 
     @property
-    def layout(self) -> list[tuple[int, list[tuple[str, int]]]] | None:
-        """Regions as `(offset, [(server, width in bytes), ...])`; `None` for a plain file."""
+    def layout(self) -> list[tuple[int, list[tuple[str, int]]]]:
+        """Regions as `(offset, [(server, width in bytes), ...])`; a file without a handle has one, on `meta`."""
         return self._native.layout()
 
     def close(self) -> None:

@@ -46,10 +46,10 @@ def stat(
         console.result(f"  kind      {found['kind']}{target}: it is in the namespace alone, no server has a part of it")
         return
     console.result(f"  size      {found['size_bytes']} bytes ({about_bytes(found['size_bytes'])})")
-    if not found["placed"]:
-        console.result("  placed    no: a plain file of the namespace, its bytes are the inode's own")
-        return
-    console.result(f"  handle    {found['handle']}, version {found['version']}")
+    handle = "none: all bytes are the inode's own"
+    if found["placed"]:
+        handle = f"{found['handle']}, version {found['version']}"
+    console.result(f"  handle    {handle}")
     console.result(f"  layout    {found['layout_hash']}")
     if found["left_out"]:
         console.result(f"  left out  {', '.join(found['left_out'])}: without room when the file was made")

@@ -27,8 +27,11 @@ fn access(stat: &Stat) -> (i64, i64) {
 }
 
 impl Inode {
-    /// Notes that a program has read. No system call.
+    /// Notes that a program has read. No system call. Of a file without a handle the inode itself was read, and knows.
     pub fn note_read(&self) {
+        if !self.has_handle() {
+            return;
+        }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         self.was_read_ns.store(nanoseconds(now.tv_sec, now.tv_nsec as i64), Ordering::Release);
     }

@@ -27,6 +27,9 @@ use std::num::NonZeroU64;
 /// Most buffers that the kernel takes in one call.
 const MAX_BUFFERS: usize = 1024;
 
+/// Most bytes that the kernel moves in one call.
+pub(crate) const MAX_CALL_BYTES: u64 = 0x7fff_f000;
+
 /// One buffer of a request, as the kernel takes it.
 pub(crate) type Buffer = libc::iovec;
 
@@ -57,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) end: usize,
     /// Whether reading may wait for a device.
     pub(crate) waits: bool,
+    /// Whether a read of fewer bytes than wanted has come to the end of the file, so that no second one has to find it.
+    pub(crate) ends_short: bool,
     /// Why it stopped, if it failed.
     pub(crate) error: Option<Errno>,
 }
@@ -135,6 +140,9 @@ impl Task {
                 Ok(0) => return,
                 Ok(count) => {
                     self.advance(buffers, count);
+                    if self.ends_short && direction == Direction::Read {
+                        return;
+                    }
                     continue;
                 }
                 Err(Errno::INTR) => continue,

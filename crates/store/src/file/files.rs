@@ -328,11 +328,14 @@ impl Files {
         }
     }
 
-    /// One more open of a placed file.
+    /// One more open of a file that may have datafiles, which one without a handle has not.
     ///
     /// # Errors
     /// ENOENT: its last name has just gone, and with it perhaps its datafiles.
     pub(crate) fn note_open(&self, inode: &Inode) -> Result<()> {
+        if !inode.has_handle() {
+            return Ok(());
+        }
         let mut opened = guard(&self.opened);
         if !opened.contains_key(&inode.key()) && inode.stat()?.st_nlink == 0 {
             return Err(inode.failed("open")(Errno::NOENT));

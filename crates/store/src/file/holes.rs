@@ -58,6 +58,15 @@ impl Inode {
     fn seek(&self, offset: u64, wanted: Wanted) -> Result<Option<u64>> {
         loop {
             let file = self.file()?;
+            if let Some(inode) = file.whole_inode() {
+                let _alone = guard(&self.appending);
+                let to = if wanted == Wanted::Data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
+                match rustix::fs::seek(inode, to) {
+                    _ if file.is_stale() || self.changed_elsewhere(&file)? => continue,
+                    Err(Errno::NXIO) => return Ok(None),
+                    found => return found.map(Some).map_err(self.failed("seek in")),
+                }
+            }
             // Before the datafiles are asked: what is written behind this end meanwhile need not be found.
             let size_bytes = self.certain_size_bytes()?;
             if offset >= size_bytes {

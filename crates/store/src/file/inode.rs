@@ -1,5 +1,8 @@
-//! One placed file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
+//! One regular file of a pool: its bytes and its placement. Writers, sizes and changes of size are in
 //! [`crate::file::writers`] and [`crate::file::resize`].
+//!
+//! Every regular file has a layout. One without a handle has the layout `[meta]`: all of its bytes are the inode's own. No
+//! datafile can come to it, so that its writers need not register and its size is always the inode's.
 
 use crate::file::access::NEVER;
 use crate::file::lockfile::{LockFile, Purpose};
@@ -8,7 +11,8 @@ use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::Failures;
 use crate::file::writers::Writers;
-use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
+use crate::format::generations::GenerationMap;
+use crate::format::handle::{ATTRIBUTE, Created, Handle, Present, read_handle};
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
@@ -25,13 +29,15 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use stripewise_control::Sender;
 use stripewise_layout::{Layout, ServerId};
 
-/// One placed file, shared by all opens in this process. All methods may be called from any thread.
+/// One regular file, shared by all opens in this process (of a file without a handle: by the users of one descriptor). All
+/// methods may be called from any thread.
 #[derive(Debug)]
 pub struct Inode {
     pub(crate) store: Arc<Store>,
-    handle: u64,
+    /// Logical handle; `None` for a file that has none.
+    handle: Option<u64>,
     real: u64,
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     /// What the file's datafiles are bound to in a shared pool.
     identity: Identity,
     /// Whether `fd` can write.
@@ -72,8 +78,9 @@ impl Drop for HandleGuard<'_> {
 
 impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let fd = Arc::new(fd);
         let (file, interrupted) = load(&store, handle, real, &fd)?;
-        let inode = Self::of(store, handle, real, file, fd, fd_writes);
+        let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
         if interrupted {
             inode.finish_interrupted()?;
         }
@@ -82,8 +89,15 @@ impl Inode {
 
     /// As [`Inode::new`], without finishing what was interrupted.
     pub(crate) fn under_lock(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let fd = Arc::new(fd);
         let file = load(&store, handle, real, &fd)?.0;
-        Ok(Self::of(store, handle, real, file, fd, fd_writes))
+        Ok(Self::of(store, Some(handle), real, file, fd, fd_writes))
+    }
+
+    /// As [`Inode::new`], of a file that has no handle. No system call.
+    pub(crate) fn without_handle(store: Arc<Store>, real: u64, fd: Arc<OwnedFd>) -> Result<Self> {
+        let file = in_inode(&store, real, &fd)?;
+        Ok(Self::of(store, None, real, file, fd, true))
     }
 
     /// As [`Inode::new`], of a file that has just been made on `fd`.
@@ -92,12 +106,19 @@ impl Inode {
         let (logical, real) = (handle.logical, handle.real);
         // No other thread knows the handle yet, so none has changed it.
         let epoch = store.plane().epoch(logical);
-        let own = || fd.try_clone().map_err(|_| Error::io("duplicate", proc_path(fd.as_fd()))(Errno::MFILE));
-        let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, own)?;
-        Ok(Self::of(store, logical, real, file, fd, true))
+        let fd = Arc::new(fd);
+        let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, || Ok(fd.clone()))?;
+        Ok(Self::of(store, Some(logical), real, file, fd, true))
     }
 
-    fn of(store: Arc<Store>, handle: u64, real: u64, file: PlacedFile, fd: OwnedFd, fd_writes: bool) -> Self {
+    fn of(
+        store: Arc<Store>,
+        handle: Option<u64>,
+        real: u64,
+        file: PlacedFile,
+        fd: Arc<OwnedFd>,
+        fd_writes: bool,
+    ) -> Self {
         let unrecorded = file.placement().present.is_empty();
         Self {
             store,
@@ -130,14 +151,19 @@ impl Inode {
         let _ = self.writable.set(fd);
     }
 
-    /// Logical handle.
+    /// Logical handle; of a file that has none, the number of its inode.
     pub fn handle(&self) -> u64 {
-        self.handle
+        self.handle.unwrap_or(self.real)
+    }
+
+    /// Whether it has a handle. One that has none can have no other layout than `[meta]`.
+    pub fn has_handle(&self) -> bool {
+        self.handle.is_some()
     }
 
     /// Handle and inode: what tells the file from all others, also from one into which its handle was written.
     pub(crate) fn key(&self) -> (u64, u64) {
-        (self.handle, self.real)
+        (self.handle(), self.real)
     }
 
     /// What the file's datafiles are bound to in a shared pool.
@@ -147,7 +173,8 @@ impl Inode {
 
     /// What errors call the file.
     fn label(&self) -> PathBuf {
-        std::fs::read_link(proc_path(self.fd.as_fd())).unwrap_or_else(|_| format!("handle {:016x}", self.handle).into())
+        std::fs::read_link(proc_path(self.fd.as_fd()))
+            .unwrap_or_else(|_| format!("handle {:016x}", self.handle()).into())
     }
 
     pub(crate) fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + Copy + '_ {
@@ -172,7 +199,7 @@ impl Inode {
     pub(crate) fn read_handle(&self) -> Result<Handle> {
         let path = proc_path(self.fd.as_fd());
         match read_handle(&path, self.real)? {
-            Some(handle) if handle.logical == self.handle => Ok(handle),
+            Some(handle) if Some(handle.logical) == self.handle => Ok(handle),
             _ => Err(Error::Invalid(format!(
                 "{}: its handle was exchanged; run `stripewise fsck`",
                 self.label().display()
@@ -191,7 +218,7 @@ impl Inode {
 
     /// Tells all holders of a placement of this file to fetch it again.
     pub fn bump_epoch(&self) {
-        self.store.plane().bump_epoch(self.handle);
+        self.store.plane().bump_epoch(self.handle());
     }
 
     /// The file as the data plane knows it now.
@@ -209,7 +236,7 @@ impl Inode {
     /// Whether the handle of another user's file in a shared pool is another than `file` was made from: its changes are not in
     /// the epoch counters that this process believes. One load for all other files.
     pub(crate) fn changed_elsewhere(&self, file: &PlacedFile) -> Result<bool> {
-        if self.store.plane().sees_changes_of(file.placement().owner) {
+        if !self.has_handle() || self.store.plane().sees_changes_of(file.placement().owner) {
             return Ok(false);
         }
         let mut bytes = [0; crate::format::handle::MAX_BYTES];
@@ -227,7 +254,10 @@ impl Inode {
     /// Reads the placement again after it changed.
     #[cold]
     fn reload(&self) -> Result<Arc<PlacedFile>> {
-        let newer = load(&self.store, self.handle, self.real, &self.fd)?.0;
+        let newer = match self.handle {
+            Some(handle) => load(&self.store, handle, self.real, &self.fd)?.0,
+            None => in_inode(&self.store, self.real, &self.fd)?,
+        };
         let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
         if file.refresh(newer.placement()) {
             // Only now: a thread that finds it equal must also find what it says.
@@ -241,7 +271,7 @@ impl Inode {
     /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
     pub fn placement(&self) -> Result<Placement> {
         loop {
-            let epoch = self.store.plane().epoch(self.handle);
+            let epoch = self.store.plane().epoch(self.handle());
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             let _ = self.wait_for_cut();
             let placement = self.file()?.current_placement();
@@ -284,7 +314,7 @@ impl Inode {
                 break;
             };
             if !handle.present.contains(usize::from(index)) {
-                made = create_datafile(&self.store, self.handle, self.identity, *datafile, rights).map(drop);
+                made = create_datafile(&self.store, self.handle(), self.identity, *datafile, rights).map(drop);
                 if made.is_err() {
                     break;
                 }
@@ -309,11 +339,18 @@ impl Inode {
 
     fn sync_once(&self, data_only: bool) -> Result<()> {
         let file = self.file()?;
+        if file.whole_inode().is_some() {
+            // A handle has to be durable, too.
+            return match data_only && !self.has_handle() {
+                true => retry(|| rustix::fs::fdatasync(self.descriptor())).map_err(self.failed("sync")),
+                false => self.sync_inode(),
+            };
+        }
         file.sync(data_only)?;
         let present = file.current_placement().present;
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if present.contains(index) && !guard(&self.durable).contains(datafile) {
-                sync_names(&self.store, self.handle, *datafile)?;
+                sync_names(&self.store, self.handle(), *datafile)?;
                 guard(&self.durable).push(*datafile);
             }
         }
@@ -347,7 +384,7 @@ impl<'a> Placements for ByHandle<'a> {
     }
 
     fn to_write(&self, alone: bool) -> Result<(Arc<PlacedFile>, u32)> {
-        let epoch = self.inode.store.plane().epoch(self.inode.handle);
+        let epoch = self.inode.store.plane().epoch(self.inode.handle());
         if !alone {
             self.inode.wait_for_cut()?;
         }
@@ -395,6 +432,23 @@ impl<'a> Placements for ByHandle<'a> {
     }
 }
 
+/// Prepares to serve a file without a handle. No datafile has to belong to its owner.
+fn in_inode(store: &Arc<Store>, real: u64, fd: &Arc<OwnedFd>) -> Result<PlacedFile> {
+    let placement = Placement {
+        pool: store.plane().pool_uuid().clone(),
+        handle: real,
+        version: 1,
+        epoch: store.plane().epoch(real),
+        owner: 0,
+        identity: Identity::without_generation(real),
+        bypass: false,
+        generations: GenerationMap::whole(1),
+        present: Present::default(),
+        layout: store.in_inode().clone(),
+    };
+    PlacedFile::new(store.plane().clone(), placement, Some(fd.clone()))
+}
+
 /// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.
 fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, bool)> {
     // Before the handle is read: a change after this moment is seen as one.
@@ -411,7 +465,7 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
     let file = place(store, handle, layout, identity_of(store, fd, real)?, owner, epoch, || {
         // Of whichever kind the file was opened with: a write to a descriptor for reading gives EBADF.
         let inode = crate::backend::meta::open(&path).map(|(inode, _)| inode);
-        inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map_err(Error::io("open", &path))
+        inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map(Arc::new).map_err(Error::io("open", &path))
     })?;
     Ok((file, interrupted))
 }
@@ -430,7 +484,7 @@ fn place(
     identity: Identity,
     owner: u32,
     epoch: u32,
-    inode: impl FnOnce() -> Result<OwnedFd>,
+    inode: impl FnOnce() -> Result<Arc<OwnedFd>>,
 ) -> Result<PlacedFile> {
     let sum = crate::format::handle::checksum(&handle.encode()?);
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);

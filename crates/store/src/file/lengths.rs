@@ -216,8 +216,11 @@ impl Inode {
     /// # Errors
     /// The record could not be lowered: nothing may be cut.
     pub(crate) fn lower_lengths(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        let Some(before) = self.recorded_lengths()? else { return Ok(()) };
         let (layout, datafiles) = (&file.placement().layout, file.datafiles());
+        if datafiles.table.is_empty() {
+            return Ok(());
+        }
+        let Some(before) = self.recorded_lengths()? else { return Ok(()) };
         let mut entries = Entries::new();
         for (index, &datafile) in datafiles.table.iter().enumerate() {
             let most = datafile_bytes(layout, datafiles, index as u16, size_bytes);

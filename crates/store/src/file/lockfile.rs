@@ -33,7 +33,8 @@ pub(crate) enum Purpose {
 /// An open lock file.
 #[derive(Debug)]
 pub(crate) struct LockFile {
-    fd: OwnedFd,
+    /// `None`: the file has no handle, and so no lock file. Its layout stays, as if there were another writer at all times.
+    fd: Option<OwnedFd>,
     handle: u64,
     waits: Waits,
     /// User and group with whose rights root removes it, in a shared pool.
@@ -96,6 +97,11 @@ fn name(handle: u64) -> String {
 }
 
 impl LockFile {
+    /// The locks of the file of inode `real`, which has no handle.
+    pub(crate) fn without_handle(real: u64) -> Self {
+        Self { fd: None, handle: real, waits: Waits::InKernel, remover: None }
+    }
+
     /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. In a shared
     /// pool count the `identity` and the `rights` of the file, and whether it `has_datafiles` that are bound to it.
     ///
@@ -116,7 +122,8 @@ impl LockFile {
         for _ in 0..TRIES {
             let (lock, made) = Self::open_shared(store, handle, identity, rights)?;
             // One without the attribute was made just now, or its maker has died before it was set.
-            if identity.asked_of(&lock.fd).map_err(|errno| lock.failed(errno))? != Said::Another {
+            let said = lock.fd.as_ref().map_or(Ok(Said::Another), |fd| identity.asked_of(fd));
+            if said.map_err(|errno| lock.failed(errno))? != Said::Another {
                 return Ok((lock, made));
             }
             // The datafiles say whose the handle is. Another file in which it was written has left this one.
@@ -132,7 +139,7 @@ impl LockFile {
     pub(crate) fn open_any(locks: BorrowedFd<'_>, handle: u64) -> Result<(Self, bool)> {
         loop {
             if let Some((fd, made)) = Self::open_once(locks, handle)? {
-                return Ok((Self { fd, handle, waits: Waits::InKernel, remover: None }, made));
+                return Ok((Self { fd: Some(fd), handle, waits: Waits::InKernel, remover: None }, made));
             }
         }
     }
@@ -141,7 +148,7 @@ impl LockFile {
     pub(crate) fn open_existing(locks: BorrowedFd<'_>, handle: u64) -> Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         match retry(|| rustix::fs::openat(locks, name(handle), flags, Mode::empty())) {
-            Ok(fd) => Ok(Some(Self { fd, handle, waits: Waits::InKernel, remover: None })),
+            Ok(fd) => Ok(Some(Self { fd: Some(fd), handle, waits: Waits::InKernel, remover: None })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::io("open lock file", name(handle))(errno)),
         }
@@ -217,7 +224,7 @@ impl LockFile {
             }
             if !denied && belongs(&stat, rights, user) {
                 let (fd, made) = opened?.ok_or_else(|| Error::io("open lock file", name(handle))(Errno::NOENT))?;
-                return Ok((Self { fd, handle, waits, remover: Some((rights.uid, rights.gid)) }, made));
+                return Ok((Self { fd: Some(fd), handle, waits, remover: Some((rights.uid, rights.gid)) }, made));
             }
             if !crate::pool::shared::is_root() || tries >= TRIES {
                 return Err(Error::ForeignLock { lock: name(handle), found: stat.st_uid, owner: rights.uid });
@@ -263,7 +270,8 @@ impl LockFile {
 
     /// Whether the name still leads to this very file: the last user removes it.
     pub(crate) fn is_current(&self, locks: BorrowedFd<'_>) -> bool {
-        let here = rustix::fs::fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let Some(fd) = &self.fd else { return true };
+        let here = rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
         let there = rustix::fs::statat(locks, name(self.handle), AtFlags::SYMLINK_NOFOLLOW)
             .map(|stat| (stat.st_dev, stat.st_ino));
         here.is_ok() && here == there
@@ -281,7 +289,11 @@ impl LockFile {
     }
 
     fn control(&self, purpose: Purpose, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
-        crate::os::byte_lock::lock_byte(self.fd.as_fd(), purpose as i64, kind, wait)
+        match &self.fd {
+            Some(fd) => crate::os::byte_lock::lock_byte(fd.as_fd(), purpose as i64, kind, wait),
+            None if purpose == Purpose::Writers && kind == libc::F_WRLCK => Err(Errno::AGAIN),
+            None => Ok(()),
+        }
     }
 
     fn failed(&self, errno: Errno) -> Error {

@@ -98,6 +98,9 @@ impl Inode {
         name: &str,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Moved> {
+        if !self.has_handle() {
+            return Err(Error::NotPlaced { file: name.to_owned() });
+        }
         let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
         self.store.check_layout(layout).map_err(failed)?;
         let hash = self.store.layouts.put(layout).map_err(failed)?;
@@ -248,7 +251,7 @@ impl<'a> Copy<'a> {
             }
         }
         let own = inode.descriptor().try_clone_to_owned().map_err(|_| inode.failed("duplicate")(Errno::MFILE))?;
-        let file = PlacedFile::new(inode.store.plane().clone(), placement, Some(own))?;
+        let file = PlacedFile::new(inode.store.plane().clone(), placement, Some(Arc::new(own)))?;
         Ok(Self { inode, old, file, created: RefCell::default() })
     }
 

@@ -9,7 +9,7 @@ use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +20,12 @@ use stripewise_layout::{Layout, MAX_OFFSET};
 #[derive(Debug)]
 pub struct File {
     files: Arc<Files>,
-    fd: OwnedFd,
-    /// `None`: a plain file, whose bytes are the inode's own.
-    placed: Option<Arc<Inode>>,
-    /// Of a placed file: the failed syncs that it has been told of.
-    told: Option<Told>,
+    fd: Arc<OwnedFd>,
+    inode: Arc<Inode>,
+    /// The failed syncs that it has been told of.
+    told: Told,
+    /// Whether [`File::close`] has left the file.
+    is_closed: bool,
     flags: OFlags,
     offset: Mutex<u64>,
     path: PathBuf,
@@ -72,8 +73,8 @@ impl File {
     /// Opens what `found` stands for. `path` stands in errors.
     fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
         let failed = |errno| Error::io("open", path)(errno);
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(found).map_err(failed)?.st_mode);
-        match kind {
+        let stat = rustix::fs::fstat(found).map_err(failed)?;
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(failed(Errno::ISDIR)),
             FileType::Symlink => return Err(failed(Errno::LOOP)),
@@ -82,19 +83,19 @@ impl File {
         let access = flags & OFlags::ACCMODE;
         // With the rights that the inode's mode gives; an appending descriptor would ignore offsets.
         let own = access | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?;
+        let fd = Arc::new(retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?);
         let placed = files.store().inode(fd.as_fd())?;
-        let mut file =
-            Self { files, fd, placed: None, told: None, flags, offset: Mutex::new(0), path: path.to_owned() };
-        if let Some(inode) = placed {
-            file.files.note_open(&inode)?;
-            let registered = if file.writes() { inode.register_writer() } else { Ok(()) };
-            if let Err(error) = registered {
-                return file.files.note_close(&inode).and(Err(error));
-            }
-            file.told = Some(inode.told());
-            file.placed = Some(inode);
+        let inode = placed.map_or_else(|| files.store().without_handle(stat.st_ino, fd.clone()), Ok)?;
+        files.note_open(&inode)?;
+        let told = inode.told();
+        let path = path.to_owned();
+        let mut file = Self { files, fd, inode, told, is_closed: true, flags, offset: Mutex::new(0), path };
+        if file.writes()
+            && let Err(error) = file.inode.register_writer()
+        {
+            return file.files.note_close(&file.inode).and(Err(error));
         }
+        file.is_closed = false;
         if flags.contains(OFlags::TRUNC) {
             file.set_size(0)?;
         }
@@ -121,12 +122,12 @@ impl File {
         &self.path
     }
 
-    /// The layout; `None` for a plain file.
+    /// The layout; `[meta]` of a file without a handle.
     ///
     /// # Errors
     /// The handle is damaged.
-    pub fn layout(&self) -> Result<Option<Arc<Layout>>> {
-        self.placed.as_ref().map(|inode| inode.layout()).transpose()
+    pub fn layout(&self) -> Result<Arc<Layout>> {
+        self.inode.layout()
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + '_ {
@@ -148,10 +149,7 @@ impl File {
     pub fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         self.readable()?;
         self.within(offset, bufs.iter().map(|buf| buf.len()))?;
-        match &self.placed {
-            Some(inode) => inode.sent_by(LIBRARY).read_vectored_at(bufs, offset).inspect(|_| inode.note_read()),
-            None => retry(|| rustix::io::preadv(&self.fd, bufs, offset)).map_err(self.failed("read")),
-        }
+        self.inode.sent_by(LIBRARY).read_vectored_at(bufs, offset).inspect(|_| self.inode.note_read())
     }
 
     /// Writes at `offset`, or at the end if it [appends](File::appends), as the kernel does.
@@ -175,23 +173,14 @@ impl File {
         if bufs.iter().all(|buf| buf.is_empty()) {
             return Ok((offset, 0));
         }
-        match &self.placed {
-            Some(inode) if self.appends() => match bufs {
-                [one] => inode.sent_by(LIBRARY).append(one),
-                // One record, so one write.
-                many => {
-                    inode.sent_by(LIBRARY).append(&many.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>())
-                }
-            },
-            Some(inode) => Ok((offset, inode.sent_by(LIBRARY).write_vectored_at(bufs, offset)?)),
-            None => {
-                let flags = if self.appends() { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
-                let count = retry(|| rustix::io::pwritev2(&self.fd, bufs, offset, flags));
-                let count = count.map_err(self.failed("write"))?;
-                let end = || rustix::fs::fstat(&self.fd).map(|stat| stat.st_size as u64 - count as u64);
-                let at = if self.appends() { end().map_err(self.failed("read"))? } else { offset };
-                Ok((at, count))
-            }
+        let requests = self.inode.sent_by(LIBRARY);
+        if !self.appends() {
+            return Ok((offset, requests.write_vectored_at(bufs, offset)?));
+        }
+        match bufs {
+            [one] => requests.append(one),
+            // One record, so one write.
+            many => requests.append(&many.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>()),
         }
     }
 
@@ -226,23 +215,15 @@ impl File {
     pub fn seek(&self, to: SeekFrom) -> Result<u64> {
         let mut offset = guard(&self.offset);
         let from = |base: u64, by: i64| base.checked_add_signed(by).filter(|&target| target <= MAX_OFFSET);
-        let target = match (to, &self.placed) {
-            (SeekFrom::Start(target), _) => (target <= MAX_OFFSET).then_some(target),
-            (SeekFrom::Current(by), _) => from(*offset, by),
-            (SeekFrom::End(by), _) => from(self.size_bytes()?, by),
-            (SeekFrom::Data(at), Some(inode)) => Some(inode.seek_data(at)?),
-            (SeekFrom::Hole(at), Some(inode)) => Some(inode.seek_hole(at)?),
-            (other, _) => Some(rustix::fs::seek(&self.fd, other).map_err(self.failed("seek in"))?),
+        let target = match to {
+            SeekFrom::Start(target) => (target <= MAX_OFFSET).then_some(target),
+            SeekFrom::Current(by) => from(*offset, by),
+            SeekFrom::End(by) => from(self.inode.certain_size_bytes()?, by),
+            SeekFrom::Data(at) => Some(self.inode.seek_data(at)?),
+            SeekFrom::Hole(at) => Some(self.inode.seek_hole(at)?),
         };
         *offset = target.ok_or_else(|| self.failed("seek in")(Errno::INVAL))?;
         Ok(*offset)
-    }
-
-    fn size_bytes(&self) -> Result<u64> {
-        match &self.placed {
-            Some(inode) => inode.certain_size_bytes(),
-            None => Ok(rustix::fs::fstat(&self.fd).map_err(self.failed("read"))?.st_size as u64),
-        }
     }
 
     /// Sets the size.
@@ -257,10 +238,7 @@ impl File {
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<()> {
-        match &self.placed {
-            Some(inode) => inode.truncate(size_bytes).and_then(|()| inode.settle_whole()),
-            None => retry(|| rustix::fs::ftruncate(&self.fd, size_bytes)).map_err(self.failed("set the size of")),
-        }
+        self.inode.truncate(size_bytes).and_then(|()| self.inode.settle_whole())
     }
 
     /// `fallocate`.
@@ -271,13 +249,10 @@ impl File {
         if len == 0 {
             return Err(self.failed("allocate no bytes for")(Errno::INVAL));
         }
-        match &self.placed {
-            Some(inode) if self.writes() => inode.allocate(mode, offset, len).and_then(|()| inode.settle_whole()),
-            Some(_) => Err(self.failed("allocate space for")(Errno::BADF)),
-            None => {
-                retry(|| rustix::fs::fallocate(&self.fd, mode, offset, len)).map_err(self.failed("allocate space for"))
-            }
+        if !self.writes() {
+            return Err(self.failed("allocate space for")(Errno::BADF));
         }
+        self.inode.allocate(mode, offset, len).and_then(|()| self.inode.settle_whole())
     }
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
@@ -285,20 +260,15 @@ impl File {
     /// # Errors
     /// Those of the servers.
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        match (&self.placed, &self.told) {
-            (Some(inode), Some(told)) => inode.sync_for(told, data_only),
-            _ => retry(|| rustix::fs::fsync(&self.fd)).map_err(self.failed("sync")),
-        }
+        self.inode.sync_for(&self.told, data_only)
     }
 
-    /// Attributes, with the size and time of a placed file.
+    /// Attributes, with the size and time that the file has over all servers.
     ///
     /// # Errors
     /// Those of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
-        if let Some(inode) = &self.placed {
-            inode.settle_access();
-        }
+        self.inode.settle_access();
         self.files.stat_of(self.fd.as_fd())
     }
 
@@ -307,16 +277,16 @@ impl File {
     /// # Errors
     /// The last writer could not put the size into the inode: the next one does it.
     pub fn close(mut self) -> Result<()> {
-        let closed = self.leave();
-        self.placed = None;
-        closed
+        self.leave()
     }
 
-    fn leave(&self) -> Result<()> {
-        let Some(inode) = &self.placed else { return Ok(()) };
-        inode.settle_access();
-        let released = if self.writes() { inode.release_writer() } else { Ok(()) };
-        released.and(self.files.note_close(inode))
+    fn leave(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return Ok(());
+        }
+        self.inode.settle_access();
+        let released = if self.writes() { self.inode.release_writer() } else { Ok(()) };
+        released.and(self.files.note_close(&self.inode))
     }
 }
 

@@ -85,7 +85,7 @@ pub struct PlacedFile {
     epoch: AtomicU32,
     /// Checksum of the handle that `placement` and `slots` are of, if that is known.
     handle_sum: AtomicU32,
-    inode: Option<OwnedFd>,
+    inode: Option<Arc<OwnedFd>>,
     /// What the file counts for in a store of files of several users.
     share: Option<Share>,
 }
@@ -94,7 +94,7 @@ impl PlacedFile {
     /// Prepares to serve `placement`. `inode` is the namespace inode for regions of the metadata tier; the preload has
     /// none and gets [`Error::Elsewhere`] for requests that touch them. Opens nothing yet. Fails when the layout names a
     /// server that the pool does not have.
-    pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<OwnedFd>) -> Result<Self> {
+    pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<Arc<OwnedFd>>) -> Result<Self> {
         let datafiles = placement.datafiles()?;
         let mut slots = Vec::with_capacity(datafiles.table.len());
         for (index, datafile) in datafiles.table.iter().enumerate() {
@@ -216,8 +216,8 @@ impl PlacedFile {
     ) -> Result<TransferOutcome> {
         let mut notes = Notes::of(request);
         let got = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)?;
-        if got == len {
-            return Ok(TransferOutcome::Done(len as usize));
+        if got == len || self.whole_inode().is_some() {
+            return Ok(TransferOutcome::Done(got as usize));
         }
         let size = match size() {
             Ok(size) => size,
@@ -576,6 +576,11 @@ impl PlacedFile {
         self.plane.server(self.datafiles.table[usize::from(index)].server)
     }
 
+    /// The namespace inode, if all bytes are its own: it ends where the file does.
+    pub(crate) fn whole_inode(&self) -> Option<BorrowedFd<'_>> {
+        self.inode().filter(|_| self.datafiles.table.is_empty())
+    }
+
     /// The namespace inode, if there are regions of the metadata tier.
     pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
         self.inode.as_ref().map(|inode| inode.as_fd())
@@ -872,7 +877,8 @@ impl PlacedFile {
             (self.descriptor(datafile, direction)?, Some(self.server_of(datafile)?))
         };
         let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
-        let mut task = Task { offset: datafile_offset, len, end: 1, ..Task::default() };
+        let ends_short = self.whole_inode().is_some() && len <= engine::MAX_CALL_BYTES;
+        let mut task = Task { offset: datafile_offset, len, end: 1, ends_short, ..Task::default() };
         if let Some(fd) = fd {
             task.fd = fd;
             let device = server.and_then(OpenServer::device).filter(|_| pass == Pass::First);

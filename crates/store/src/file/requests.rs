@@ -109,7 +109,7 @@ impl<'a> Requests<'a> {
         file.door().enter(file.id(), &request);
         drop(file);
         let _local = guard(&inode.appending);
-        if inode.is_whole()? {
+        if inode.file()?.whole_inode().is_some() || inode.is_whole()? {
             return inode.append_whole(&request, buf);
         }
         let lock = inode.registered_lock()?;

@@ -234,6 +234,11 @@ impl Inode {
         if len == 0 {
             return Err(self.failed("fallocate no bytes of")(Errno::INVAL));
         }
+        if self.file()?.whole_inode().is_some() {
+            // No other place depends on the inode's, so that it may be changed in every mode that its file system has.
+            return retry(|| rustix::fs::fallocate(self.descriptor(), mode, offset, len))
+                .map_err(self.failed("fallocate"));
+        }
         let rest = mode - FallocateFlags::ZERO_RANGE;
         if rest != mode && (rest.is_empty() || rest == FallocateFlags::KEEP_SIZE) {
             // As a hole and the space for it again: file systems that cannot zero a range have these two.

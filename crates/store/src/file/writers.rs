@@ -75,6 +75,9 @@ impl Inode {
     }
 
     fn open_lock(&self) -> Result<(LockFile, bool)> {
+        if !self.has_handle() {
+            return Ok((LockFile::without_handle(self.handle()), false));
+        }
         LockFile::open(&self.store, self.handle(), self.identity(), || self.rights(), || self.opens_a_datafile())
     }
 
@@ -175,13 +178,19 @@ impl Inode {
         }
     }
 
+    /// Whether the inode may not know yet how long the file is. Of a file without a handle always: the inode is asked each
+    /// time.
+    fn may_be_written(&self) -> Result<bool> {
+        Ok(!self.has_handle() || LockFile::exists(self.store.locks(), self.handle())?)
+    }
+
     /// Whether any process is registered as a writer.
     pub fn has_writers(&self) -> Result<bool> {
         let writers = guard(&self.writers);
         if writers.count > 0 {
             return Ok(true);
         }
-        if !LockFile::exists(self.store.locks(), self.handle())? {
+        if !self.may_be_written()? {
             return Ok(false);
         }
         let (lock, _) = self.open_lock()?;
@@ -334,7 +343,7 @@ impl Inode {
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
     /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
     pub fn attributes(&self) -> Result<Attributes> {
-        if LockFile::exists(self.store.locks(), self.handle())? {
+        if self.may_be_written()? {
             return Ok(self.open_attributes()?.0);
         }
         let closed = Attributes::of_closed(self.handle(), &self.stat()?);
@@ -362,7 +371,7 @@ impl Inode {
     /// # Errors
     /// A server is missing while the file is being written, or since its writer crashed: its end is unknown.
     pub fn certain_size_bytes(&self) -> Result<u64> {
-        if LockFile::exists(self.store.locks(), self.handle())? {
+        if self.may_be_written()? {
             let (attributes, all) = self.open_attributes()?;
             return all.map(|()| attributes.size_bytes);
         }

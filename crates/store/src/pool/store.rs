@@ -29,6 +29,7 @@ use stripewise_layout::{Layout, ServerId};
 pub struct Store {
     pool: Pool,
     default_layout: Arc<Layout>,
+    in_inode: Arc<Layout>,
     plane: Arc<DataPlane>,
     tree: OwnedFd,
     locks: OwnedFd,
@@ -65,6 +66,7 @@ impl Store {
         Ok(Arc::new(Self {
             pool,
             default_layout,
+            in_inode: Arc::new(Layout::in_inode()),
             plane,
             tree,
             locks,
@@ -99,6 +101,11 @@ impl Store {
     /// The layout of files that no rule names.
     pub fn default_layout(&self) -> &Arc<Layout> {
         &self.default_layout
+    }
+
+    /// The layout `[meta]` of files without a handle.
+    pub(crate) fn in_inode(&self) -> &Arc<Layout> {
+        &self.in_inode
     }
 
     /// The data plane.
@@ -187,6 +194,28 @@ impl Store {
         let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
         remember(&mut inodes, key, &inode);
         Ok(Some(inode))
+    }
+
+    /// The file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree, with or without a
+    /// handle. Of one without, each call gives another `Inode`.
+    ///
+    /// # Errors
+    /// The handle is damaged, or the inode cannot be opened.
+    pub fn file(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Arc<Inode>> {
+        if let Some(inode) = self.inode(fd)? {
+            return Ok(inode);
+        }
+        let path = proc_path(fd);
+        let real = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_ino;
+        self.without_handle(real, reopen(fd, &path)?.0)
+    }
+
+    /// The file without a handle behind `fd`, of inode number `real`, as `fd` was opened; without O_APPEND. No system call.
+    ///
+    /// # Errors
+    /// None that a layout of one inode can give.
+    pub fn without_handle(self: &Arc<Self>, real: u64, fd: impl Into<Arc<OwnedFd>>) -> Result<Arc<Inode>> {
+        Inode::without_handle(self.clone(), real, fd.into()).map(Arc::new)
     }
 
     /// The placed file behind `fd`, whose handle is `logical`, as it is: nothing that was interrupted is finished. For
@@ -310,5 +339,7 @@ fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
         return Ok((own, true));
     }
-    crate::backend::meta::open(path).map_err(Error::io("open", path))
+    // The path is one of a descriptor, which says nothing to a person.
+    let name = || std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
+    crate::backend::meta::open(path).map_err(|errno| Error::io("open", name())(errno))
 }

@@ -22,13 +22,15 @@ pub struct FileStatus {
     pub size_bytes: u64,
     /// What a symbolic link points at.
     pub target: Option<PathBuf>,
-    /// Where the bytes of a placed file are.
+    /// Where the bytes of a regular file are.
     pub placed: Option<PlacedStatus>,
 }
 
-/// Where the bytes of a placed file are.
+/// Where the bytes of a regular file are.
 #[derive(Debug)]
 pub struct PlacedStatus {
+    /// Whether it has a handle; without one it has the layout `[meta]`.
+    pub has_handle: bool,
     /// Its layout, handle and generations.
     pub placement: Placement,
     /// Servers of the layout that its path gives a new file, which this one leaves out.
@@ -98,15 +100,15 @@ impl Store {
     /// There is nothing, the path leads out of the pool, or the handle cannot be read.
     pub fn status(self: &Arc<Self>, path: &Path) -> Result<FileStatus> {
         let place = self.open_place(path).map_err(|error| self.not_found(path, error))?;
-        let inode = self.inode(place.as_fd())?;
-        let placed = inode.as_ref().map(|inode| self.placed_status(inode, path)).transpose()?;
         let failed = |errno| Error::Io { action: "read", path: path.to_owned(), errno };
         let stat = rustix::fs::fstat(&place).map_err(failed)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let inode = (kind == FileType::RegularFile).then(|| self.file(place.as_fd())).transpose()?;
+        let placed = inode.as_ref().map(|inode| self.placed_status(inode, path)).transpose()?;
         let size_bytes = match &inode {
             Some(inode) => inode.attributes()?.size_bytes,
             None => u64::try_from(stat.st_size).unwrap_or(0),
         };
-        let kind = FileType::from_raw_mode(stat.st_mode);
         let target = (kind == FileType::Symlink).then(|| rustix::fs::readlinkat(&place, "", Vec::new()));
         let target = target.transpose().map_err(failed)?;
         let target = target.map(|target| std::ffi::OsString::from_vec(target.into_bytes()).into());
@@ -123,8 +125,11 @@ impl Store {
             DatafileStatus { server: datafile.server, generation: datafile.generation, path, found }
         });
         let datafiles = datafiles.collect();
-        let left_out = self.left_out(&*self.layout_for(path)?, &placement.layout);
-        Ok(PlacedStatus { left_out, datafiles, placement })
+        let has_handle = inode.has_handle();
+        // The layout of a file without a handle was never chosen, so that it leaves none out.
+        let planned = has_handle.then(|| self.layout_for(path)).transpose()?;
+        let left_out = planned.map_or_else(Vec::new, |planned| self.left_out(&planned, &placement.layout));
+        Ok(PlacedStatus { has_handle, left_out, datafiles, placement })
     }
 
     /// Why a path cannot be opened, in words of names and not of system calls.

@@ -3,11 +3,12 @@
 use super::journal::ExportKey;
 use super::pair::Pair;
 use crate::file::inode::Inode;
+use crate::file::writers::Attributes;
 use crate::os::error::{Error, Result};
-use crate::os::sys::{proc_path, retry};
+use crate::os::sys::retry;
 use crate::tools::directories::open_inside;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, Stat, Timespec};
+use rustix::fs::{FileType, OFlags, Stat, Timespec};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,12 +24,7 @@ pub(super) struct ExportedFile {
     pub(super) stat: Stat,
     pub(super) size_bytes: u64,
     pub(super) mtime: Timespec,
-    bytes: Bytes,
-}
-
-enum Bytes {
-    Placed(Arc<Inode>),
-    Plain(OwnedFd),
+    inode: Arc<Inode>,
 }
 
 impl ExportedFile {
@@ -39,70 +35,39 @@ impl ExportedFile {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Error::Invalid("it was exchanged for what is no file: export again".into()));
         }
-        let (bytes, size_bytes, mtime) = match pair.export.store.inode(place.as_fd())? {
-            Some(inode) => {
-                let attributes = inode.attributes()?;
-                (Bytes::Placed(inode), attributes.size_bytes, attributes.mtime)
-            }
-            None => {
-                let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let fd = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty()));
-                let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-                (Bytes::Plain(fd.map_err(pair.failed("open", name))?), stat.st_size as u64, mtime)
-            }
-        };
-        Ok(Self { place, stat, size_bytes, mtime, bytes })
+        let inode = pair.export.store.file(place.as_fd())?;
+        let Attributes { size_bytes, mtime, .. } = inode.attributes()?;
+        Ok(Self { place, stat, size_bytes, mtime, inode })
     }
 
     /// Reads at `offset`; fewer bytes than asked for only at the end.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        match &self.bytes {
-            Bytes::Placed(inode) => {
-                let mut done = 0;
-                // It gives what stands before a server that is missing, and only then says so.
-                while done < buffer.len() {
-                    match inode.sent_by(EXPORTER).read_at(&mut buffer[done..], offset + done as u64)? {
-                        0 => break,
-                        count => done += count,
-                    }
-                }
-                Ok(done)
+        let mut done = 0;
+        // It gives what stands before a server that is missing, and only then says so.
+        while done < buffer.len() {
+            match self.inode.sent_by(EXPORTER).read_at(&mut buffer[done..], offset + done as u64)? {
+                0 => break,
+                count => done += count,
             }
-            Bytes::Plain(fd) => read_full(fd, buffer, offset).map_err(Error::io("read", proc_path(fd.as_fd()))),
         }
+        Ok(done)
     }
 
     /// Where the next byte that is no hole may be, from `offset` on; the size if there is none.
     pub(super) fn next_data(&self, offset: u64) -> u64 {
-        let found = match &self.bytes {
-            Bytes::Placed(inode) => match inode.seek_data(offset) {
-                Ok(data) => Some(data),
-                Err(error) if error.errno() == Errno::NXIO => None,
-                // Reading says what is wrong.
-                Err(_) => Some(offset),
-            },
-            Bytes::Plain(fd) => match rustix::fs::seek(fd, rustix::fs::SeekFrom::Data(offset)) {
-                Ok(data) => Some(data),
-                Err(Errno::NXIO) => None,
-                Err(_) => Some(offset),
-            },
+        let found = match self.inode.seek_data(offset) {
+            Ok(data) => data,
+            Err(error) if error.errno() == Errno::NXIO => self.size_bytes,
+            // Reading says what is wrong.
+            Err(_) => offset,
         };
-        found.unwrap_or(self.size_bytes).min(self.size_bytes)
+        found.min(self.size_bytes)
     }
 
     /// Whether its size and time are what they were when it was opened.
     pub(super) fn is_unchanged(&self) -> Result<bool> {
-        Ok(match &self.bytes {
-            Bytes::Placed(inode) => {
-                let now = inode.attributes()?;
-                (now.size_bytes, now.mtime) == (self.size_bytes, self.mtime)
-            }
-            Bytes::Plain(fd) => {
-                let now = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd.as_fd())))?;
-                let mtime = Timespec { tv_sec: now.st_mtime, tv_nsec: now.st_mtime_nsec as _ };
-                (now.st_size as u64, mtime) == (self.size_bytes, self.mtime)
-            }
-        })
+        let now = self.inode.attributes()?;
+        Ok((now.size_bytes, now.mtime) == (self.size_bytes, self.mtime))
     }
 
     /// The inode itself, for its attributes.

@@ -1,0 +1,94 @@
+//! Open files without a mount: a file without a handle is served as one whose layout says that all is in its inode.
+
+mod common;
+
+use common::{TestPool, layout, pattern};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use std::io::{IoSlice, IoSliceMut};
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Layout, Pattern};
+use stripewise_store::{Error, File, Files};
+
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A pool with the empty files `without`, which has no handle, and `with`, whose handle names the layout `[meta]`.
+fn two_files() -> (TestPool, Arc<Files>) {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.open().pool().clone()).unwrap();
+    files.store().set_rule(&Pattern::new("with").unwrap(), &layout(&[(0, &[(u16::MAX, 64 << 10)])])).unwrap();
+    files.open_file(Path::new("with"), OFlags::WRONLY | OFlags::CREATE, MODE).unwrap().close().unwrap();
+    std::fs::write(pool.pool.namespace.join("tree/without"), "").unwrap();
+    (pool, files)
+}
+
+fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xee; len];
+    let count = file.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+/// What a program sees of a file after it has done something with it.
+fn seen(files: &Arc<Files>, name: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    let open = |flags| files.open_file(Path::new(name), flags, MODE).unwrap();
+    let file = open(OFlags::RDWR);
+    seen.push(format!("{:?}", file.layout().unwrap()));
+    seen.push(format!("{:?}", file.write(&[IoSlice::new(&pattern(5000, 1)), IoSlice::new(b"end")])));
+    seen.push(format!("{:?}", file.write_at(&[IoSlice::new(b"far")], 1 << 20)));
+    let at = |seen: &mut Vec<String>, file: &File, to| {
+        seen.push(format!("{:?}", file.seek(to).map_err(|error| error.errno())))
+    };
+    for to in [
+        SeekFrom::Data(10),
+        SeekFrom::Hole(0),
+        SeekFrom::Data(64 << 10),
+        SeekFrom::Hole(2 << 20),
+        SeekFrom::End(-3),
+        SeekFrom::Current(1),
+    ] {
+        at(&mut seen, &file, to);
+    }
+    seen.push(format!("{:?}", [read(&file, 4990, 100), read(&file, 1 << 20, 100), read(&file, 2 << 20, 5)]));
+    let appends = open(OFlags::WRONLY | OFlags::APPEND);
+    seen.push(format!("{:?}", appends.write(&[IoSlice::new(b"one "), IoSlice::new(b"record")])));
+    at(&mut seen, &appends, SeekFrom::Current(0));
+    seen.push(format!("{:?}", appends.write_at(&[IoSlice::new(b"two")], 0)));
+    seen.push(format!("{:?}", appends.read_at(&mut [IoSliceMut::new(&mut [0])], 0).unwrap_err().errno()));
+    file.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).unwrap();
+    file.allocate(FallocateFlags::empty(), 2 << 20, 100).unwrap();
+    seen.push(format!("{} {}", file.stat().unwrap().st_size, files.stat(Path::new(name), true).unwrap().st_size));
+    file.truncate(1 << 20).unwrap();
+    file.sync(true).unwrap();
+    file.sync(false).unwrap();
+    let reads = open(OFlags::RDONLY);
+    seen.push(format!("{:?}", blake3::hash(&read(&reads, 0, 2 << 20))));
+    seen.push(format!("{:?}", reads.write_at(&[IoSlice::new(b"x")], 0).unwrap_err().errno()));
+    [file, appends, reads].into_iter().for_each(|file| file.close().unwrap());
+    drop(open(OFlags::RDWR | OFlags::TRUNC));
+    seen.push(format!("{}", files.stat(Path::new(name), true).unwrap().st_size));
+    let last = open(OFlags::RDWR);
+    files.unlink(Path::new(name)).unwrap();
+    seen.push(format!("{:?}", last.write_at(&[IoSlice::new(b"x")], 0)));
+    last.close().unwrap();
+    seen
+}
+
+#[test]
+fn a_file_without_a_handle_is_one_with_the_layout_meta() {
+    let (_pool, files) = two_files();
+    let (with, without) = (seen(&files, "with"), seen(&files, "without"));
+    assert_eq!(with, without);
+    assert_eq!(without[0], format!("{:?}", Layout::in_inode()));
+}
+
+#[test]
+fn a_file_without_a_handle_stays_where_it_is() {
+    let (pool, files) = two_files();
+    let place = files.store().open_place(Path::new("without")).unwrap();
+    let inode = files.store().file(rustix::fd::AsFd::as_fd(&place)).unwrap();
+    assert!(!inode.has_handle() && files.inode(Path::new("without")).unwrap().is_none());
+    let moved = inode.move_to(&pool.pool.default_layout(), "without", &mut |_, _| true);
+    assert!(matches!(moved, Err(Error::NotPlaced { .. })), "{moved:?}");
+}
