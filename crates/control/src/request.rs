@@ -86,6 +86,12 @@ pub enum Action {
     Write,
     /// Writes bytes at the end of the file, which is found only when the request is served.
     Append,
+    /// Sets the size of the file.
+    Truncate,
+    /// Gives a range of the file its space, zeros, or a hole (`fallocate`).
+    Allocate,
+    /// Makes what was written durable.
+    Sync,
 }
 
 /// One request on a file's bytes.
@@ -95,13 +101,13 @@ pub struct Request {
     pub sender: Sender,
     /// What it does.
     pub action: Action,
-    /// First byte of the file; 0 of an append.
+    /// First byte of the file; 0 of an append and of a sync, and of a truncation the new size.
     pub offset: u64,
-    /// Bytes that it asks for.
+    /// Bytes that it asks for; 0 of a truncation and of a sync.
     pub len: u64,
 }
 
-/// A file of a pool, by its logical handle.
+/// A file of a pool, by its logical handle; one that has none, by the number of its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId(pub u64);
 

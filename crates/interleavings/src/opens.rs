@@ -56,7 +56,7 @@ impl Mount {
     /// What `open` of a program comes to; `None` when the last name has gone. `made` if the program has just made the file.
     fn open(&self, flags: i32, made: Option<Arc<Inode>>) -> Option<Arc<OpenFile>> {
         let backing = |_: &_| thread_rng().gen_bool(0.8).then(|| Backing::Counted(self.given.clone()));
-        match self.core.open(self.node.clone(), flags, made, backing) {
+        match self.core.open(PROGRAM, self.node.clone(), flags, made, backing) {
             Ok(open) => {
                 self.assert_there();
                 let mut opens = lock(&self.opens);

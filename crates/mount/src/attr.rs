@@ -206,12 +206,13 @@ impl Core {
             if !change.by_handle {
                 self.check_open(change.caller, node, libc::O_WRONLY)?;
             }
-            match &placed {
-                Some(inode) => {
-                    inode.truncate(size)?;
-                    inode.settle_whole()?;
-                }
-                None => rustix::fs::ftruncate(self.table.reopen(node, OFlags::WRONLY)?, size)?,
+            let alone = match placed {
+                Some(_) => None,
+                None => Some(self.store.without_handle(node.ino, self.table.reopen(node, OFlags::WRONLY)?)?),
+            };
+            if let Some(inode) = placed.or(alone.as_deref()) {
+                inode.sent_by(change.caller.sender()).truncate(size)?;
+                inode.settle_whole()?;
             }
             if change.caller.uid != 0 {
                 self.drop_set_id(node, change.caller)?;

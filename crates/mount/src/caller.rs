@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use fuser::Request;
 use rustix::fs::{Access, Stat};
 use rustix::io::Errno;
+use stripewise_control::{Sender, Way};
 use stripewise_store::AsUser;
 
 use crate::core::Core;
@@ -35,6 +36,11 @@ impl Caller {
     /// The caller that makes `request`.
     pub fn of(request: &Request) -> Caller {
         Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+    }
+
+    /// The thread whose system call the kernel passes on.
+    pub fn sender(self) -> Sender {
+        Sender::thread(Way::Mount, self.pid)
     }
 
     /// Whether the caller may keep the set-group-id bit of a file of `group`; not if that is unknown.

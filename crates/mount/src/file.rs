@@ -8,7 +8,7 @@ use std::time::Duration;
 use fuser::FopenFlags;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
-use stripewise_control::{Sender, Way};
+use stripewise_control::{Action, FileId, Request, Sender, Way};
 use stripewise_store::{Inode, Told};
 
 use crate::core::Core;
@@ -51,8 +51,8 @@ pub struct OpenFile {
     notes_reads: bool,
     /// Its program knows where the bytes are.
     is_past_the_mount: AtomicBool,
-    /// Registered as a writer of a placed file: from the open on, but of a file that this open has made, from the first
-    /// change on. Many files are only made, and what has no bytes has none to lose.
+    /// Registered as a writer: from the open on, but of a file that this open has made, and of one without a handle, from the
+    /// first change on. Many files are only made, and what has no bytes has none to lose.
     registered: AtomicBool,
     registering: Mutex<()>,
     /// What it counts for its user.
@@ -166,11 +166,19 @@ impl OpenFile {
         Ok(self.inode.sent_by(kernel).write_all_at(data, offset)?)
     }
 
-    /// Makes what was written durable.
+    /// Makes what was written durable, at a program's request.
     ///
     /// # Errors
     /// The store's, also of a sync of another open of the file, once.
-    pub fn sync(&self, data_only: bool) -> Result<(), Failure> {
+    pub fn sync(&self, sender: Sender, data_only: bool) -> Result<(), Failure> {
+        Ok(self.inode.sent_by(sender).sync(&self.told, data_only)?)
+    }
+
+    /// Makes what was just written durable, as a part of the same request.
+    ///
+    /// # Errors
+    /// As [`OpenFile::sync`].
+    pub fn make_durable(&self, data_only: bool) -> Result<(), Failure> {
         Ok(self.inode.sync_for(&self.told, data_only)?)
     }
 
@@ -178,13 +186,13 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for modes the store does not have; the store's.
-    pub fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<(), Failure> {
+    pub fn allocate(&self, sender: Sender, mode: i32, offset: u64, len: u64) -> Result<(), Failure> {
         if !self.writes {
             return Err(Errno::BADF.into());
         }
         let mode = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
         self.register()?;
-        Ok(self.inode.allocate(mode, offset, len)?)
+        Ok(self.inode.sent_by(sender).allocate(mode, offset, len)?)
     }
 
     /// `lseek` to data or to a hole; the kernel does the other kinds itself.
@@ -266,13 +274,14 @@ impl Core {
         open.held.get_or_init(|| InodeHold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
     }
 
-    /// Opens `node` with the flags of a program's `open`; `open_backing` asks the kernel to serve a plain file itself.
-    /// `made` is the placed file if it has just been made.
+    /// Opens `node` with the flags of the `open` of `sender`; `open_backing` asks the kernel to serve a file itself. `made` is
+    /// the placed file if it has just been made.
     ///
     /// # Errors
     /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone.
     pub fn open(
         &self,
+        sender: Sender,
         node: Arc<Node>,
         flags: i32,
         made: Option<Arc<Inode>>,
@@ -289,6 +298,10 @@ impl Core {
                 // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
                 let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
+                if own.contains(OFlags::TRUNC) {
+                    let request = Request { sender, action: Action::Truncate, offset: 0, len: 0 };
+                    self.store.plane().door().enter(FileId(node.ino), &request);
+                }
                 let opened = self.table.reopen(&node, own).map_err(Failure::from);
                 opened.and_then(|fd| Ok(self.store.without_handle(node.ino, fd)?))
             }
@@ -315,7 +328,8 @@ impl Core {
         });
         if !is_new && open.inode.has_handle() {
             let registered = if writes { open.register() } else { Ok(()) };
-            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(open.inode.truncate(0)?) } else { Ok(()) };
+            let requests = open.inode.sent_by(sender);
+            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(requests.truncate(0)?) } else { Ok(()) };
             registered.and_then(|()| truncate()).inspect_err(|_| self.close(&open))?;
         }
         Ok(open)
@@ -332,9 +346,8 @@ impl Core {
         // At the end of the mount all writers are released at once, and a late close must not do it again.
         if file.registered.load(Ordering::Acquire)
             && file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
-            && let Some(inode) = &file.shared.placed
         {
-            self.note(&file.node, "closing", inode.release_writer());
+            self.note(&file.node, "closing", file.inode.release_writer());
         }
         if file.writes {
             file.shared.writable.fetch_sub(1, Ordering::AcqRel);

@@ -13,7 +13,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
-use stripewise_control::{Sender, Way};
+use stripewise_control::Sender;
 
 use crate::attr::{Change, LONG};
 use crate::caller::Caller;
@@ -344,7 +344,9 @@ impl Filesystem for PoolFs {
                 Ok(own) => own,
                 Err(errno) => return reply.error(fuse_errno(errno)),
             };
-            match self.core.open(node.clone(), flags.0, None, |fd| reply.open_backing(fd).ok().map(Backing::Kernel)) {
+            let (sender, backing) =
+                (Caller::of(request).sender(), |fd: &_| reply.open_backing(fd).ok().map(Backing::Kernel));
+            match self.core.open(sender, node.clone(), flags.0, None, backing) {
                 Ok(open) => {
                     self.core.count_open(&open, own);
                     if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
@@ -416,7 +418,7 @@ impl Filesystem for PoolFs {
             let file = file(handle);
             // The kernel names the program's lock owner when a system call reads past its pages, and only then.
             let mut reply = Some(reply);
-            let read = file.read(sender(request), offset, size as usize, owner.is_some(), |data| {
+            let read = file.read(Caller::of(request).sender(), offset, size as usize, owner.is_some(), |data| {
                 if let Some(reply) = reply.take() {
                     reply.data(data);
                 }
@@ -458,9 +460,9 @@ impl Filesystem for PoolFs {
             let written = allowed
                 .and_then(|()| match from_pages {
                     true => self.core.with_room(|| file.write_pages(data, offset)).map(|()| data.len()),
-                    false => self.write_what_fits(file, sender(request), data, offset, append),
+                    false => self.write_what_fits(file, Caller::of(request).sender(), data, offset, append),
                 })
-                .and_then(|count| if durable { file.sync(data_only).map(|()| count) } else { Ok(count) });
+                .and_then(|count| if durable { file.make_durable(data_only).map(|()| count) } else { Ok(count) });
             match written {
                 Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "writing", failure)),
@@ -492,10 +494,10 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         self.serve("fsync", || {
             let file = file(handle);
-            match file.sync(data_only) {
+            match file.sync(Caller::of(request).sender(), data_only) {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "syncing", failure)),
             }
@@ -642,8 +644,10 @@ impl Filesystem for PoolFs {
     ) {
         self.serve("fallocate", || {
             let file = file(handle);
-            let allowed = self.core.drop_before_change(file, Caller::of(request));
-            let allocated = allowed.and_then(|()| self.core.with_room(|| file.allocate(mode, offset, length)));
+            let caller = Caller::of(request);
+            let allowed = self.core.drop_before_change(file, caller);
+            let allocate = || file.allocate(caller.sender(), mode, offset, length);
+            let allocated = allowed.and_then(|()| self.core.with_room(allocate));
             match allocated.and_then(|()| file.settle_whole()) {
                 Ok(()) => reply.ok(),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "allocating", failure)),
@@ -689,7 +693,8 @@ impl Filesystem for PoolFs {
         self.serve("copy_file_range", || {
             let (from, to) = (file(from_handle), file(to_handle));
             let allowed = self.core.drop_before_change(to, Caller::of(request));
-            match allowed.and_then(|()| from.copy_to(sender(request), from_offset, to, to_offset, length)) {
+            match allowed.and_then(|()| from.copy_to(Caller::of(request).sender(), from_offset, to, to_offset, length))
+            {
                 Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&to.node), "copying", failure)),
             }
@@ -697,13 +702,7 @@ impl Filesystem for PoolFs {
     }
 }
 
-/// The thread whose system call the kernel passes on.
-fn sender(request: &Request) -> Sender {
-    Sender::thread(Way::Mount, request.pid())
-}
-
 impl PoolFs {
-    /// Creates a file and opens it; or opens it, when another has made it meanwhile and that is all right.
     /// Writes; where a disk is full, again with the room of files that were removed, as [`Core::with_room`].
     fn write_what_fits(
         &self,
@@ -722,6 +721,7 @@ impl PoolFs {
         Ok(written)
     }
 
+    /// Creates a file and opens it; or opens it, when another has made it meanwhile and that is all right.
     fn create_and_open(
         &self,
         parent: u64,
@@ -734,7 +734,8 @@ impl PoolFs {
         let dir = core.table.get(parent)?;
         match core.with_room(|| core.make_file(&dir, name, maker)) {
             Ok(made) => {
-                let opened = core.open(made.node.clone(), flags, Some(made.placed.clone()), open_backing);
+                let opened =
+                    core.open(maker.caller.sender(), made.node.clone(), flags, Some(made.placed.clone()), open_backing);
                 let open = opened.inspect_err(|_| core.table.forget(made.node.ino, 1))?;
                 Ok((open, core.attributes_of_made(&made)))
             }
@@ -742,7 +743,8 @@ impl PoolFs {
                 let node = core.table.lookup(&dir, name)?.0;
                 // Another's, which the kernel has not looked at.
                 let allowed = core.check_open(maker.caller, &node, flags).map_err(Failure::from);
-                let opened = allowed.and_then(|()| core.open(node.clone(), flags, None, open_backing));
+                let opened =
+                    allowed.and_then(|()| core.open(maker.caller.sender(), node.clone(), flags, None, open_backing));
                 let opened = opened.and_then(|open| match core.attributes(&node, None) {
                     Ok(found) => Ok((open, found)),
                     Err(errno) => {

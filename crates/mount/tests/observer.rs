@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use stripewise_control::{Action, Door, FileId, Observer, Request};
-use stripewise_layout::SubRequest;
+use stripewise_layout::{Layout, Pattern, ServerId, Stripe, SubRequest};
 use stripewise_mount::{MountOptions, Serving};
-use stripewise_store::Pool;
+use stripewise_store::{Pool, Store};
 
 /// Bytes by action and server.
 #[derive(Default)]
@@ -21,6 +21,7 @@ impl Observer for CountsBytes {
             Action::Read => "read",
             Action::Write => "write",
             Action::Append => "append",
+            Action::Truncate | Action::Allocate | Action::Sync => unreachable!("no bytes of it are served"),
         };
         *self.0.lock().unwrap().entry((action, part.server.0)).or_default() += done_bytes;
     }
@@ -75,4 +76,28 @@ fn a_file_that_the_kernel_could_serve_itself_is_observed_too() {
         run(&pool, "dd if=f of=/dev/null bs=4096");
         assert_eq!(counted.take(), [("read", 0, 10_300)]);
     });
+}
+
+#[test]
+fn the_metadata_tier_is_a_server_too() {
+    const META: u16 = u16::MAX;
+    let pool = TestPool::new();
+    let names = pool.path("ns/tree");
+    std::fs::write(names.join("without_handle"), [7; 10_000]).unwrap();
+    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    let stripe = Stripe { server: ServerId::META, width_bytes: 65536 };
+    let on_meta = Layout::new([(0, vec![stripe])]).unwrap();
+    store.set_rule(&Pattern::new("with_handle").unwrap(), &on_meta).unwrap();
+    drop(store);
+    observed(&pool, |counted| {
+        run(&pool, "dd if=without_handle of=with_handle bs=4096");
+        assert_eq!(counted.take(), [("read", META, 10_000), ("write", META, 10_000)]);
+        for name in ["with_handle", "without_handle"] {
+            run(&pool, &format!("dd if=/dev/zero of={name} bs=5000 count=2 seek=1 conv=notrunc"));
+            run(&pool, &format!("dd if=/dev/zero of={name} bs=100 count=3 oflag=append conv=notrunc"));
+            assert_eq!(counted.take(), [("append", META, 300), ("write", META, 10_000)], "{name}");
+        }
+        run(&pool, "cmp with_handle without_handle");
+    });
+    assert!(pool.datafiles().is_empty());
 }

@@ -2,7 +2,7 @@
 
 use crate::file::files::{Files, has_no_name};
 use crate::file::inode::Inode;
-use crate::file::requests::LIBRARY;
+use crate::file::requests::{LIBRARY, Requests};
 use crate::file::unsynced::Told;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
@@ -134,6 +134,10 @@ impl File {
         move |errno| Error::io(action, &self.path)(errno)
     }
 
+    fn requests(&self) -> Requests<'_> {
+        self.inode.sent_by(LIBRARY)
+    }
+
     fn readable(&self) -> Result<()> {
         if self.reads() { Ok(()) } else { Err(self.failed("read")(Errno::BADF)) }
     }
@@ -149,7 +153,7 @@ impl File {
     pub fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         self.readable()?;
         self.within(offset, bufs.iter().map(|buf| buf.len()))?;
-        self.inode.sent_by(LIBRARY).read_vectored_at(bufs, offset).inspect(|_| self.inode.note_read())
+        self.requests().read_vectored_at(bufs, offset).inspect(|_| self.inode.note_read())
     }
 
     /// Writes at `offset`, or at the end if it [appends](File::appends), as the kernel does.
@@ -173,7 +177,7 @@ impl File {
         if bufs.iter().all(|buf| buf.is_empty()) {
             return Ok((offset, 0));
         }
-        let requests = self.inode.sent_by(LIBRARY);
+        let requests = self.requests();
         if !self.appends() {
             return Ok((offset, requests.write_vectored_at(bufs, offset)?));
         }
@@ -238,7 +242,7 @@ impl File {
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<()> {
-        self.inode.truncate(size_bytes).and_then(|()| self.inode.settle_whole())
+        self.requests().truncate(size_bytes).and_then(|()| self.inode.settle_whole())
     }
 
     /// `fallocate`.
@@ -252,7 +256,7 @@ impl File {
         if !self.writes() {
             return Err(self.failed("allocate space for")(Errno::BADF));
         }
-        self.inode.allocate(mode, offset, len).and_then(|()| self.inode.settle_whole())
+        self.requests().allocate(mode, offset, len).and_then(|()| self.inode.settle_whole())
     }
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
@@ -260,7 +264,7 @@ impl File {
     /// # Errors
     /// Those of the servers.
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        self.inode.sync_for(&self.told, data_only)
+        self.requests().sync(&self.told, data_only)
     }
 
     /// Attributes, with the size and time that the file has over all servers.

@@ -3,10 +3,12 @@
 use crate::file::inode::{ByHandle, Inode};
 use crate::file::lockfile::Purpose;
 use crate::file::placements;
+use crate::file::unsynced::Told;
 use crate::os::error::Result;
 use crate::os::sync::guard;
+use rustix::fs::FallocateFlags;
 use std::io::{IoSlice, IoSliceMut};
-use stripewise_control::{Action, Request, Sender, Way};
+use stripewise_control::{Action, FileId, Request, Sender, Way};
 use stripewise_layout::Layout;
 
 /// The requests of one sender on one file.
@@ -103,11 +105,7 @@ impl<'a> Requests<'a> {
     /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
     pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
         let inode = self.inode;
-        let request = Request { sender: self.sender, action: Action::Append, offset: 0, len: buf.len() as u64 };
-        // A request that waits at the gate holds no lock that others wait for.
-        let file = inode.file()?;
-        file.door().enter(file.id(), &request);
-        drop(file);
+        let request = self.enter(Action::Append, 0, buf.len() as u64);
         let _local = guard(&inode.appending);
         if inode.file()?.whole_inode().is_some() || inode.is_whole()? {
             return inode.append_whole(&request, buf);
@@ -117,6 +115,44 @@ impl<'a> Requests<'a> {
         let done = Requests { are_admitted: true, ..*self }.append_locked(buf);
         let unlocked = lock.unlock(Purpose::Append);
         done.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// Waits at the gate, with no lock that others wait for. One comparison where there is none.
+    fn enter(&self, action: Action, offset: u64, len: u64) -> Request {
+        let request = Request { sender: self.sender, action, offset, len };
+        if !self.are_admitted {
+            self.inode.store.plane().door().enter(FileId(self.inode.handle()), &request);
+        }
+        request
+    }
+
+    /// Sets the size. Needs no registration.
+    ///
+    /// # Errors
+    /// EFBIG; those of the servers.
+    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
+        self.enter(Action::Truncate, size_bytes, 0);
+        self.inode.truncate(size_bytes)
+    }
+
+    /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; where all
+    /// bytes are the inode's own, each mode that its file system has. The file must be registered for writing.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for other modes; those of the servers.
+    pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        self.enter(Action::Allocate, offset, len);
+        self.inode.allocate(mode, offset, len)
+    }
+
+    /// Makes everything written so far durable (`data_only`: as fdatasync), for an open file that has been `told` of what
+    /// failed so far.
+    ///
+    /// # Errors
+    /// Those of the servers; that of another's sync that has failed since, once.
+    pub fn sync(&self, told: &Told, data_only: bool) -> Result<()> {
+        self.enter(Action::Sync, 0, 0);
+        self.inode.sync_for(told, data_only)
     }
 
     fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {

@@ -137,12 +137,7 @@ impl Inode {
 }
 
 /// Appends by the kernel, and tells the observers: where the bytes went, and how many. The descriptor's offset is used.
-fn append_to(
-    file: &PlacedFile,
-    fd: BorrowedFd<'_>,
-    request: &Request,
-    buf: &[u8],
-) -> rustix::io::Result<(u64, usize)> {
+fn append_to(file: &PlacedFile, fd: BorrowedFd<'_>, request: &Request, buf: &[u8]) -> rustix::io::Result<(u64, usize)> {
     let begin_ns = file.begin_observed();
     // -1: at the descriptor's own offset, which the append leaves behind its last byte.
     let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))?;
