@@ -149,7 +149,7 @@ impl OpenFile {
         }
         self.register()?;
         let requests = self.inode.sent_by(sender);
-        Ok(if append { requests.append(data)?.1 } else { requests.write_at(data, offset)? })
+        Ok(if append { requests.append_blindly(data)? } else { requests.write_at(data, offset)? })
     }
 
     /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and

@@ -104,11 +104,24 @@ impl<'a> Requests<'a> {
     /// only end that all appenders agree on is the one that the kernel finds under its own lock of the datafile. A file
     /// over several datafiles is only ever appended to by the store, under the append lock of its lock file.
     pub fn append(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        self.append_by(buf, true)
+    }
+
+    /// [`Requests::append`] for a caller that does not ask where the bytes went, which may cost a system call.
+    ///
+    /// # Errors
+    /// As [`Requests::append`].
+    pub fn append_blindly(&self, buf: &[u8]) -> Result<usize> {
+        Ok(self.append_by(buf, false)?.1)
+    }
+
+    /// The offset counts only if the caller `asks_where`.
+    fn append_by(&self, buf: &[u8], asks_where: bool) -> Result<(u64, usize)> {
         let inode = self.inode;
         let request = self.enter(Action::Append, 0, buf.len() as u64);
         let _local = guard(&inode.appending);
         if inode.file()?.whole_inode().is_some() || inode.is_whole()? {
-            return inode.append_whole(&request, buf);
+            return inode.append_whole(&request, buf, asks_where);
         }
         let lock = inode.registered_lock()?;
         lock.lock(Purpose::Append, true)?;

@@ -118,12 +118,13 @@ impl Inode {
 
     /// [`Inode::append`] to a file that [`Inode::is_whole`], or whose bytes are all the inode's own: the kernel finds the
     /// end and writes there in one, for all that append to the datafile. The caller holds `self.appending`, for the
-    /// descriptor's offset is used. Four system calls; two where the inode has the bytes.
-    pub(crate) fn append_whole(&self, request: &Request, buf: &[u8]) -> Result<(u64, usize)> {
+    /// descriptor's offset is used. Four system calls, two where the inode has the bytes; one less if the caller does not
+    /// ask where they went.
+    pub(crate) fn append_whole(&self, request: &Request, buf: &[u8], asks_where: bool) -> Result<(u64, usize)> {
         loop {
             let file = self.file()?;
             if let Some(inode) = file.whole_inode() {
-                return append_to(&file, inode, request, buf).map_err(self.failed("append to"));
+                return append_to(&file, inode, request, buf, asks_where).map_err(self.failed("append to"));
             }
             let Some(fd) = file.writable_datafile(0)? else {
                 self.ensure_datafiles(file.placement().version, &[0])?;
@@ -131,16 +132,26 @@ impl Inode {
             };
             let error = self.store.plane().server(file.datafiles().table[0].server)?.error("append to a datafile");
             self.extend_whole(&file, fd, error)?;
-            return append_to(&file, fd, request, buf).map_err(error);
+            return append_to(&file, fd, request, buf, asks_where).map_err(error);
         }
     }
 }
 
-/// Appends by the kernel, and tells the observers: where the bytes went, and how many. The descriptor's offset is used.
-fn append_to(file: &PlacedFile, fd: BorrowedFd<'_>, request: &Request, buf: &[u8]) -> rustix::io::Result<(u64, usize)> {
+/// Appends by the kernel, and tells the observers: where the bytes went, if the caller `asks_where`, and how many. The
+/// descriptor's offset is used.
+fn append_to(
+    file: &PlacedFile,
+    fd: BorrowedFd<'_>,
+    request: &Request,
+    buf: &[u8],
+    asks_where: bool,
+) -> rustix::io::Result<(u64, usize)> {
     let begin_ns = file.begin_observed();
     // -1: at the descriptor's own offset, which the append leaves behind its last byte.
     let put = retry(|| rustix::io::pwritev2(fd, &[IoSlice::new(buf)], u64::MAX, ReadWriteFlags::APPEND))?;
+    if !asks_where && begin_ns.is_none() {
+        return Ok((0, put));
+    }
     let at = rustix::fs::seek(fd, SeekFrom::Current(0))? - put as u64;
     file.appended(request, at, put as u64, begin_ns);
     Ok((at, put))
