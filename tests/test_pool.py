@@ -38,6 +38,24 @@ def test_a_real_pool_keeps_to_hidden_directories(pool):
     assert "emulated" not in shown
 
 
+def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
+    namespace = next(path for disk in pool.servers() for path in disk.glob(".*-names"))
+    (namespace / "tree" / "beside").write_bytes(bytes(1 << 20))
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert re.search(r"^meta +1 .* as ssd-sata, not measured *$", shown, flags=re.MULTILINE)
+    assert re.search(r"^meta +real +1\.00 MiB .* ready ", shown, flags=re.MULTILINE)
+    document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
+    assert document["meta"]["servers"] == [{"id": 65535, "name": "meta", "path": str(namespace)}]
+    assert document["usage"]["meta"]["used_bytes"] >= 1 << 20
+    calibrate = ["pool", "calibrate", pool.file, "--tier", "meta", "--seconds", "1", "--json"]
+    measured = json.loads(pool.stripewise(*calibrate, timeout=100).stdout)
+    assert [(tier["name"], [server["name"] for server in tier["servers"]]) for tier in measured] == [("meta", ["meta"])]
+    assert pool.file.read_text().count("[meta.read]") == 1
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert re.search(r"^meta +1 .* as calibrated *$", shown, flags=re.MULTILINE)
+    assert sorted(path.name for path in namespace.iterdir() if "calibrate" in path.name) == []
+
+
 def test_a_pool_file_is_not_overwritten(stripewise):
     stripewise("pool", "init", "p", "--hdd", "1", "--emulate")
     done = stripewise("pool", "init", "p", "--hdd", "2", "--emulate", check=False)

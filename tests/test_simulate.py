@@ -85,6 +85,21 @@ def test_a_layout_is_compared_with_the_present_one(traced):
     assert re.search(r"^hdd\.0 +\d+ ", shown, flags=re.MULTILINE)
 
 
+def test_a_file_without_a_handle_is_served_by_the_metadata_tier(traced):
+    pool, simulate = traced
+    _native.pool_write_profile(str(pool.file), "meta", FIXED, [2e-3, 2e-3, 2e-9])
+    tree = next(path for disk in pool.servers() for path in disk.glob(".*-names")) / "tree"
+    (tree / "data.bin").unlink()
+    (tree / "data.bin").write_bytes(b"")
+    document = as_json(simulate("--layout", pool.base / "ssd.layout", "--json"))
+    meta = document["present"]["servers"][-1]
+    assert (meta["name"], meta["requests"], meta["bytes"]) == ("meta", 28, 20 * 131072 + 8 * 65536)
+    # As on the one server of the other layout, which has the same profile.
+    assert document["ratio"]["mean"] == pytest.approx(1.0, rel=1e-9)
+    assert [server["name"] for server in document["layout"]["servers"]] == ["hdd.0", "hdd.1", "hdd.2", "ssd.0"]
+    assert re.search(r"^meta +28 ", simulate().stdout, flags=re.MULTILINE)
+
+
 def test_the_time_line_adds_up(traced):
     _, simulate = traced
     present = as_json(simulate("--json"))["present"]

@@ -28,7 +28,8 @@ def test_servers_on_a_disk_have_its_figures(pool):
     assert sorted(shown) == ["hdd.0", "hdd.1", "hdd.2", "ssd.0"]
     assert all(row[1] == device.name for row in shown.values())
     assert int(shown["hdd.0"][2].replace(",", "")) > 0
-    assert f"hdd.0, hdd.1, hdd.2, ssd.0 are on one device, {device.name}" in printed
+    assert f"hdd.0, hdd.1, hdd.2, ssd.0, meta are on one device, {device.name}" in printed
+    assert re.search(rf"^meta +{device.name} +\d", printed, flags=re.MULTILINE)
 
 
 def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):
@@ -38,10 +39,10 @@ def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):
         stripewise("pool", "init", "-o", "memory.toml", "--ssd", shm)
         printed = stripewise("top", "--pool", "memory.toml", "--once").stdout
         assert rows(printed)["ssd.0"][1:] == ["-"] * 6
-        assert "ssd.0 is on tmpfs, which has no block device: nothing counts what it does" in printed
+        assert "ssd.0, meta is on tmpfs, which has no block device: nothing counts what it does" in printed
         subprocess.run(["rm", "-r", shm], check=True)
         printed = stripewise("top", "--pool", "memory.toml", "--once").stdout
-        assert "ssd.0 cannot be reached: No such file or directory" in printed
+        assert "ssd.0, meta cannot be reached: No such file or directory" in printed
     finally:
         subprocess.run(["rm", "-rf", shm], check=True)
 

@@ -35,7 +35,7 @@ class TierInfo(TypedDict):
     read: OpProfile | None
     write: OpProfile | None
     network_s_per_byte: float
-    profile_source: Literal["pool file", "emulation", "none"]
+    profile_source: Literal["pool file", "emulation", "ssd-sata", "none"]
 
 class PoolInfo(TypedDict):
     file: str
@@ -44,6 +44,7 @@ class PoolInfo(TypedDict):
     namespace: str
     default_width_bytes: int
     tiers: list[TierInfo]
+    meta: TierInfo
 
 class NewTier(TypedDict):
     name: str

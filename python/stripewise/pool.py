@@ -41,7 +41,21 @@ class Tier:
     """What the planner reckons with, `None` before calibration of a real device."""
     write: OpProfile | None
     profile_source: str
-    """Where the profile is from: `pool file`, `emulation` or `none`."""
+    """Where the profile is from: `pool file`, `emulation`, `none`, or the device that it is taken for."""
+
+    @classmethod
+    def of(cls, raw: "_native.TierInfo") -> "Tier":
+        """The tier that `pool_load` describes so."""
+        return cls(
+            name=raw["name"],
+            servers=tuple(Server(s["id"], s["name"], Path(s["path"])) for s in raw["servers"]),
+            capacity_bytes=raw["capacity_bytes"],
+            emulated=raw["emulated"],
+            dilation=raw["dilation"],
+            read=OpProfile(**raw["read"]) if raw["read"] else None,
+            write=OpProfile(**raw["write"]) if raw["write"] else None,
+            profile_source=raw["profile_source"],
+        )
 
 
 def file_of(path: Path) -> Path:
@@ -59,6 +73,8 @@ class Pool:
     namespace: Path
     default_width_bytes: int
     tiers: tuple[Tier, ...]
+    meta: Tier
+    """The metadata tier: its one server is the namespace."""
 
     @classmethod
     def load(cls, file: Path) -> "Pool":
@@ -74,19 +90,8 @@ class Pool:
             mount=Path(raw["mount"]),
             namespace=Path(raw["namespace"]),
             default_width_bytes=raw["default_width_bytes"],
-            tiers=tuple(
-                Tier(
-                    name=tier["name"],
-                    servers=tuple(Server(s["id"], s["name"], Path(s["path"])) for s in tier["servers"]),
-                    capacity_bytes=tier["capacity_bytes"],
-                    emulated=tier["emulated"],
-                    dilation=tier["dilation"],
-                    read=OpProfile(**tier["read"]) if tier["read"] else None,
-                    write=OpProfile(**tier["write"]) if tier["write"] else None,
-                    profile_source=tier["profile_source"],
-                )
-                for tier in raw["tiers"]
-            ),
+            tiers=tuple(Tier.of(tier) for tier in raw["tiers"]),
+            meta=Tier.of(raw["meta"]),
         )
 
     @property

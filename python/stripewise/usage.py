@@ -29,7 +29,19 @@ class Usage:
 
 def of_pool(pool: Pool) -> dict[str, Usage]:
     """Usage by name of server. Looks at every datafile: O(files of the pool)."""
-    return {server.name: of_server(server, tier.capacity_bytes) for tier in pool.tiers for server in tier.servers}
+    servers = {server.name: of_server(server, tier.capacity_bytes) for tier in pool.tiers for server in tier.servers}
+    return {**servers, pool.meta.name: of_namespace(pool.namespace)}
+
+
+def of_namespace(namespace: Path) -> Usage:
+    """Usage of the metadata tier: what the inodes of files hold themselves."""
+    tree = namespace / "tree"
+    if not tree.is_dir():
+        return Usage(0, 0, "directory missing")
+    if not os.access(namespace, os.W_OK):
+        return Usage(0, 0, "read-only")
+    used = sum(_allocated(Path(directory, name)) for directory, _, names in os.walk(tree) for name in names)
+    return Usage(used, _free(namespace), None)
 
 
 def of_server(server: Server, capacity_bytes: int | None) -> Usage:
@@ -41,15 +53,19 @@ def of_server(server: Server, capacity_bytes: int | None) -> Usage:
     if not os.access(server.path, os.W_OK):
         return Usage(0, 0, "read-only")
     used = sum(_allocated(file) for shelf in server.path.iterdir() if shelf.is_dir() for file in shelf.iterdir())
-    system = os.statvfs(server.path)
-    free = system.f_bavail * system.f_frsize
+    free = _free(server.path)
     if capacity_bytes is not None:
         free = min(free, max(0, capacity_bytes - used))
     return Usage(used, free, None)
 
 
+def _free(directory: Path) -> int:
+    system = os.statvfs(directory)
+    return system.f_bavail * system.f_frsize
+
+
 def _allocated(file: Path) -> int:
     try:
-        return file.stat().st_blocks * 512
+        return file.lstat().st_blocks * 512
     except FileNotFoundError:
         return 0  # removed since it was listed

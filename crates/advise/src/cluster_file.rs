@@ -123,7 +123,7 @@ impl ClusterFile {
                 capacity_bytes: tier.capacity_bytes,
             }
         });
-        Cluster { tiers: tiers.collect() }
+        Cluster { tiers: tiers.collect(), meta: None }
     }
 
     /// The servers by their names in layout files.

@@ -44,8 +44,10 @@ pub struct Busy {
 #[derive(Debug, Clone)]
 pub struct CostModel {
     tiers: Vec<TierCost>,
-    /// Tier per slot: all servers of the cluster, tiers in order.
+    /// Tier per slot: all servers of the cluster, tiers in order, and the metadata tier if its cost is known.
     slots: Vec<usize>,
+    /// Slot of the metadata tier.
+    meta: Option<usize>,
     /// Slot by server index; `u32::MAX` where the cluster has no such server.
     slot_by_server: Vec<u32>,
 }
@@ -53,10 +55,11 @@ pub struct CostModel {
 impl CostModel {
     /// Prepares the costs of `cluster`.
     pub fn new(cluster: &Cluster) -> Self {
-        let tiers = cluster.tiers.iter().map(|tier| TierCost {
-            read: tier.profile.read,
-            write: tier.profile.write,
-            network_s_per_byte: tier.profile.network_s_per_byte,
+        let profiles = cluster.tiers.iter().map(|tier| &tier.profile).chain(&cluster.meta);
+        let tiers = profiles.map(|profile| TierCost {
+            read: profile.read,
+            write: profile.write,
+            network_s_per_byte: profile.network_s_per_byte,
         });
         let slots = cluster.tiers.iter().enumerate();
         let slots: Vec<(ServerId, usize)> =
@@ -67,7 +70,9 @@ impl CostModel {
         for (slot, (server, _)) in slots.iter().enumerate().rev() {
             slot_by_server[server.index()] = slot as u32;
         }
-        Self { tiers: tiers.collect(), slots: slots.into_iter().map(|(_, tier)| tier).collect(), slot_by_server }
+        let meta = cluster.meta.map(|_| slots.len());
+        let slots = slots.into_iter().map(|(_, tier)| tier).chain(meta.map(|_| cluster.tiers.len()));
+        Self { tiers: tiers.collect(), slots: slots.collect(), meta, slot_by_server }
     }
 
     /// Number of servers (slots).
@@ -75,9 +80,12 @@ impl CostModel {
         self.slots.len()
     }
 
-    /// The slot of a server: its place among all servers, tiers in order. O(1).
+    /// The slot of a server: its place among all servers, tiers in order, the metadata tier last. O(1).
     #[inline]
     pub fn slot_of(&self, server: ServerId) -> Result<usize, UnknownServer> {
+        if server == ServerId::META {
+            return self.meta.ok_or(UnknownServer(server));
+        }
         match self.slot_by_server.get(server.index()) {
             Some(&slot) if slot != u32::MAX => Ok(slot as usize),
             _ => Err(UnknownServer(server)),
@@ -200,7 +208,7 @@ impl CostModel {
     /// the other: each further part adds its mean time. O(sub-requests^2).
     ///
     /// # Errors
-    /// [`UnknownServer`] when the layout names a server outside the cluster (the metadata tier has no profile).
+    /// [`UnknownServer`] when the layout names a server outside the cluster, or the metadata tier of one that has no profile.
     pub fn layout_latency_s(
         &self,
         layout: &Layout,

@@ -70,6 +70,8 @@ pub struct Tier {
 pub struct Cluster {
     /// The tiers.
     pub tiers: Vec<Tier>,
+    /// The metadata tier, [`ServerId::META`]: one server, alone in its regions. `None`: nothing is known of what it costs.
+    pub meta: Option<Profile>,
 }
 
 impl Cluster {
@@ -82,7 +84,7 @@ impl Cluster {
             next = next.checked_add(servers)?;
             Some(Tier { name, servers: (first..next).map(ServerId).collect(), profile, capacity_bytes: None })
         });
-        Some(Self { tiers: tiers.collect::<Option<_>>()? })
+        Some(Self { tiers: tiers.collect::<Option<_>>()?, meta: None })
     }
 }
 

@@ -38,7 +38,7 @@ fn cluster(hdds: u16, ssds: u16, ssd_bytes: Option<u64>) -> Cluster {
         capacity_bytes,
     };
     let hdd = tier("hdd", 0..hdds, op(4.0, 12.0, 80.0), None);
-    Cluster { tiers: vec![hdd, tier("ssd", hdds..hdds + ssds, op(0.08, 0.12, 400.0), ssd_bytes)] }
+    Cluster { tiers: vec![hdd, tier("ssd", hdds..hdds + ssds, op(0.08, 0.12, 400.0), ssd_bytes)], meta: None }
 }
 
 /// Request `i` of `count` of a file of `bytes`: four regions of unlike size and heat, any offset, sizes of 4 KiB to 4

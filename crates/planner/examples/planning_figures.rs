@@ -161,6 +161,7 @@ fn pool(bytes: u64, ssd_share: Option<f64>) -> Cluster {
     let limit = ssd_share.map(|share| (share * bytes as f64 / 2.0) as u64);
     Cluster {
         tiers: vec![tier("hdd", 0..6, op(4.0, 12.0, 80.0), None), tier("ssd", 6..8, op(0.08, 0.12, 400.0), limit)],
+        meta: None,
     }
 }
 

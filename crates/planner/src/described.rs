@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn equal_servers_share_an_even_load_evenly() {
         let cluster = presets::set_ab(4, 0);
-        let alike = Cluster { tiers: cluster.tiers[..1].to_vec() };
+        let alike = Cluster { tiers: cluster.tiers[..1].to_vec(), meta: None };
         let requests = requests();
         let widths = |round, block| equal_depth_widths(requests.iter().flatten(), &alike, round, block);
         assert_eq!(widths(1 << 20, 65_536).unwrap(), [1 << 18; 4]);

@@ -1,8 +1,8 @@
 //! Why one set of layouts is faster than another: the phase that it saves most in, and what that phase waits for.
 
 use crate::job::{Job, Price};
-use stripewise_layout::Layout;
 use stripewise_layout::units::format_seconds;
+use stripewise_layout::{Layout, META_NAME};
 use stripewise_model::Op;
 
 /// What one phase waits for under some layouts. Predicted, in seconds.
@@ -88,24 +88,28 @@ fn waiting(job: &Job, phase: usize, (layouts, price): (&[Layout], &Price)) -> Wa
     }
 }
 
-/// The tier of a slot, and the server's place in it.
-fn place(job: &Job, mut slot: usize) -> (usize, usize) {
+/// The tier of a slot, and the server's place in it; `None` of the metadata tier.
+fn place(job: &Job, mut slot: usize) -> Option<(usize, usize)> {
     for (tier, of) in job.cluster.tiers.iter().enumerate() {
         if slot < of.servers.len() {
-            return (tier, slot);
+            return Some((tier, slot));
         }
         slot -= of.servers.len();
     }
-    unreachable!("a slot is a server of the cluster")
+    None
 }
 
 fn server_name(job: &Job, slot: usize) -> String {
-    let (tier, index) = place(job, slot);
-    format!("{}.{index}", job.cluster.tiers[tier].name)
+    let name = |(tier, index): (usize, usize)| format!("{}.{index}", job.cluster.tiers[tier].name);
+    place(job, slot).map_or_else(|| META_NAME.to_owned(), name)
 }
 
 fn mean_startup_s(job: &Job, slot: usize, op: Op) -> f64 {
-    let profile = job.priced_as.tiers[place(job, slot).0].profile.of(op);
+    let profile = match place(job, slot) {
+        Some((tier, _)) => Some(&job.priced_as.tiers[tier].profile),
+        None => job.priced_as.meta.as_ref(),
+    };
+    let profile = profile.expect("a slot is a server of the cluster").of(op);
     0.5 * (profile.startup_min_s + profile.startup_max_s)
 }
 

@@ -90,7 +90,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             });
             Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes }
         });
-        Cluster { tiers: tiers.collect() }
+        Cluster { tiers: tiers.collect(), meta: None }
     });
     let one_server = profile().prop_map(|profile| presets::cluster(&[("only", 1, profile)]));
     prop_oneof![6 => any, 1 => one_server, 1 => Just(presets::set_ab(6, 2)), 1 => Just(presets::set_p(3, 1, false))]

@@ -8,7 +8,7 @@ use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
-use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits};
+use stripewise_planner::{AUTO, FileTrace, Job, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
 use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 fn quick() -> PlanOptions {
@@ -70,7 +70,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             });
             Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes }
         });
-        Cluster { tiers: tiers.collect() }
+        Cluster { tiers: tiers.collect(), meta: None }
     })
 }
 
@@ -386,4 +386,34 @@ fn harl_is_brought_within_the_limits() {
     cluster.tiers[0].capacity_bytes = Some(17 << 20);
     cluster.tiers[1].capacity_bytes = Some(14 << 20);
     assert_eq!(harl(&cluster), None);
+}
+
+#[test]
+fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
+    let requests = uniform(300, 64 << 10, 200);
+    let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes: None }];
+    let (mut with_meta, mut of_three) = (presets::set_p(3, 2, true), presets::set_p(3, 2, true));
+    let profile = presets::device("nvme").unwrap();
+    with_meta.meta = Some(Profile { network_s_per_byte: 1e-9, ..profile });
+    let third = Tier { name: "t".into(), servers: vec![ServerId(5)], profile, capacity_bytes: None };
+    of_three.tiers.push(Tier { profile: with_meta.meta.unwrap(), ..third });
+    let layout = |first| {
+        let stripe = |server| stripewise_layout::Stripe { server, width_bytes: 64 << 10 };
+        Layout::new([(0, vec![stripe(first)]), (4 << 20, (0..5).map(|n| stripe(ServerId(n))).collect())]).unwrap()
+    };
+    for network in [Network::InBeta, Network::Link] {
+        let options = PlanOptions { network, ..quick() };
+        let (on_meta, on_third) = ([layout(ServerId::META)], [layout(ServerId(5))]);
+        let job = Job::new(&files, &with_meta, &options).unwrap();
+        let price = job.price(&on_meta).unwrap();
+        let same = Job::new(&files, &of_three, &options).unwrap().price(&on_third).unwrap();
+        assert!((price.predicted_s / same.predicted_s - 1.0).abs() < 1e-9, "{price:?} {same:?}");
+        assert_eq!(price.server_bytes, same.server_bytes);
+        assert!(price.server_bytes[5] > 0);
+        // No planner places anything on it, and what stays there is described.
+        let kept = plan_as_is(&job, &on_meta).unwrap().plan;
+        assert!((kept.total.planned_s / price.predicted_s - 1.0).abs() < 1e-9);
+        let best = plan_by(AUTO, &job).unwrap().plan;
+        assert!(!best.files[0].layout.servers().contains(&ServerId::META));
+    }
 }

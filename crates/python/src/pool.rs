@@ -4,9 +4,10 @@ use crate::convert::to_python;
 use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use stripewise_layout::{META_NAME, ServerId};
 use stripewise_model::{OpProfile, Profile};
-use stripewise_store::pool::{Pool, PoolSpec, ProfileSource, TierSpec};
+use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
 
 /// The pool file `path`, checked, as a dict. Touches no server.
 #[pyfunction]
@@ -68,27 +69,18 @@ pub(crate) fn pool_write_profile(path: PathBuf, tier: &str, read: [f64; 3], writ
 }
 
 fn describe(pool: &Pool) -> Value {
+    let server =
+        |id: ServerId, name: &str, path: &Path| json!({ "id": id.0, "name": name, "path": path.to_string_lossy() });
     let tiers = pool.tiers.iter().map(|tier| {
-        json!({
-            "name": tier.name,
-            "servers": tier.servers.iter().filter_map(|&id| pool.server(id)).map(|server| json!({
-                "id": server.id.0,
-                "name": server.name,
-                "path": server.root.to_string_lossy(),
-            })).collect::<Vec<_>>(),
-            "capacity_bytes": tier.capacity_bytes,
-            "emulated": tier.emulate.is_some(),
-            "dilation": tier.emulate.map_or(1.0, |config| config.dilation),
-            "read": tier.profile.map(|(profile, _)| op_profile(&profile.read)),
-            "write": tier.profile.map(|(profile, _)| op_profile(&profile.write)),
-            "network_s_per_byte": tier.profile.map_or(0.0, |(profile, _)| profile.network_s_per_byte),
-            "profile_source": match tier.profile {
-                Some((_, ProfileSource::PoolFile)) => "pool file",
-                Some((_, ProfileSource::Emulation)) => "emulation",
-                None => "none",
-            },
-        })
+        let servers = tier.servers.iter().filter_map(|&id| pool.server(id));
+        let servers = servers.map(|of| server(of.id, &of.name, &of.root)).collect();
+        let mut described = tier_of(&tier.name, servers, tier.profile);
+        described["capacity_bytes"] = json!(tier.capacity_bytes);
+        described["emulated"] = json!(tier.emulate.is_some());
+        described["dilation"] = json!(tier.emulate.map_or(1.0, |config| config.dilation));
+        described
     });
+    let meta = vec![server(ServerId::META, META_NAME, &pool.namespace)];
     json!({
         "file": pool.file.to_string_lossy(),
         "name": pool.name,
@@ -96,6 +88,27 @@ fn describe(pool: &Pool) -> Value {
         "namespace": pool.namespace.to_string_lossy(),
         "default_width_bytes": pool.default_width_bytes,
         "tiers": tiers.collect::<Vec<_>>(),
+        "meta": tier_of(META_NAME, meta, Some(pool.meta.profile)),
+    })
+}
+
+/// A tier without limits, on real devices.
+fn tier_of(name: &str, servers: Vec<Value>, profile: Option<(Profile, ProfileSource)>) -> Value {
+    json!({
+        "name": name,
+        "servers": servers,
+        "capacity_bytes": null,
+        "emulated": false,
+        "dilation": 1.0,
+        "read": profile.map(|(profile, _)| op_profile(&profile.read)),
+        "write": profile.map(|(profile, _)| op_profile(&profile.write)),
+        "network_s_per_byte": profile.map_or(0.0, |(profile, _)| profile.network_s_per_byte),
+        "profile_source": match profile {
+            Some((_, ProfileSource::PoolFile)) => "pool file",
+            Some((_, ProfileSource::Emulation)) => "emulation",
+            Some((_, ProfileSource::Preset)) => META_PRESET,
+            None => "none",
+        },
     })
 }
 

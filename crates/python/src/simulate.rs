@@ -6,7 +6,7 @@ use crate::trace::PyTrace;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use stripewise_layout::{ServerId, ServerNames};
+use stripewise_layout::ServerNames;
 use stripewise_simulate::{Estimate, Latency, Repeated};
 use stripewise_whatif::Simulation;
 
@@ -108,7 +108,7 @@ fn document(of: &Simulation, around: &stripewise_whatif::SystemOptions) -> Value
 
 fn describe(repeated: &Repeated, names: &ServerNames) -> Value {
     let report = &repeated.first;
-    let name = |index: usize| names.name(ServerId(index as u16));
+    let name = |index: usize| names.name(report.outcome.server_at(index));
     let used = report.outcome.servers.iter().zip(&report.queues).zip(&repeated.busy_s).enumerate();
     let servers = used.map(|(index, ((server, queue), busy_s))| {
         json!({

@@ -3,6 +3,7 @@
 use crate::draw::Draws;
 use crate::error::SimulateError;
 use crate::outcome::{Latency, ServerUse, SimulationOutcome};
+use crate::places::Places;
 use crate::workload::{ClosedLoop, SimulatedAccess, SimulatedStep};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -141,8 +142,9 @@ pub fn simulate_observed(
     options: &SimulationOptions,
     mut observe: impl FnMut(&SimulatedAccess, f64, f64),
 ) -> Result<SimulationOutcome, SimulateError> {
-    let mut servers = servers_of(cluster, options.seed);
-    check(&servers, layouts, workload)?;
+    let places = Places::new(cluster, layouts)?;
+    let mut servers = servers_of(&places, options.seed);
+    check(layouts, workload)?;
     let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
     let mut processes: Vec<Process> = workload
         .processes
@@ -178,7 +180,7 @@ pub fn simulate_observed(
                         if access.think_s > 0.0 {
                             agenda.at(now + access.think_s, Event::Issue { process });
                         } else {
-                            issue(now, process, state, &mut servers, layouts, &mut agenda, options.network);
+                            issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
                         }
                     }
                     Some(SimulatedStep::Barrier) => at_barrier.push(process),
@@ -197,7 +199,7 @@ pub fn simulate_observed(
             }
             Event::Issue { process } => {
                 let state = &mut processes[process as usize];
-                issue(now, process, state, &mut servers, layouts, &mut agenda, options.network);
+                issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
             }
             Event::Arrival { process, server, bytes } => {
                 let end = servers[usize::from(server)].as_mut().expect("checked").serve(
@@ -220,6 +222,7 @@ pub fn simulate_observed(
         read_bytes,
         written_bytes,
         servers: servers.into_iter().map(|server| server.map_or_else(ServerUse::default, |s| s.used)).collect(),
+        has_meta: places.meta.is_some(),
         latency: Latency::of(&mut latencies),
         barriers_s,
     })
@@ -231,7 +234,7 @@ fn issue(
     now: f64,
     process: u32,
     state: &mut Process,
-    servers: &mut [Option<Server>],
+    (servers, places): (&mut [Option<Server>], &Places),
     layouts: &[Layout],
     agenda: &mut Agenda,
     network: Network,
@@ -240,7 +243,8 @@ fn issue(
     state.issued_s = now;
     state.ends_s = now;
     for sub in &layouts[access.file as usize].split(access.offset, access.size) {
-        let server = servers[sub.server.index()].as_mut().expect("checked");
+        let index = places.index(sub.server);
+        let server = servers[index].as_mut().expect("checked");
         match (network, access.op) {
             (Network::InBeta, op) => state.ends_s = state.ends_s.max(server.serve(now, op, sub.len, network)),
             (Network::Link, Op::Read) => {
@@ -250,7 +254,7 @@ fn issue(
             (Network::Link, Op::Write) => {
                 let arrives = server.link_in(now, sub.len);
                 state.arrivals_left += 1;
-                agenda.at(arrives, Event::Arrival { process, server: sub.server.0, bytes: sub.len });
+                agenda.at(arrives, Event::Arrival { process, server: index as u16, bytes: sub.len });
             }
         }
     }
@@ -259,33 +263,22 @@ fn issue(
     }
 }
 
-/// The servers by index; `None` where the cluster has no server of that number.
-fn servers_of(cluster: &Cluster, seed: u64) -> Vec<Option<Server>> {
-    let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
-    let mut servers: Vec<Option<Server>> = (0..highest.unwrap_or(0)).map(|_| None).collect();
-    for tier in &cluster.tiers {
-        for server in &tier.servers {
-            servers[server.index()] = Some(Server {
-                profile: tier.profile,
-                draws: Draws::new(seed, server.index()),
-                free_s: 0.0,
-                link_in_free_s: 0.0,
-                link_out_free_s: 0.0,
-                used: ServerUse::default(),
-            });
-        }
-    }
-    servers
+/// The servers by place; `None` where the cluster has no server of that number.
+fn servers_of(places: &Places, seed: u64) -> Vec<Option<Server>> {
+    let server = |(index, of): (usize, &Option<(usize, Profile)>)| {
+        of.map(|(_, profile)| Server {
+            profile,
+            draws: Draws::new(seed, index),
+            free_s: 0.0,
+            link_in_free_s: 0.0,
+            link_out_free_s: 0.0,
+            used: ServerUse::default(),
+        })
+    };
+    places.of.iter().enumerate().map(server).collect()
 }
 
-fn check(servers: &[Option<Server>], layouts: &[Layout], workload: &ClosedLoop) -> Result<(), SimulateError> {
-    for (file, layout) in layouts.iter().enumerate() {
-        for server in layout.servers() {
-            if !matches!(servers.get(server.index()), Some(Some(_))) {
-                return Err(SimulateError::UnknownServer { file, server });
-            }
-        }
-    }
+fn check(layouts: &[Layout], workload: &ClosedLoop) -> Result<(), SimulateError> {
     for (process, steps) in workload.processes.iter().enumerate() {
         for step in steps {
             match step {

@@ -61,6 +61,7 @@ mod link;
 mod metadata;
 mod outcome;
 mod packed;
+mod places;
 mod program;
 mod repeat;
 mod replay;

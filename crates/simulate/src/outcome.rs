@@ -1,5 +1,7 @@
 //! What a simulation found.
 
+use stripewise_layout::ServerId;
+
 /// What one server did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ServerUse {
@@ -57,8 +59,10 @@ pub struct SimulationOutcome {
     pub read_bytes: u64,
     /// Bytes that writes brought.
     pub written_bytes: u64,
-    /// By [`ServerId::index`](stripewise_layout::ServerId::index).
+    /// By [`ServerId::index`]; the metadata tier last, where a layout names it.
     pub servers: Vec<ServerUse>,
+    /// Whether the last server is the metadata tier.
+    pub has_meta: bool,
     /// Over all requests of more than 0 bytes.
     pub latency: Latency,
     /// When each barrier opened, in seconds; ascending.
@@ -66,6 +70,11 @@ pub struct SimulationOutcome {
 }
 
 impl SimulationOutcome {
+    /// The server that stands at `index`.
+    pub fn server_at(&self, index: usize) -> ServerId {
+        if self.has_meta && index + 1 == self.servers.len() { ServerId::META } else { ServerId(index as u16) }
+    }
+
     /// Bytes per second over the makespan; 0 when nothing took any time.
     pub fn throughput(&self) -> f64 {
         if self.makespan_s > 0.0 { (self.read_bytes as f64 + self.written_bytes as f64) / self.makespan_s } else { 0.0 }

@@ -9,6 +9,7 @@ use crate::histogram::TimeHistogram;
 use crate::link::{Link, Sending};
 use crate::metadata::MetadataServer;
 use crate::outcome::{ServerUse, SimulationOutcome};
+use crate::places::Places;
 use crate::program::{StepProgram, check_step};
 use crate::report::{NodeUse, QueueUse, SimulationReport};
 use crate::slab::{Slab, Sub};
@@ -113,6 +114,7 @@ struct Run<'a, P: StepProgram, O> {
     slab: Slab,
     models: Vec<DeviceModel>,
     servers: Vec<Server>,
+    places: Places,
     nodes: Vec<Node>,
     processes_per_node: u32,
     has_server_links: bool,
@@ -151,12 +153,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         observe: O,
     ) -> Result<Self, SimulateError> {
         system.check()?;
-        let (models, servers, known) = servers_of(cluster, system, seed);
-        for (file, layout) in layouts.iter().enumerate() {
-            if let Some(server) = layout.servers().into_iter().find(|s| !known.get(s.index()).is_some_and(|k| *k)) {
-                return Err(SimulateError::UnknownServer { file, server });
-            }
-        }
+        let places = Places::new(cluster, layouts)?;
+        let (models, servers) = servers_of(cluster, &places, system, seed);
         let count = program.processes();
         let most = u32::MAX as usize - 1;
         if count > most {
@@ -208,6 +206,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             timeline: (system.bins > 0).then(|| TimelineRecorder::new(system.bins, servers.len())),
             models,
             servers,
+            places,
             reads: TimeHistogram::default(),
             writes: TimeHistogram::default(),
             all: TimeHistogram::default(),
@@ -403,7 +402,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 stamp_ns: 0,
                 process,
                 next: 0,
-                server: sub.server.0,
+                server: self.places.index(sub.server) as u16,
                 write,
             };
             match (write, self.nodes.is_empty(), self.has_server_links) {
@@ -579,6 +578,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             outcome: SimulationOutcome {
                 makespan_s: seconds(self.makespan_ns),
                 servers: self.servers.iter().map(use_of).collect(),
+                has_meta: self.places.meta.is_some(),
                 latency: self.all.latency(),
                 ..self.outcome
             },
@@ -586,29 +586,22 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     }
 }
 
-/// The models of the tiers and of servers that are in none, the servers by index, and whether the cluster has one of
-/// that number.
-fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<DeviceModel>, Vec<Server>, Vec<bool>) {
-    let highest = cluster.tiers.iter().flat_map(|tier| &tier.servers).map(|server| server.index() + 1).max();
-    let mut tier_of = vec![None; highest.unwrap_or(0)];
-    for (tier, of) in cluster.tiers.iter().enumerate() {
-        of.servers.iter().for_each(|server| tier_of[server.index()] = Some(tier));
-    }
+/// The models of the tiers, of the metadata tier and of servers that are in none, and the servers by place.
+fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) -> (Vec<DeviceModel>, Vec<Server>) {
     let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0 };
     let unused = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
-    let tiers = cluster.tiers.iter().enumerate();
+    let tiers = cluster.tiers.iter().map(|tier| tier.profile).chain([cluster.meta.unwrap_or(unused)]).enumerate();
     let mut models: Vec<DeviceModel> =
-        tiers.map(|(tier, of)| DeviceModel::new(system.device(tier), &of.profile, in_beta)).collect();
+        tiers.map(|(tier, profile)| DeviceModel::new(system.device(tier), &profile, in_beta)).collect();
     models.push(DeviceModel::new(crate::system::TierDevice::default(), &unused, in_beta));
-    let servers = tier_of.iter().enumerate().map(|(index, tier)| {
-        let profile = tier.map_or(unused, |tier| cluster.tiers[tier].profile);
+    let servers = places.of.iter().enumerate().map(|(index, of)| {
+        let (model, profile) = of.unwrap_or((cluster.tiers.len() + 1, unused));
         let link = Link::new(match system.links.server {
             ServerLink::InBeta => 0.0,
             ServerLink::OfProfile => profile.network_s_per_byte,
             ServerLink::Rate { s_per_byte } => s_per_byte,
         });
-        let model = tier.unwrap_or(cluster.tiers.len());
         Server {
             device: ServerDevice::new(&models[model], Draws::new(seed, index)),
             model: model as u32,
@@ -617,7 +610,7 @@ fn servers_of(cluster: &Cluster, system: &System, seed: u64) -> (Vec<DeviceModel
         }
     });
     let servers = servers.collect();
-    (models, servers, tier_of.iter().map(Option::is_some).collect())
+    (models, servers)
 }
 
 /// Where files begin on disk when each has the room of its fullest server, in order. O(files x regions x stripes).

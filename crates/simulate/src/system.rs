@@ -8,7 +8,7 @@ use stripewise_model::OpProfile;
 /// what emulated servers do.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct System {
-    /// By tier of the cluster; tiers beyond the end are [`TierDevice::default`].
+    /// By tier of the cluster, the metadata tier behind the last; tiers beyond the end are [`TierDevice::default`].
     pub devices: Vec<TierDevice>,
     /// Links of servers and clients.
     pub links: Links,

@@ -23,7 +23,7 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
             }
         })
         .collect();
-    Cluster { tiers }
+    Cluster { tiers, meta: None }
 }
 
 fn layout(widths: &[u64]) -> Layout {
@@ -126,7 +126,7 @@ fn seeds_repeat_and_startups_stay_in_their_interval() {
         profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
         capacity_bytes: None,
     };
-    let cluster = Cluster { tiers: vec![tier] };
+    let cluster = Cluster { tiers: vec![tier], meta: None };
     let workload = ClosedLoop { processes: vec![vec![access(Op::Read, 0, 1); 10_000]] };
     let run = |seed| {
         simulate(&cluster, &[layout(&[1])], &workload, &SimulationOptions { seed, network: Network::InBeta }).unwrap()

@@ -623,7 +623,12 @@ fn case() -> impl Strategy<Value = Case> {
                 file_starts: Some(vec![0, second]),
                 bins: 4,
             };
-            Case { cluster: Cluster { tiers: tiers.collect() }, layouts, workload: ClosedLoop { processes }, system }
+            Case {
+                cluster: Cluster { tiers: tiers.collect(), meta: None },
+                layouts,
+                workload: ClosedLoop { processes },
+                system,
+            }
         },
     )
 }

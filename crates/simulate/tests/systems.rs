@@ -5,7 +5,8 @@ use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier, presets};
 use stripewise_simulate::{
     ClientLink, ClosedLoop, FileChoice, FilePart, Forwarding, Generated, Links, Metadata, MetadataOp, Network, Packed,
     Queue, SeekCurve, SeekShape, ServerLink, Service, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions,
-    SlotOrder, Startup, StepProgram, System, TierDevice, Together, repeat, run, run_observed, simulate,
+    SimulationOutcome, SlotOrder, Startup, StepProgram, System, TierDevice, Together, repeat, run, run_observed,
+    simulate,
 };
 
 /// Servers of a tier each: startup in seconds, seconds per byte, network seconds per byte.
@@ -15,7 +16,7 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
         let profile = Profile { read: op, write: op, network_s_per_byte };
         Tier { name: format!("t{index}"), servers: vec![ServerId(index as u16)], profile, capacity_bytes: None }
     });
-    Cluster { tiers: tiers.collect() }
+    Cluster { tiers: tiers.collect(), meta: None }
 }
 
 fn layout(widths: &[u64]) -> Layout {
@@ -510,4 +511,40 @@ fn intervals_cover_the_true_mean_as_often_as_they_say() {
     let covered = repeated.iter().filter(covers).count();
     // 285 on average; four standard deviations are 15.
     assert!((270..=299).contains(&covered), "{covered} of 300");
+}
+
+#[test]
+fn the_metadata_tier_is_a_server_like_the_others() {
+    let servers = [(1.0, 0.5, 0.125), (2.0, 0.25, 0.0), (0.5, 0.0625, 0.25)];
+    let (mut with_meta, of_three) = (cluster(&servers[..2]), cluster(&servers));
+    let layout = |first: ServerId| {
+        let stripe = |server, width_bytes| Stripe { server, width_bytes };
+        Layout::new([(0, vec![stripe(first, 64)]), (64, vec![stripe(ServerId(0), 4), stripe(ServerId(1), 6)])]).unwrap()
+    };
+    let (on_meta, on_third) = (layout(ServerId::META), layout(ServerId(2)));
+    let steps =
+        |process: u64| (0..8).map(|n| access(if n % 2 == 0 { Op::Read } else { Op::Write }, 20 * n, 10 + process, 0.0));
+    let program = ClosedLoop { processes: (0..3).map(|process| steps(process).collect()).collect() };
+    let unknown = SimulateError::UnknownServer { file: 0, server: ServerId::META };
+    for network in [Network::InBeta, Network::Link] {
+        let options = SimulationOptions { seed: 1, network };
+        let quick =
+            |cluster: &Cluster, layout: &Layout| simulate(cluster, std::slice::from_ref(layout), &program, &options);
+        with_meta.meta = None;
+        assert_eq!(quick(&with_meta, &on_meta).unwrap_err(), unknown);
+        with_meta.meta = Some(of_three.tiers[2].profile);
+        let found = quick(&with_meta, &on_meta).unwrap();
+        assert_eq!([0, 1, 2].map(|index| found.server_at(index)), [ServerId(0), ServerId(1), ServerId::META]);
+        assert_eq!(SimulationOutcome { has_meta: false, ..found }, quick(&of_three, &on_third).unwrap());
+        // A layout that does not name it leaves it out.
+        let without = Layout::striped([ServerId(0)], 8).unwrap();
+        assert_eq!(quick(&with_meta, &without).unwrap().servers.len(), 2);
+    }
+    let whole = |cluster: &Cluster, layout| {
+        run(cluster, &[layout], &program, &System::default(), 1).map(|report| report.outcome)
+    };
+    let found = whole(&with_meta, on_meta.clone()).unwrap();
+    assert_eq!(SimulationOutcome { has_meta: false, ..found }, whole(&of_three, on_third).unwrap());
+    with_meta.meta = None;
+    assert_eq!(whole(&with_meta, on_meta).unwrap_err(), unknown);
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use stripewise_control::{Sender, Way};
 use stripewise_layout::Pattern;
 use stripewise_store::handle::ATTRIBUTE;
+use stripewise_store::pool::{META_PRESET, ProfileSource};
 use stripewise_store::{Error, Pool};
 
 /// Writes pages back.
@@ -260,6 +261,29 @@ fn calibration_keeps_comments() {
     let found = Pool::load(file).unwrap().tiers[0].profile.unwrap().0;
     assert!((found.read.startup_max_s - 0.25).abs() < 1e-9, "{text}");
     assert!(Pool::write_profile(file, "tape", &profile).unwrap_err().to_string().contains("tape"));
+}
+
+#[test]
+fn the_metadata_tier_has_a_profile() {
+    let pool = TestPool::new(2);
+    let file = &pool.pool.file;
+    let of = || Pool::load(file).unwrap().meta.profile;
+    assert_eq!(of(), (stripewise_model::presets::device(META_PRESET).unwrap(), ProfileSource::Preset));
+    let mut profile = stripewise_store::emulate::preset("nvme").unwrap().profile;
+    for startup_max_s in [0.25, 0.125] {
+        profile.write.startup_max_s = startup_max_s;
+        Pool::write_profile(file, "meta", &profile).unwrap();
+        let (found, source) = of();
+        assert_eq!(source, ProfileSource::PoolFile);
+        assert!((found.write.startup_max_s - startup_max_s).abs() < 1e-9);
+    }
+    let text = std::fs::read_to_string(file).unwrap();
+    assert_eq!(text.matches("[meta.write]").count(), 1, "{text}");
+    let half = text.split("[meta.write]").next().unwrap();
+    assert!(half.contains("[meta.read]"), "{text}");
+    let error = Pool::parse(half, file).unwrap_err().to_string();
+    assert!(error.contains("tier 'meta' has no [meta.write]; give both, or run calibrate"), "{error}");
+    assert!(Pool::parse(&format!("{text}\n[meta.other]\n"), file).unwrap_err().to_string().contains("other"));
 }
 
 #[test]

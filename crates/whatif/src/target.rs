@@ -50,7 +50,7 @@ impl Target {
             kind: "pool",
             name: pool.name.clone(),
             names: pool.server_names(),
-            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()? },
+            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(pool.meta.profile.0) },
             default_width_bytes: pool.default_width_bytes,
         })
     }

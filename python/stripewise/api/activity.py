@@ -48,7 +48,7 @@ class Source:
 def sources(pool: Pool) -> list[Source]:
     """Where the figures of each server are from: an emulated one counts for itself, else the kernel for its device."""
     found = []
-    for tier in pool.tiers:
+    for tier in (*pool.tiers, pool.meta):
         for server in tier.servers:
             if tier.emulated:
                 found.append(Source(server.name, "emulated", None, None))

@@ -29,6 +29,7 @@ __all__ = [
     "file_of",
     "kind_of",
     "make",
+    "measured_tiers",
     "parse_bytes",
     "real_tiers",
     "usage_of",
@@ -123,11 +124,17 @@ def calibrate(
 
     Writes the profiles into the pool file, if `write`. `progress` is called with the share of each server that is done.
     """
-    chosen = list(tiers or (tier.name for tier in pool.tiers))
+    chosen = list(tiers or measured_tiers(pool))
     measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
     for tier in measured if write else ():
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
     return measured
+
+
+def measured_tiers(pool: Pool) -> list[str]:
+    """The tiers that `calibrate` measures by itself: all, but the namespace only beside real servers."""
+    tiers = pool.tiers if all(tier.emulated for tier in pool.tiers) else (*pool.tiers, pool.meta)
+    return [tier.name for tier in tiers]
 
 
 def usage_of(pool: Pool) -> dict[str, Usage]:

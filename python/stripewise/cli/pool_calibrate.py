@@ -27,7 +27,8 @@ def pool_calibrate(
 
     Requests of several sizes go to a scratch file on each server with direct I/O, at random places, one at a time. The
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
-    A tier gets the median of its servers. Comments and everything else in the pool file stay.
+    A tier gets the median of its servers. The namespace is the tier meta; beside emulated servers alone, it is measured
+    only with --tier meta. Comments and everything else in the pool file stay.
 
     \b
     Examples:
@@ -35,11 +36,11 @@ def pool_calibrate(
       stripewise pool calibrate p/pool.toml --tier ssd --seconds 60
     """
     pool = Pool.load(pool_file)
-    names = [tier.name for tier in pool.tiers]
+    names = [tier.name for tier in (*pool.tiers, pool.meta)]
     for name in tiers or []:
         if name not in names:
             raise StripewiseError(f"--tier {name}: pool '{pool.name}' has no such tier, it has {', '.join(names)}")
-    chosen = tiers or names
+    chosen = tiers or pools.measured_tiers(pool)
     with console.counting("calibrating") as count:
 
         def progress(shares: list[float]) -> None:

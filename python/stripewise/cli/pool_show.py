@@ -37,7 +37,7 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     console.result(f"  default    all servers, {exact_bytes(pool.default_width_bytes)} each")
     console.out.print()
     tiers = console.table(["tier", "servers", "read", "write", "capacity", "profile"], right=["servers", "capacity"])
-    for tier in pool.tiers:
+    for tier in (*pool.tiers, pool.meta):
         tiers.add_row(
             tier.name,
             str(len(tier.servers)),
@@ -49,7 +49,7 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     console.out.print(tiers)
     console.out.print()
     servers = console.table(["server", "kind", "used", "free", "state", "directory"], right=["used", "free"])
-    for tier in pool.tiers:
+    for tier in (*pool.tiers, pool.meta):
         for server in tier.servers:
             state = states[server.name]
             servers.add_row(
@@ -76,4 +76,6 @@ def describe_source(tier: Tier) -> str:
         return "not calibrated"
     if tier.profile_source == "emulation":
         return "as emulated"
+    if tier.profile_source != "pool file":
+        return f"as {tier.profile_source}, not measured"
     return "emulated, as calibrated" if tier.emulated else "as calibrated"

@@ -79,7 +79,7 @@ def _totals(pool: Pool, sources: list[Source], done: dict[str, Done]) -> Group:
             seconds(so_far.busy_s),
             seconds(so_far.waiting_s / so_far.requests) if so_far.requests else "-",
         )
-    kinds = {tier.emulated for tier in pool.tiers}
+    kinds = {tier.emulated for tier in (*pool.tiers, pool.meta)}
     since = ["emulated servers since their queues were made"] if True in kinds else []
     since += ["devices since the machine started"] if False in kinds else []
     return Group(_line(f"pool '{pool.name}', {', '.join(since)}"), grid, *_notes(sources))

@@ -57,7 +57,7 @@ pub struct Price {
     pub predicted_s: f64,
     /// Bytes beyond the servers' limits, added up; 0 when the layouts fit.
     pub excess_bytes: u64,
-    /// Bytes on each server, tiers in order.
+    /// Bytes on each server, tiers in order, and on the metadata tier if it has a profile.
     pub server_bytes: Vec<u64>,
     /// What every phase asks of every server.
     pub(crate) load: ServerLoad,
@@ -171,7 +171,7 @@ impl<'a> Job<'a> {
     /// Prices any layouts, one per file. O(entries x sub-requests^2).
     ///
     /// # Errors
-    /// [`PlanError::UnknownServer`] when a layout names a server outside the cluster.
+    /// [`PlanError::UnknownServer`] when a layout names a server outside the cluster, or a metadata tier without a profile.
     ///
     /// # Panics
     /// When there are not as many layouts as files.
@@ -220,9 +220,14 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// The place among all servers, tiers in order, of a server that the layout of file `index` names. O(1).
+    /// The place among all servers, tiers in order and the metadata tier last, of a server that the layout of file `index`
+    /// names. O(1), of the metadata tier O(tiers).
     pub(crate) fn slot(&self, index: usize, server: ServerId) -> Result<usize, PlanError> {
         let unknown = || PlanError::UnknownServer { file: self.files[index].name.clone(), server };
+        if server == ServerId::META {
+            let last = || self.cluster.tiers.iter().map(|tier| tier.servers.len()).sum();
+            return self.cluster.meta.map(|_| last()).ok_or_else(unknown);
+        }
         self.slots.get(server.index()).copied().flatten().ok_or_else(unknown)
     }
 

@@ -56,7 +56,8 @@ impl Lanes {
         self.of_slot.len()
     }
 
-    /// A lane for every server: for layouts that treat the servers of a tier differently.
+    /// A lane for every server, the metadata tier last if it has a profile: for layouts that treat the servers of a tier
+    /// differently.
     pub(crate) fn of_every_server(cluster: &Cluster) -> Self {
         let mut tiers = Vec::with_capacity(cluster.tiers.len());
         let mut total = 0;
@@ -64,6 +65,7 @@ impl Lanes {
             tiers.push(total..total + tier.servers.len());
             total += tier.servers.len();
         }
+        total += usize::from(cluster.meta.is_some());
         Self { of_slot: (0..total as u32).collect(), slots: (0..total).map(|slot| slot..slot + 1).collect(), tiers }
     }
 

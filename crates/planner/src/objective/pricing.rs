@@ -43,7 +43,8 @@ impl<'a> Pricer<'a> {
 
     fn with_lanes(cluster: &'a Cluster, demand: &'a Demand, lanes: Lanes) -> Self {
         let model = CostModel::new(cluster);
-        let links = cluster.tiers.iter().any(|tier| tier.profile.network_s_per_byte > 0.0);
+        let mut profiles = cluster.tiers.iter().map(|tier| &tier.profile).chain(&cluster.meta);
+        let links = profiles.any(|profile| profile.network_s_per_byte > 0.0);
         let share = |slot| {
             let lane = lanes.of_slot(slot);
             (lane as u32, 1.0 / lanes.slots(lane).len() as f64)
@@ -110,8 +111,8 @@ impl<'a> Pricer<'a> {
     /// The mean over the servers of each tier of the figures of one phase: devices, then links.
     pub(crate) fn tier_means(&self, of_phase: &[f32]) -> Vec<f32> {
         let mut means = Vec::with_capacity(self.cluster.tiers.len() * self.resources_per_server());
-        let mut at = 1;
-        for _ in 0..self.resources_per_server() {
+        for resource in 0..self.resources_per_server() {
+            let mut at = 1 + resource * self.lanes.len();
             for (tier, of) in self.cluster.tiers.iter().enumerate() {
                 let lanes = self.lanes.of_tier(tier);
                 let busy = of_phase[at..at + lanes.len()].iter().zip(&self.copies[lanes.clone()]);

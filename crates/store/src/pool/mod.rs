@@ -12,4 +12,4 @@ pub(crate) mod shared;
 pub(crate) mod space;
 pub mod store;
 
-pub use pool_file::{Pool, PoolSpec, ProfileSource, Server, TierSpec};
+pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, Server, TierSpec};

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
-use stripewise_layout::{Layout, ServerId, ServerNames};
+use stripewise_layout::{Layout, META_NAME, ServerId, ServerNames};
 use stripewise_model::{OpProfile, Profile};
 use toml::Spanned;
 
@@ -26,6 +26,18 @@ pub enum ProfileSource {
     PoolFile,
     /// The numbers of the emulation itself.
     Emulation,
+    /// Those of a common device, as nothing was measured.
+    Preset,
+}
+
+/// The device that the namespace is taken for until it is measured.
+pub const META_PRESET: &str = "ssd-sata";
+
+/// The metadata tier: the server that is the namespace itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetaTier {
+    /// What a request costs on it, and the source of that.
+    pub profile: (Profile, ProfileSource),
 }
 
 /// One server.
@@ -79,6 +91,8 @@ pub struct Pool {
     pub tiers: Vec<PoolTier>,
     /// All servers, by [`ServerId`].
     pub servers: Vec<Server>,
+    /// The metadata tier.
+    pub meta: MetaTier,
 }
 
 /// What `pool init` writes.
@@ -121,6 +135,7 @@ struct RawPool {
     namespace: Spanned<String>,
     #[serde(default)]
     default: RawDefault,
+    meta: Option<RawMeta>,
     tier: Spanned<Vec<RawTier>>,
 }
 
@@ -128,6 +143,14 @@ struct RawPool {
 #[serde(deny_unknown_fields)]
 struct RawDefault {
     width: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMeta {
+    network: Option<Spanned<String>>,
+    read: Option<Spanned<RawOp>>,
+    write: Option<Spanned<RawOp>>,
 }
 
 #[derive(Deserialize)]
@@ -191,6 +214,39 @@ impl RawOp {
         let op = raw.get_ref();
         let (min, max) = op.startup.get_ref();
         op_profile((min, max), op.bandwidth.get_ref()).map_err(|message| (op.startup.span(), message))
+    }
+}
+
+/// The profile that a table `key` of the pool file gives tier `name`, if it gives one.
+fn written_profile(
+    (name, key): (&str, &str),
+    (read, write): (&Option<Spanned<RawOp>>, &Option<Spanned<RawOp>>),
+    network: &Option<Spanned<String>>,
+) -> Result<Option<Profile>, Wrong> {
+    let network = network.as_ref().map(|text| spanned(text, parse_bandwidth)).transpose()?;
+    let network_s_per_byte = network.map_or(0.0, |bytes_per_s| 1.0 / bytes_per_s);
+    let (span, missing) = match (read, write) {
+        (Some(read), Some(write)) => {
+            return Ok(Some(Profile {
+                read: RawOp::profile(read)?,
+                write: RawOp::profile(write)?,
+                network_s_per_byte,
+            }));
+        }
+        (None, None) => return Ok(None),
+        (Some(read), None) => (read.span(), "write"),
+        (None, Some(write)) => (write.span(), "read"),
+    };
+    Err((span, format!("tier '{name}' has no [{key}.{missing}]; give both, or run calibrate")))
+}
+
+impl MetaTier {
+    fn check(raw: Option<&RawMeta>) -> Result<Self, Wrong> {
+        let written = |raw: &RawMeta| written_profile((META_NAME, META_NAME), (&raw.read, &raw.write), &raw.network);
+        let written = raw.map(written).transpose()?.flatten();
+        let preset = || stripewise_model::presets::device(META_PRESET).expect("a device of the model");
+        let profile = written.map(|profile| (profile, ProfileSource::PoolFile));
+        Ok(Self { profile: profile.unwrap_or_else(|| (preset(), ProfileSource::Preset)) })
     }
 }
 
@@ -315,6 +371,7 @@ impl Pool {
             default_width_bytes,
             tiers: Vec::new(),
             servers: Vec::new(),
+            meta: MetaTier::check(raw.meta.as_ref())?,
         };
         let tiers_span = raw.tier.span();
         for tier in raw.tier.into_inner() {
@@ -328,7 +385,7 @@ impl Pool {
 
     fn add_tier(&mut self, raw: RawTier, base: &Path) -> Result<(), Wrong> {
         let name = raw.name.get_ref();
-        if !is_name(name) || name == "meta" {
+        if !is_name(name) || name == META_NAME {
             let message = format!("tier name '{name}': use letters, digits, - and _ (meta is the namespace itself)");
             return Err((raw.name.span(), message));
         }
@@ -343,24 +400,9 @@ impl Pool {
         };
         let capacity_bytes = raw.capacity.as_ref().map(|text| spanned(text, parse_bytes)).transpose()?;
         let emulate = raw.emulate.as_ref().map(emulate_config).transpose()?;
-        let network = raw.network.as_ref().map(|text| spanned(text, parse_bandwidth)).transpose()?;
-        let network_s_per_byte = network.map_or(0.0, |bytes_per_s| 1.0 / bytes_per_s);
-        let profile = match (&raw.read, &raw.write) {
-            (Some(read), Some(write)) => {
-                let profile =
-                    Profile { read: RawOp::profile(read)?, write: RawOp::profile(write)?, network_s_per_byte };
-                Some((profile, ProfileSource::PoolFile))
-            }
-            (None, None) => emulate.map(|config| (config.effective_profile(), ProfileSource::Emulation)),
-            (one, other) => {
-                let (span, missing) = match (one, other) {
-                    (Some(read), _) => (read.span(), "write"),
-                    (_, Some(write)) => (write.span(), "read"),
-                    _ => (raw.name.span(), "read"),
-                };
-                return Err((span, format!("tier '{name}' has no [tier.{missing}]; give both, or run calibrate")));
-            }
-        };
+        let written = written_profile((name, "tier"), (&raw.read, &raw.write), &raw.network)?;
+        let emulated = || emulate.map(|config| (config.effective_profile(), ProfileSource::Emulation));
+        let profile = written.map(|profile| (profile, ProfileSource::PoolFile)).or_else(emulated);
         let index = self.tiers.len();
         let mut ids = Vec::new();
         for (position, server) in raw.servers.get_ref().iter().enumerate() {
@@ -457,7 +499,7 @@ impl Pool {
         crate::pool::namespace::prepare(self, false)
     }
 
-    /// Writes a tier's profile into the pool file `path`, keeping everything else, comments included.
+    /// Writes a tier's profile, or that of `meta`, into the pool file `path`, keeping everything else, comments included.
     pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
         let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -467,10 +509,16 @@ impl Pool {
             line: error.span().map_or(1, |span| line_of(&text, span.start)),
             message: error.message().to_owned(),
         })?;
-        let tiers = document.get_mut("tier").and_then(toml_edit::Item::as_array_of_tables_mut);
-        let table = tiers
-            .and_then(|tiers| tiers.iter_mut().find(|table| table.get("name").and_then(|n| n.as_str()) == Some(tier)))
-            .ok_or_else(|| wrong(format!("no [[tier]] with name = \"{tier}\"")))?;
+        let table = if tier == META_NAME {
+            let mut empty = toml_edit::Table::new();
+            empty.set_implicit(true);
+            document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut()
+        } else {
+            let tiers = document.get_mut("tier").and_then(toml_edit::Item::as_array_of_tables_mut);
+            let is_meant = |table: &&mut toml_edit::Table| table.get("name").and_then(|n| n.as_str()) == Some(tier);
+            tiers.and_then(|tiers| tiers.iter_mut().find(is_meant))
+        };
+        let table = table.ok_or_else(|| wrong(format!("no [[tier]] with name = \"{tier}\"")))?;
         for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
             let entry = table.entry(key).or_insert_with(toml_edit::table);
             let mut startup = toml_edit::Array::new();

@@ -8,6 +8,7 @@ use crate::pool::store::Store;
 use rustix::fd::AsFd as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,8 +67,7 @@ impl Store {
     /// # Errors
     /// Its handle cannot be read.
     pub fn existing(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
-        let exists = std::fs::symlink_metadata(self.pool().namespace.join("tree").join(path)).is_ok();
-        if exists { self.lookup(path) } else { Ok(None) }
+        if self.found(path).is_some() { self.lookup(path) } else { Ok(None) }
     }
 
     /// The layout that `path` has, or would get if it were made now.
@@ -77,8 +77,14 @@ impl Store {
     pub fn present_layout(self: &Arc<Self>, path: &Path) -> Result<Arc<Layout>> {
         match self.existing(path)? {
             Some(inode) => inode.layout(),
+            None if self.found(path).is_some_and(|found| found.is_file()) => Ok(self.in_inode().clone()),
             None => self.layout_for(path),
         }
+    }
+
+    /// What stands at `path` in the tree, a link not followed.
+    fn found(&self, path: &Path) -> Option<Metadata> {
+        std::fs::symlink_metadata(self.pool().namespace.join("tree").join(path)).ok()
     }
 
     /// A layout file with [`Store::present_layout`] of each of `paths`.

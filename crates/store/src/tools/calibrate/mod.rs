@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use stripewise_layout::{META_NAME, ServerId};
 use stripewise_model::{Op, OpProfile, Profile};
 
 use crate::backend::emulate::now_ns;
@@ -36,10 +37,19 @@ pub struct Target {
     pub tier: String,
 }
 
-/// All servers of a pool, to measure.
+/// All servers of a pool, and its namespace as the server of the tier `meta`, to measure.
 pub fn targets(pool: &Pool) -> Vec<Target> {
     let target = |server: &Server| Target { server: server.clone(), tier: pool.tiers[server.tier].name.clone() };
-    pool.servers.iter().map(target).collect()
+    let meta = Server {
+        id: ServerId::META,
+        name: META_NAME.to_owned(),
+        tier: pool.tiers.len(),
+        kind: crate::backend::DEFAULT_KIND,
+        root: pool.namespace.clone(),
+        capacity_bytes: None,
+        emulate: None,
+    };
+    pool.servers.iter().map(target).chain([Target { server: meta, tier: META_NAME.to_owned() }]).collect()
 }
 
 /// How much to measure.

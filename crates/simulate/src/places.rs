@@ -1,0 +1,50 @@
+//! Where servers stand in tables: by their numbers, the metadata tier behind them.
+
+use crate::error::SimulateError;
+use stripewise_layout::{Layout, ServerId};
+use stripewise_model::{Cluster, Profile};
+
+/// What each server of the tables costs.
+pub(crate) struct Places {
+    /// The tier of each, and its profile; `None` where the cluster has no server of that number. The metadata tier counts as
+    /// the one behind the last tier.
+    pub(crate) of: Vec<Option<(usize, Profile)>>,
+    /// The place of the metadata tier, where a layout names it.
+    pub(crate) meta: Option<usize>,
+}
+
+impl Places {
+    /// The servers of `cluster`, with the metadata tier if one of `layouts` names it.
+    ///
+    /// # Errors
+    /// A layout names a server that the cluster does not have.
+    pub(crate) fn new(cluster: &Cluster, layouts: &[Layout]) -> Result<Self, SimulateError> {
+        let numbered =
+            || cluster.tiers.iter().enumerate().flat_map(|(tier, of)| of.servers.iter().map(move |s| (s, tier, of)));
+        let mut of = vec![None; numbered().map(|(server, ..)| server.index() + 1).max().unwrap_or(0)];
+        numbered().for_each(|(server, tier, row)| of[server.index()] = Some((tier, row.profile)));
+        let mut places = Self { of, meta: None };
+        for (file, layout) in layouts.iter().enumerate() {
+            for server in layout.servers() {
+                if server == ServerId::META && places.meta.is_none() {
+                    let profile = cluster.meta.ok_or(SimulateError::UnknownServer { file, server })?;
+                    places.meta = Some(places.of.len());
+                    places.of.push(Some((cluster.tiers.len(), profile)));
+                }
+                if !places.of.get(places.index(server)).is_some_and(Option::is_some) {
+                    return Err(SimulateError::UnknownServer { file, server });
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Where a server stands that a layout names.
+    #[inline]
+    pub(crate) fn index(&self, server: ServerId) -> usize {
+        match self.meta {
+            Some(meta) if server == ServerId::META => meta,
+            _ => server.index(),
+        }
+    }
+}
