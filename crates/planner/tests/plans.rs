@@ -8,7 +8,7 @@ use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
-use stripewise_planner::{AUTO, FileTrace, Job, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
+use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
 use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 fn quick() -> PlanOptions {
@@ -413,7 +413,7 @@ fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
         // No planner places anything on it, and what stays there is described.
         let kept = plan_as_is(&job, &on_meta).unwrap().plan;
         assert!((kept.total.planned_s / price.predicted_s - 1.0).abs() < 1e-9);
-        let best = plan_by(AUTO, &job).unwrap().plan;
+        let best = plan_by("auto", &job).unwrap().plan;
         assert!(!best.files[0].layout.servers().contains(&ServerId::META));
     }
 }

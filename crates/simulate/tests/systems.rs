@@ -522,8 +522,9 @@ fn the_metadata_tier_is_a_server_like_the_others() {
         Layout::new([(0, vec![stripe(first, 64)]), (64, vec![stripe(ServerId(0), 4), stripe(ServerId(1), 6)])]).unwrap()
     };
     let (on_meta, on_third) = (layout(ServerId::META), layout(ServerId(2)));
-    let steps =
-        |process: u64| (0..8).map(|n| access(if n % 2 == 0 { Op::Read } else { Op::Write }, 20 * n, 10 + process, 0.0));
+    let steps = |process: u64| {
+        (0..8).map(move |n| access(if n % 2 == 0 { Op::Read } else { Op::Write }, 20 * n, 10 + process, 0.0))
+    };
     let program = ClosedLoop { processes: (0..3).map(|process| steps(process).collect()).collect() };
     let unknown = SimulateError::UnknownServer { file: 0, server: ServerId::META };
     for network in [Network::InBeta, Network::Link] {
