@@ -43,7 +43,7 @@ def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
     (namespace / "tree" / "beside").write_bytes(bytes(1 << 20))
     shown = pool.stripewise("pool", "show", pool.file).stdout
     assert re.search(r"^meta +1 .* as ssd-sata, not measured *$", shown, flags=re.MULTILINE)
-    assert re.search(r"^meta +real +1\.00 MiB .* ready ", shown, flags=re.MULTILINE)
+    assert re.search(r"^meta +real +1\.0 MiB .* ready ", shown, flags=re.MULTILINE)
     document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
     assert document["meta"]["servers"] == [{"id": 65535, "name": "meta", "path": str(namespace)}]
     assert document["usage"]["meta"]["used_bytes"] >= 1 << 20
