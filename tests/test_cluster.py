@@ -124,3 +124,16 @@ def test_planning_is_the_same_code_on_a_pool_and_on_the_cluster_it_is(emulated):
 def test_a_directory_without_requests_is_refused(trace, cluster_file):
     with pytest.raises(StripewiseError, match="no read or write of a file below /nowhere; name the directory"):
         _native.plan_on_cluster(trace, str(cluster_file), root="/nowhere")
+
+
+def test_plan_takes_a_cluster_file(stripewise, cluster_file, tmp_path):
+    log, layout = tmp_path / "run.csv", tmp_path / "new.layout"
+    rows = (f"/data/a,write,{n << 20},{1 << 20},{n % 4},{n * 10**7},{n * 10**7 + 3 * 10**7}\n" for n in range(64))
+    log.write_text("file,op,offset,size,pid,start_ns,end_ns\n" + "".join(rows))
+    planned = stripewise("plan", log, "--cluster", cluster_file, "-o", layout)
+    assert planned.stdout.startswith("plan by ") and "for cluster 'orion'" in planned.stdout
+    assert f"stripewise export {layout} --cluster {cluster_file}" in planned.stderr
+    assert "lfs setstripe" in stripewise("export", layout, "--cluster", cluster_file).stdout
+    for both in [[], ["--pool", cluster_file, "--cluster", cluster_file]]:
+        failed = stripewise("plan", log, *both, "-o", layout, check=False)
+        assert failed.returncode == 2 and "--pool POOL or --cluster CLUSTER" in failed.stderr

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stripewise.api import plan as api
-from stripewise.api.pools import Pool
+from stripewise.api.servers import Servers
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.cli.run import PoolOption
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
 
 if TYPE_CHECKING:
@@ -24,12 +23,18 @@ PlannerOption = Annotated[
 
 def plan(
     trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program, or a log.")],
-    pool_file: PoolOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write.")],
+    pool_file: Annotated[Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", "-c", metavar="CLUSTER", help="Cluster file, in place of a pool that is at hand."),
+    ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
-            "--root", metavar="DIR", help="The trace's directory that stands for the mount; the mount itself."
+            "--root",
+            metavar="DIR",
+            help="The trace's directory that stands for the mount; the mount itself, or the common one.",
         ),
     ] = None,
     planner: PlannerOption = "auto",
@@ -63,22 +68,34 @@ def plan(
           -o new.layout
       stripewise plan run.trace --pool p/pool.toml --planner harl-paper \\
           -o harl.layout
+      stripewise plan job.darshan --cluster orion.toml -o new.layout
     """
-    pool = Pool.load(pool_file)
-    pool.require_profiles()
+    if (pool_file is None) == (cluster is None):
+        console.fail("say what to plan for: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
+    # Read first: a mistake there is told before a long log is read.
+    servers = Servers.of(pool_file, cluster)
     run = opened(trace)
-    made = api.plan(run, pool=pool, planner=planner, root=root, processes=processes, max_regions=max_regions)
+    made = api.plan(
+        run,
+        pool=servers.pool,
+        cluster=servers.cluster,
+        planner=planner,
+        root=root,
+        processes=processes,
+        max_regions=max_regions,
+    )
     made.save(output)
     if as_json:
         console.document({**made.document, "about": run.about})
     else:
-        _print(pool, made.document, everything=everything)
-    console.say(f"wrote {output}; `stripewise apply {output} --pool {pool_file}` sets it")
+        _print(servers.label, made.document, everything=everything)
+    how = f"apply {output} --pool {pool_file}" if cluster is None else f"export {output} --cluster {cluster}"
+    console.say(f"wrote {output}; `stripewise {how}` sets it")
 
 
-def _print(pool: Pool, document: PlanDocument, *, everything: bool) -> None:
+def _print(label: str, document: PlanDocument, *, everything: bool) -> None:
     in_flight = f"{document['processes']:.1f} requests in flight"
-    console.result(f"plan by {document['planner']} for pool '{pool.name}' ({pool.label}), {in_flight}")
+    console.result(f"plan by {document['planner']} for {label}, {in_flight}")
     if document["kept_default"]:
         console.say(f"by its own price {document['planner']} cannot better the default: it is kept")
     if document["sampled"] is not None:
