@@ -7,11 +7,13 @@ use rustix::fd::AsFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::path::Path;
-use stripewise_control::{Sender, Way};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use stripewise_control::{Door, FileId, Gate, Request, Sender, Way};
 use stripewise_layout::Pattern;
 use stripewise_store::handle::ATTRIBUTE;
 use stripewise_store::pool::{META_PRESET, ProfileSource};
-use stripewise_store::{Error, Pool};
+use stripewise_store::{Error, PlaneOptions, Pool, Store};
 
 /// Writes pages back.
 const KERNEL: Sender = Sender::thread(Way::Mount, 0);
@@ -49,6 +51,35 @@ fn a_missing_server_costs_only_its_bytes() {
     std::fs::remove_dir(pool.root(1)).unwrap();
     std::fs::rename(&away, pool.root(1)).unwrap();
     assert!(content(&inode) == bytes);
+}
+
+/// Counts what passes.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+impl Gate for Counts {
+    fn enter(&self, _: FileId, _: &Request) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What lies before the first datafile that cannot be made is written, as the same request.
+#[test]
+fn a_write_that_is_done_in_part_passes_the_gate_once() {
+    let pool = TestPool::new(2);
+    let gate = Arc::new(Counts::default());
+    let options = PlaneOptions { door: Door::default().with_gate(gate.clone()), ..PlaneOptions::default() };
+    let store = Store::open_with(pool.pool.clone(), options).unwrap();
+    let (_fd, inode) = create(&store, "file");
+    let away = pool.directory.path().join("away");
+    std::fs::rename(pool.root(1), &away).unwrap();
+    inode.register_writer().unwrap();
+    let bytes = pattern(3 * 4096, 1);
+    assert_eq!(inode.write_at(&bytes, 0).unwrap(), 4096);
+    assert_eq!(gate.0.load(Ordering::Relaxed), 1);
+    inode.release_writer().unwrap();
+    std::fs::rename(&away, pool.root(1)).unwrap();
+    assert!(content(&inode) == bytes[..4096]);
 }
 
 /// What cannot say that it was written in part is written wherever it can be, in regions of several servers too.

@@ -141,6 +141,16 @@ pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: 
 /// Those of [`PlacedFile::write_at`] and of `placements`.
 pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
     let mut admission = Admission::new(placements, Action::Write, offset, bufs.iter().map(|buf| buf.len()));
+    write_admitted(placements, &mut admission, bufs, offset)
+}
+
+/// [`write`] of `bufs`, all or the first bytes of the request of `admission`.
+fn write_admitted<P: Placements>(
+    placements: &P,
+    admission: &mut Admission,
+    bufs: &[IoSlice<'_>],
+    offset: u64,
+) -> Result<usize> {
     let mut tries = 0;
     let mut alone = None;
     loop {
@@ -170,7 +180,10 @@ pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -
                         // What lies before the first datafile that cannot be made is still written.
                         let len = bufs.iter().map(|buf| buf.len() as u64).sum();
                         let before = placements.current()?.bytes_before_absent(offset, len);
-                        return if before == 0 { Err(error) } else { write(placements, &first(bufs, before), offset) };
+                        if before == 0 {
+                            return Err(error);
+                        }
+                        return write_admitted(placements, admission, &first(bufs, before), offset);
                     }
                 }
             }
