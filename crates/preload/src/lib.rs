@@ -21,6 +21,7 @@
 mod bypass;
 mod calls;
 mod descriptors;
+mod door;
 mod memory;
 mod mpi;
 mod paths;
@@ -29,6 +30,8 @@ mod reach;
 mod real;
 mod recording;
 mod runtime;
+
+pub use door::{DoorMaker, install_door};
 
 #[global_allocator]
 static MEMORY: memory::Memory = memory::Memory::new();

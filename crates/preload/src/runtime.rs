@@ -223,9 +223,9 @@ impl Bypass {
         if let Some(plane) = unsafe { self.plane.load(Ordering::Acquire).as_ref() } {
             return Some(Arc::clone(plane));
         }
-        let plane =
-            DataPlane::open(self.pool()?, PlaneOptions { descriptor_floor: self.floor, ..PlaneOptions::default() })
-                .ok()?;
+        let pool = self.pool()?;
+        let options = PlaneOptions { descriptor_floor: self.floor, door: crate::door::door(pool) };
+        let plane = DataPlane::open(pool, options).ok()?;
         let made = Box::into_raw(Box::new(Arc::clone(&plane)));
         match self.plane.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(plane),

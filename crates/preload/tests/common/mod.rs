@@ -16,19 +16,30 @@ fn target() -> PathBuf {
     test.ancestors().nth(2).expect("target/<profile>/deps").to_owned()
 }
 
-/// The library and the mount, brought up to date once: cargo does not build other packages' binaries for a test.
+/// Has cargo bring up to date what it does not build for a test.
+fn build(what: &[&str]) {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet"]).args(what);
+    if target().ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
+    assert!(status.success(), "{what:?} does not build");
+}
+
+/// The library and the mount, brought up to date once.
 fn built() -> &'static (PathBuf, PathBuf) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "stripewise-preload", "-p", "stripewise-mount"]);
-        if target().ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
-        assert!(status.success(), "the mount and the library do not build");
+        build(&["-p", "stripewise-preload", "-p", "stripewise-mount"]);
         (target().join("libstripewise_preload.so"), target().join("stripewise-mount"))
     })
+}
+
+/// The library that is the example `name` of this package.
+pub fn example(name: &str) -> PathBuf {
+    build(&["-p", "stripewise-preload", "--example", name]);
+    target().join(format!("examples/lib{name}.so"))
 }
 
 pub fn library() -> &'static Path {
