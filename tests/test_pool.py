@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from stripewise import devices
+from stripewise import _native, devices
 
 
 def without_room(shown):
@@ -81,6 +81,20 @@ def test_a_wrong_init_names_the_value_and_makes_nothing(stripewise, tmp_path, ar
     assert done.returncode == 1
     assert said in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_emulated_metadata_tier_is_shown_and_counted_as_a_server(pool):
+    pool.file.write_text(f'{pool.file.read_text()}\n[meta]\nemulate = "hdd-7200"\n')
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert "on real and emulated servers" in shown
+    assert re.search(r"^meta +1 .* as emulated *$", shown, flags=re.MULTILINE)
+    assert re.search(r"^meta +emulated ", shown, flags=re.MULTILINE)
+    namespace = next(path for disk in pool.servers() for path in disk.glob(".*-names"))
+    (namespace / "tree" / "beside").write_bytes(b"x" * 5000)
+    before = _native.emulation_snapshot(str(pool.file))
+    assert pool.run("cat", pool.mount / "beside").stdout == "x" * 5000
+    done = {server["name"]: server for server in _native.emulation_snapshot(str(pool.file)).since(before)["servers"]}
+    assert done["meta"]["read"]["bytes"] == 5000
 
 
 def test_a_typo_in_the_pool_file_is_named_with_its_line(stripewise, tmp_path):

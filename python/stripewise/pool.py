@@ -97,7 +97,7 @@ class Pool:
     @property
     def is_emulated(self) -> bool:
         """Whether any of its servers is emulated: then every figure has to say so."""
-        return any(tier.emulated for tier in self.tiers)
+        return any(tier.emulated for tier in (*self.tiers, self.meta))
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -116,7 +116,7 @@ class Pool:
     @property
     def label(self) -> str:
         """`emulated servers`, `real servers` or both, for the head of an output."""
-        kinds = {tier.emulated for tier in self.tiers}
+        kinds = {tier.emulated for tier in self.tiers} | ({True} if self.meta.emulated else set())
         if kinds == {True}:
             return "emulated servers"
         return "real servers" if kinds == {False} else "real and emulated servers"

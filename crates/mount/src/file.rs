@@ -427,7 +427,7 @@ impl Core {
 
     /// The kernel opens a backing file again for each open, with that open's own flags; only its path counts.
     fn backing_of_plain(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>) -> Option<Backing> {
-        if !self.passthrough.load(Ordering::Relaxed) {
+        if !self.passthrough.load(Ordering::Relaxed) || !self.store.plane().has_plain_inodes() {
             return None;
         }
         let name = self.table.proc_name(node);

@@ -5,8 +5,9 @@ use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use stripewise_layout::{META_NAME, ServerId};
+use stripewise_layout::ServerId;
 use stripewise_model::{OpProfile, Profile};
+use stripewise_store::emulate::EmulateConfig;
 use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
 
 /// The pool file `path`, checked, as a dict. Touches no server.
@@ -74,13 +75,10 @@ fn describe(pool: &Pool) -> Value {
     let tiers = pool.tiers.iter().map(|tier| {
         let servers = tier.servers.iter().filter_map(|&id| pool.server(id));
         let servers = servers.map(|of| server(of.id, &of.name, &of.root)).collect();
-        let mut described = tier_of(&tier.name, servers, tier.profile);
-        described["capacity_bytes"] = json!(tier.capacity_bytes);
-        described["emulated"] = json!(tier.emulate.is_some());
-        described["dilation"] = json!(tier.emulate.map_or(1.0, |config| config.dilation));
-        described
+        tier_of(&tier.name, servers, (tier.capacity_bytes, tier.emulate), tier.profile)
     });
-    let meta = vec![server(ServerId::META, META_NAME, &pool.namespace)];
+    let of = &pool.meta.server;
+    let meta = vec![server(of.id, &of.name, &of.root)];
     json!({
         "file": pool.file.to_string_lossy(),
         "name": pool.name,
@@ -88,18 +86,23 @@ fn describe(pool: &Pool) -> Value {
         "namespace": pool.namespace.to_string_lossy(),
         "default_width_bytes": pool.default_width_bytes,
         "tiers": tiers.collect::<Vec<_>>(),
-        "meta": tier_of(META_NAME, meta, Some(pool.meta.profile)),
+        "meta": tier_of(&of.name, meta, (of.capacity_bytes, of.emulate), Some(pool.meta.profile)),
     })
 }
 
-/// A tier without limits, on real devices.
-fn tier_of(name: &str, servers: Vec<Value>, profile: Option<(Profile, ProfileSource)>) -> Value {
+/// A tier, whose servers have `(capacity_bytes, emulate)`.
+fn tier_of(
+    name: &str,
+    servers: Vec<Value>,
+    (capacity_bytes, emulate): (Option<u64>, Option<EmulateConfig>),
+    profile: Option<(Profile, ProfileSource)>,
+) -> Value {
     json!({
         "name": name,
         "servers": servers,
-        "capacity_bytes": null,
-        "emulated": false,
-        "dilation": 1.0,
+        "capacity_bytes": capacity_bytes,
+        "emulated": emulate.is_some(),
+        "dilation": emulate.map_or(1.0, |config| config.dilation),
         "read": profile.map(|(profile, _)| op_profile(&profile.read)),
         "write": profile.map(|(profile, _)| op_profile(&profile.write)),
         "network_s_per_byte": profile.map_or(0.0, |(profile, _)| profile.network_s_per_byte),

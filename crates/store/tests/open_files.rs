@@ -8,7 +8,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern};
-use stripewise_store::{Error, File, Files};
+use stripewise_store::pool::ProfileSource;
+use stripewise_store::{Error, File, Files, Pool};
 
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -91,4 +92,50 @@ fn a_file_without_a_handle_stays_where_it_is() {
     assert!(!inode.has_handle() && files.inode(Path::new("without")).unwrap().is_none());
     let moved = inode.move_to(&pool.pool.default_layout(), "without", &mut |_, _| true);
     assert!(matches!(moved, Err(Error::NotPlaced { .. })), "{moved:?}");
+}
+
+/// Each request on the bytes of inodes is charged once, whatever the way: one buffer, several, an append, or a region beside
+/// others.
+#[test]
+fn an_emulated_metadata_tier_serves_what_inodes_hold() {
+    let pool = TestPool::new(2);
+    let file = &pool.pool.file;
+    let op = "{ startup = [\"0.1ms\", \"0.1ms\"], bandwidth = \"1GB/s\" }";
+    let text =
+        format!("{}\n[meta]\nemulate = {{ read = {op}, write = {op} }}\n", std::fs::read_to_string(file).unwrap());
+    std::fs::write(file, text).unwrap();
+    let emulated = Pool::load(file).unwrap();
+    assert_eq!(emulated.meta.profile.1, ProfileSource::Emulation);
+    let files = Files::open(emulated.clone()).unwrap();
+    let mixed = layout(&[(0, &[(u16::MAX, 4096)]), (8192, &[(0, 4096), (1, 4096)])]);
+    files.store().set_rule(&Pattern::new("with").unwrap(), &layout(&[(0, &[(u16::MAX, 64 << 10)])])).unwrap();
+    files.store().set_rule(&Pattern::new("mixed").unwrap(), &mixed).unwrap();
+    std::fs::write(pool.pool.namespace.join("tree/without"), "").unwrap();
+    let statistics = || {
+        let [(name, done)] = &emulated.emulation_statistics().unwrap()[..] else { panic!("one server is emulated") };
+        assert_eq!(name, "meta");
+        (done.read.requests, done.read.bytes, done.write.requests, done.write.bytes)
+    };
+    let (mut before, bytes) = (statistics(), pattern(16_384, 1));
+    assert_eq!(before, (0, 0, 0, 0));
+    let mut since = || {
+        let now = statistics();
+        let since = (now.0 - before.0, now.1 - before.1, now.2 - before.2, now.3 - before.3);
+        before = now;
+        since
+    };
+    for name in ["without", "with"] {
+        let open = |flags| files.open_file(Path::new(name), OFlags::CREATE | flags, MODE).unwrap();
+        let file = open(OFlags::RDWR);
+        file.write_at(&[IoSlice::new(&bytes[..10_000])], 0).unwrap();
+        file.write_at(&[IoSlice::new(&bytes[10_000..11_000]), IoSlice::new(&bytes[11_000..12_000])], 10_000).unwrap();
+        open(OFlags::WRONLY | OFlags::APPEND).write(&[IoSlice::new(&bytes[12_000..])]).unwrap();
+        assert_eq!(since(), (0, 0, 3, 16_384), "{name}");
+        assert!(read(&file, 0, 16_384) == bytes);
+        assert_eq!(since(), (1, 16_384, 0, 0), "{name}");
+    }
+    let file = files.open_file(Path::new("mixed"), OFlags::CREATE | OFlags::RDWR, MODE).unwrap();
+    file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+    assert!(read(&file, 0, 16_384) == bytes);
+    assert_eq!(since(), (1, 8192, 1, 8192));
 }

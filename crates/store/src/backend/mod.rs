@@ -46,6 +46,9 @@ const KINDS: &[Kind] = &[
 /// The kind of a tier that names none.
 pub(crate) const DEFAULT_KIND: &str = directory::KIND.name;
 
+/// The kind of the metadata tier, which no tier of a pool file can have.
+pub(crate) const META_KIND: &str = meta::KIND.name;
+
 /// A kind of that name; otherwise the names there are.
 pub(crate) fn kind(name: &str) -> Result<&'static str, String> {
     let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
@@ -54,7 +57,7 @@ pub(crate) fn kind(name: &str) -> Result<&'static str, String> {
 }
 
 fn kind_of(server: &Server) -> &'static Kind {
-    match KINDS.iter().find(|kind| kind.name == server.kind) {
+    match KINDS.iter().chain([&meta::KIND]).find(|kind| kind.name == server.kind) {
         Some(kind) => kind,
         None => unreachable!("a checked pool has known kinds of servers only, not '{}'", server.kind),
     }

@@ -13,7 +13,7 @@ use crate::os::descriptors::lift;
 use crate::os::error::{Error, Result};
 use crate::pool::epoch::EpochPage;
 use crate::pool::namespace::{is_shared, namespace_uuid};
-use crate::pool::pool_file::Pool;
+use crate::pool::pool_file::{Pool, Server};
 use rustix::fd::{OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ pub struct PlaneOptions {
 #[derive(Debug)]
 pub struct DataPlane {
     servers: Vec<OpenServer>,
+    meta: OpenServer,
     epochs: EpochPage,
     options: PlaneOptions,
     pool_uuid: Arc<str>,
@@ -59,9 +60,11 @@ impl DataPlane {
             crate::pool::shared::check(pool)?;
         }
         let setting = Setting { pool_uuid: Some(pool_uuid.clone()), descriptor_floor: options.descriptor_floor };
-        let open = |server| OpenServer { backend: crate::backend::of(server, &setting), limits: OnceLock::new() };
+        let open =
+            |server: &Server| OpenServer { backend: crate::backend::of(server, &setting), limits: OnceLock::new() };
         let plane = Self {
             servers: pool.servers.iter().map(open).collect(),
+            meta: open(&pool.meta.server),
             epochs: EpochPage::open(&pool.namespace, shared)?,
             options,
             pool_uuid,
@@ -109,13 +112,21 @@ impl DataPlane {
 
     /// The server of that id; an error when the pool has none.
     pub(crate) fn server(&self, id: ServerId) -> Result<&OpenServer> {
+        if id == ServerId::META {
+            return Ok(&self.meta);
+        }
         self.servers.get(id.index()).ok_or_else(|| {
             let last = self.servers.last().map_or("", OpenServer::name);
             Error::Invalid(format!("the file's layout names server {id}, the pool's last one is {last}"))
         })
     }
 
-    /// All servers.
+    /// Whether the kernel may read and write the bytes of inodes by itself.
+    pub fn has_plain_inodes(&self) -> bool {
+        self.meta.limits().is_plain
+    }
+
+    /// All servers that have datafiles.
     pub(crate) fn servers(&self) -> &[OpenServer] {
         &self.servers
     }

@@ -19,7 +19,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::fence;
 use stripewise_control::{Door, FileId, Request};
-use stripewise_layout::{MAX_OFFSET, SubRequest, SubRequests};
+use stripewise_layout::{MAX_OFFSET, ServerId, SubRequest, SubRequests};
 
 /// What a read or a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -581,6 +581,17 @@ impl PlacedFile {
         self.inode().filter(|_| self.datafiles.table.is_empty())
     }
 
+    /// The descriptor of the namespace inode, and the server that it is on, connected.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] where the inode is not here; those of [`OpenServer::backend`].
+    fn inode_on_meta(&self) -> Result<(RawFd, &OpenServer)> {
+        let inode = self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd();
+        let meta = self.plane.server(ServerId::META)?;
+        meta.backend()?;
+        Ok((inode, meta))
+    }
+
     /// The namespace inode, if there are regions of the metadata tier.
     pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
         self.inode.as_ref().map(|inode| inode.as_fd())
@@ -751,7 +762,7 @@ impl PlacedFile {
         for sub in &subs {
             let index = self.datafiles.index(sub.region, sub.slot);
             let fd = if index == Datafiles::INODE {
-                Some(self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd())
+                Some(self.inode_on_meta()?.0)
             } else {
                 match self.descriptor(index, direction) {
                     Ok(fd) => fd,
@@ -802,7 +813,8 @@ impl PlacedFile {
             }
             let missing = self.first_byte(sub, task.done);
             if let Some(errno) = task.error {
-                let error = self.task_error(direction, self.plane.server(sub.server).ok(), errno);
+                let error =
+                    self.plane.server(sub.server).map_or_else(|error| error, |server| failed(direction, server, errno));
                 InFlight::fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
                 zero(&buffers[task.first..task.end]);
@@ -872,16 +884,17 @@ impl PlacedFile {
     ) -> Result<u64> {
         let (datafile, datafile_offset, offset) = place;
         let (fd, server) = if datafile == Datafiles::INODE {
-            (Some(self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd()), None)
+            let (inode, meta) = self.inode_on_meta()?;
+            (Some(inode), meta)
         } else {
-            (self.descriptor(datafile, direction)?, Some(self.server_of(datafile)?))
+            (self.descriptor(datafile, direction)?, self.server_of(datafile)?)
         };
         let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
         let ends_short = self.whole_inode().is_some() && len <= engine::MAX_CALL_BYTES;
         let mut task = Task { offset: datafile_offset, len, end: 1, ends_short, ..Task::default() };
         if let Some(fd) = fd {
             task.fd = fd;
-            let device = server.and_then(OpenServer::device).filter(|_| pass == Pass::First);
+            let device = server.device().filter(|_| pass == Pass::First);
             let op = if direction == Direction::Read { Op::Read } else { Op::Write };
             let arrival_ns = device.map_or(0, |_| now_ns());
             let ticket =
@@ -899,7 +912,7 @@ impl PlacedFile {
             Some(errno) if self.comes_back(datafile, errno) => {
                 self.transfer_one(direction, buf, place, len, pass, notes)
             }
-            Some(errno) if task.done == 0 => Err(self.task_error(direction, server, errno)),
+            Some(errno) if task.done == 0 => Err(failed(direction, server, errno)),
             None if pass == Pass::ZeroHoles => {
                 if task.done < len && datafile != Datafiles::INODE && fd.is_some() {
                     notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
@@ -908,17 +921,6 @@ impl PlacedFile {
                 Ok(len)
             }
             _ => Ok(task.done),
-        }
-    }
-
-    fn task_error(&self, direction: Direction, server: Option<&OpenServer>, errno: Errno) -> Error {
-        let action = if direction == Direction::Read { "read" } else { "write" };
-        match server {
-            Some(server) => server.error(action)(errno),
-            None => {
-                let path = format!("handle {:016x} in the namespace", self.placement.handle);
-                Error::Io { action, path: path.into(), errno }
-            }
         }
     }
 
@@ -972,6 +974,11 @@ impl PlacedFile {
             }
         }
     }
+}
+
+/// That a server has failed in the middle of a request.
+fn failed(direction: Direction, server: &OpenServer, errno: Errno) -> Error {
+    server.error(if direction == Direction::Read { "read" } else { "write" })(errno)
 }
 
 impl PlacedFile {

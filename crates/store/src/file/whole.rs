@@ -1,6 +1,7 @@
 //! Files whose bytes all lie in one datafile (a file per process on one server, for one): the kernel itself can serve
 //! them, if it is given that datafile.
 
+use crate::backend::emulate::Op;
 use crate::file::inode::Inode;
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
@@ -124,7 +125,14 @@ impl Inode {
         loop {
             let file = self.file()?;
             if let Some(inode) = file.whole_inode() {
-                return append_to(&file, inode, request, buf, asks_where).map_err(self.failed("append to"));
+                let meta = self.store.plane().server(ServerId::META)?;
+                meta.backend()?;
+                let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
+                let done = append_to(&file, inode, request, buf, asks_where);
+                if let Some((device, ticket)) = service {
+                    device.finish(&ticket);
+                }
+                return done.map_err(self.failed("append to"));
             }
             let Some(fd) = file.writable_datafile(0)? else {
                 self.ensure_datafiles(file.placement().version, &[0])?;

@@ -1,7 +1,7 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
-use crate::backend::DEFAULT_KIND;
 use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
+use crate::backend::{DEFAULT_KIND, META_KIND};
 use crate::os::error::{Error, Result};
 use rustix::fs::Mode;
 use serde::Deserialize;
@@ -34,8 +34,10 @@ pub enum ProfileSource {
 pub const META_PRESET: &str = "ssd-sata";
 
 /// The metadata tier: the server that is the namespace itself.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MetaTier {
+    /// The server: the namespace, in no tier of the pool file.
+    pub server: Server,
     /// What a request costs on it, and the source of that.
     pub profile: (Profile, ProfileSource),
 }
@@ -47,7 +49,7 @@ pub struct Server {
     pub id: ServerId,
     /// Name: tier and index in it, as in `hdd.0`.
     pub name: String,
-    /// Index of its tier.
+    /// Index of its tier; none of the server of the metadata tier.
     pub tier: usize,
     /// What it is made of: the name of a kind of servers, as `directory`.
     pub kind: &'static str,
@@ -148,6 +150,7 @@ struct RawDefault {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawMeta {
+    emulate: Option<Spanned<toml::Value>>,
     network: Option<Spanned<String>>,
     read: Option<Spanned<RawOp>>,
     write: Option<Spanned<RawOp>>,
@@ -241,12 +244,28 @@ fn written_profile(
 }
 
 impl MetaTier {
-    fn check(raw: Option<&RawMeta>) -> Result<Self, Wrong> {
+    fn check(raw: Option<&RawMeta>, namespace: &Path) -> Result<Self, Wrong> {
         let written = |raw: &RawMeta| written_profile((META_NAME, META_NAME), (&raw.read, &raw.write), &raw.network);
         let written = raw.map(written).transpose()?.flatten();
-        let preset = || stripewise_model::presets::device(META_PRESET).expect("a device of the model");
-        let profile = written.map(|profile| (profile, ProfileSource::PoolFile));
-        Ok(Self { profile: profile.unwrap_or_else(|| (preset(), ProfileSource::Preset)) })
+        let emulate = raw.and_then(|raw| raw.emulate.as_ref()).map(emulate_config).transpose()?;
+        let profile = match (written, emulate) {
+            (Some(profile), _) => (profile, ProfileSource::PoolFile),
+            (None, Some(config)) => (config.effective_profile(), ProfileSource::Emulation),
+            (None, None) => {
+                let device = stripewise_model::presets::device(META_PRESET).expect("a device of the model");
+                (device, ProfileSource::Preset)
+            }
+        };
+        let server = Server {
+            id: ServerId::META,
+            name: META_NAME.to_owned(),
+            tier: usize::MAX,
+            kind: META_KIND,
+            root: namespace.to_owned(),
+            capacity_bytes: None,
+            emulate,
+        };
+        Ok(Self { server, profile })
     }
 }
 
@@ -363,6 +382,7 @@ impl Pool {
             let span = raw.default.width.map_or(0..0, |width| width.span());
             return Err((span, "default width must be between 1 byte and 1TiB".into()));
         }
+        let meta = MetaTier::check(raw.meta.as_ref(), &namespace)?;
         let mut pool = Self {
             file: file.to_owned(),
             name: raw.name.into_inner(),
@@ -371,7 +391,7 @@ impl Pool {
             default_width_bytes,
             tiers: Vec::new(),
             servers: Vec::new(),
-            meta: MetaTier::check(raw.meta.as_ref())?,
+            meta,
         };
         let tiers_span = raw.tier.span();
         for tier in raw.tier.into_inner() {

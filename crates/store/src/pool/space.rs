@@ -6,7 +6,6 @@ use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::pool::pool_file::Server;
 use crate::pool::store::Store;
-use rustix::fd::AsFd as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -174,7 +173,7 @@ impl Store {
             moved_bytes.push(change.moved_bytes);
             let mut needed: HashMap<u64, u64> = HashMap::new();
             for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
-                let room = self.room_of_any(id)?;
+                let room = self.room(id)?;
                 if room.is_read_only {
                     return Err(self.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
                 }
@@ -191,7 +190,7 @@ impl Store {
             }
             for (id, bytes) in change.freed {
                 // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
-                if let Ok(room) = self.room_of_any(id) {
+                if let Ok(room) = self.room(id) {
                     let (_, free) = free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
                     *free = free.saturating_add(bytes);
                 }
@@ -204,14 +203,6 @@ impl Store {
             Some((server.id, before, after))
         };
         Ok(Forecast { moved_bytes, rooms: self.pool().servers.iter().filter_map(of_server).collect() })
-    }
-
-    /// The room of a server, or of the namespace, whose inodes are the metadata tier.
-    fn room_of_any(&self, id: ServerId) -> Result<Room> {
-        if id != ServerId::META {
-            return self.room(id);
-        }
-        Room::of(self.tree().as_fd()).map_err(Error::io("ask for the free space of", &self.pool().namespace))
     }
 }
 

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::Layout;
 
 /// An open pool.
 #[derive(Debug)]
@@ -126,11 +126,7 @@ impl Store {
     pub fn check_layout(&self, layout: &Layout) -> Result<()> {
         for (index, region) in layout.regions().iter().enumerate() {
             for stripe in region.stripes() {
-                let limits = match stripe.server {
-                    ServerId::META => crate::backend::meta::LIMITS,
-                    id => self.plane.server(id)?.limits(),
-                };
-                limits.check(region, stripe).map_err(|what| {
+                self.plane.server(stripe.server)?.limits().check(region, stripe).map_err(|what| {
                     let (name, offset) = (self.pool.server_name(stripe.server), region.offset());
                     Error::Invalid(format!("region {index} (offset {offset}): {name} {what}"))
                 })?;

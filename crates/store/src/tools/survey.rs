@@ -32,7 +32,7 @@ impl Pool {
     /// # Errors
     /// A server's queue is there and cannot be read.
     pub fn emulation_statistics(&self) -> Result<Vec<(String, ServerStatistics)>> {
-        let emulated = self.servers.iter().filter(|server| server.emulate.is_some());
+        let emulated = self.servers.iter().chain([&self.meta.server]).filter(|server| server.emulate.is_some());
         let statistics = emulated.map(|server| {
             let absent = |reason: String| backend::missing(server, reason);
             let Some(backend) = there(server) else { return Ok((server.name.clone(), ServerStatistics::default())) };

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use stripewise_layout::{META_NAME, ServerId};
+use stripewise_layout::META_NAME;
 use stripewise_model::{Op, OpProfile, Profile};
 
 use crate::backend::emulate::now_ns;
@@ -40,16 +40,8 @@ pub struct Target {
 /// All servers of a pool, and its namespace as the server of the tier `meta`, to measure.
 pub fn targets(pool: &Pool) -> Vec<Target> {
     let target = |server: &Server| Target { server: server.clone(), tier: pool.tiers[server.tier].name.clone() };
-    let meta = Server {
-        id: ServerId::META,
-        name: META_NAME.to_owned(),
-        tier: pool.tiers.len(),
-        kind: crate::backend::DEFAULT_KIND,
-        root: pool.namespace.clone(),
-        capacity_bytes: None,
-        emulate: None,
-    };
-    pool.servers.iter().map(target).chain([Target { server: meta, tier: META_NAME.to_owned() }]).collect()
+    let meta = Target { server: pool.meta.server.clone(), tier: META_NAME.to_owned() };
+    pool.servers.iter().map(target).chain([meta]).collect()
 }
 
 /// How much to measure.
