@@ -1,12 +1,16 @@
-//! What the door costs a request: with nothing installed, and with a gate and an observer that do nothing.
+//! What the door costs a request: with nothing installed, with a gate and an observer that do nothing, and with an observer
+//! that wants to know how long servers take.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Instant;
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Sender, Way};
 use stripewise_layout::{ServerId, SubRequest};
 
-struct Nothing;
+struct Nothing {
+    wants_times: bool,
+}
 
 impl Gate for Nothing {
     fn enter(&self, _: FileId, request: &Request) {
@@ -15,26 +19,39 @@ impl Gate for Nothing {
 }
 
 impl Observer for Nothing {
-    fn served(&self, _: FileId, part: &SubRequest, _: &Request, _: u64, _: u64) {
-        black_box(part);
+    fn served(&self, _: FileId, part: &SubRequest, _: &Request, _: u64, took_ns: u64) {
+        black_box((part, took_ns));
+    }
+
+    fn wants_times(&self) -> bool {
+        self.wants_times
     }
 }
 
 fn door(bench: &mut Criterion) {
     let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
     let part = SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: 0, len: 4096, from: 0, to: 4096 };
+    let of = |wants_times| {
+        let nothing = Arc::new(Nothing { wants_times });
+        Some(Door::default().with_gate(nothing.clone()).with_observer(nothing))
+    };
     let doors = [
         ("no door", None),
         ("nothing installed", Some(Door::default())),
-        ("gate and observer", Some(Door::default().with_gate(Arc::new(Nothing)).with_observer(Arc::new(Nothing)))),
+        ("gate and observer", of(false)),
+        ("gate and observer, timed", of(true)),
     ];
+    let begin = Instant::now();
+    let clock = || begin.elapsed().as_nanos() as u64;
     for (name, door) in doors {
         bench.bench_function(name, |bench| {
             bench.iter(|| {
                 let request = black_box(&request);
                 if let Some(door) = black_box(&door) {
                     door.enter(FileId(7), request);
-                    door.served(FileId(7), black_box(&part), request, 4096, 1);
+                    if let Some(begin_ns) = door.begin(clock) {
+                        door.served(FileId(7), black_box(&part), request, 4096, (begin_ns, clock));
+                    }
                 }
             });
         });

@@ -13,6 +13,8 @@ use stripewise_layout::SubRequest;
 pub struct Door {
     gate: Option<Arc<dyn Gate>>,
     observers: Vec<Arc<dyn Observer>>,
+    /// Whether an observer wants to know how long a server took.
+    is_timed: bool,
 }
 
 impl Door {
@@ -26,6 +28,7 @@ impl Door {
     /// With one observer more.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.is_timed |= observer.wants_times();
         self.observers.push(observer);
         self
     }
@@ -35,10 +38,17 @@ impl Door {
         self.gate.is_some() || self.is_observed()
     }
 
-    /// Whether sub-requests have to be timed and told.
+    /// Whether sub-requests have to be told.
     #[inline]
-    pub fn is_observed(&self) -> bool {
+    fn is_observed(&self) -> bool {
         !self.observers.is_empty()
+    }
+
+    /// The time in nanoseconds at which a server begins, by `clock`, which is read only if an observer wants times; `None`
+    /// where nothing has to be told. One comparison without observers.
+    #[inline]
+    pub fn begin(&self, clock: impl Fn() -> u64) -> Option<u64> {
+        self.is_observed().then(|| if self.is_timed { clock() } else { 0 })
     }
 
     /// Returns when `request` may go to the servers. One comparison without a gate.
@@ -49,9 +59,17 @@ impl Door {
         }
     }
 
-    /// Tells the observers of a sub-request. One comparison without one.
+    /// Tells the observers of a sub-request that has begun at `begin_ns`, as [`Door::begin`] gave it.
     #[inline]
-    pub fn served(&self, file: FileId, part: &SubRequest, request: &Request, done_bytes: u64, took_ns: u64) {
+    pub fn served(
+        &self,
+        file: FileId,
+        part: &SubRequest,
+        request: &Request,
+        done_bytes: u64,
+        (begin_ns, clock): (u64, impl Fn() -> u64),
+    ) {
+        let took_ns = if self.is_timed { clock().saturating_sub(begin_ns) } else { 0 };
         for observer in &self.observers {
             observer.served(file, part, request, done_bytes, took_ns);
         }
@@ -64,5 +82,49 @@ impl fmt::Debug for Door {
             .field("has_gate", &self.gate.is_some())
             .field("observers", &self.observers.len())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Action, Sender, Way};
+    use std::cell::Cell;
+    use std::sync::Mutex;
+    use stripewise_layout::ServerId;
+
+    struct Notes {
+        wants_times: bool,
+        took_ns: Mutex<Vec<u64>>,
+    }
+
+    impl Observer for Notes {
+        fn served(&self, _: FileId, _: &SubRequest, _: &Request, _: u64, took_ns: u64) {
+            self.took_ns.lock().unwrap().push(took_ns);
+        }
+
+        fn wants_times(&self) -> bool {
+            self.wants_times
+        }
+    }
+
+    #[test]
+    fn the_clock_is_read_for_an_observer_that_wants_times() {
+        let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 1 };
+        let part = SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: 0, len: 1, from: 0, to: 1 };
+        for (wants, readings, took_ns) in [(&[][..], 0, 0), (&[false], 0, 0), (&[false, true], 2, 7)] {
+            let readings_now = Cell::new(0);
+            let clock = || 7 * readings_now.replace(readings_now.get() + 1);
+            let notes = |&wants_times| Arc::new(Notes { wants_times, took_ns: Mutex::default() });
+            let observers: Vec<_> = wants.iter().map(notes).collect();
+            let door = observers.iter().fold(Door::default(), |door, one| door.with_observer(one.clone()));
+            let begin_ns = door.begin(clock);
+            assert_eq!(begin_ns.is_some(), !wants.is_empty());
+            if let Some(begin_ns) = begin_ns {
+                door.served(FileId(1), &part, &request, 1, (begin_ns, clock));
+            }
+            assert_eq!(readings_now.get(), readings);
+            assert!(observers.iter().all(|one| *one.took_ns.lock().unwrap() == [took_ns]));
+        }
     }
 }

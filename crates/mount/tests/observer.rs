@@ -25,6 +25,10 @@ impl Observer for CountsBytes {
         };
         *self.0.lock().unwrap().entry((action, part.server.0)).or_default() += done_bytes;
     }
+
+    fn wants_times(&self) -> bool {
+        false
+    }
 }
 
 impl CountsBytes {

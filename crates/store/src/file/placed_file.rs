@@ -853,13 +853,13 @@ impl PlacedFile {
     /// The time at which a server begins, where observers are told of it. One comparison without observers.
     #[inline]
     pub(crate) fn begin_observed(&self) -> Option<u64> {
-        self.door().is_observed().then(now_ns)
+        self.door().begin(now_ns)
     }
 
     /// Tells the observers of a sub-request of which a server has served `done_bytes`.
     fn observed(&self, request: &Request, part: &SubRequest, done_bytes: u64, begin_ns: u64) {
         if done_bytes > 0 {
-            self.door().served(self.id(), part, request, done_bytes, now_ns().saturating_sub(begin_ns));
+            self.door().served(self.id(), part, request, done_bytes, (begin_ns, now_ns));
         }
     }
 
