@@ -183,7 +183,7 @@ fn a_planted_handle_opens_nothing_without_a_mount_and_by_a_check() {
         shared.plant(forged);
         let to = shared.users.pool.path(&format!("out/copy{number}"));
         let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
-        export_tree::export(&pool, &to, &export_tree::ExportOptions { verify_only: false, threads: 2 }, &failures)
+        export_tree::export(&pool, &to, &export_tree::ExportOptions { threads: 2, ..Default::default() }, &failures)
             .unwrap();
         assert_eq!(fs::read(to.join("p")).unwrap(), b"alice".repeat(8000));
         let copied = fs::read(to.join("log")).unwrap_or_default();

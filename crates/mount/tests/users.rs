@@ -652,7 +652,7 @@ fn is_a_tool_for_another_test() {
         ("export", to) => {
             let to = file.parent().unwrap().join(to);
             let failures: Mutex<Vec<(PathBuf, String)>> = Mutex::default();
-            let options = export_tree::ExportOptions { verify_only: false, threads: 2 };
+            let options = export_tree::ExportOptions { threads: 2, ..Default::default() };
             export_tree::export(&pool, &to, &options, &failures).map(|report| format!("{report:?} {failures:?}"))
         }
         ("read", path) => found(path).and_then(|inode| {

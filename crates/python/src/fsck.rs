@@ -170,7 +170,7 @@ pub(crate) fn pool_export_tree<'py>(
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let pool = Pool::load(&pool_file).map_err(raise)?;
-    let options = export_tree::ExportOptions { verify_only, threads: 0 };
+    let options = export_tree::ExportOptions { verify_only, ..Default::default() };
     let teller = Teller::new(failed, progress);
     let report = teller.run(py, |teller| export_tree::export(&pool, &to, &options, teller))?;
     let value = json!({

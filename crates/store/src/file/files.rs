@@ -1,6 +1,7 @@
 //! The files of a pool as a program uses them that needs no mount: names, and opening. What is open is a
 //! [`File`](crate::File).
 
+use crate::backend::plane::PlaneOptions;
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
@@ -47,7 +48,15 @@ impl Files {
     /// # Errors
     /// Those of [`Store::open`]; the namespace cannot be written.
     pub fn open(pool: Pool) -> Result<Arc<Self>> {
-        let store = Store::open(pool)?;
+        Self::open_with(pool, PlaneOptions::default())
+    }
+
+    /// As [`Files::open`], with the data plane opened by `options`.
+    ///
+    /// # Errors
+    /// As [`Files::open`].
+    pub fn open_with(pool: Pool, options: PlaneOptions) -> Result<Arc<Self>> {
+        let store = Store::open_with(pool, options)?;
         let neighbours = Neighbours::join(&store)?;
         if !neighbours.alone() {
             // What the mounts' kernels were told before they knew of us must not outlive our first change.

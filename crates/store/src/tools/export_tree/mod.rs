@@ -18,6 +18,7 @@ mod source;
 mod traverse;
 mod verify;
 
+use crate::backend::plane::PlaneOptions;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::Pool;
@@ -26,6 +27,7 @@ use destination::Destination;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use stripewise_control::Door;
 
 /// How to export.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +36,8 @@ pub struct ExportOptions {
     pub verify_only: bool,
     /// Threads that copy; 0 takes twice the number of processors.
     pub threads: usize,
+    /// What every read of the pool's files goes through.
+    pub door: Door,
 }
 
 /// Listens to the progress of an export. Called from several threads.
@@ -153,7 +157,8 @@ impl Export<'_> {
 /// # Errors
 /// The pool or the directory cannot be opened, the directory is another user's, it is full, or `watch` stopped it.
 pub fn export(pool: &Pool, to: &Path, options: &ExportOptions, watch: &dyn ExportWatch) -> Result<ExportReport> {
-    let store = Store::open(pool.clone())?;
+    let plane = PlaneOptions { door: options.door.clone(), ..PlaneOptions::default() };
+    let store = Store::open_with(pool.clone(), plane)?;
     let destination = if options.verify_only {
         Destination::open_finished(to)?
     } else {

@@ -1,0 +1,78 @@
+//! Requests of every way in that this crate has pass the gate, which knows who sends them.
+
+mod common;
+
+use common::{TestPool, layout, pattern};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::io::{IoSlice, IoSliceMut};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use stripewise_control::{Action, Door, FileId, Gate, Program, Request, Way};
+use stripewise_store::export_tree::{ExportOptions, export};
+use stripewise_store::{Files, PlaneOptions};
+
+/// What passes, by the way, the action, the offset and the length of each request.
+#[derive(Default)]
+struct Notes(Mutex<Vec<(Way, Action, u64, u64)>>);
+
+impl Gate for Notes {
+    fn enter(&self, _: FileId, request: &Request) {
+        assert_eq!(request.sender.program(), Program::of_process(std::process::id()));
+        self.0.lock().unwrap().push((request.sender.way(), request.action, request.offset, request.len));
+    }
+}
+
+impl Notes {
+    /// What has passed since the last call.
+    fn take(&self) -> Vec<(Way, Action, u64, u64)> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn files_moves_and_exports_pass_the_gate() {
+    let pool = TestPool::new(2);
+    let gate = Arc::new(Notes::default());
+    let door = Door::default().with_gate(gate.clone());
+    let options = PlaneOptions { door: door.clone(), ..PlaneOptions::default() };
+    let files = Files::open_with(pool.pool.clone(), options).unwrap();
+    std::fs::write(pool.pool.namespace.join("tree/without"), "").unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    for name in ["without", "striped"] {
+        let open = |flags| files.open_file(Path::new(name), OFlags::CREATE | flags, mode).unwrap();
+        let file = open(OFlags::RDWR);
+        file.write_at(&[IoSlice::new(&pattern(9000, 1)), IoSlice::new(b"end")], 10).unwrap();
+        file.read_at(&mut [IoSliceMut::new(&mut [0; 100])], 20).unwrap();
+        file.truncate(5000).unwrap();
+        file.allocate(FallocateFlags::empty(), 100, 200).unwrap();
+        file.sync(true).unwrap();
+        open(OFlags::WRONLY | OFlags::APPEND).write(&[IoSlice::new(b"more")]).unwrap();
+        let expected = [
+            (Action::Write, 10, 9003),
+            (Action::Read, 20, 100),
+            (Action::Truncate, 5000, 0),
+            (Action::Allocate, 100, 200),
+            (Action::Sync, 0, 0),
+            (Action::Append, 0, 4),
+        ];
+        assert_eq!(gate.take(), expected.map(|(action, offset, len)| (Way::Library, action, offset, len)), "{name}");
+        drop(open(OFlags::WRONLY | OFlags::TRUNC));
+        assert_eq!(gate.take(), [(Way::Library, Action::Truncate, 0, 0)], "{name}");
+        file.write_at(&[IoSlice::new(&pattern(9000, 2))], 0).unwrap();
+        gate.take();
+    }
+    let inode = files.inode(Path::new("striped")).unwrap().unwrap();
+    inode.move_to(&layout(&[(0, &[(1, 65_536)])]), "striped", &mut |_, _| true).unwrap();
+    let moved = gate.take();
+    assert!(moved.iter().all(|(way, ..)| *way == Way::Mover), "{moved:?}");
+    let bytes_by = |wanted| moved.iter().filter(|(_, action, ..)| *action == wanted).map(|(.., len)| len).sum::<u64>();
+    assert!(bytes_by(Action::Read) >= 9000 && bytes_by(Action::Write) >= 9000, "{moved:?}");
+    drop(inode);
+
+    let to = pool.directory.path().join("out");
+    let failures = Mutex::new(Vec::new());
+    export(&pool.pool, &to, &ExportOptions { door, ..ExportOptions::default() }, &failures).unwrap();
+    let exported = gate.take();
+    assert!(exported.iter().all(|(way, action, ..)| (*way, *action) == (Way::Exporter, Action::Read)), "{exported:?}");
+    assert!(exported.iter().map(|(.., len)| len).sum::<u64>() >= 18_000, "{exported:?}");
+}
