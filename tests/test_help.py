@@ -21,6 +21,7 @@ COMMANDS = [
     "show",
     "signature",
     "plan",
+    "compare",
     "simulate",
     "planners",
     "report",

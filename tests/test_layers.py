@@ -17,7 +17,7 @@ BINDINGS = ROOT / "crates" / "python" / "src"
 LAYERS = [
     {"_native"},
     # Words and places on this machine.
-    {"units", "terminal", "mounts", "native_paths", "scale_out"},
+    {"units", "terminal", "mounts", "native_paths", "naming", "scale_out"},
     # One subject each: documents of the compiled part as Python has them.
     {"pool", "layouts", "tables", "devices", "signing", "summing"},
     {"emulation", "launch", "places", "usage", "exporters"},

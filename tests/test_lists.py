@@ -31,7 +31,7 @@ def test_plan(emulated):
 def test_optimize(monkeypatch, everything):
     """Reads and writes of a region are lines of one entry."""
     rows = [
-        report.Row(f"f{number:02}", 0, None, ["old"], ["new"], op, 1, 1, 1.0, 2.0, 1.0, None)
+        report.Row(f"f{chr(97 + number)}", 0, None, ["old"], ["new"], op, 1, 1, 1.0, 2.0, 1.0, None)
         for number in range(FILES)
         for op in report.OPS
     ]
@@ -54,6 +54,21 @@ def test_optimize(monkeypatch, everything):
     )
     optimize._print(outcome, everything=everything)
     listed = [line.split()[0] for line in streams["out"].getvalue().splitlines() if line.startswith("f")]
-    assert listed == [f"f{number:02}" for number in range(FILES if everything else 20)]
+    assert listed == [f"f{chr(97 + number)}" for number in range(FILES if everything else 20)]
     said = "and 5 more regions: --all lists them, kept/report.json has everything"
     assert (said in streams["err"].getvalue()) != everything
+
+
+def test_optimize_shows_files_that_are_named_and_laid_out_alike_as_one():
+    """The sum of their requests and bytes, the median of their throughputs; the largest first."""
+    few = report.Row("log", 0, None, ["old"], ["new"], "write", 1, 10, 1.0, 2.0, 1.0, 4.0)
+    many = [
+        report.Row(f"out.{number}", 0, None, ["old"], ["new"], "write", 2, 100, 1.0, number, 1.0, number)
+        for number in (3, 20, 4)
+    ]
+    other = report.Row("out.5", 0, None, ["old"], ["newer"], "write", 2, 1, 1.0, 2.0, 1.0, None)
+    together, alone, least = report.grouped([few, *many, other])
+    assert (together.path, together.files, together.requests, together.bytes) == ("out.*", 3, 6, 300)
+    assert (together.predicted_after, together.measured_after, together.measured_ratio) == (4, 4, 4)
+    assert (alone, least) == (few, other)
+    assert {row.path for row in report.grouped(many[:1])} == {"out.3"}

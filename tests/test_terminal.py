@@ -2,12 +2,14 @@
 
 import functools
 import io
+import shlex
 
 import pytest
 import rich.console
 
 from stripewise.api.progress import told
 from stripewise.cli import console, fsck
+from stripewise.terminal import middle
 
 NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
 SHOWN = r"[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
@@ -109,3 +111,70 @@ def test_a_narrow_terminal_folds_and_cuts_nothing(monkeypatch):
     columns = [lines[0].index(name) for name in ("datafile", "round")]
     assert "".join(line[columns[0] : columns[1]].strip() for line in lines[1:]) == path
     assert "640 KiB" in lines[1]
+
+
+PATH = "/scratch/project_465000123/user/run_0042/output/plt00010/Level_2/of_all_levels/Cell_D_00731.h5"
+
+
+def wide_table():
+    figures = ["requests", "bytes", "MiB/s", "in flight", "ranks"]
+    grid = console.table(["file", "op", "sizes", *figures], title="A title", right=figures, paths=["file"])
+    grid.add_row(PATH, "write", "1MiBx123456 64KiBx12 47Bx3", "123,471", "120 GiB", "1996", "512.0", "1,024")
+    grid.add_row("", "read", "1MiBx2", "2", "2.0 MiB", "61.3", "1.0", "1")
+    return grid
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_table_keeps_to_the_width_and_every_figure_is_whole(width, monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "out", type(console.out)(file=terminal, width=width))
+    console.out.print(wide_table())
+    lines = terminal.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= width
+    shown = terminal.getvalue()
+    for figure in ("123,471", "120 GiB", "1996", "512.0", "1,024", "2.0 MiB", "61.3"):
+        assert figure in shown
+    together = shown.replace("\n", " ")
+    assert all(word in " ".join(together.split()) for word in ("1MiBx123456", "64KiBx12", "47Bx3"))
+    # A path is whole, or has lost its middle: its end, in which files differ, is there.
+    assert PATH in shown or ("…" in shown and "_00731.h5" in shown and "/scr" in shown)
+    assert (PATH in shown) == (width == 200)
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "shown"),
+    [
+        ("/a/b/c.h5", 9, "/a/b/c.h5"),
+        ("/scratch/run/c.h5", 10, "/sc…n/c.h5"),
+        ("abc", 2, "…c"),
+        ("abc", 1, "…"),
+        ("abc", 0, ""),
+    ],
+)
+def test_what_is_too_long_loses_its_middle(path, width, shown):
+    assert middle(path, width) == shown
+    assert len(shown) <= max(width, 0)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_command_is_continued_behind_backslashes_and_stays_the_same_command(width, monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "out", type(console.out)(file=terminal, width=width, force_terminal=True))
+    command = "lfs migrate -c 4 -S 1M -p fast '/data/a name with blanks' /data/x\\ y # it's said here and nowhere else"
+    console.command(command)
+    shown = terminal.getvalue()
+    assert shlex.split(shown.replace("\\\n", ""), comments=True) == shlex.split(command, comments=True)
+    code = shown.split("#")[0].splitlines()
+    assert all(len(line) <= width for line in code)
+
+
+def test_a_line_of_a_result_goes_on_at_a_word_on_a_terminal_alone(monkeypatch):
+    line = "wrong: " + "many words " * 20
+    for force, most in ((True, 60), (False, len(line))):
+        terminal = io.StringIO()
+        monkeypatch.setattr(console, "out", type(console.out)(file=terminal, width=60, force_terminal=force))
+        console.result(line, 2)
+        lines = terminal.getvalue().splitlines()
+        assert max(map(len, lines)) <= most + 2
+        assert (len(lines) > 1) == force
+        assert " ".join(terminal.getvalue().split()) == line.strip()

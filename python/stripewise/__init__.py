@@ -12,6 +12,7 @@ from stripewise._native import StripewiseError, __version__
 
 if TYPE_CHECKING:
     from stripewise.api.advice import Advice, advise
+    from stripewise.api.comparison import Comparison, compare
     from stripewise.api.files import PoolFile, PoolFiles, open_pool
     from stripewise.api.plan import Plan, plan
     from stripewise.api.signature import Signature
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "Comparison",
     "Plan",
     "PoolFile",
     "PoolFiles",
@@ -29,6 +31,7 @@ __all__ = [
     "Trace",
     "__version__",
     "advise",
+    "compare",
     "open_pool",
     "plan",
     "read",
@@ -38,6 +41,8 @@ __all__ = [
 _LATER = {
     "Advice": "advice",
     "advise": "advice",
+    "Comparison": "comparison",
+    "compare": "comparison",
     "PoolFile": "files",
     "PoolFiles": "files",
     "open_pool": "files",

@@ -16,3 +16,12 @@ def plain(text: str) -> str:
 def name(text: str) -> str:
     """A name within a line: as `plain`, on that one line."""
     return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def middle(text: str, width: int) -> str:
+    """At most `width` letters of a name: what is too long loses its middle, as names differ in their ends."""
+    if len(text) <= width:
+        return text
+    head = max(0, width - 1) // 3
+    tail = max(0, width - 1 - head)
+    return text[:head] + "…"[:width] + (text[-tail:] if tail else "")

@@ -69,7 +69,7 @@ fn use_of(used: &Use) -> (u32, u32, u32, bool) {
 
 /// `path` with every run of digits as `*`, and as a pattern of layout files: what stands for other characters there is
 /// taken as it is.
-fn numbers_replaced(path: &str) -> String {
+pub fn numbers_replaced(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for character in path.chars() {
         match character {

@@ -37,6 +37,7 @@ pub use cluster_text::ClusterError;
 pub use error::AdviseError;
 pub use findings::{Finding, Severity};
 pub use interval::{Cause, Gain};
+pub use kinds::numbers_replaced;
 pub use options::{AdviceOptions, LayoutSource, PresentLayout};
 pub use passes::{Pass, PassResult, Passes, Wanted};
 pub use requests::{Below, FileRequests, below, common_directory};

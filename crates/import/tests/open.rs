@@ -5,7 +5,7 @@ mod common;
 use common::{collected, wheel_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
-use stripewise_import::{ImportError, Imported, Lacks, open};
+use stripewise_import::{Excerpt, ImportError, Imported, Lacks, open};
 use stripewise_trace::{Operation, ProcessInfo, Record, Recorder, WrappedCall, merge};
 
 fn opened(path: &Path) -> Result<Imported, ImportError> {
@@ -100,4 +100,27 @@ fn what_is_no_log_is_refused_and_watching_can_stop_an_import() {
     std::fs::write(&path, format!("fio version 3 iolog\n0 /a add\n{lines}")).unwrap();
     let stopped = open(&path, &mut |_, _| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(ImportError::Stopped { .. })), "{stopped:?}");
+}
+
+#[test]
+fn an_excerpt_has_the_wanted_records_and_what_is_known_of_their_files() {
+    for path in wheel_logs().into_values() {
+        let Imported { trace, about } = opened(&path).unwrap();
+        let everything = Excerpt::default().of(&trace, &about, &path).unwrap();
+        assert_eq!((everything.trace.records(), &everything.about), (trace.records(), &about), "{}", path.display());
+        assert_eq!(everything.trace.files(), trace.files());
+        let Some(last) = trace.files().iter().rfind(|file| !file.records.is_empty()) else { continue };
+        let rank = trace.of_file(last.id)[0].rank;
+        let wanted = Excerpt { files: Some([last.id].into()), ranks: Some([rank].into()), programs: None };
+        let part = wanted.of(&trace, &about, &path).unwrap();
+        assert_eq!(part.trace.files().iter().map(|file| &file.path).collect::<Vec<_>>(), [&last.path]);
+        let renumbered = |record: &Record| Record { file: 0, ..*record };
+        let own: Vec<Record> = trace.of_file(last.id).iter().filter(|row| row.rank == rank).map(renumbered).collect();
+        assert_eq!(part.trace.records(), own);
+        assert_eq!(part.trace.processes().iter().map(|process| process.records).sum::<u64>(), own.len() as u64);
+        assert_eq!(part.about.processes, Some(part.trace.processes().len() as u64));
+        assert!(part.about.counters.iter().all(|counters| counters.file == 0 && counters.rank == Some(rank)));
+        let layouts = about.lustre_layouts.iter().filter(|layout| layout.file == last.id);
+        assert!(part.about.lustre_layouts.iter().map(|own| &own.components).eq(layouts.map(|own| &own.components)));
+    }
 }

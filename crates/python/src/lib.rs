@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StripewiseError", module.py().get_type::<error::StripewiseError>())?;
     module.add_function(wrap_pyfunction!(units::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_merge, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::path_pattern, module)?)?;
     module.add_class::<trace::PyTrace>()?;
     module.add_class::<signature::PyTraceSignature>()?;
     module.add_function(wrap_pyfunction!(signature::signature_expand, module)?)?;

@@ -6,6 +6,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use stripewise_import as import;
@@ -18,6 +19,12 @@ const HEAT_PARTS: usize = 64;
 #[pyfunction]
 pub(crate) fn trace_merge(py: Python<'_>, directory: PathBuf, out: PathBuf) -> PyResult<()> {
     py.detach(|| trace::merge(&directory, &out)).map_err(raise)
+}
+
+/// A path with `*` for its numbers, as files that are named alike are shown together.
+#[pyfunction]
+pub(crate) fn path_pattern(path: &str) -> String {
+    stripewise_advise::numbers_replaced(path)
 }
 
 /// A recorded run, or a log of one.
@@ -57,6 +64,25 @@ impl PyTrace {
             "start_unix_s": about.start_unix_ns.map(|ns| ns as f64 * 1e-9),
         });
         to_python(py, &value)
+    }
+
+    /// The records of some files, ranks and programs, by their numbers (`None`: all), as a trace of its own, with `note`
+    /// among the notes. Files are numbered anew. `log` is for messages.
+    #[pyo3(signature = (log, note, *, files, ranks, programs))]
+    fn excerpt(
+        &self,
+        py: Python<'_>,
+        log: PathBuf,
+        note: String,
+        files: Option<HashSet<u32>>,
+        ranks: Option<HashSet<u32>>,
+        programs: Option<HashSet<u32>>,
+    ) -> PyResult<Self> {
+        let wanted = import::Excerpt { files, ranks, programs };
+        let import::Imported { trace, mut about } =
+            py.detach(|| wanted.of(&self.inner, &self.about, &log)).map_err(raise)?;
+        about.notes.push(note);
+        Ok(Self { inner: trace, about })
     }
 
     /// Writes the trace as a data set, which `Trace(path)` opens again. `progress` is called with the rows that are
@@ -123,6 +149,32 @@ impl PyTrace {
         to_python(py, &value)
     }
 
+    /// The entry of `summary` of each group of files together, by their numbers: `id` and `path` are the first one's, and
+    /// `files` says how many they are.
+    fn summaries<'py>(&self, py: Python<'py>, groups: Vec<Vec<u32>>) -> PyResult<Bound<'py, PyAny>> {
+        let value = py.detach(|| {
+            let of = |files: &Vec<u32>| {
+                file_summary(&self.inner, &trace::summarise_together(&self.inner, files, HEAT_PARTS))
+            };
+            json!(groups.iter().map(of).collect::<Vec<_>>())
+        });
+        to_python(py, &value)
+    }
+
+    /// The processes that made records.
+    fn processes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let processes = self.inner.processes().iter().map(|process| {
+            json!({
+                "program": process.program,
+                "rank": process.rank,
+                "pid": process.pid,
+                "host": process.host,
+                "records": process.records,
+            })
+        });
+        to_python(py, &json!(processes.collect::<Vec<_>>()))
+    }
+
     /// Paths of the files, by their number in the column `file`.
     fn files(&self) -> Vec<PathBuf> {
         self.inner.files().iter().map(|file| file.path.clone()).collect()
@@ -168,6 +220,11 @@ impl PyTrace {
     /// Mean requests in flight to these files, while any is. O(n log n).
     fn in_flight(&self, py: Python<'_>, files: Vec<u32>) -> f64 {
         py.detach(|| self.inner.in_flight(&files))
+    }
+
+    /// Seconds in which any request to these files is in flight. O(n log n).
+    fn busy_s(&self, py: Python<'_>, files: Vec<u32>) -> f64 {
+        py.detach(|| self.inner.busy_s(&files))
     }
 
     /// All records as one numpy array a column. With `requests_only`: the requests that moved bytes and that the
@@ -238,32 +295,36 @@ impl PyTrace {
                 "records": process.records,
                 "lost": process.holes.saturating_add(process.dropped),
             })).collect::<Vec<_>>(),
-            "files": inner.files().iter().map(|file| {
-                let summary = trace::summarise(inner, file.id, HEAT_PARTS);
-                json!({
-                    "id": file.id,
-                    "path": file.path.to_string_lossy(),
-                    "records": summary.records,
-                    "operations": summary.operations.iter()
-                        .map(|(op, count)| (op.name().to_owned(), json!(count)))
-                        .collect::<serde_json::Map<_, _>>(),
-                    "reads": direction(&summary.reads),
-                    "writes": direction(&summary.writes),
-                    "ranks": summary.ranks,
-                    "programs": summary.programs,
-                    "extent_bytes": summary.extent_bytes,
-                    "heat": summary.heat.iter().map(|part| json!({
-                        "offset": part.offset,
-                        "length": part.length,
-                        "read_bytes": part.read_bytes,
-                        "write_bytes": part.write_bytes,
-                    })).collect::<Vec<_>>(),
-                    "start_s": summary.span_ns.0 as f64 * 1e-9,
-                    "end_s": summary.span_ns.1 as f64 * 1e-9,
-                })
-            }).collect::<Vec<_>>(),
+            "files": inner.files().iter()
+                .map(|file| file_summary(inner, &trace::summarise(inner, file.id, HEAT_PARTS)))
+                .collect::<Vec<_>>(),
         })
     }
+}
+
+fn file_summary(of: &trace::Trace, summary: &trace::FileSummary) -> Value {
+    json!({
+        "id": summary.file,
+        "files": summary.files,
+        "path": of.files().get(summary.file as usize).map(|file| file.path.to_string_lossy()),
+        "records": summary.records,
+        "operations": summary.operations.iter()
+            .map(|(op, count)| (op.name().to_owned(), json!(count)))
+            .collect::<serde_json::Map<_, _>>(),
+        "reads": direction(&summary.reads),
+        "writes": direction(&summary.writes),
+        "ranks": summary.ranks,
+        "programs": summary.programs,
+        "extent_bytes": summary.extent_bytes,
+        "heat": summary.heat.iter().map(|part| json!({
+            "offset": part.offset,
+            "length": part.length,
+            "read_bytes": part.read_bytes,
+            "write_bytes": part.write_bytes,
+        })).collect::<Vec<_>>(),
+        "start_s": summary.span_ns.0 as f64 * 1e-9,
+        "end_s": summary.span_ns.1 as f64 * 1e-9,
+    })
 }
 
 fn direction(direction: &trace::DirectionSummary) -> Value {

@@ -30,6 +30,6 @@ pub use merge::merge;
 pub use reader::{Trace, TraceFile};
 pub use record::{Api, Operation, Record, WrappedCall, flags};
 pub use recorder::{ProcessInfo, Recorder, now_ns};
-pub use summary::{DirectionSummary, FileSummary, Heat, summarise};
+pub use summary::{DirectionSummary, FileSummary, Heat, summarise, summarise_together};
 pub use tables::{Process, Program, Tables};
 pub use writer::TraceWriter;

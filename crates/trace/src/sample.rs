@@ -20,6 +20,17 @@ impl Trace {
 
     /// Mean requests in flight to these files, while any is; 1 without requests. O(n log n).
     pub fn in_flight(&self, files: &[u32]) -> f64 {
+        let (busy_ns, sum_ns) = self.busy(files);
+        if busy_ns > 0.0 { f64::max(sum_ns / busy_ns, 1.0) } else { 1.0 }
+    }
+
+    /// Seconds in which any request to these files is in flight. O(n log n).
+    pub fn busy_s(&self, files: &[u32]) -> f64 {
+        self.busy(files).0 * 1e-9
+    }
+
+    /// Nanoseconds in which any request to these files is in flight, and the sum of the requests' own.
+    fn busy(&self, files: &[u32]) -> (f64, f64) {
         let requests = files.iter().flat_map(|&file| self.stream(file));
         let mut spans: Vec<(u64, u64)> = requests.map(|record| (record.start_ns, record.end_ns)).collect();
         spans.sort_unstable();
@@ -29,6 +40,6 @@ impl Trace {
             sum_ns += end.saturating_sub(start) as f64;
             until = until.max(end);
         }
-        if busy_ns > 0.0 { f64::max(sum_ns / busy_ns, 1.0) } else { 1.0 }
+        (busy_ns, sum_ns)
     }
 }

@@ -43,11 +43,13 @@ pub struct Heat {
     pub write_bytes: u64,
 }
 
-/// One file of a trace.
+/// One file of a trace, or several together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FileSummary {
-    /// Index of the file.
+    /// Index of the file, or of the first of them.
     pub file: u32,
+    /// How many files these are.
+    pub files: usize,
     /// Records of any kind.
     pub records: u64,
     /// Records by operation, those that occur, in order of [`Operation::ALL`].
@@ -71,12 +73,18 @@ pub struct FileSummary {
 /// Summarises file `id` with its extent in at most `heat_parts` equal parts (multiples of 4 KiB). O(n log n) in the
 /// file's records, plus the parts that requests touch.
 pub fn summarise(trace: &Trace, id: u32, heat_parts: usize) -> FileSummary {
-    let all = trace.of_file(id);
-    let requests: Vec<&Record> = trace.requests(id).collect();
+    summarise_together(trace, &[id], heat_parts)
+}
+
+/// [`summarise`] of several files as if they were one: their heat is that of equal offsets. O(n log n) in their records.
+pub fn summarise_together(trace: &Trace, ids: &[u32], heat_parts: usize) -> FileSummary {
+    let all: Vec<&Record> = ids.iter().flat_map(|&id| trace.of_file(id)).collect();
+    let requests: Vec<&Record> = ids.iter().flat_map(|&id| trace.requests(id)).collect();
     let of = |op: Operation| requests.iter().copied().filter(|r| r.op == op as u8).collect::<Vec<_>>();
     let extent_bytes = requests.iter().map(|record| record.end()).max().unwrap_or(0);
     FileSummary {
-        file: id,
+        file: ids.first().copied().unwrap_or(0),
+        files: ids.len(),
         records: all.len() as u64,
         operations: Operation::ALL
             .into_iter()

@@ -54,6 +54,11 @@ def summary_by_workers(trace: Trace, address: str, progress: Callable[[int, int]
     return summing.joined(trace.native, scale_out.analysed(trace.path, address, summing.summed, progress))
 
 
+def largest_first(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The files of a summary in order of bytes moved."""
+    return sorted(files, key=lambda file: (-file["reads"]["bytes"] - file["writes"]["bytes"], file["path"]))
+
+
 def layout_frame(path: Path) -> pl.DataFrame:
     """The regions of a layout file: one row a stripe."""
     from stripewise import tables  # polars takes longer to load than all the rest

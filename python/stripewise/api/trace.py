@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from stripewise import _native
+from stripewise._native import StripewiseError
 from stripewise.api import frames, html
 from stripewise.api.progress import Progress, told
 from stripewise.api.signature import Signature
+from stripewise.naming import common_pattern
+from stripewise.signing import fits
 from stripewise.units import about_bytes, counted
 
 if TYPE_CHECKING:
     import polars as pl
+
+SOME = 3
+"""Names that a message lists."""
 
 
 def read(log: str | os.PathLike[str], *, progress: Progress = False, files: Sequence[int] | None = None) -> Trace:
@@ -76,6 +82,44 @@ class Trace:
             schema |= {f"{side}_bytes_per_s": "Float64"}
         return frames.of_records(rows, schema)
 
+    def excerpt(self, *, files: Sequence[str] = (), ranks: Sequence[int] = (), apps: Sequence[str] = ()) -> Trace:
+        """The requests of some files, ranks and programs alone, as a trace.
+
+        `files` and `apps` are names, ends of paths or patterns with `*`; of each argument one has to fit, and nothing
+        stands for everything. Counters that a log has of all ranks together are not those of some: they are left out
+        with `ranks`. Raises `StripewiseError` for what fits nothing, with what there is.
+        """
+        paths, programs = [str(path) for path in self.native.files()], self.programs
+        numbers = self._fitting("file", files, paths)
+        of_programs = self._fitting("program", apps, programs)
+        known = sorted({process["rank"] for process in self.native.processes()})
+        for rank in ranks:
+            if rank not in known:
+                raise StripewiseError(f"{self.path} has no requests of rank {rank}; it has those of {_some(known)}")
+        if not (files or ranks or apps):
+            return self
+        asked = [*(f"files '{name}'" for name in files), *(f"rank {rank}" for rank in ranks)]
+        asked += [f"program '{name}'" for name in apps]
+        words = ", ".join(asked)
+        native = self.native.excerpt(
+            os.fspath(self.path),
+            f"this is of {words} alone",
+            files=numbers,
+            ranks=set(ranks) or None,
+            programs=of_programs,
+        )
+        if not native.record_count() and self.native.record_count():
+            raise StripewiseError(f"{self.path} has no requests of {words} together: ask for fewer of them")
+        return Trace(native, self.path)
+
+    def _fitting(self, what: str, patterns: Sequence[str], names: list[str]) -> set[int] | None:
+        for pattern in patterns:
+            if not any(fits(name, pattern) for name in names):
+                raise StripewiseError(f"{self.path} has no {what} '{pattern}'; it has {_some(names)}")
+        if not patterns:
+            return None
+        return {number for number, name in enumerate(names) if any(fits(name, pattern) for pattern in patterns)}
+
     def frame(self) -> pl.DataFrame:
         """One row a record, of one schema whatever the log was.
 
@@ -103,6 +147,22 @@ class Trace:
     def summary(self) -> dict[str, Any]:
         """Programs, processes, and each file with its sizes, rates and heat: what `stripewise show --json` prints."""
         return self.native.summary()
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The entries of `summary()["files"]` for files that are named alike together, largest first.
+
+        `files` of an entry is how many they are. `path` has `*` for the numbers in which they differ, `pattern`
+        for all numbers.
+        """
+        numbers: dict[str, list[int]] = {}
+        paths = [shown_path(path) for path in self.native.files()]
+        for number, path in enumerate(paths):
+            numbers.setdefault(_native.path_pattern(path), []).append(number)
+        found = self.native.summaries(list(numbers.values()))
+        for group, pattern in zip(found, numbers, strict=True):
+            group["pattern"] = pattern
+            group["path"] = common_pattern([paths[number] for number in numbers[pattern]])
+        return sorted(found, key=lambda group: (-group["reads"]["bytes"] - group["writes"]["bytes"], group["path"]))
 
     def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         """Writes the trace as a data set of tables, which `read` opens again."""
@@ -133,6 +193,17 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return html.shown(self._headline(), self.files)
+
+
+def shown_path(path: object) -> str:
+    """A path as text: bytes of it that are none are marked."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _some(names: Sequence[object]) -> str:
+    """The first of some names, and how many there are."""
+    few = ", ".join(map(str, names[:SOME])) or "none"
+    return few if len(names) <= SOME else f"{few} and {len(names) - SOME:,} more"
 
 
 def _side(name: str, of: dict[str, int | float]) -> dict[str, int | float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,8 @@ STRIPES = 2
 SEVERITIES = ("high", "medium", "low")
 
 
-def show(advice: AdviceDocument, native: Native | None, log: Path, cluster: Path | None) -> None:
-    """Prints it, the most important lines first."""
+def show(advice: AdviceDocument, native: Native | None, log: Sequence[str], cluster: Path | None) -> None:
+    """Prints it, the most important lines first; `log` is the log with the options that choose from it."""
     found = _findings(advice)
     _verdict(advice, found)
     console.result("")
@@ -119,12 +119,12 @@ def _files(advice: AdviceDocument) -> None:
     # What should change first: the rest is there to be seen, not to be read.
     files = sorted(advice["files"], key=lambda row: not row["change"])
     console.result(f"files below {_plain(advice['root'])}:")
-    grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved", "gain"])
+    grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved", "gain"], paths=["file"])
     for row in files[:ROWS]:
         better, present = row["recommended"], row["present"]
         count = f" ({row['files']:,})" if row["files"] > 1 else ""
         grid.add_row(
-            _short(row["path"], max(console.out.width * 3 // 10, 16)) + count,
+            _plain(row["path"]) + count,
             about_bytes(row["read_bytes"] + row["written_bytes"]),
             _layout(present) + ("?" if present["source"] == "default" else ""),
             "no change" if better is None else _layout(better),
@@ -160,14 +160,14 @@ def _space(space: list[AdviseSpace]) -> None:
     console.out.print(grid)
 
 
-def _native_commands(native: Native, advice: AdviceDocument, log: Path, cluster: Path | None) -> None:
+def _native_commands(native: Native, advice: AdviceDocument, log: Sequence[str], cluster: Path | None) -> None:
     exported = native.exported
     console.result("")
     console.result(f"in the commands of {exported.title}:")
     # A control character in a path is quoted for the shell, but not for the terminal: that is for a script.
     shown = [command.text for command in exported.commands if _is_plain(command.text)]
     for text in shown[:COMMANDS]:
-        _raw(text)
+        console.command(text)
     more = len(exported.commands) - len(shown[:COMMANDS])
     if more:
         console.result(f"  and {more:,} more: write all to a script, as below")
@@ -186,40 +186,24 @@ def _native_commands(native: Native, advice: AdviceDocument, log: Path, cluster:
     verify = [command.text for command in exported.verify if _is_plain(command.text)]
     if verify:
         console.result("  verify what was set:")
-        _raw(verify[0])
+        console.command(verify[0])
     console.result("  all of it as a script:")
     servers = ["--cluster", str(cluster)] if cluster is not None else []
     # Servers that only the log shows have no pools.
     pools = [word for tier in advice["cluster"]["tiers"] for word in ("--pool-map", f"{tier['name']}=")]
-    priced = ["--trace", str(log), "--trace-root", advice["root"]]
+    priced = ["--trace", log[0], "--trace-root", advice["root"]]
     of_export = [*servers, *priced] if servers else ["--to", exported.to, *pools]
     existing = ["--existing"] if native.existing else []
     below = ["--root", advice["root"]]
     for command in (
-        ["stripewise", "advise", str(log), *servers, "-o", "new.layout"],
+        ["stripewise", "advise", *log, *servers, "-o", "new.layout"],
         ["stripewise", "export", "new.layout", *of_export, *below, *existing, "-o", "set.sh"],
     ):
-        _raw(_plain(shlex.join(command)))
-
-
-def _raw(text: str) -> None:
-    """A command, whole and not wrapped: it is there to be copied."""
-    for line in text.split("\n"):
-        console.result(f"    {line}")
+        console.command(_plain(shlex.join(command)))
 
 
 def _say(text: str, indent: int) -> None:
-    """A sentence, wrapped at words on a terminal."""
-    before = " " * indent
-    for line in textwrap.wrap(
-        text,
-        console.out.width,
-        initial_indent=before,
-        subsequent_indent=before + "  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    ):
-        console.result(line)
+    console.result(text, indent)
 
 
 def _is_plain(text: str) -> bool:
@@ -231,16 +215,10 @@ def _plain(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-def _short(path: str, width: int) -> str:
-    """The end of a long path: what files of a directory differ in."""
-    path = _plain(path)
-    return path if len(path) <= width else "…" + path[-width + 1 :]
-
-
 def _and_more(paths: Iterable[str | None]) -> str:
     """The first of some paths, and how many more there are."""
     every = [path for path in paths if path is not None]
-    name = _short(every[0], max(console.out.width // 2, 24))
+    name = console.short(_plain(every[0]))
     return name if len(every) == 1 else f"{name} and {len(every) - 1} more"
 
 

@@ -9,6 +9,7 @@ import typer
 
 from stripewise.api import advice as api
 from stripewise.cli import advice, console
+from stripewise.cli.excerpt import AppOption, FileOption, RankOption, options
 from stripewise.cli.opened import opened
 
 
@@ -44,6 +45,9 @@ def advise(
         typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write, of what should change."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
+    file: FileOption = None,
+    rank: RankOption = None,
+    app: AppOption = None,
     dask: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Read an imported log on the workers of this Dask scheduler."),
@@ -61,13 +65,14 @@ def advise(
     \b
     Examples:
       stripewise advise job.darshan
+      stripewise advise job.darshan --file '*.h5' --app lammps
       stripewise advise job.darshan --cluster orion.toml -o new.layout
       stripewise advise run.trace --cluster p/pool.toml -o new.layout
       stripewise advise strace.log --cluster orion.toml --root /scratch/me --json
       stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
     workers = None if dask is None else api.Workers(log, dask, console.working)
-    trace = opened(log, files=None if workers is None else [])
+    trace = opened(log, index=workers is not None, files=file, ranks=rank, apps=app)
     made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, workers=workers)
     document, native = made.document, made.native
     if output is not None:
@@ -75,7 +80,7 @@ def advise(
     if as_json:
         console.document({**document, "native": None if native is None else native.as_dict()})
     else:
-        advice.show(document, native, log, cluster)
+        advice.show(document, native, [str(log), *options(file, rank, app)], cluster)
     if output is None:
         return
     if document["total"]["change"]:

@@ -75,6 +75,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "signature": CONTEXT,
     "plan": CONTEXT,
     "report": CONTEXT,
+    "compare": CONTEXT,
     "simulate": CONTEXT,
     "planners": CONTEXT,
     "advise": CONTEXT,
@@ -106,6 +107,7 @@ _IN_SHORT = {
     "signature": "Tell how each file is used.",
     "plan": "Plan which part of which file goes where.",
     "report": "Draw how a program used its files, as a page.",
+    "compare": "Compare two runs, or two layouts.",
     "simulate": "Simulate a trace on a pool or a cluster.",
     "planners": "List the planners.",
     "advise": "Say of any log where its files should be, and why.",
@@ -159,7 +161,10 @@ def main() -> NoReturn:
     """Runs the command line and exits; every error is one message that names the thing, the value and the remedy."""
     try:
         _add_commands(sys.argv[1] if len(sys.argv) > 1 else None)
-        app()
+        try:
+            app()
+        finally:
+            console.say_now()
     except ProgramNotFoundError as error:
         console.fail(str(error), console.EXIT_NOT_FOUND)
     except NotExecutableError as error:

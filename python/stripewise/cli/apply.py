@@ -99,7 +99,7 @@ def _print_forecast(forecast: Forecast, *, everything: bool) -> None:
     files = forecast["files"]
     changed = [file for file in files if file["before"] != file["after"]]
     if changed:
-        grid = console.table(["file", "would move", "keep", "from", "to"], right=["would move", "keep"])
+        grid = console.table(["file", "would move", "keep", "from", "to"], right=["would move", "keep"], paths=["file"])
         for file in console.shown(changed, everything=everything):
             copied, kept = about_bytes(file["copied_bytes"]), about_bytes(file["kept_bytes"])
             grid.add_row(name(file["path"]), copied, kept, _layout(file["before"]), _layout(file["after"]))

@@ -6,12 +6,15 @@ nothing in it commands the terminal.
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import IO, Any, NoReturn, Protocol, TypeVar
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -28,7 +31,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from stripewise.terminal import name, plain
+from stripewise.terminal import middle, name, plain
 
 T = TypeVar("T")
 
@@ -79,6 +82,86 @@ class _Plain(Console):
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         return super().render_str(plain(text), **options)
 
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401
+        """As of rich; a table that does not fit is printed as a list of its rows."""
+        fitting = (_fitting(thing, self) if isinstance(thing, Grid) else thing for thing in objects)
+        super().print(*fitting, **options)
+
+
+FOREVER = 1 << 16
+"""Columns of no end, to measure what a cell would like to have."""
+NARROWEST = 10
+"""Columns that a cell of words has at least."""
+NARROWEST_PATH = 16
+"""Columns that a path has at least; a shorter one has what it needs."""
+
+
+class _Path:
+    """A name in a cell: it loses its middle where the cell is narrow."""
+
+    def __init__(self, text: str) -> None:
+        self.text = name(text)
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text(middle(self.text, options.max_width), no_wrap=True, overflow="ellipsis")
+
+    def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+        length = cell_len(self.text)
+        return Measurement(min(length, NARROWEST_PATH), min(length, options.max_width))
+
+
+class Grid(Table):
+    """A table in the house style: see `table`."""
+
+    def __init__(self, paths: Iterable[str], title: str | None) -> None:
+        """An empty one; names in the columns `paths` may lose their middle."""
+        super().__init__(
+            title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False
+        )
+        self.paths = set(paths)
+
+    def add_row(self, *cells: Any, **options: Any) -> None:  # noqa: ANN401
+        """As of rich; names in columns of paths may lose their middle."""
+        of_paths = [column.header in self.paths for column in self.columns]
+        named = [
+            _Path(cell) if is_path and isinstance(cell, str) else cell
+            for cell, is_path in zip(cells, of_paths, strict=False)
+        ]
+        super().add_row(*named, **options)
+
+
+def _fitting(grid: Grid, console: Console) -> RenderableType:
+    """The table, or each of its rows as a list of names and values where its columns would have no room."""
+    options = console.options.update(max_width=FOREVER)
+    widths = [
+        max(Measurement.get(console, options, thing).maximum for thing in (column.header, *column.cells))
+        for column in grid.columns
+    ]
+    least = sum(
+        width if column.no_wrap else min(width, NARROWEST_PATH if column.header in grid.paths else NARROWEST)
+        for column, width in zip(grid.columns, widths, strict=True)
+    )
+    if least + 2 * (len(widths) - 1) <= console.width:
+        return grid
+    names = [str(column.header).replace("-\n", "-").replace("\n", " ") for column in grid.columns]
+    longest = max(map(cell_len, names))
+    rows: list[RenderableType] = [] if grid.title is None else [Text(plain(str(grid.title)), "bold")]
+    for cells in zip(*(column.cells for column in grid.columns), strict=True):
+        if not _is_empty(cells[0]):
+            rows.append(cells[0])
+        of_row = Table.grid(padding=(0, 2, 0, 0))
+        of_row.add_column(style="bold", min_width=longest + 2, no_wrap=True)
+        of_row.add_column(overflow="fold")
+        for header, cell in zip(names[1:], cells[1:], strict=True):
+            if not _is_empty(cell):
+                of_row.add_row(Text(f"  {header}"), cell)
+        rows.append(of_row)
+    return Group(*rows)
+
+
+def _is_empty(cell: object) -> bool:
+    return isinstance(cell, str | Text) and not str(cell)
+
 
 out = _Plain(soft_wrap=False, width=_width(sys.stdout.isatty()))
 err = _Plain(stderr=True, soft_wrap=True)
@@ -87,6 +170,21 @@ err = _Plain(stderr=True, soft_wrap=True)
 def say(message: str) -> None:
     """Logs one line of what is being done, to stderr."""
     err.print(message)
+
+
+_later: list[str] = []
+
+
+def say_later(message: str) -> None:
+    """Logs a line to stderr when the command ends, below its results, or above what went wrong."""
+    _later.append(message)
+
+
+def say_now() -> None:
+    """Logs what was kept for later."""
+    for message in _later:
+        say(message)
+    _later.clear()
 
 
 def warn(message: str) -> None:
@@ -105,9 +203,56 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     raise SystemExit(code)
 
 
-def result(line: str) -> None:
-    """Prints one line of the result, to stdout, without wrapping."""
-    out.print(line, soft_wrap=True)
+def short(path: str) -> str:
+    """A path in a sentence: on a terminal it has half of the width at most, and loses its middle."""
+    return middle(name(path), max(out.width // 2, NARROWEST_PATH)) if out.is_terminal else name(path)
+
+
+def result(line: str, indent: int = 0) -> None:
+    """Prints one line of the result, to stdout, `indent` columns in; on a terminal it goes on below at a word."""
+    if not out.is_terminal or len(line) + indent <= out.width:
+        out.print(" " * indent + line, soft_wrap=True)
+        return
+    margin = " " * (indent + len(line) - len(line.lstrip()))
+    wrapped = textwrap.wrap(
+        line.strip(), out.width, initial_indent=margin, subsequent_indent=margin + "  ", break_on_hyphens=False
+    )
+    for part in wrapped:
+        out.print(part, soft_wrap=True)
+
+
+def command(text: str) -> None:
+    """Prints a command as part of a result: it is there to be copied, and goes on below behind a backslash."""
+    for line in text.split("\n"):
+        rest, margin = line, "    "
+        while out.is_terminal and len(margin) + len(rest) > out.width:
+            at = _last_gap(rest, out.width - len(margin) - 2)
+            if at is None:
+                break
+            out.print(f"{margin}{rest[:at]} \\", soft_wrap=True)
+            rest, margin = rest[at + 1 :], "        "
+        out.print(margin + rest, soft_wrap=True)
+
+
+def _last_gap(line: str, most: int) -> int | None:
+    """The last blank of a command within `most` letters, or else the first, that stands between two of its words."""
+    quote, gaps = "", []
+    escaped = False
+    for at, letter in enumerate(line):
+        if escaped:
+            escaped = False
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "\\":
+            escaped = True
+        elif letter == "#" and (at == 0 or line[at - 1] == " "):
+            break  # what follows is a comment: it ends with its line
+        elif letter == " " and line[:at].strip():
+            gaps.append(at)
+    within = [at for at in gaps if at <= most]
+    return within[-1] if within else gaps[0] if gaps else None
 
 
 def script(lines: str) -> None:
@@ -140,12 +285,15 @@ def say_more(rows: Sequence[object], what: str, *, everything: bool, otherwise: 
         say(f"and {len(rows) - SHOWN_FILES:,} more {what}: --all lists them{otherwise}")
 
 
-def table(columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:
+def table(
+    columns: Iterable[str], *, title: str | None = None, right: Iterable[str] = (), paths: Iterable[str] = ()
+) -> Grid:
     """An empty table in the house style; columns named in `right` are right-aligned.
 
-    On a narrow terminal a cell goes on in the next line: a path or a layout that is cut is none.
+    On a narrow terminal a cell goes on in the next line, and one of the columns `paths` loses its middle. Where that
+    does not do, rows are printed as lists.
     """
-    grid = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
+    grid = Grid(paths, title)
     right_aligned = set(right)
     for column in columns:
         is_right = column in right_aligned

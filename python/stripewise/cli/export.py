@@ -143,7 +143,7 @@ def _targets(text: str) -> list[str]:
 
 
 def _print(exported: exporting.Exported) -> None:
-    grid = console.table(["file", "commands", "time", "what is lost"], right=["commands", "time"])
+    grid = console.table(["file", "commands", "time", "what is lost"], right=["commands", "time"], paths=["file"])
     for file in exported.files:
         ratio = "-" if file.loss_ratio is None else f"{file.loss_ratio:.3f}x"
         name = file.pattern.encode("unicode_escape").decode() if not file.pattern.isprintable() else file.pattern

@@ -1,24 +1,37 @@
 """Opening a trace or a log, as every command that takes one does."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from stripewise import StripewiseError
 from stripewise.api import trace as api
 from stripewise.api.trace import Trace
 from stripewise.cli import console
 
 
-def opened(path: Path, *, files: list[int] | None = None) -> Trace:
-    """The trace, or the log of another tool as one; says on stderr what such a log lacks.
+def opened(
+    path: Path,
+    *,
+    index: bool = False,
+    files: Sequence[str] | None = None,
+    ranks: Sequence[int] | None = None,
+    apps: Sequence[str] | None = None,
+) -> Trace:
+    """The trace, or the log of another tool as one; what such a log lacks is said on stderr when the command ends.
 
-    With `files` only their requests are read, of a data set.
+    With `index` no requests are read, of a data set: others have them. With `files`, `ranks` or `apps` it is the part
+    of the log that these name.
     """
+    if index and (files or ranks or apps):
+        raise StripewiseError("--file, --rank and --app choose from the requests that this command reads: omit --dask")
     with console.reading(f"reading {path.name}") as progress:
-        trace = api.read(path, progress=progress, files=files)
+        trace = api.read(path, progress=progress, files=[] if index else None)
+    trace = trace.excerpt(files=files or (), ranks=ranks or (), apps=apps or ())
     about = trace.about
     if about["lacks"] or about["notes"]:
-        console.say(f"{path} is a log of {about['format']}:")
+        console.say_later(f"{path} is a log of {about['format']}:")
     for lack in about["lacks"]:
-        console.say(f"  {lack['words']}")
+        console.say_later(f"  {lack['words']}")
     for note in about["notes"]:
-        console.say(f"  note: {note}")
+        console.say_later(f"  note: {note}")
     return trace

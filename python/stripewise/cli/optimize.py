@@ -93,7 +93,7 @@ def _print(outcome: Outcome, *, everything: bool) -> None:
     from stripewise.api import optimizing as api
 
     if outcome.plan is not None and outcome.plan["changes"]:
-        rows = api.rows(outcome)
+        rows = api.rows(outcome) if everything else api.grouped(api.rows(outcome))
         regions = api.regions(rows)
         listed = set(console.shown(regions, everything=everything))
         console.out.print(_table(outcome, [row for row in rows if (row.path, row.offset) in listed]))
@@ -119,10 +119,13 @@ def _print(outcome: Outcome, *, everything: bool) -> None:
 
 
 def _table(outcome: Outcome, shown: Sequence[Row]) -> Table:
-    """Per region: layout before and after, throughput predicted and measured, ratio."""
+    """Per region: layout before and after, throughput predicted and measured, ratio.
+
+    Of files that are one row it is the median throughput of a file.
+    """
     columns = ["region", "layout before", "layout after", "op", "requests"]
     figures = ["predicted before", "after", "measured before", "after", "ratio"]
-    grid = console.table([*columns, *figures], right=["requests", *figures])
+    grid = console.table([*columns, *figures], right=["requests", *figures], paths=["region"])
     title = f"MiB/s while requests were in flight, {outcome.pool.label}, medians of {len(outcome.before)}"
     grid.title = f"{title} and {len(outcome.after)} runs" if outcome.after else f"{title} runs"
     last: tuple[str, int] | None = None
@@ -130,9 +133,10 @@ def _table(outcome: Outcome, shown: Sequence[Row]) -> Table:
         first = (row.path, row.offset) != last
         last = (row.path, row.offset)
         end = exact_bytes(row.end) if row.end is not None else "end"
+        of_files = f" ({row.files:,} files)" if row.files > 1 else ""
         measured = row.measured_after
         grid.add_row(
-            f"{row.path} {exact_bytes(row.offset)}..{end}" if first else "",
+            f"{row.path}{of_files} {exact_bytes(row.offset)}..{end}" if first else "",
             " ".join(row.layout_before) if first else "",
             " ".join(row.layout_after) if first else "",
             row.op,

@@ -10,6 +10,7 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api.reporting import check_page, write_report
 from stripewise.cli import console
+from stripewise.cli.excerpt import AppOption, FileOption, RankOption
 from stripewise.cli.opened import opened
 from stripewise.units import about_bytes
 
@@ -44,6 +45,9 @@ def report(
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="What servers that only the log shows are taken for.")
     ] = "hdd-7200",
+    file: FileOption = None,
+    rank: RankOption = None,
+    app: AppOption = None,
 ) -> None:
     """Draw how a program used its files, and what a layout makes of it, as one HTML page.
 
@@ -55,6 +59,7 @@ def report(
     \b
     Examples:
       stripewise report job.darshan -o job.html
+      stripewise report job.darshan --file '*.h5' -o hdf5.html
       stripewise report job.darshan --cluster orion.toml -o job.html
       stripewise report run.trace --pool p/pool.toml --layout new.layout \\
           -o run.html
@@ -64,7 +69,7 @@ def report(
     if layout is not None and planner is not None:
         raise StripewiseError("--planner plans, and --layout says what was planned: give one")
     check_page(output)
-    trace = opened(log)
+    trace = opened(log, files=file, ranks=rank, apps=app)
     with console.steps() as begin:
         write_report(
             trace,

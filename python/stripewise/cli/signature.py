@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from stripewise import StripewiseError
-from stripewise.api.signing import Wanted, matching, programs_of, sign
+from stripewise.api.signing import Wanted, grouped, matching, programs_of, sign
 from stripewise.cli import console
 from stripewise.cli.opened import opened
 from stripewise.terminal import plain
@@ -53,7 +53,8 @@ def signature(
     The trace signature of a process is its requests to one file as nested loops, in order of their start. Its pattern
     is five factors: operation, place in the file, repetition, size, time. The ratio is that of numbers: an offset and a
     size a request, to those that the signature has. With --file or --rank the signature of every process is shown, and
-    the phases of the file. `stripewise help signature` explains the notation.
+    the phases of the file. Files that are named alike but for numbers and used alike are one row, the largest first.
+    `stripewise help signature` explains the notation.
 
     \b
     Examples:
@@ -72,7 +73,7 @@ def signature(
         cut=not as_json,
         check=check,
     )
-    trace = opened(log, files=None if dask is None else [])
+    trace = opened(log, index=dask is not None)
     with console.working("signing and checking" if check else "signing") as progress:
         signed = sign(trace, wanted, progress, dask=dask)
     files = matching(signed.files, file or [], log)
@@ -106,24 +107,30 @@ def signature(
 
 def _print_files(without: int, files: list[FileSignature], programs: list[ProgramSignature], everything: bool) -> None:
     right = ["processes", "requests", "bytes", "phases", "ratio"]
-    grid = console.table(["file", *right], right=right)
-    for row in console.shown(files, everything=everything):
+    # `--all` lists each file by itself, largest first as well.
+    rows = [group for row in files for group in grouped([row])] if everything else grouped(files)
+    rows.sort(key=lambda row: -row.bytes)
+    counts = ["files"] if any(len(row.files) > 1 for row in rows) else []
+    grid = console.table(["file", *counts, *right], right=[*counts, *right], paths=["file"])
+    for row in console.shown(rows, everything=everything):
         grid.add_row(
-            row["path"],
-            f"{row['processes']:,}",
-            f"{row['requests']:,}",
-            about_bytes(row["read_bytes"] + row["written_bytes"]),
-            str(len(row["phases"])),
-            _ratio(row["ratio"]),
+            row.path,
+            *([f"{len(row.files):,}"] if counts else []),
+            f"{row.processes:,}",
+            f"{row.requests:,}",
+            about_bytes(row.bytes),
+            str(row.phases),
+            _ratio(row.ratio),
         )
     console.out.print(grid)
     console.out.print()
-    for row in console.shown(files, everything=everything):
-        console.result(f"{row['path']}: {row['words']}")
-        console.out.print(Text(plain(f"  {row['pattern']}"), "dim"))
-    console.say_more(files, "files", everything=everything, otherwise=", --json has everything")
+    for row in console.shown(rows, everything=everything):
+        console.result(f"{console.short(row.path)}: {row.words}")
+        console.out.print(Text(plain(f"  {row.files[0]['pattern']}"), "dim"))
+    console.say_more(rows, "rows of files", everything=everything, otherwise=", --json has everything")
     console.out.print()
-    by_program = console.table(["program", "files", *right[:3], "ratio", "pattern"], right=["files", *right])
+    columns = ["program", "files", *right[:3], "ratio", "pattern"]
+    by_program = console.table(columns, right=["files", *right], paths=["program"])
     for program in console.shown(programs, everything=everything):
         by_program.add_row(
             program["program"],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
 from stripewise import _native
+from stripewise.naming import common_pattern
 from stripewise.optimize.cycle import Outcome, Run
 from stripewise.optimize.decide import Interval, gain
 from stripewise.optimize.measure import Requests, Split
@@ -35,6 +36,8 @@ class Row:
     measured_before: float
     measured_after: float | None
     """`None` where the new layout was never run."""
+    files: int = 1
+    """How many files it is of: their requests together, and the median of their throughputs."""
 
     @property
     def measured_ratio(self) -> float | None:
@@ -83,6 +86,34 @@ def rows(outcome: Outcome) -> list[Row]:
 
 def _median_rate(splits: list[Split], op: str) -> float:
     return float(median(getattr(split, op).bytes_per_s for split in splits))
+
+
+def grouped(found: Sequence[Row]) -> list[Row]:
+    """Rows of files that are named alike but for numbers and laid out alike, as one; those that move most first."""
+    alike: dict[tuple[object, ...], list[Row]] = {}
+    for row in found:
+        layouts = (row.offset, row.end, tuple(row.layout_before), tuple(row.layout_after))
+        alike.setdefault((_native.path_pattern(row.path), *layouts, row.op), []).append(row)
+    groups = [rows[0] if len(rows) == 1 else _together(rows) for rows in alike.values()]
+    moved: dict[str, int] = {}
+    for row in groups:
+        moved[row.path] = moved.get(row.path, 0) + row.bytes
+    return sorted(groups, key=lambda row: (-moved[row.path], row.path, row.offset))
+
+
+def _together(rows: Sequence[Row]) -> Row:
+    after = [row.measured_after for row in rows if row.measured_after is not None]
+    return replace(
+        rows[0],
+        path=common_pattern([row.path for row in rows]),
+        files=len(rows),
+        requests=sum(row.requests for row in rows),
+        bytes=sum(row.bytes for row in rows),
+        predicted_before=median(row.predicted_before for row in rows),
+        predicted_after=median(row.predicted_after for row in rows),
+        measured_before=median(row.measured_before for row in rows),
+        measured_after=median(after) if after else None,
+    )
 
 
 def regions(found: Sequence[Row]) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stripewise import _native
 from stripewise.exporters.advised import Native
+from stripewise.terminal import middle
 
 MOST_FILES = 3
 """Files that get pictures of their own: those of which most bytes are moved."""
@@ -96,5 +97,5 @@ def requests(loads: _native.FileAccess | _native.ProcessAccess | _native.SizeAcc
 
 
 def short(path: str, most: int = 60) -> str:
-    """The end of a path, where all of it is too long for a heading."""
-    return path if len(path) <= most else "…" + path[-most + 1 :]
+    """A path without its middle, where all of it is too long for a heading."""
+    return middle(path, most)
