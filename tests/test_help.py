@@ -26,6 +26,7 @@ COMMANDS = [
     "planners",
     "report",
     "advise",
+    "survey",
     "export",
     "apply",
     "mount",

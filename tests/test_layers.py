@@ -21,7 +21,7 @@ LAYERS = [
     # One subject each: documents of the compiled part as Python has them.
     {"pool", "layouts", "tables", "devices", "signing", "summing"},
     {"emulation", "launch", "places", "usage", "exporters"},
-    {"advising"},
+    {"advising", "surveying"},
     # What is made of all those below.
     {"optimize", "report", "reproduce"},
     # What `import stripewise` offers; the root itself is the package's own file.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stripewise.api.plan import Plan, plan
     from stripewise.api.signature import Signature
     from stripewise.api.simulation import Simulation, simulate
+    from stripewise.api.survey import Survey, survey
     from stripewise.api.trace import Trace, read
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Signature",
     "Simulation",
     "StripewiseError",
+    "Survey",
     "Trace",
     "__version__",
     "advise",
@@ -36,6 +38,7 @@ __all__ = [
     "plan",
     "read",
     "simulate",
+    "survey",
 ]
 
 _LATER = {
@@ -51,6 +54,8 @@ _LATER = {
     "Signature": "signature",
     "Simulation": "simulation",
     "simulate": "simulation",
+    "Survey": "survey",
+    "survey": "survey",
     "Trace": "trace",
     "read": "trace",
 }

@@ -357,6 +357,7 @@ def signature_expand(text: str, most: int) -> Accesses: ...
 def signature_programs(files: list[str], names: list[str]) -> list[ProgramSignature]: ...
 def trace_merge(directory: str, out: str) -> None: ...
 def path_pattern(path: str) -> str: ...
+def log_format(path: str) -> str | None: ...
 
 # Layouts
 
@@ -655,6 +656,11 @@ class AdviseAbout(TypedDict):
     notes: list[str]
     processes: int | None
 
+class AdviseRule(TypedDict):
+    name: str
+    bytes_per_s: float
+    gain: AdviseGain
+
 class AdviceDocument(TypedDict):
     cluster: AdviseCluster
     root: str
@@ -665,6 +671,7 @@ class AdviceDocument(TypedDict):
     directories: list[AdviseDirectory]
     total: AdviseTotal
     layout: str
+    rules: list[AdviseRule]
 
 def advise(
     trace: Trace,
@@ -674,6 +681,7 @@ def advise(
     planner: str | None = None,
     preset: str = "hdd-7200",
     passes: Callable[[bytes], Iterable[bytes]] | None = None,
+    rules: bool = False,
 ) -> AdviceDocument: ...
 def advise_pass(trace: Trace, question: bytes) -> bytes: ...
 

@@ -14,7 +14,8 @@ import queue
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 Result = TypeVar("Result")
+Tag = TypeVar("Tag")
 
 BATCHES_PER_WORKER = 4
 """More batches make the wait for the last worker shorter; fewer make each worker open the index less often."""
@@ -50,29 +52,67 @@ def analysed(
     path = Path(os.path.abspath(log))
     rows, known = _rows(path), _sum(path)
     with _connected(address) as client:
-        workers = len(client.nthreads())
-        if not workers:
-            raise StripewiseError(
-                f"the Dask scheduler at {address} has no workers: start some with `dask worker {address}`"
-            )
         total = sum(rows.values())
-        count = max(workers * BATCHES_PER_WORKER, -(-total // ROWS_PER_BATCH))
-        done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        running = {}
-        patience = _Patience(client, address)
-        for files in balanced(rows, count):
-            future = client.submit(_on_worker, analyse, path, files, known, __version__, pure=False)
-            running[future.key] = (future, files)
-            future.add_done_callback(done.put)
+        count = max(_workers(client, address) * BATCHES_PER_WORKER, -(-total // ROWS_PER_BATCH))
+        jobs = [((_on_worker, analyse, path, files, known, __version__), files) for files in balanced(rows, count)]
         finished = 0
         progress(finished, total)
-        while running:
-            future = _next(done, patience)
-            _, files = running.pop(future.key)
-            result: Result = _result(future, address, patience)
+        for files, taken in _finished(client, address, jobs):
+            result: Result = taken()
             finished += sum(rows[file] for file in files)
             progress(finished, total)
             yield result
+
+
+def each(
+    logs: Sequence[Path], address: str, work: Callable[[str], Result], progress: Callable[[int, int], object]
+) -> Iterator[tuple[Path, Result | WorkersDiedError]]:
+    """What `work` makes of each log, in no order, on workers that read the logs themselves.
+
+    `work` is sent to the workers: a function of this package, or a `functools.partial` of one. It is given the absolute
+    path of a log. A log over which workers die again and again has that as its result. Raises `StripewiseError` where
+    there is no cluster, or none any more.
+    """
+    with _connected(address) as client:
+        _workers(client, address)
+        jobs = [((_log_on_worker, work, os.path.abspath(log), __version__), log) for log in logs]
+        progress(0, len(jobs))
+        for number, (log, taken) in enumerate(_finished(client, address, jobs), 1):
+            try:
+                yield log, taken()
+            except WorkersDiedError as error:
+                yield log, error
+            progress(number, len(jobs))
+
+
+class WorkersDiedError(StripewiseError):
+    """Workers died again and again over the same work."""
+
+
+def _workers(client: Client, address: str) -> int:
+    workers = len(client.nthreads())  # type: ignore[no-untyped-call]
+    if not workers:
+        raise StripewiseError(
+            f"the Dask scheduler at {address} has no workers: start some with `dask worker {address}`"
+        )
+    return workers
+
+
+def _finished(
+    client: Client, address: str, jobs: Sequence[tuple[tuple[Any, ...], Tag]]
+) -> Iterator[tuple[Tag, Callable[[], Any]]]:
+    """Has calls made, each a function with its arguments; the tags of those that end, with what gives their results."""
+    done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+    running = {}
+    patience = _Patience(client, address)
+    for call, tag in jobs:
+        future = client.submit(*call, pure=False)
+        running[future.key] = (future, tag)
+        future.add_done_callback(done.put)  # type: ignore[no-untyped-call]
+    while running:
+        future = _next(done, patience)
+        _, tag = running.pop(future.key)
+        yield tag, partial(_result, future, address, patience)
 
 
 def balanced(rows: Mapping[int, int], count: int) -> list[list[int]]:
@@ -117,14 +157,24 @@ def _connected(address: str) -> Client:
         ) from error
 
 
-def _on_worker(analyse: Callable[[Trace], Result], path: Path, files: list[int], known: int, version: str) -> Result:
-    """What runs on a worker: everything that can differ there is checked first."""
-    here = f"the Dask worker on {socket.gethostname()}"
+def _check_version(here: str, version: str) -> None:
     if __version__ != version:
         raise StripewiseError(
             f"{here} has Stripewise {__version__}, this command is of {version}: results could differ; "
             f"install {version} there, or that version here"
         )
+
+
+def _log_on_worker(work: Callable[[str], Result], path: str, version: str) -> Result:
+    """What runs on a worker for a log."""
+    _check_version(f"the Dask worker on {socket.gethostname()}", version)
+    return work(path)
+
+
+def _on_worker(analyse: Callable[[Trace], Result], path: Path, files: list[int], known: int, version: str) -> Result:
+    """What runs on a worker: everything that can differ there is checked first."""
+    here = f"the Dask worker on {socket.gethostname()}"
+    _check_version(here, version)
     try:
         found = _sum(path)
     except OSError as error:
@@ -187,7 +237,7 @@ def _result(future: Future[Result], address: str, patience: _Patience) -> Result
     except StripewiseError:
         raise
     except KilledWorker as error:
-        raise StripewiseError(
+        raise WorkersDiedError(
             f"Dask workers of {address} died again and again over the same files, the last was {error.last_worker}: "
             "most often for want of memory; start workers with more (`--memory-limit`) or fewer threads (`--nthreads`)"
         ) from error

@@ -4,6 +4,7 @@ use crate::bottleneck::Bottleneck;
 use crate::cluster_file::ClusterFile;
 use crate::findings::Finding;
 use crate::interval::{Cause, Gain};
+use crate::layout_rules::RuleGain;
 use crate::options::LayoutSource;
 use std::path::PathBuf;
 use stripewise_layout::{Layout, LayoutFile};
@@ -115,4 +116,6 @@ pub struct Advice {
     pub left_out: usize,
     /// The layouts of files that should change.
     pub layout: LayoutFile,
+    /// What each of [`RULES`](crate::RULES) would give, where that was asked for.
+    pub rules: Vec<RuleGain>,
 }

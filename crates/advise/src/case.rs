@@ -10,6 +10,7 @@ use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
 use crate::kinds::{FileKind, kinds};
+use crate::layout_rules::{LayoutRule, RULES, RuleGain};
 use crate::options::{AdviceOptions, LayoutSource};
 use crate::passes::Passes;
 use crate::planning::{Planned, plan};
@@ -128,6 +129,7 @@ impl<'a> ComparedCase<'a> {
         }
         let rehearsal = KindRehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
         let before = rehearsal.runs(&self.present)?;
+        let rules = if options.rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
         let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
         let loaded = thinned(&self.sample, LOADED);
         let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
@@ -191,8 +193,24 @@ impl<'a> ComparedCase<'a> {
             bytes: all_bytes,
             left_out: gathered.left_out,
             layout: self.layout_file(gathered, &rows, &changed, &layouts),
+            rules,
             rows,
         })
+    }
+
+    /// What each rule would give all files.
+    fn rules(
+        &self,
+        rehearsal: &KindRehearsal,
+        before: &[SeedRates],
+        causes: &[Cause],
+    ) -> Result<Vec<RuleGain>, SimulateError> {
+        let of_rule = |rule: &LayoutRule| {
+            let after = rehearsal.runs(&rule.layouts(self.servers, self.present.len()))?;
+            let gain = Gain::of(&gains(before, &after, None), causes);
+            Ok(RuleGain { name: rule.name, bytes_per_s: mean(&after, None), gain })
+        };
+        RULES.iter().map(of_rule).collect()
     }
 
     /// Which kinds should change: those whose own gain, in the company of the others that change, is beyond doubt.

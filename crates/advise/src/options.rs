@@ -42,4 +42,6 @@ pub struct AdviceOptions<'a> {
     pub planner: Option<&'a str>,
     /// The layouts that files have, where they are known.
     pub present: Option<&'a PresentLayout<'a>>,
+    /// Whether [`RULES`](crate::RULES) are tried, too.
+    pub rules: bool,
 }

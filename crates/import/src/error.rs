@@ -17,6 +17,14 @@ pub enum ImportError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A directory that is no log has some.
+    #[error("{} is a directory of {logs} {}, and not one itself: name one of them, or look at all with `stripewise survey {}`", path.display(), if *logs == 1 { "log" } else { "logs" }, path.display())]
+    Logs {
+        /// The directory.
+        path: PathBuf,
+        /// How many.
+        logs: usize,
+    },
     /// No importer knows this file.
     #[error("{} is no log that Stripewise knows ({known}): {why}", path.display())]
     Unknown {

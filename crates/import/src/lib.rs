@@ -40,7 +40,7 @@ pub use error::ImportError;
 pub use excerpt::Excerpt;
 pub use lacks::Lacks;
 pub use log::Log;
-pub use open::{Imported, Progress, open, open_files, open_index};
+pub use open::{Imported, Progress, format_of, open, open_files, open_index};
 pub use osts::{OstRate, OstRates, ost_rates, target_rates};
 pub use schema::write_csv;
 pub use sink::{BATCH_ROWS, MemorySink, Sink, Summary};

@@ -13,6 +13,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_trace::{Process, Program, Record, Tables, Trace};
 
+/// Name of the format of our own recorder.
+const OWN: &str = "Stripewise";
+
 /// Told how many of how many bytes of the log are read, about once a megabyte; breaking off ends the import with
 /// [`ImportError::Stopped`].
 pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
@@ -38,13 +41,40 @@ pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, Import
         return dataset::read(path, progress);
     }
     if path.is_dir() && !Log::is_folder(path) {
-        return Ok(recorded(Trace::open(path)?));
+        return Trace::open(path).map(recorded).map_err(|error| match logs_in(path) {
+            0 => error.into(),
+            logs => ImportError::Logs { path: path.to_owned(), logs },
+        });
     }
     let log = Log::open(path)?;
     if log.start()?.starts_with(&stripewise_trace::MAGIC) {
         return Ok(recorded(Trace::open(path)?));
     }
     convert(&log, progress)
+}
+
+/// The format of a log, by its name and first bytes; `None` for what is no log, and for what cannot be read.
+pub fn format_of(path: &Path) -> Option<&'static str> {
+    if dataset::is_dataset(path) {
+        return Some("data set");
+    }
+    if path.is_dir() && !Log::is_folder(path) {
+        let own = std::fs::read_dir(path).ok()?.flatten().any(|entry| {
+            entry.file_name().as_encoded_bytes().ends_with(stripewise_trace::PROCESS_FILE_SUFFIX.as_bytes())
+        });
+        return own.then_some(OWN);
+    }
+    let log = Log::open(path).ok()?;
+    if log.start().ok()?.starts_with(&stripewise_trace::MAGIC) {
+        return Some(OWN);
+    }
+    importer_of(&log).ok().map(crate::Importer::name)
+}
+
+/// Logs that a directory has, as far as their first bytes tell.
+fn logs_in(directory: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    entries.flatten().filter(|entry| format_of(&entry.path()).is_some()).count()
 }
 
 /// Opens some files of a data set that [`crate::write_dataset`] wrote: as [`open`], but requests, counters and layouts
@@ -77,7 +107,7 @@ fn check_dataset(path: &Path) -> Result<(), ImportError> {
 /// What our own recorder knows of a run is in the trace itself.
 fn recorded(trace: Trace) -> Imported {
     let about = About {
-        format: "Stripewise".to_owned(),
+        format: OWN.to_owned(),
         start_unix_ns: Some(trace.start_unix_ns()),
         processes: Some(trace.processes().len() as u64),
         ..About::default()

@@ -5,7 +5,7 @@ mod common;
 use common::{collected, wheel_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
-use stripewise_import::{Excerpt, ImportError, Imported, Lacks, open};
+use stripewise_import::{Excerpt, ImportError, Imported, Lacks, format_of, open};
 use stripewise_trace::{Operation, ProcessInfo, Record, Recorder, WrappedCall, merge};
 
 fn opened(path: &Path) -> Result<Imported, ImportError> {
@@ -123,4 +123,22 @@ fn an_excerpt_has_the_wanted_records_and_what_is_known_of_their_files() {
         let layouts = about.lustre_layouts.iter().filter(|layout| layout.file == last.id);
         assert!(part.about.lustre_layouts.iter().map(|own| &own.components).eq(layouts.map(|own| &own.components)));
     }
+}
+
+#[test]
+fn a_directory_of_logs_is_told_from_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.log"), LOG).unwrap();
+    std::fs::write(dir.path().join("README"), "no log").unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("pipe"), 0o600.into()).unwrap();
+    let said = opened(dir.path()).unwrap_err().to_string();
+    assert!(said.contains("a directory of 1 log, and not one itself") && said.contains("stripewise survey"), "{said}");
+    assert_eq!(format_of(&dir.path().join("a.log")), Some("fio"));
+    assert_eq!(format_of(&dir.path().join("README")), None);
+    assert_eq!(format_of(&dir.path().join("pipe")), None);
+    assert_eq!(format_of(&dir.path().join("nothing")), None);
+    assert_eq!(format_of(dir.path()), None);
+    std::fs::remove_file(dir.path().join("a.log")).unwrap();
+    let said = opened(dir.path()).unwrap_err().to_string();
+    assert!(said.contains("holds no trace"), "{said}");
 }

@@ -17,9 +17,11 @@ use stripewise_whatif::{AdviceRequest, Advised};
 
 /// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
 /// on those that the log's Lustre layouts show. Where `passes` is given, `trace` is the index of a data set: `passes` is
-/// called with a question to all requests and gives, file by file, what [`advise_pass`] answers.
+/// called with a question to all requests and gives, file by file, what [`advise_pass`] answers. With `rules` some
+/// layouts that all files might have are tried, too.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", passes = None))]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", passes = None, rules = false))]
+#[expect(clippy::too_many_arguments, reason = "the arguments are those of the Python function, most by name")]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
     trace: &PyTrace,
@@ -28,9 +30,10 @@ pub(crate) fn advise<'py>(
     planner: Option<&str>,
     preset: &str,
     passes: Option<Py<PyAny>>,
+    rules: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let elsewhere = passes.map(|call| Elsewhere { call, raised: RefCell::new(None) });
-    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner, preset };
+    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner, preset, rules };
     let (advised, elsewhere) = py.detach(move || {
         let made_by = elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere);
         (stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by), elsewhere)
@@ -123,6 +126,11 @@ fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
             "findings": findings(&advice.findings),
         },
         "layout": advice.layout.to_toml(&names),
+        "rules": advice.rules.iter().map(|rule| json!({
+            "name": rule.name,
+            "bytes_per_s": rule.bytes_per_s,
+            "gain": gain(&rule.gain),
+        })).collect::<Vec<_>>(),
     })
 }
 

@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(units::parse_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_merge, module)?)?;
     module.add_function(wrap_pyfunction!(trace::path_pattern, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::log_format, module)?)?;
     module.add_class::<trace::PyTrace>()?;
     module.add_class::<signature::PyTraceSignature>()?;
     module.add_function(wrap_pyfunction!(signature::signature_expand, module)?)?;

@@ -122,7 +122,8 @@ pub(crate) fn server_load<'py>(
     root: Option<PathBuf>,
     preset: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner: None, preset };
+    let asked =
+        AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner: None, preset, rules: false };
     let loads = py.detach(|| ServerLoads::of(&trace.inner, &trace.about, &asked, layout, origin)).map_err(raise)?;
     to_python(py, &describe(&loads))
 }

@@ -21,6 +21,12 @@ pub(crate) fn trace_merge(py: Python<'_>, directory: PathBuf, out: PathBuf) -> P
     py.detach(|| trace::merge(&directory, &out)).map_err(raise)
 }
 
+/// The format of a log by its name and first bytes; `None` for what is no log.
+#[pyfunction]
+pub(crate) fn log_format(py: Python<'_>, path: PathBuf) -> Option<&'static str> {
+    py.detach(|| import::format_of(&path))
+}
+
 /// A path with `*` for its numbers, as files that are named alike are shown together.
 #[pyfunction]
 pub(crate) fn path_pattern(path: &str) -> String {

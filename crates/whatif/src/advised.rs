@@ -20,6 +20,8 @@ pub struct AdviceRequest<'a> {
     pub planner: Option<&'a str>,
     /// Profile of servers that the log shows.
     pub preset: &'a str,
+    /// As [`AdviceOptions::rules`].
+    pub rules: bool,
 }
 
 /// [`Advice`], and whether it is for the files of a pool.
@@ -39,8 +41,14 @@ impl AdviceRequest<'_> {
     ) -> Result<T, WhatifError> {
         let servers = self.servers.map(Servers::load).transpose()?;
         let cluster = servers.as_ref().map(|servers| &servers.cluster);
-        let options =
-            AdviceOptions { cluster, preset: self.preset, root: self.root, planner: self.planner, present: None };
+        let options = AdviceOptions {
+            cluster,
+            preset: self.preset,
+            root: self.root,
+            planner: self.planner,
+            present: None,
+            rules: self.rules,
+        };
         let Some(file) = servers.as_ref().and_then(|servers| servers.pool_file.as_deref()) else {
             return then(&options, false);
         };
