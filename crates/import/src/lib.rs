@@ -7,6 +7,7 @@
 
 mod about;
 mod ahead;
+mod counted;
 mod counters;
 mod csv;
 mod darshan;
@@ -34,6 +35,7 @@ mod strace;
 mod table;
 
 pub use about::About;
+pub use counted::{CountedFiles, CountedTraffic, summarise_counted};
 pub use counters::{FileCounters, LustreComponent, LustreLayout};
 pub use dataset::{write_dataset, write_parquet};
 pub use error::ImportError;

@@ -5,8 +5,8 @@ mod common;
 use common::{collected, wheel_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
-use stripewise_import::{Excerpt, ImportError, Imported, Lacks, format_of, open};
-use stripewise_trace::{Operation, ProcessInfo, Record, Recorder, WrappedCall, merge};
+use stripewise_import::{Excerpt, FileCounters, ImportError, Imported, Lacks, format_of, open, summarise_counted};
+use stripewise_trace::{Api, Operation, ProcessInfo, Record, Recorder, WrappedCall, merge, summarise_together};
 
 fn opened(path: &Path) -> Result<Imported, ImportError> {
     open(path, &mut |_, _| ControlFlow::Continue(()))
@@ -141,4 +141,41 @@ fn a_directory_of_logs_is_told_from_a_log() {
     std::fs::remove_file(dir.path().join("a.log")).unwrap();
     let said = opened(dir.path()).unwrap_err().to_string();
     assert!(said.contains("holds no trace"), "{said}");
+}
+
+#[test]
+fn a_sample_of_counted_requests_is_summed_up_as_what_was_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.log");
+    std::fs::write(&path, LOG).unwrap();
+    let Imported { trace, mut about } = opened(&path).unwrap();
+    let ids: Vec<u32> = trace.files().iter().map(|file| file.id).collect();
+    let rows = summarise_together(&trace, &ids, 8);
+    assert_eq!(summarise_counted(&trace, &about.counted_files(), &ids, 8), rows, "a log without counters");
+    let file = *ids.iter().find(|&&id| trace.requests(id).any(|record| record.op == Operation::Write as u8)).unwrap();
+    let own = summarise_together(&trace, &[file], 8);
+    let (requests, bytes) = (own.writes.requests, own.writes.bytes);
+    let counters = |times: u64, has_rows| FileCounters {
+        file,
+        api: Api::Posix,
+        rank: None,
+        integers: vec![
+            ("POSIX_READS", 0),
+            ("POSIX_WRITES", (requests * times) as i64),
+            ("POSIX_BYTES_READ", 0),
+            ("POSIX_BYTES_WRITTEN", (bytes * times) as i64),
+        ],
+        floats: Vec::new(),
+        has_rows,
+    };
+    for (times, has_rows, grown) in [(1000, false, 1000), (1, false, 1), (1000, true, 1)] {
+        about.counters = vec![counters(times, has_rows)];
+        let summary = summarise_counted(&trace, &about.counted_files(), &[file], 8);
+        assert_eq!((summary.writes.requests, summary.writes.bytes), (requests * grown, bytes * grown));
+        assert_eq!(summary.heat.iter().map(|place| place.write_bytes).sum::<u64>(), bytes * grown);
+        assert_eq!(summary.writes.rate_bytes_per_s, own.writes.rate_bytes_per_s * grown as f64);
+        assert_eq!(summary.reads, own.reads);
+        let all = summarise_counted(&trace, &about.counted_files(), &ids, 8);
+        assert_eq!(all.writes.bytes, rows.writes.bytes + bytes * (grown - 1));
+    }
 }

@@ -159,8 +159,9 @@ impl PyTrace {
     /// `files` says how many they are.
     fn summaries<'py>(&self, py: Python<'py>, groups: Vec<Vec<u32>>) -> PyResult<Bound<'py, PyAny>> {
         let value = py.detach(|| {
+            let counted = self.about.counted_files();
             let of = |files: &Vec<u32>| {
-                file_summary(&self.inner, &trace::summarise_together(&self.inner, files, HEAT_PARTS))
+                file_summary(&self.inner, &import::summarise_counted(&self.inner, &counted, files, HEAT_PARTS))
             };
             json!(groups.iter().map(of).collect::<Vec<_>>())
         });
@@ -228,9 +229,12 @@ impl PyTrace {
         py.detach(|| self.inner.in_flight(&files))
     }
 
-    /// Seconds in which any request to these files is in flight. O(n log n).
-    fn busy_s(&self, py: Python<'_>, files: Vec<u32>) -> f64 {
-        py.detach(|| self.inner.busy_s(&files))
+    /// Seconds in which any request to these files is in flight; `None` of a log that does not tell how long requests
+    /// took. O(n log n).
+    fn busy_s(&self, py: Python<'_>, files: Vec<u32>) -> Option<f64> {
+        let lacks = |what| self.about.lacks.contains(what);
+        let timed = !lacks(import::Lacks::TIMES) && !lacks(import::Lacks::DURATIONS);
+        timed.then(|| py.detach(|| self.inner.busy_s(&files)))
     }
 
     /// All records as one numpy array a column. With `requests_only`: the requests that moved bytes and that the
@@ -285,6 +289,7 @@ fn watched<T: Send>(
 impl PyTrace {
     fn summarise(&self) -> Value {
         let inner = &self.inner;
+        let counted = self.about.counted_files();
         json!({
             "start_unix_ns": inner.start_unix_ns(),
             "duration_s": inner.duration_ns() as f64 * 1e-9,
@@ -302,7 +307,7 @@ impl PyTrace {
                 "lost": process.holes.saturating_add(process.dropped),
             })).collect::<Vec<_>>(),
             "files": inner.files().iter()
-                .map(|file| file_summary(inner, &trace::summarise(inner, file.id, HEAT_PARTS)))
+                .map(|file| file_summary(inner, &import::summarise_counted(inner, &counted, &[file.id], HEAT_PARTS)))
                 .collect::<Vec<_>>(),
         })
     }

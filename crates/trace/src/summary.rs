@@ -70,6 +70,31 @@ pub struct FileSummary {
     pub span_ns: (u64, u64),
 }
 
+impl FileSummary {
+    /// Makes the figures of a sample those of all requests that it stands for: `missing` is how many requests the sample
+    /// lacks and how many bytes these move, of reads and of writes. Sizes and heat grow in proportion.
+    pub fn stand_for(&mut self, missing: [(u64, u64); 2]) {
+        for (of_op, (requests, bytes)) in [&mut self.reads, &mut self.writes].into_iter().zip(missing) {
+            let before = (of_op.requests, of_op.bytes);
+            of_op.requests = of_op.requests.saturating_add(requests);
+            of_op.bytes = of_op.bytes.saturating_add(bytes);
+            of_op.common_sizes.iter_mut().for_each(|(_, count)| *count = part(*count, of_op.requests, before.0));
+            of_op.rate_bytes_per_s = if of_op.busy_s > 0.0 { of_op.bytes as f64 / of_op.busy_s } else { 0.0 };
+        }
+        let (read, written) = (missing[0].1, missing[1].1);
+        for place in &mut self.heat {
+            place.read_bytes = part(place.read_bytes, self.reads.bytes, self.reads.bytes - read);
+            place.write_bytes = part(place.write_bytes, self.writes.bytes, self.writes.bytes - written);
+        }
+    }
+}
+
+/// `count` of `before` as a part of `now`.
+fn part(count: u64, now: u64, before: u64) -> u64 {
+    let scaled = u128::from(count) * u128::from(now) / u128::from(before.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
 /// Summarises file `id` with its extent in at most `heat_parts` equal parts (multiples of 4 KiB). O(n log n) in the
 /// file's records, plus the parts that requests touch.
 pub fn summarise(trace: &Trace, id: u32, heat_parts: usize) -> FileSummary {
