@@ -2,14 +2,18 @@
 
 import os
 import re
+import struct
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import darshan
 import pytest
 
+import stripewise as sw
 from browser import Browser
 from stripewise import _native
+from stripewise.units import about_bytes
 from test_cluster import CLUSTER
 
 WIDTHS = (360, 768, 1440)
@@ -290,10 +294,45 @@ def test_mistakes_are_named_and_leave_nothing(stripewise, mixed, tmp_path):
     assert not list(tmp_path.glob(".page.html.*"))
 
 
-@pytest.mark.parametrize("name", ["page.png", "page.PDF", "page.svg", "page.html.png", "page"])
+@pytest.mark.parametrize("name", ["page.gif", "page.PNGs", "page.html.txt", "page"])
 def test_a_page_is_not_written_under_the_name_of_another_format(stripewise, tmp_path, name):
     log = EXAMPLES / "tests" / "input" / "sample-badost.darshan"
     refused = stripewise("report", log, "-o", name, check=False)
     assert refused.returncode == 1
-    assert refused.stderr == f"error: {name}: a report is an HTML page; name it with .html at its end\n"
+    assert refused.stderr == (
+        f"error: {name}: a report is an HTML page, or a picture for a slide; "
+        "name it with one of .html, .png, .svg, .pdf at its end\n"
+    )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".png", ".SVG", ".pdf"])
+def test_a_picture_for_a_slide_is_16_to_9_and_tells_the_run(stripewise, mixed, tmp_path, suffix):
+    emulated, trace, layout = mixed
+    slide = tmp_path / f"slide{suffix}"
+    stripewise("report", trace, "--pool", emulated.file, "--layout", layout, "-o", slide)
+    content = slide.read_bytes()
+    if suffix == ".png":
+        assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        assert struct.unpack(">II", content[16:24]) == (2560, 1440)
+    elif suffix == ".pdf":
+        assert content.startswith(b"%PDF-") and b"%%EOF" in content[-32:]
+    else:
+        drawn = ElementTree.fromstring(content)
+        assert (drawn.get("width"), drawn.get("height")) == ("1280", "720")
+        words = " ".join("".join(text.itertext()) for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
+        (total,) = (run := sw.read(trace)).native.summaries([list(range(len(run.paths)))])
+        assert f"{about_bytes(total['writes']['bytes'])} written" in words
+        assert "Servers" in words and "Bytes by request size" in words and "now" in words and "then" in words
+
+
+def test_a_slide_of_a_log_with_hostile_names_and_of_an_empty_one_is_drawn(stripewise, tmp_path):
+    log = tmp_path / "<&>.csv"
+    log.write_text('file,op,offset,size\n"/data/<script>&\x1b[31m",write,0,4096\n')
+    stripewise("report", log, "-o", tmp_path / "s.svg")
+    shown = "".join(ElementTree.fromstring((tmp_path / "s.svg").read_bytes()).itertext())
+    assert "<&>.csv" in shown and "<script>&" in shown and "\x1b" not in shown
+    (tmp_path / "file").touch()
+    stripewise("trace", "-o", tmp_path / "none.trace", "--", "cat", tmp_path / "file")
+    stripewise("report", tmp_path / "none.trace", "-o", tmp_path / "s.svg")
+    assert "No byte read or written" in (tmp_path / "s.svg").read_text()

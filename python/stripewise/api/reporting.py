@@ -1,4 +1,4 @@
-"""`write_report`: how a program used its files, and what a layout makes of it, as one HTML page."""
+"""`write_report`: how a program used its files, and what a layout makes of it, as one HTML page or one picture."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from pathlib import Path
 from stripewise._native import StripewiseError
 from stripewise.api.trace import Trace
 
+PAGES = (".html", ".htm")
+PICTURES = (".png", ".svg", ".pdf")
+"""Ends of names of a picture for a slide."""
+
 
 def check_page(output: Path) -> None:
-    """Raises `StripewiseError` where no page can be written, before a long log is read."""
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise StripewiseError(f"{output}: a report is an HTML page; name it with .html at its end")
+    """Raises `StripewiseError` where no report can be written, before a long log is read."""
+    if output.suffix.lower() not in PAGES + PICTURES:
+        raise StripewiseError(
+            f"{output}: a report is an HTML page, or a picture for a slide; "
+            f"name it with one of {', '.join(PAGES[:1] + PICTURES)} at its end"
+        )
     if not output.absolute().parent.is_dir():
         raise StripewiseError(f"{output}: there is no directory {output.absolute().parent}; make it first")
 
@@ -28,15 +35,17 @@ def write_report(
     planner: str | None = None,
     preset: str = "hdd-7200",
 ) -> None:
-    """Writes the page, on the servers of a pool or cluster file, else on those that the log shows.
+    """Writes the page, or the picture where `output` is named as one.
 
-    The layout drawn is that of a layout file, else what `advise` recommends with `planner` and `preset`. `begin` begins
-    a step and returns what its progress is told to.
+    Servers are those of a pool or cluster file, else those that the log shows. The layout drawn is that of a layout
+    file, else what `advise` recommends with `planner` and `preset`. `begin` begins a step and returns what its progress
+    is told to.
     """
     check_page(output)
     # Charts take longer to load than everything else.
     from stripewise.report.gather import gather
     from stripewise.report.page import page, write
+    from stripewise.report.slide import slide
 
     facts = gather(
         trace.native,
@@ -48,4 +57,8 @@ def write_report(
         preset=preset,
         begin=begin,
     )
-    write(page(facts, begin("drawing")), output)
+    suffix, drawing = output.suffix.lower(), begin("drawing")
+    if suffix in PICTURES:
+        write(slide(facts, suffix), output)
+    else:
+        write(page(facts, drawing).encode("utf-8", "replace"), output)

@@ -17,7 +17,10 @@ from stripewise.units import about_bytes
 
 def report(
     log: Annotated[Path, typer.Argument(metavar="T", help="A trace, or any log that Stripewise reads.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="R.html", help="Page to write.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="R.html", help="Page to write; R.png, R.svg and R.pdf are pictures."),
+    ],
     layout: Annotated[
         Path | None,
         typer.Option("--layout", "-l", metavar="LAYOUT", help="Layout file to draw; else what `advise` recommends."),
@@ -49,17 +52,19 @@ def report(
     rank: RankOption = None,
     app: AppOption = None,
 ) -> None:
-    """Draw how a program used its files, and what a layout makes of it, as one HTML page.
+    """Draw how a program used its files, and what a layout makes of it, as one HTML page or a picture for a slide.
 
     The page needs no network and no other file. It has the layout before and after, heat maps of offset and rank by
     time, request sizes, the load of ranks and servers, the advice, and the commands that set the layout. Everything
     that is drawn stands there in words and as tables, too. Servers are those of the cluster or pool file, else those
-    that the log's Lustre layouts show; without any the page tells of the program alone.
+    that the log's Lustre layouts show; without any the page tells of the program alone. The picture has the verdict,
+    the heat map that most bytes are on, request sizes and servers.
 
     \b
     Examples:
       stripewise report job.darshan -o job.html
       stripewise report job.darshan --file '*.h5' -o hdf5.html
+      stripewise report job.darshan -o slide.png
       stripewise report job.darshan --cluster orion.toml -o job.html
       stripewise report run.trace --pool p/pool.toml --layout new.layout \\
           -o run.html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stripewise import _native
 from stripewise.exporters.advised import Native
@@ -35,6 +36,10 @@ class Facts:
     files: list[str]
     programs: list[str]
     access: _native.Access
+    total: dict[str, Any]
+    """What all files together moved: an entry of the summary of a trace."""
+    busy_s: float | None
+    """Seconds with requests in flight; `None` where the log does not time them."""
     signatures: dict[int, _native.FileSignature]
     """How each file is used, by its number."""
     servers: Servers

@@ -58,12 +58,15 @@ def gather(
         if servers is not None or layout is not None:
             raise
         reason = str(error)
+    numbers = list(range(len(trace.files())))
     facts = Facts(
         source=source,
         about=trace.about(),
         files=[_shown(path) for path in trace.files()],
         programs=trace.programs(),
         access=access,
+        total=trace.summaries([numbers])[0],
+        busy_s=trace.busy_s(numbers),
         signatures=signed,
         servers=Servers(servers, is_pool, label),
         layout=layout,

@@ -56,13 +56,13 @@ def page(facts: Facts, progress: Callable[[int, int], None]) -> str:
     )
 
 
-def write(text: str, output: Path) -> None:
+def write(content: bytes, output: Path) -> None:
     """Writes under another name and renames: there is never half a report."""
     descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.absolute().parent)
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stripewise.report.facts import Facts, moved, requests
+from stripewise.report.facts import Facts, moved
 from stripewise.report.markup import Markup, join, paragraph, section
 from stripewise.units import about_bytes, seconds
 
@@ -14,12 +14,13 @@ def draw(facts: Facts) -> Markup:
     """Programs, processes, files, bytes, requests, time."""
     access = facts.access
     files = access["files"]
-    read, written = (sum(file[way]["bytes"] for file in files) for way in ("reads", "writes"))
+    # Where the rows are a sample, the maps and tables below are of that; the sums are not.
+    read, written = (facts.total[way] for way in ("reads", "writes"))
     run_s = facts.about["run_s"]
     figures = {
-        "read": about_bytes(read),
-        "written": about_bytes(written),
-        "requests": f"{sum(map(requests, files)):,}",
+        "read": about_bytes(read["bytes"]),
+        "written": about_bytes(written["bytes"]),
+        "requests": f"{read['requests'] + written['requests']:,}",
         "files read or written": f"{len(files):,}",
         f"{facts.units} that did": f"{len(access['processes']):,}",
         "first to last request": seconds(access["end_s"] - access["start_s"]),
