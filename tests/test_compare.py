@@ -57,6 +57,7 @@ def test_an_excerpt_is_the_log_of_these_files_and_ranks_alone(log, stripewise):
     moved = lambda document: {file["path"]: file["writes"]["bytes"] for file in document["files"]}  # noqa: E731
     assert moved(shown()) == {"/data/a.h5": 2000, "/data/b.h5": 500, "/data/log": 7}
     assert moved(shown("--file", "*.h5")) == {"/data/a.h5": 2000, "/data/b.h5": 500}
+    assert moved(shown("--file", "b.*")) == {"/data/b.h5": 500}
     assert moved(shown("--file", "a.h5", "--file", "/data/log")) == {"/data/a.h5": 2000, "/data/log": 7}
     of_rank = shown("--rank", 1)
     assert moved(of_rank) == {"/data/a.h5": 1000, "/data/b.h5": 500}
@@ -133,6 +134,26 @@ def test_two_runs_are_compared_by_their_files(runs, stripewise):
     assert all(not line.endswith("x") for line in same.splitlines()[2:])
 
 
+def test_runs_of_which_one_reads_and_one_writes_are_not_called_faster(stripewise, tmp_path):
+    runs = [
+        strace(tmp_path / f"{call}.strace", (1, call, "/data/f", 1 << 20, 0, took))
+        for call, took in (("pwrite64", 0.5), ("pread64", 0.1))
+    ]
+    shown = stripewise("compare", *runs).stdout
+    assert shown.startswith(
+        "the two runs do different work, so neither is called faster: A reads 0 B and writes 1.0 MiB"
+    )
+    # What a run did not do has no figures.
+    rates = [line.split() for line in shown.splitlines() if line.startswith("  MiB/s")]
+    assert rates == [["MiB/s", "-", "10.0"], ["MiB/s", "2.0", "-"]]
+
+
+def test_what_two_logs_lack_is_said_once(stripewise, runs):
+    said = stripewise("compare", *runs).stderr
+    assert said.splitlines()[0] == f"{runs[0]} and {runs[1]} are each a log of strace:"
+    assert said.count("it names no ranks") == 1
+
+
 def test_a_run_without_times_is_compared_by_its_bytes_alone(runs, stripewise, tmp_path):
     untimed = tmp_path / "u.csv"
     untimed.write_text("file,op,offset,size\n/data/run1/in,read,0,4096\n")
@@ -190,9 +211,21 @@ def test_files_named_alike_are_a_row_with_the_numbers_that_they_share(tmp_path, 
         ("/data/job17/out.*.h5", 40, 4780),
     ]
     assert groups[1]["pattern"] == "/data/job*/out.*.h*"
+    # A file that moves more than 16 times as much as another is shown by itself, whatever it is called.
+    log.write_text(log.read_text() + "/data/job17/out.777.h5,write,0,50000\n/data/job17/out.778.h5,read,0,90\n")
+    trace = sw.read(log)
+    paths = [(group["path"], group["files"]) for group in trace.groups(trace.summary()["files"])]
+    assert paths == [
+        ("/data/job17/big", 1),
+        ("/data/job17/out.777.h5", 1),
+        ("/data/job17/out.*.h5", 40),
+        ("/data/job17/out.778.h5", 1),
+    ]
+    assert [group["files"] for group in trace.groups()] == [1, 42]
+    log.write_text("\n".join(log.read_text().splitlines()[:-2]) + "\n")
     for command in ("show", "signature"):
         shown = [line.split() for line in stripewise(command, log).stdout.splitlines() if line.startswith("/data")]
         assert [row[0].rstrip(":") for row in shown][:2] == ["/data/job17/big", "/data/job17/out.*.h5"]
-        assert shown[1][1] == "40"
+        assert shown[1][1] == "(40)"
         every = stripewise(command, log, "--all").stdout
         assert all(f"out.{number:03}.h5" in every for number in range(40)) and "*" not in every

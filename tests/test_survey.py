@@ -63,6 +63,11 @@ def test_logs_are_summed_up_and_a_bad_one_stops_nothing(logs, stripewise):
     assert {row["name"]: row["logs"] for row in document["applications"]}["ior"] == 2
     # Named alike but for numbers, in one log: the numbers that differ are stars.
     assert "/data/run*" in [row["name"] for row in document["directories"]]
+    # Standard output is in no directory, and of a log without times there is no sum of times.
+    assert "(no directory)" in [row["name"] for row in document["directories"]]
+    assert [row["logs"] for row in document["applications"] if row["busy_s"] is None] == [1]
+    slow = next(row for row in document["findings"] if row["kind"] == "slow-server")
+    assert (slow["logs"], slow["applications"]) == (1, ["ior"])
     csv = document["logs"][0]
     assert csv["busy_s"] is None and "--cluster" in csv["no_rules"] and csv["rules"] == []
     assert set(csv["job"]) == {"id", "user", "command", "nodes"}
@@ -92,6 +97,7 @@ def test_what_is_printed_begins_with_the_sum_and_ends_with_what_failed(logs, str
     assert lines[0].startswith("4 logs, 1 of them could not be read: ")
     assert lines[-1].startswith("warning: ") and "cut.darshan" in lines[-1]
     assert any(line.startswith("no rule was tried on 1 log: ") for line in lines)
+    assert any(line.startswith("progressive: 1 server up to 256MiB") for line in lines)
     for heading in ("all files on", "application", "directory", "day (UTC)"):
         assert any(line.startswith(heading) for line in lines), heading
 

@@ -8,7 +8,7 @@ import pytest
 import rich.console
 
 from stripewise.api.progress import told
-from stripewise.cli import console, fsck
+from stripewise.cli import console, fsck, show
 from stripewise.terminal import middle
 
 NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
@@ -83,6 +83,31 @@ def test_names_are_text_in_the_bar_of_a_notebook(monkeypatch):
 def test_a_script_that_is_read_by_a_program_is_kept(capsys):
     console.script("lfs setstripe 'a\x1bb\rc'")
     assert capsys.readouterr().out == "lfs setstripe 'a\x1bb\rc'\n"
+
+
+def test_a_script_keeps_its_lines_on_a_narrow_terminal(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "out", type(console.out)(file=terminal, force_terminal=True, width=20))
+    script = "set -e\nlfs migrate -c 4 -S 1M /data/a\nlfs migrate -c 4 -S 1M /data/b"
+    console.script(script)
+    assert terminal.getvalue() == script + "\n"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_heat_map_is_as_wide_as_there_is_room_and_shows_both_ends(width, monkeypatch):
+    parts = [{"length": 4096, "read_bytes": 4096 * (number in (0, 63)), "write_bytes": 0} for number in range(64)]
+    row = {"path": PATH, "files": 1, "heat": parts, "extent_bytes": 64 * 4096, "operations": {}, "ranks": [0]}
+    op = {"requests": 2, "bytes": 8192, "common_sizes": [(4096, 2)], "rate_bytes_per_s": 1e6, "mean_concurrency": 1.0}
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "out", type(console.out)(file=terminal, width=width))
+    show._show_files([{**row, "reads": op, "writes": {"requests": 0}}], all_files=False)
+    lines = terminal.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= width
+    at = next(line.index("heat") for line in lines if "heat" in line)
+    (bars,) = (line[at:] for line in lines if "█" in line)
+    # A letter may stand for several parts, of which one was read.
+    assert bars[0] > " " and not bars.rstrip()[1:-1].strip()
+    assert len(bars.rstrip()) == min(64, width - at)
 
 
 def test_a_name_stays_on_the_line_of_its_finding():

@@ -10,3 +10,17 @@ from stripewise import units
 )
 def test_a_bandwidth_is_no_power_of_ten(bytes_per_s, shown):
     assert units.mb_per_s(bytes_per_s) == shown
+
+
+def test_a_factor_has_three_digits_or_so():
+    shown = {0: "0.00x", 1e-6: "under 0.001x", 0.0065: "0.0065x", 0.39: "0.39x", 1: "1.00x", 4.123: "4.12x"}
+    shown |= {9.996: "10.0x", 32.42: "32.4x", 162.56: "163x", 12345.6: "12,346x"}
+    assert {value: units.ratio(value) for value in shown} == shown
+
+
+def test_plurals():
+    assert [units.counted(1, "process"), units.counted(2, "process"), units.counted(1024, "file")] == [
+        "1 process",
+        "2 processes",
+        "1,024 files",
+    ]

@@ -77,5 +77,6 @@ def joined(signed: Iterable[Signed]) -> Signed:
 
 
 def fits(path: str, pattern: str) -> bool:
-    """Whether `--file` means this file: its path, the end of it, or a pattern with *."""
-    return path == pattern or path.endswith(f"/{pattern}") or fnmatchcase(path, pattern)
+    """Whether `--file` means this file: its path, the end of it, or a pattern with * of one or the other."""
+    ways = (pattern, f"*/{pattern}")
+    return path == pattern or path.endswith(f"/{pattern}") or any(fnmatchcase(path, way) for way in ways)

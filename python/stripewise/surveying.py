@@ -22,8 +22,8 @@ from stripewise import _native, scale_out
 from stripewise._native import StripewiseError
 from stripewise.naming import common_pattern
 
-UNTIMED = {"times", "durations"}
-"""Lacks of a log that tells nothing of how long requests took."""
+NO_DIRECTORY = "(no directory)"
+"""Where standard streams and anonymised names are."""
 DIRECTORIES = 50
 """Directories of a log that are told, those with most bytes."""
 
@@ -85,7 +85,7 @@ def _looked(log: str, asked: Asked) -> dict[str, Any]:
     trace = _native.Trace(log)
     about = trace.about()
     paths = [str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in trace.files()]
-    parents = [str(PurePosixPath(path).parent) for path in paths]
+    parents = [_parent(path) for path in paths]
     alike: dict[str, list[int]] = {}
     for number, parent in enumerate(parents):
         alike.setdefault(_native.path_pattern(parent), []).append(number)
@@ -98,8 +98,7 @@ def _looked(log: str, asked: Asked) -> dict[str, Any]:
     directories.sort(key=lambda row: (-row["read_bytes"] - row["written_bytes"], row["path"]))
     used = sum(row["files"] for row in directories)
     total = {name: sum(row[name] for row in directories) for name in ("requests", "read_bytes", "written_bytes")}
-    untimed = any(lack["name"] in UNTIMED for lack in about["lacks"])
-    busy_s = None if untimed else trace.busy_s(list(range(len(paths))))
+    busy_s = trace.busy_s(list(range(len(paths))))
     moved = total["read_bytes"] + total["written_bytes"]
     job: Mapping[str, Any] = dict(about).get("job") or {}  # type: ignore[assignment]
     return {
@@ -117,6 +116,12 @@ def _looked(log: str, asked: Asked) -> dict[str, Any]:
         "directories": directories[:DIRECTORIES],
         **_advised(trace, asked, moved),
     }
+
+
+def _parent(path: str) -> str:
+    """The directory of a file; streams and names that no one place has are in none."""
+    parent = str(PurePosixPath(path).parent)
+    return NO_DIRECTORY if parent == "." else parent
 
 
 def _moved(summary: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +149,7 @@ def _advised(trace: _native.Trace, asked: Asked, moved: int) -> dict[str, Any]:
     return {
         "findings": list(found.values()),
         "predicted_bytes_per_s": advice["total"]["present_bytes_per_s"],
-        "rules": [{"name": rule["name"], **rule["gain"]} for rule in advice["rules"]],
+        "rules": [{"name": rule["name"], "words": rule["words"], **rule["gain"]} for rule in advice["rules"]],
         "no_rules": None,
     }
 
@@ -152,7 +157,7 @@ def _advised(trace: _native.Trace, asked: Asked, moved: int) -> dict[str, Any]:
 def by_processes(
     logs: Sequence[Path], asked: Asked, processes: int, progress: Callable[[int, int], object]
 ) -> Iterator[dict[str, Any]]:
-    """What every log tells, in no order, by so many processes of this machine."""
+    """What every log tells, in no order, by this many processes of this machine."""
     workers = _Workers(asked)
     progress(0, len(logs))
     # A thread waits for each process.

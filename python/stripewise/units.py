@@ -42,10 +42,17 @@ def seconds(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """A factor: `4.12x`."""
-    return f"{value:.2f}x"
+    """A factor to three digits or so: `4.12x`, `162x`, `0.0065x`."""
+    if 0 < value < 0.001:
+        return "under 0.001x"
+    if 0 < value < 0.095:
+        return f"{value:.2g}x"
+    if value < 9.995:
+        return f"{value:.2f}x"
+    return f"{value:.1f}x" if value < 99.95 else f"{value:,.0f}x"
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things: `1 file`, `1,024 files`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    """A number of things: `1 file`, `1,024 files`, `2 processes`."""
+    plural = "es" if what.endswith("s") else "s"
+    return f"{count:,} {what}{'' if count == 1 else plural}"

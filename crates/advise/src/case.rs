@@ -208,7 +208,7 @@ impl<'a> ComparedCase<'a> {
         let of_rule = |rule: &LayoutRule| {
             let after = rehearsal.runs(&rule.layouts(self.servers, self.present.len()))?;
             let gain = Gain::of(&gains(before, &after, None), causes);
-            Ok(RuleGain { name: rule.name, bytes_per_s: mean(&after, None), gain })
+            Ok(RuleGain { name: rule.name, words: rule.words, bytes_per_s: mean(&after, None), gain })
         };
         RULES.iter().map(of_rule).collect()
     }

@@ -12,8 +12,10 @@ const MIB: u64 = 1 << 20;
 /// A layout for all files. Each file begins on the server after the last one's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutRule {
-    /// In words, such as `4 x 1MiB`.
+    /// Such as `4 x 1MiB`.
     pub name: &'static str,
+    /// What that means.
+    pub words: &'static str,
     /// First byte of each part and the servers that it is on; of fewer servers it is all.
     parts: &'static [(u64, u16)],
     /// Stripe width in bytes.
@@ -22,14 +24,15 @@ pub struct LayoutRule {
 
 /// The rules that are tried: what people set by hand, and a progressive layout.
 pub const RULES: [LayoutRule; 7] = [
-    LayoutRule { name: "1 x 1MiB", parts: &[(0, 1)], width_bytes: MIB },
-    LayoutRule { name: "4 x 1MiB", parts: &[(0, 4)], width_bytes: MIB },
-    LayoutRule { name: "16 x 1MiB", parts: &[(0, 16)], width_bytes: MIB },
-    LayoutRule { name: "all x 1MiB", parts: &[(0, ALL)], width_bytes: MIB },
-    LayoutRule { name: "4 x 4MiB", parts: &[(0, 4)], width_bytes: 4 * MIB },
-    LayoutRule { name: "all x 4MiB", parts: &[(0, ALL)], width_bytes: 4 * MIB },
+    LayoutRule { name: "1 x 1MiB", words: "1 server, stripes of 1MiB", parts: &[(0, 1)], width_bytes: MIB },
+    LayoutRule { name: "4 x 1MiB", words: "4 servers, stripes of 1MiB", parts: &[(0, 4)], width_bytes: MIB },
+    LayoutRule { name: "16 x 1MiB", words: "16 servers, stripes of 1MiB", parts: &[(0, 16)], width_bytes: MIB },
+    LayoutRule { name: "all x 1MiB", words: "all servers, stripes of 1MiB", parts: &[(0, ALL)], width_bytes: MIB },
+    LayoutRule { name: "4 x 4MiB", words: "4 servers, stripes of 4MiB", parts: &[(0, 4)], width_bytes: 4 * MIB },
+    LayoutRule { name: "all x 4MiB", words: "all servers, stripes of 4MiB", parts: &[(0, ALL)], width_bytes: 4 * MIB },
     LayoutRule {
-        name: "1 up to 256MiB, 4 up to 16GiB, then all, x 1MiB",
+        name: "progressive",
+        words: "1 server up to 256MiB, 4 up to 16GiB, then all, stripes of 1MiB",
         parts: &[(0, 1), (256 * MIB, 4), (16 << 30, ALL)],
         width_bytes: MIB,
     },
@@ -57,6 +60,8 @@ impl LayoutRule {
 pub struct RuleGain {
     /// Name of the rule.
     pub name: &'static str,
+    /// What the name means.
+    pub words: &'static str,
     /// Bytes per second of all files.
     pub bytes_per_s: f64,
     /// Over the present layouts.
@@ -86,7 +91,7 @@ mod tests {
         let of = |name: &str| RULES.iter().find(|rule| rule.name.starts_with(name)).unwrap();
         assert_eq!(counts(of("4 x 1MiB")), vec![vec![4]; 6]);
         assert_eq!(counts(of("16 x 1MiB")), vec![vec![6]; 6]);
-        assert_eq!(counts(of("1 up to")), vec![vec![1, 4, 6]; 6]);
+        assert_eq!(counts(of("progressive")), vec![vec![1, 4, 6]; 6]);
         let mut firsts: Vec<_> =
             of("1 x").layouts(&servers, 6).iter().map(|layout| layout.regions()[0].stripes()[0].server).collect();
         firsts.sort_unstable();

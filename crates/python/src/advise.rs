@@ -128,6 +128,7 @@ fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
         "layout": advice.layout.to_toml(&names),
         "rules": advice.rules.iter().map(|rule| json!({
             "name": rule.name,
+            "words": rule.words,
             "bytes_per_s": rule.bytes_per_s,
             "gain": gain(&rule.gain),
         })).collect::<Vec<_>>(),

@@ -14,14 +14,14 @@ from stripewise.api.servers import Named
 from stripewise.api.simulation import simulate
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
-from stripewise.units import exact_bytes, mib_per_s, ratio
+from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
 
 if TYPE_CHECKING:
     import polars as pl
 
-UNTIMED = {"times", "durations"}
-"""Lacks of a log that tells nothing of how long requests took."""
 OPS = ("reads", "writes")
+OTHER_WORK = 0.5
+"""Runs are of different work where their shares of bytes read differ by this."""
 
 
 def compare(a: Trace, b: Trace) -> Comparison:
@@ -75,6 +75,10 @@ class Comparison:
         if rate is None or time is None:
             unknown = " and ".join(run["log"] for run in (a, b) if run["bytes_per_s"] is None)
             return f"which is faster is not known: no bytes or no times are in {unknown}"
+        differ = _other_work(a, b)
+        if differ is not None:
+            rates = " and ".join(mib_per_s(run["bytes_per_s"]) for run in (a, b))
+            return f"the two runs do different work, so neither is called faster: {differ}, at {rates} MiB/s"
         moved = sum(b[op]["bytes"] for op in OPS) / sum(a[op]["bytes"] for op in OPS)
         what = "the same bytes" if abs(moved - 1) < 0.005 else f"{ratio(moved)} the bytes"
         faster = f"{ratio(rate)} as fast as" if abs(rate - 1) >= 0.02 else "as fast as"
@@ -88,6 +92,17 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return html.shown(self.words(), self.files)
+
+
+def _other_work(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    """In words, where one run mostly reads and the other mostly writes: their rates are not of the same thing."""
+    reads = [run["reads"]["bytes"] / sum(run[op]["bytes"] for op in OPS) for run in (a, b)]
+    if abs(reads[0] - reads[1]) < OTHER_WORK:
+        return None
+    return ", ".join(
+        f"{name} reads {about_bytes(run['reads']['bytes'])} and writes {about_bytes(run['writes']['bytes'])}"
+        for name, run in (("A", a), ("B", b))
+    )
 
 
 def _ratio(a: float | None, b: float | None) -> float | None:
@@ -107,10 +122,10 @@ def _flat_schema(prefix: str) -> dict[str, str]:
 
 def _run(trace: Trace) -> dict[str, Any]:
     about = trace.about
-    untimed = any(lack["name"] in UNTIMED for lack in about["lacks"])
     numbers = list(range(len(trace.paths)))
     (total,) = trace.native.summaries([numbers])
-    busy_s = None if untimed else trace.native.busy_s(numbers)
+    busy_s = trace.native.busy_s(numbers)
+    untimed = busy_s is None
     moved = sum(total[op]["bytes"] for op in OPS)
     layouts_of = {row["file"]: _striping(row["components"]) for row in trace.native.lustre_layouts()}
     groups = [

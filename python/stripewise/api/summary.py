@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import layouts, scale_out, summing
 from stripewise._native import StripewiseError
-from stripewise.api.trace import Trace
+from stripewise.api.trace import Trace, moved
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,7 +56,7 @@ def summary_by_workers(trace: Trace, address: str, progress: Callable[[int, int]
 
 def largest_first(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The files of a summary in order of bytes moved."""
-    return sorted(files, key=lambda file: (-file["reads"]["bytes"] - file["writes"]["bytes"], file["path"]))
+    return sorted(files, key=lambda file: (-moved(file), file["path"]))
 
 
 def layout_frame(path: Path) -> pl.DataFrame:

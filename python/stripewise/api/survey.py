@@ -41,7 +41,7 @@ def survey(
 ) -> Survey:
     """Looks at many logs, each by itself, and sums them up.
 
-    `logs` are logs and directories of logs. Each log is read by one of so many `processes` (as many as there are
+    `logs` are logs and directories of logs. Each log is read by one of this many `processes` (as many as there are
     processors), or by the workers of the Dask scheduler at `dask`, who see them under the same paths. A log that cannot
     be read stops nothing: it is among `failed`. With `rules`, layouts that all files might have are simulated, on the
     servers of the cluster or pool file, else on those that each log shows as `preset`. Raises `StripewiseError` where
@@ -118,7 +118,7 @@ def _of_directory(log: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 def _total(logs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     timed = [log for log in logs if log["busy_s"] is not None]
-    busy_s = sum(log["busy_s"] for log in timed)
+    busy_s = sum(log["busy_s"] for log in timed) if timed else None
     moved = sum(log["read_bytes"] + log["written_bytes"] for log in timed)
     figures = ("files", "requests", "read_bytes", "written_bytes")
     return {
@@ -148,14 +148,19 @@ def _grouped(logs: Sequence[dict[str, Any]], parts_of: Parts) -> list[dict[str, 
 
 
 def _findings(logs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row a kind of finding: in how many logs it is, and in how many gravely."""
+    """A row a kind of finding: in how many logs it is, in how many gravely, and of which applications these are."""
     found: dict[str, dict[str, Any]] = {}
-    for log in logs:
+    # The applications of those logs that moved most come first.
+    for log in sorted(logs, key=lambda log: -log["read_bytes"] - log["written_bytes"]):
         for finding in log["findings"]:
-            row = found.setdefault(finding["kind"], {"kind": finding["kind"], "logs": 0, "high": 0, "bytes": 0})
+            row = found.setdefault(
+                finding["kind"], {"kind": finding["kind"], "logs": 0, "high": 0, "bytes": 0, "applications": []}
+            )
             row["logs"] += 1
             row["high"] += finding["severity"] == "high"
             row["bytes"] += log["read_bytes"] + log["written_bytes"]
+            if _application(log) not in row["applications"]:
+                row["applications"].append(_application(log))
     return sorted(found.values(), key=lambda row: (-row["high"], -row["logs"], row["kind"]))
 
 
@@ -166,11 +171,13 @@ def _rules(logs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     is what all logs would give at the low, and at the high ends of theirs: an upper bound of its width.
     """
     sums: dict[str, dict[str, float]] = {}
+    words: dict[str, str] = {}
     for log in logs:
         moved = log["read_bytes"] + log["written_bytes"]
         predicted = moved / log["predicted_bytes_per_s"] if log["predicted_bytes_per_s"] else 0.0
         now_s = predicted if log["busy_s"] is None else log["busy_s"]
         for rule in log["rules"]:
+            words[rule["name"]] = rule["words"]
             of_rule = sums.setdefault(
                 rule["name"], dict.fromkeys(("logs", "faster", "slower", "now_s", "then_s", "least_s", "most_s"), 0)
             )
@@ -188,7 +195,9 @@ def _rules(logs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for gain, time in (("gain", "then_s"), ("low", "most_s"), ("high", "least_s"))
         }
         counts = {count: int(of[count]) for count in ("logs", "faster", "slower")}
-        rows.append({"name": name, **counts, "now_s": of["now_s"], "then_s": of["then_s"], **gains})
+        rows.append(
+            {"name": name, "words": words[name], **counts, "now_s": of["now_s"], "then_s": of["then_s"], **gains}
+        )
     return sorted(rows, key=lambda row: -float(row["gain"]))
 
 
@@ -250,7 +259,7 @@ class Survey:
     def rules(self) -> pl.DataFrame:
         """One row a layout rule: what it would gain over all logs, in how many it is faster or slower beyond doubt."""
         schema: Schema = {
-            **{"name": "String", "logs": "UInt64", "faster": "UInt64", "slower": "UInt64"},
+            **{"name": "String", "words": "String", "logs": "UInt64", "faster": "UInt64", "slower": "UInt64"},
             **dict.fromkeys(("now_s", "then_s", "gain", "low", "high"), "Float64"),
         }
         return frames.of_records(self.document["rules"], schema)
@@ -278,9 +287,14 @@ class Survey:
         if best is None:
             gain = "no layout rule could be tried"
         elif best["low"] >= BEYOND_DOUBT:
-            gain = f"all files on {best['name']} would be {ratio(best['gain'])} as fast"
+            between = f"between {ratio(best['low'])} and {ratio(best['high'])}"
+            gain = (
+                f"all files on {best['words']}, would make the {counted(best['logs'], 'log')} with known servers "
+                f"{ratio(best['gain'])} as fast ({between}, predicted)"
+            )
         else:
-            gain = "no layout rule gains beyond doubt over all"
+            logs = counted(best["logs"], "log")
+            gain = f"no one layout for all files gains beyond doubt over the {logs} with known servers"
         return f"{counted(total['logs'], 'log')}{failed}: {moved} moved; {gain}"
 
     def __repr__(self) -> str:

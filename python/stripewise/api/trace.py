@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SOME = 3
 """Names that a message lists."""
+ALIKE = 16
+"""Files of a row move bytes that differ by this factor at most."""
 
 
 def read(log: str | os.PathLike[str], *, progress: Progress = False, files: Sequence[int] | None = None) -> Trace:
@@ -148,21 +150,24 @@ class Trace:
         """Programs, processes, and each file with its sizes, rates and heat: what `stripewise show --json` prints."""
         return self.native.summary()
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self, files: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """The entries of `summary()["files"]` for files that are named alike together, largest first.
 
         `files` of an entry is how many they are. `path` has `*` for the numbers in which they differ, `pattern`
-        for all numbers.
+        for all numbers. With `files`, the entries of single files, those are apart of which one moves more than 16
+        times as much as the other, and those that are read from those that are written.
         """
-        numbers: dict[str, list[int]] = {}
         paths = [shown_path(path) for path in self.native.files()]
+        alike: dict[tuple[object, ...], list[int]] = {}
         for number, path in enumerate(paths):
-            numbers.setdefault(_native.path_pattern(path), []).append(number)
-        found = self.native.summaries(list(numbers.values()))
-        for group, pattern in zip(found, numbers, strict=True):
+            alike.setdefault((_native.path_pattern(path),), []).append(number)
+        if files is not None:
+            alike = _used_alike(alike, {file["id"]: file for file in files})
+        found = self.native.summaries(list(alike.values()))
+        for group, ((pattern, *_), numbers) in zip(found, alike.items(), strict=True):
             group["pattern"] = pattern
-            group["path"] = common_pattern([paths[number] for number in numbers[pattern]])
-        return sorted(found, key=lambda group: (-group["reads"]["bytes"] - group["writes"]["bytes"], group["path"]))
+            group["path"] = common_pattern([paths[number] for number in numbers])
+        return sorted(found, key=lambda group: (-moved(group), group["path"]))
 
     def save(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         """Writes the trace as a data set of tables, which `read` opens again."""
@@ -198,6 +203,26 @@ class Trace:
 def shown_path(path: object) -> str:
     """A path as text: bytes of it that are none are marked."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def moved(file: dict[str, Any]) -> int:
+    """Bytes that were read and written, by an entry of a summary."""
+    return int(file["reads"]["bytes"]) + int(file["writes"]["bytes"])
+
+
+def _used_alike(
+    alike: dict[tuple[object, ...], list[int]], files: dict[int, dict[str, Any]]
+) -> dict[tuple[object, ...], list[int]]:
+    """Groups of files parted by their operations and by how much they move."""
+    parted: dict[tuple[object, ...], list[int]] = {}
+    for name, numbers in alike.items():
+        largest: dict[tuple[bool, ...], int] = {}
+        for number in sorted(numbers, key=lambda number: -moved(files[number])):
+            ops = tuple(files[number][op]["requests"] > 0 for op in ("reads", "writes"))
+            if moved(files[number]) * ALIKE < largest.setdefault(ops, moved(files[number])):
+                largest[ops] = moved(files[number])
+            parted.setdefault((*name, ops, largest[ops]), []).append(number)
+    return parted
 
 
 def _some(names: Sequence[object]) -> str:

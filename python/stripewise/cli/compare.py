@@ -91,8 +91,10 @@ def _print_runs(made: Comparison, *, everything: bool) -> None:
     console.result(made.words())
     console.result("")
     a, b = document["runs"]
+    for name, run in (("A", a), ("B", b)):
+        console.result(f"{name}: {console.short(run['log'], len('A: '))}")
+    console.result("")
     grid = console.table(["", "A", "B", "B/A"], right=["B/A"], paths=["A", "B"])
-    grid.add_row("log", a["log"], b["log"], "")
     grid.add_row("program", *(", ".join(run["programs"]) for run in (a, b)), "")
     of_run: list[tuple[str, str, Shown]] = [
         ("processes", "processes", _count),
@@ -101,7 +103,7 @@ def _print_runs(made: Comparison, *, everything: bool) -> None:
         ("files", "files", _count),
     ]
     for words, key, shown in of_run:
-        grid.add_row(words, *_pair(a[key], b[key], shown))
+        grid.add_row(words, *_pair(a[key], b[key], shown=shown))
     for op in OPS:
         first, second = a[op], b[op]
         if not (first["requests"] or second["requests"]):
@@ -114,7 +116,8 @@ def _print_runs(made: Comparison, *, everything: bool) -> None:
             ("  in flight, mean", "mean_concurrency", lambda value: f"{value:.1f}"),
         ]
         for words, key, shown in of_op:
-            grid.add_row(words, *_pair(first[key], second[key], shown))
+            values = (side[key] if side["requests"] else None for side in (first, second))
+            grid.add_row(words, *_pair(*values, shown=shown))
     console.out.print(grid)
     console.result("")
     console.out.print(_files(console.shown(document["files"], everything=everything)))
@@ -125,7 +128,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _pair(a: float | None, b: float | None, shown: Shown) -> list[str]:
+def _pair(a: float | None, b: float | None, *, shown: Shown) -> list[str]:
     """Both figures, and the ratio where it is one to look at."""
     return [*("-" if value is None else shown(value) for value in (a, b)), _change(a, b)]
 
@@ -139,7 +142,7 @@ def _change(a: float | None, b: float | None) -> str:
 def _files(rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401
     right = ["bytes A", "bytes B", "MiB/s A", "MiB/s B", "B/A"]
     with_layouts = any(side and side["layout"] for row in rows for side in (row["a"], row["b"]))
-    stripes = ["stripes A", "stripes B"] if with_layouts else []
+    stripes = ["stripes"] if with_layouts else []
     grid = console.table(["file", "op", *right, *stripes], right=right, paths=["file"])
     for row in rows:
         a, b = row["a"], row["b"]
@@ -148,15 +151,22 @@ def _files(rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401
             of = [side[op] if side else None for side in (a, b)]
             if not any(side and side["requests"] for side in of):
                 continue
-            moved = ["-" if side is None else about_bytes(side["bytes"]) for side in of]
+            moved = ["-" if side is None or not side["requests"] else about_bytes(side["bytes"]) for side in of]
             rates = [None if side is None or not side["requests"] else side["rate_bytes_per_s"] for side in of]
             shown = ["-" if rate is None else mib_per_s(rate) for rate in rates]
             cells = [name, op[:-1], *moved, *shown, _change(*rates)]
             if with_layouts:
-                cells += [(side and side["layout"]) or "-" if name else "" for side in (a, b)]
+                cells.append(_stripes(*(side and side["layout"] for side in (a, b))) if name else "")
             grid.add_row(*cells)
             name = ""
     return grid
+
+
+def _stripes(a: str | None, b: str | None) -> str:
+    """How a file was striped in both runs: once where that is the same."""
+    if a == b:
+        return a or "-"
+    return f"A {a or '-'}, B {b or '-'}"
 
 
 def _print_layouts(document: dict[str, Any], *, everything: bool) -> None:

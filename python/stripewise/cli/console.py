@@ -160,7 +160,7 @@ def _fitting(grid: Grid, console: Console) -> RenderableType:
 
 
 def _is_empty(cell: object) -> bool:
-    return isinstance(cell, str | Text) and not str(cell)
+    return not (cell.text if isinstance(cell, _Path) else str(cell) if isinstance(cell, str | Text) else cell)
 
 
 out = _Plain(soft_wrap=False, width=_width(sys.stdout.isatty()))
@@ -169,21 +169,27 @@ err = _Plain(stderr=True, soft_wrap=True)
 
 def say(message: str) -> None:
     """Logs one line of what is being done, to stderr."""
-    err.print(message)
+    for line in _folded(message, err, 0):
+        err.print(line)
 
 
-_later: list[str] = []
+_later: dict[tuple[str, ...], list[str]] = {}
 
 
-def say_later(message: str) -> None:
-    """Logs a line to stderr when the command ends, below its results, or above what went wrong."""
-    _later.append(message)
+def say_later(about: str, what: str, lines: Sequence[str]) -> None:
+    """Logs what is to be known about a thing to stderr when the command ends, below its results.
+
+    Things of which the same is to be known are told of together.
+    """
+    _later.setdefault((what, *lines), []).append(about)
 
 
 def say_now() -> None:
     """Logs what was kept for later."""
-    for message in _later:
-        say(message)
+    for (what, *lines), things in _later.items():
+        say(f"{' and '.join(map(short, things))} {'is' if len(things) == 1 else 'are each'} {what}:")
+        for line in lines:
+            say(f"  {line}")
     _later.clear()
 
 
@@ -203,22 +209,31 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     raise SystemExit(code)
 
 
-def short(path: str) -> str:
-    """A path in a sentence: on a terminal it has half of the width at most, and loses its middle."""
-    return middle(name(path), max(out.width // 2, NARROWEST_PATH)) if out.is_terminal else name(path)
+def short(path: str, beside: int | None = None) -> str:
+    """A path in a sentence: on a terminal it has half of the width at most, and loses its middle.
+
+    Where the rest of the line has `beside` letters, all others are the path's.
+    """
+    width = out.width // 2 if beside is None else out.width - beside
+    return middle(name(path), max(width, NARROWEST_PATH)) if out.is_terminal else name(path)
 
 
-def result(line: str, indent: int = 0) -> None:
+def result(line: str, indent: int = 0, style: str | None = None) -> None:
     """Prints one line of the result, to stdout, `indent` columns in; on a terminal it goes on below at a word."""
-    if not out.is_terminal or len(line) + indent <= out.width:
-        out.print(" " * indent + line, soft_wrap=True)
-        return
-    margin = " " * (indent + len(line) - len(line.lstrip()))
-    wrapped = textwrap.wrap(
-        line.strip(), out.width, initial_indent=margin, subsequent_indent=margin + "  ", break_on_hyphens=False
-    )
-    for part in wrapped:
-        out.print(part, soft_wrap=True)
+    for part in _folded(line, out, indent):
+        out.print(part, soft_wrap=True, style=style)
+
+
+def _folded(text: str, of: Console, indent: int) -> Iterator[str]:
+    """The lines of a text as they fit a terminal; a file or a pipe gets them as they are."""
+    for line in text.split("\n"):
+        if not of.is_terminal or len(line) + indent <= of.width:
+            yield " " * indent + line
+            continue
+        margin = " " * (indent + len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(
+            line.strip(), of.width, initial_indent=margin, subsequent_indent=margin + "  ", break_on_hyphens=False
+        )
 
 
 def command(text: str) -> None:
@@ -258,7 +273,7 @@ def _last_gap(line: str, most: int) -> int | None:
 def script(lines: str) -> None:
     """Prints a script that is the result, to stdout; byte for byte where a program may read it."""
     if out.is_terminal:
-        result(lines)
+        out.print(lines, soft_wrap=True)
     else:
         sys.stdout.write(lines + "\n")
         sys.stdout.flush()
@@ -299,6 +314,16 @@ def table(
         is_right = column in right_aligned
         grid.add_column(column, justify="right" if is_right else "left", no_wrap=is_right, overflow="fold")
     return grid
+
+
+def how_many(path: str, files: int) -> str:
+    """A path in a table, with how many files it stands for where these are several."""
+    return path if files == 1 else f"{path} ({files:,})"
+
+
+def named(counts: Iterable[int]) -> str:
+    """The heading of a column of such paths."""
+    return "file" if all(count == 1 for count in counts) else "files"
 
 
 @contextmanager

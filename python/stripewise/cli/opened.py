@@ -28,10 +28,7 @@ def opened(
         trace = api.read(path, progress=progress, files=[] if index else None)
     trace = trace.excerpt(files=files or (), ranks=ranks or (), apps=apps or ())
     about = trace.about
-    if about["lacks"] or about["notes"]:
-        console.say_later(f"{path} is a log of {about['format']}:")
-    for lack in about["lacks"]:
-        console.say_later(f"  {lack['words']}")
-    for note in about["notes"]:
-        console.say_later(f"  note: {note}")
+    lines = [lack["words"] for lack in about["lacks"]] + [f"note: {note}" for note in about["notes"]]
+    if lines:
+        console.say_later(str(path), f"a log of {about['format']}", lines)
     return trace

@@ -1,10 +1,15 @@
 """`stripewise show`."""
 
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.text import Text
 
 from stripewise import StripewiseError
 from stripewise.api import placing
@@ -16,6 +21,9 @@ from stripewise.cli.excerpt import AppOption, FileOption, RankOption
 from stripewise.cli.opened import opened
 from stripewise.cli.pool_show import print_pool
 from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, seconds
+
+RARE = 0.05
+"""Sizes of a smaller share of the requests are in the JSON alone."""
 
 
 def show(
@@ -79,7 +87,7 @@ def show(
             return
         _show_summary(summary)
         # The workers sum up file by file.
-        rows = largest_first(summary["files"]) if all_files or dask is not None else trace.groups()
+        rows = largest_first(summary["files"]) if all_files or dask is not None else trace.groups(summary["files"])
         _show_files(rows, all_files=all_files)
     else:
         _show_layout(path, as_json=as_json)
@@ -115,14 +123,17 @@ def _show_summary(summary: dict[str, Any]) -> None:
     ranks = {(process["program"], process["rank"]) for process in summary["processes"]}
     console.result(
         f"{summary['records']:,} records, {seconds(summary['duration_s'])}, "
-        f"{len(summary['processes']):,} processes, {counted(len(ranks), 'rank')}, {counted(len(hosts), 'host')}"
+        f"{counted(len(summary['processes']), 'process')}, {counted(len(ranks), 'rank')}, {counted(len(hosts), 'host')}"
     )
+    console.result(_traffic(summary["files"]))
     if summary["lost"]:
         console.warn(f"{summary['lost']} records were lost (killed processes or a full disk): figures are too low")
     right = ["processes", "ranks", "records"]
     programs = console.table(["program", *right], right=right, paths=["program"])
     for number, name in enumerate(summary["programs"]):
         own = [process for process in summary["processes"] if process["program"] == number]
+        if not own:
+            continue
         programs.add_row(
             name,
             f"{len(own):,}",
@@ -135,13 +146,12 @@ def _show_summary(summary: dict[str, Any]) -> None:
 def _show_files(rows: list[dict[str, Any]], *, all_files: bool) -> None:
     used = [row for row in rows if all_files or row["reads"]["requests"] or row["writes"]["requests"]]
     shown = console.shown(used, everything=all_files)
-    right = ["files", "requests", "bytes", "MiB/s", "in flight", "ranks"]
-    columns = ["file", "files", "op", "requests", "bytes", "sizes", "MiB/s", "in flight", "ranks"]
-    if all(row["files"] == 1 for row in shown):
-        columns.remove("files")
-    files = console.table(columns, right=right, paths=["file"])
+    right = ["requests", "bytes", "MiB/s", "in flight", "ranks"]
+    named = console.named([row["files"] for row in shown])
+    columns = [named, "op", "requests", "bytes", "sizes", "MiB/s", "in flight", "ranks"]
+    files = console.table(columns, right=right, paths=[named])
     for row in shown:
-        first = {"file": row["path"], "files": f"{row['files']:,}"}
+        first = {named: console.how_many(row["path"], row["files"])}
         for op in ("reads", "writes"):
             done = row[op]
             if done["requests"]:
@@ -150,7 +160,7 @@ def _show_files(rows: list[dict[str, Any]], *, all_files: bool) -> None:
                     "op": op[:-1],
                     "requests": f"{done['requests']:,}",
                     "bytes": about_bytes(done["bytes"]),
-                    "sizes": " ".join(f"{exact_bytes(size)}x{count}" for size, count in done["common_sizes"]),
+                    "sizes": _sizes(done),
                     "MiB/s": mib_per_s(done["rate_bytes_per_s"]),
                     "in flight": f"{done['mean_concurrency']:.1f}",
                     "ranks": f"{len(row['ranks']):,}",
@@ -167,20 +177,56 @@ def _show_files(rows: list[dict[str, Any]], *, all_files: bool) -> None:
     hot = [row for row in shown if len(row["heat"]) > 1]
     if hot:
         console.out.print()
-        # The bars are as wide as their parts are many.
-        most = max(len(row["heat"]) for row in hot)
-        columns = ["file", "extent", "heat (bytes moved, first to last byte of the file)"]
+        columns = ["file", "extent", "heat, first to last byte"]
         heat = console.table(columns, right=["extent"], paths=["file"])
-        heat.columns[-1].min_width = min(most, console.out.width)
         for row in hot:
-            heat.add_row(row["path"], about_bytes(row["extent_bytes"]), _bars(row["heat"]))
+            heat.add_row(row["path"], about_bytes(row["extent_bytes"]), _Bars(row["heat"]))
         console.out.print(heat)
 
 
-def _bars(heat: list[Any]) -> str:
-    """One character a part: how often its bytes were moved, from blank (never) to a full block (the most)."""
+def _traffic(files: list[dict[str, Any]]) -> str:
+    """What was moved, in words."""
+    used = [file for file in files if file["reads"]["requests"] or file["writes"]["requests"]]
+    parts = []
+    for op, verb in (("reads", "read"), ("writes", "written")):
+        requests = sum(file[op]["requests"] for file in used)
+        if requests:
+            moved = about_bytes(sum(file[op]["bytes"] for file in used))
+            parts.append(f"{moved} {verb} in {counted(requests, 'request')}")
+    return f"{' and '.join(parts) or 'nothing read or written'}, {counted(len(used), 'file')}"
+
+
+def _sizes(done: dict[str, Any]) -> str:
+    """The commonest sizes and how often they are; rare ones say little beside those."""
+    sizes: list[tuple[int, int]] = done["common_sizes"]
+    told = [size for number, size in enumerate(sizes) if number == 0 or size[1] >= RARE * done["requests"]]
+    return " ".join(f"{exact_bytes(size)}x{count}" for size, count in told)
+
+
+class _Bars:
+    """How often the bytes of each part of a file were moved: a letter a part, or several parts where that is narrow."""
+
+    def __init__(self, heat: list[Any]) -> None:
+        self.heat = heat
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        count = max(1, min(options.max_width, len(self.heat)))
+        ends = [len(self.heat) * number // count for number in range(count + 1)]
+        parts = [self.heat[begin:end] for begin, end in pairwise(ends)]
+        yield Text(_bars([sum(map(_bytes, part)) / sum(one["length"] for one in part) for part in parts]), no_wrap=True)
+
+    def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+        longest = min(len(self.heat), options.max_width)
+        return Measurement(min(console.NARROWEST, longest), longest)
+
+
+def _bytes(part: dict[str, int]) -> int:
+    return part["read_bytes"] + part["write_bytes"]
+
+
+def _bars(passes: list[float]) -> str:
+    """One character a part, from blank (its bytes were never moved) to a full block (the most often)."""
     levels = " ▁▂▃▄▅▆▇█"
-    passes = [(part["read_bytes"] + part["write_bytes"]) / part["length"] for part in heat]
     most = max(passes)
     return "".join(levels[0 if value == 0 else max(1, round(value / most * 8))] for value in passes)
 

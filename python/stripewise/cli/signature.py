@@ -17,7 +17,10 @@ from stripewise.terminal import plain
 from stripewise.units import about_bytes, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stripewise.api.documents import FileSignature, ProcessSignature, ProgramSignature
+    from stripewise.api.signing import SignedAlike
 
 SHOWN_PARTS = 4
 """Parts of a trace signature in the table; what has more is cut."""
@@ -110,12 +113,13 @@ def _print_files(without: int, files: list[FileSignature], programs: list[Progra
     # `--all` lists each file by itself, largest first as well.
     rows = [group for row in files for group in grouped([row])] if everything else grouped(files)
     rows.sort(key=lambda row: -row.bytes)
-    counts = ["files"] if any(len(row.files) > 1 for row in rows) else []
-    grid = console.table(["file", *counts, *right], right=[*counts, *right], paths=["file"])
+    if len(rows) > 1:
+        _mostly(rows)
+    named = console.named([len(row.files) for row in rows])
+    grid = console.table([named, *right], right=right, paths=[named])
     for row in console.shown(rows, everything=everything):
         grid.add_row(
-            row.path,
-            *([f"{len(row.files):,}"] if counts else []),
+            console.how_many(row.path, len(row.files)),
             f"{row.processes:,}",
             f"{row.requests:,}",
             about_bytes(row.bytes),
@@ -126,11 +130,11 @@ def _print_files(without: int, files: list[FileSignature], programs: list[Progra
     console.out.print()
     for row in console.shown(rows, everything=everything):
         console.result(f"{console.short(row.path)}: {row.words}")
-        console.out.print(Text(plain(f"  {row.files[0]['pattern']}"), "dim"))
+        console.result(row.files[0]["pattern"], 2, "dim")
     console.say_more(rows, "rows of files", everything=everything, otherwise=", --json has everything")
     console.out.print()
-    columns = ["program", "files", *right[:3], "ratio", "pattern"]
-    by_program = console.table(columns, right=["files", *right], paths=["program"])
+    of_program = ["files", *right[:3], "ratio"]
+    by_program = console.table(["program", *of_program], right=of_program, paths=["program"])
     for program in console.shown(programs, everything=everything):
         by_program.add_row(
             program["program"],
@@ -139,12 +143,24 @@ def _print_files(without: int, files: list[FileSignature], programs: list[Progra
             f"{program['requests']:,}",
             about_bytes(program["read_bytes"] + program["written_bytes"]),
             _ratio(program["ratio"]),
-            program["pattern"],
         )
     console.out.print(by_program)
+    for program in console.shown(programs, everything=everything):
+        console.result(f"{program['program']}: {program['pattern']}", 2, "dim")
     console.say_more(programs, "programs", everything=everything, otherwise=", --json has everything")
     if without:
         console.say(f"{without:,} other files were opened or asked about, and neither read nor written")
+
+
+def _mostly(rows: Sequence[SignedAlike]) -> None:
+    """What most of the bytes are: the row that moves most."""
+    most, total = rows[0], sum(row.bytes for row in rows)
+    if total:
+        name = console.how_many(console.short(most.path), len(most.files))
+        console.result(
+            f"{100 * most.bytes / total:.0f} % of {about_bytes(total)} are of {name}: {most.files[0]['words']}"
+        )
+        console.out.print()
 
 
 def _print_closer(file: FileSignature, processes: list[tuple[ProcessSignature, str | None]]) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROWS = 10
 """Rows of a group that are printed."""
+PROGRAMS = 3
+"""Programs that are named beside a finding."""
 SINGULAR = {"applications": "application", "users": "user", "directories": "directory", "days": "day (UTC)"}
 
 
@@ -84,9 +86,11 @@ def _print(made: api.Survey, *, everything: bool) -> None:
         rows = document[group]
         if rows and [row["name"] for row in rows] != [api.UNKNOWN]:
             console.result("")
-            _group(SINGULAR[group], _first(rows, everything))
+            # The days are in their order: of many the last ones count.
+            is_latest = group == "days" and not everything
+            _group(SINGULAR[group], rows[-ROWS:] if is_latest else _first(rows, everything))
             if len(rows) > ROWS and not everything:
-                console.result(f"and {len(rows) - ROWS:,} more, see --all")
+                console.result(f"and {len(rows) - ROWS:,} {'earlier' if is_latest else 'more'}, see --all")
     _without(document["logs"])
     _failed(document["failed"], everything=everything)
 
@@ -98,6 +102,7 @@ def _first(rows: Sequence[dict[str, Any]], everything: bool) -> Sequence[dict[st
 def _rules(rules: Sequence[dict[str, Any]]) -> None:
     right = ["time now", "then", "gain", "between", "logs", "faster", "slower"]
     grid = console.table(["all files on", *right], right=right)
+    console.result("what one layout for all files would gain (servers x stripe size):")
     for rule in rules:
         grid.add_row(
             rule["name"],
@@ -110,13 +115,20 @@ def _rules(rules: Sequence[dict[str, Any]]) -> None:
             f"{rule['slower']:,}",
         )
     console.out.print(grid)
+    for rule in rules:
+        # The others say what they are.
+        if " x " not in rule["name"]:
+            console.result(f"{rule['name']}: {rule['words']}")
 
 
 def _findings(findings: Sequence[dict[str, Any]]) -> None:
-    right = ["logs", "of them grave", "bytes of these logs"]
-    grid = console.table(["found", *right], right=right)
+    right = ["logs", "grave in", "moved by these"]
+    grid = console.table(["found", *right, "programs"], right=right)
     for row in findings:
-        grid.add_row(row["kind"], f"{row['logs']:,}", f"{row['high']:,}", about_bytes(row["bytes"]))
+        programs = ", ".join(row["applications"][:PROGRAMS])
+        more = len(row["applications"]) - PROGRAMS
+        of = programs + (f" and {more:,} more" if more > 0 else "")
+        grid.add_row(row["kind"], f"{row['logs']:,}", f"{row['high']:,}", about_bytes(row["bytes"]), of)
     console.out.print(grid)
 
 
@@ -130,7 +142,7 @@ def _group(name: str, rows: Sequence[dict[str, Any]]) -> None:
             f"{row['logs']:,}",
             about_bytes(row["read_bytes"]),
             about_bytes(row["written_bytes"]),
-            seconds(row["busy_s"]),
+            "-" if row["busy_s"] is None else seconds(row["busy_s"]),
             "-" if row["bytes_per_s"] is None else mib_per_s(row["bytes_per_s"]),
             "" if best is None else ratio(best["gain"]),
             "" if best is None else best["name"],
