@@ -100,7 +100,10 @@ def test_advice_and_report_are_of_the_chosen_part(command, log, stripewise, tmp_
     stripewise("report", log, "--cluster", cluster, "--file", "b.h5", "-o", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert "/data/b.h5" in page and "/data/a.h5" not in page
-    assert "this is of files &#39;b.h5&#39; alone" in page
+    assert "This is of files &#39;b.h5&#39; alone." in page
+    # The verdict is first, what the log lacks last.
+    places = [page.index(f'<section id="{name}"') for name in ("overview", "advice", "files", "lacks")]
+    assert places == sorted(places)
 
 
 def test_what_a_log_lacks_comes_after_the_results_and_before_an_error(log, stripewise):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from stripewise import _native
+from stripewise.naming import common_pattern
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,60 @@ def fits(path: str, pattern: str) -> bool:
     """Whether `--file` means this file: its path, the end of it, or a pattern with * of one or the other."""
     ways = (pattern, f"*/{pattern}")
     return path == pattern or path.endswith(f"/{pattern}") or any(fnmatchcase(path, way) for way in ways)
+
+
+def grouped(files: Iterable[_native.FileSignature]) -> list[SignedAlike]:
+    """Files that are named alike but for numbers, and of one pattern, together; those that moved most first."""
+    alike: dict[tuple[str, str], list[_native.FileSignature]] = {}
+    for row in files:
+        alike.setdefault((_native.path_pattern(row["path"]), row["pattern"]), []).append(row)
+    groups = []
+    for rows in alike.values():
+        rows.sort(key=lambda row: -_moved(row))
+        groups.append(SignedAlike(common_pattern([row["path"] for row in rows]), tuple(rows)))
+    return sorted(groups, key=lambda group: (-group.bytes, group.path))
+
+
+@dataclass(frozen=True)
+class SignedAlike:
+    """Files that are named and used alike."""
+
+    path: str
+    """With `*` for the numbers in which they differ."""
+    files: tuple[_native.FileSignature, ...]
+    """The one that moved most is the first."""
+
+    @property
+    def processes(self) -> int:
+        """Of the file that most use."""
+        return max(row["processes"] for row in self.files)
+
+    @property
+    def requests(self) -> int:
+        """To all of them."""
+        return sum(row["requests"] for row in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Read and written."""
+        return sum(map(_moved, self.files))
+
+    @property
+    def phases(self) -> int:
+        """Of the file that has most."""
+        return max(len(row["phases"]) for row in self.files)
+
+    @property
+    def ratio(self) -> float:
+        """Numbers of the requests to those of all signatures."""
+        kept = sum(row["requests"] / row["ratio"] for row in self.files if row["ratio"])
+        return self.requests / kept if kept else 1.0
+
+    @property
+    def words(self) -> str:
+        """How the first of them is used."""
+        return self.files[0]["words"] + (f"; {len(self.files):,} such files" if len(self.files) > 1 else "")
+
+
+def _moved(row: _native.FileSignature) -> int:
+    return row["read_bytes"] + row["written_bytes"]

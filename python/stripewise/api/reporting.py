@@ -50,6 +50,7 @@ def write_report(
     facts = gather(
         trace.native,
         trace.path,
+        part=trace.part,
         servers=servers,
         layout=layout,
         root=root,

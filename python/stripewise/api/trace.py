@@ -41,11 +41,13 @@ def read(log: str | os.PathLike[str], *, progress: Progress = False, files: Sequ
 class Trace:
     """The requests of a run: process, file, operation, offset, size, time."""
 
-    def __init__(self, native: _native.Trace, path: Path) -> None:
+    def __init__(self, native: _native.Trace, path: Path, part: str = "") -> None:
         """Takes an opened trace: see `read`."""
         self.native = native
         """For what the compiled part of the package does with traces."""
         self.path = path
+        self.part = part
+        """What of the log this is, in words; empty: all of it."""
 
     @cached_property
     def about(self) -> _native.TraceAbout:
@@ -112,7 +114,7 @@ class Trace:
         )
         if not native.record_count() and self.native.record_count():
             raise StripewiseError(f"{self.path} has no requests of {words} together: ask for fewer of them")
-        return Trace(native, self.path)
+        return Trace(native, self.path, part=words)
 
     def _fitting(self, what: str, patterns: Sequence[str], names: list[str]) -> set[int] | None:
         for pattern in patterns:

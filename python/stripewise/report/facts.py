@@ -32,6 +32,8 @@ class Facts:
     """All that the sections draw."""
 
     source: Path
+    part: str
+    """What of the log this is, in words; empty: all of it."""
     about: _native.TraceAbout
     files: list[str]
     programs: list[str]

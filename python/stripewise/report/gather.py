@@ -20,6 +20,7 @@ def gather(
     trace: Trace,
     source: Path,
     *,
+    part: str,
     servers: Path | None,
     layout: Path | None,
     root: Path | None,
@@ -61,6 +62,7 @@ def gather(
     numbers = list(range(len(trace.files())))
     facts = Facts(
         source=source,
+        part=part,
         about=trace.about(),
         files=[_shown(path) for path in trace.files()],
         programs=trace.programs(),

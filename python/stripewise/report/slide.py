@@ -52,16 +52,17 @@ def _on_slide(drawn: str) -> str:
     """The drawing as large as it can be in the middle of a white slide."""
     opening = re.match(r"<svg\b[^>]*?viewBox=\"([^\"]*)\"[^>]*>", drawn)
     assert opening is not None, "vl-convert wrote no SVG"
+    left, top, width, height = map(float, opening[1].split())
+    by = min((WIDTH - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height)
+    x, y = (WIDTH - by * width) / 2 - by * left, (HEIGHT - by * height) / 2 - by * top
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    inner = (
-        f'<svg x="{MARGIN}" y="{MARGIN}" width="{WIDTH - 2 * MARGIN}" height="{HEIGHT - 2 * MARGIN}" '
-        f'viewBox="{opening[1]}" preserveAspectRatio="xMidYMid meet">'
-    )
-    paper = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    paper = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
     # A pixel of a heat map is a cell, with sharp edges.
     body = drawn[opening.end() :].replace("<image ", '<image image-rendering="optimizeSpeed" ')
-    return f"<svg {spaces} {size}>{paper}{inner}{body}</svg>"
+    body = body.removesuffix("</svg>")
+    # A drawing in a drawing is nested too deep for a PDF.
+    return f'<svg {spaces} {size}>{paper}<g transform="translate({x:.2f} {y:.2f}) scale({by:.4f})">{body}</g></svg>'
 
 
 def _chart(facts: Facts) -> chart.Chart:
@@ -125,7 +126,7 @@ def _lines(facts: Facts) -> list[str]:
     if facts.busy_s:
         rate = mib_per_s(sum(facts.total[op]["bytes"] for op in ("reads", "writes")) / facts.busy_s)
         text += f", {rate} MiB/s in the {seconds(facts.busy_s)} with requests in flight"
-    lines = [text + "."]
+    lines = [text + (f", of {name(facts.part)} alone." if facts.part else ".")]
     if facts.advice is not None:
         lines.append(_verdict(facts.advice))
         lines += _grave(facts.advice)[:1]

@@ -33,5 +33,5 @@ class Section:
     """The section, or nothing where there is nothing to say."""
 
 
-MODULES = (lacks, overview, advice, commands, layout_map, servers, heat, sizes, processes, files)
+MODULES = (overview, advice, commands, layout_map, servers, heat, sizes, processes, files, lacks)
 SECTIONS = tuple(Section(module.NAME, module.TITLE, module.draw) for module in MODULES)

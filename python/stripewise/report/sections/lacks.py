@@ -1,4 +1,4 @@
-"""What the log does not say, before anything that is drawn from it."""
+"""What the log does not say, after all that is drawn from it."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def draw(facts: Facts) -> Markup:
     if not said:
         text = f"Nothing: it is a record by {facts.about['format']} of every request, its place, size and times."
         return section(NAME, TITLE, paragraph(text, kind="note"))
-    introduction = paragraph(f"This is a log of {facts.about['format']}. Read the figures below with this in mind:")
+    introduction = paragraph(f"This is a log of {facts.about['format']}. Read the figures above with this in mind:")
     return section(NAME, TITLE, Markup('<div class="lacks">{}{}</div>\n').format(introduction, items(said)))

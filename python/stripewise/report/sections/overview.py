@@ -29,6 +29,8 @@ def draw(facts: Facts) -> Markup:
         figures["the run took"] = seconds(run_s)
     entry = Markup("<div><dt>{}</dt><dd>{}</dd></div>")
     content = Markup('<dl class="facts">{}</dl>\n').format(join(entry.format(*figure) for figure in figures.items()))
+    if facts.part:
+        content += paragraph(f"This is of {facts.part} alone.")
     names = ", ".join(facts.programs[:MOST_PROGRAMS])
     more = len(facts.programs) - MOST_PROGRAMS
     if names:
