@@ -1,8 +1,9 @@
 //! The FUSE file system: the way in that serves everything.
 //!
 //! Names, permissions, links and directories are those of the pool's namespace, an ordinary directory tree: every
-//! request about them goes to the same call on an `O_PATH` descriptor. Bytes of *placed* files (those with a handle) go
-//! through the store; *plain* files are the inode's own bytes, and the kernel serves them without us where it can.
+//! request about them goes to the same call on an `O_PATH` descriptor. Bytes of all files go through the store: of
+//! *placed* files (those with a handle) to the servers, of *plain* ones to the inode itself. Where it can, the kernel serves a
+//! file without us.
 //!
 //! ```text
 //! main.rs       command line: mount, unmount, private run
