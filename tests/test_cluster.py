@@ -64,6 +64,8 @@ def test_a_cluster_file_is_read(cluster_file):
     assert hdd["read"] == {
         "startup_min_s": pytest.approx(4e-3),
         "startup_max_s": pytest.approx(12e-3),
+        "sequential_startup_s": None,
+        "ahead_bytes": 0,
         "bandwidth_bytes_per_s": pytest.approx(80e6),
     }
     assert ssd["preset"] is None and ssd["network_s_per_byte"] == pytest.approx(1e-9)

@@ -25,9 +25,24 @@ def test_an_emulated_pool_says_so_everywhere(stripewise, tmp_path):
     assert document["tiers"][0]["read"] == {
         "startup_min_s": pytest.approx(0.004),
         "startup_max_s": pytest.approx(0.012),
+        "sequential_startup_s": None,
+        "ahead_bytes": 0,
         "bandwidth_bytes_per_s": pytest.approx(80e6),
     }
     assert without_room(stripewise("show", "p/pool.toml").stdout) == without_room(shown)
+
+
+def test_a_head_is_kept_in_the_pool_file(pool):
+    _native.pool_write_profile(str(pool.file), "hdd", [1e-3, 2e-3, 1e-8], [1e-3, 2e-3, 1e-8], [[1e-4, 262144], None])
+    text = pool.file.read_text()
+    assert 'sequential_startup = "100us"' in text and 'ahead = "256KiB"' in text
+    document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
+    read, write = document["tiers"][0]["read"], document["tiers"][0]["write"]
+    assert (read["sequential_startup_s"], read["ahead_bytes"]) == (pytest.approx(1e-4), 262144)
+    assert (write["sequential_startup_s"], write["ahead_bytes"]) == (None, 0)
+    pool.file.write_text(text.replace('sequential_startup = "100us"\n', ""))
+    failed = pool.stripewise("pool", "show", pool.file, check=False)
+    assert failed.returncode == 1 and "ahead: only a server with a sequential_startup has it" in failed.stderr
 
 
 def test_a_real_pool_keeps_to_hidden_directories(pool):

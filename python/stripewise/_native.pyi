@@ -19,6 +19,8 @@ def parse_bytes(text: str) -> int: ...
 class OpProfile(TypedDict):
     startup_min_s: float
     startup_max_s: float
+    sequential_startup_s: float | None
+    ahead_bytes: int
     bandwidth_bytes_per_s: float
 
 class ServerInfo(TypedDict):
@@ -55,11 +57,15 @@ class NewTier(TypedDict):
 
 def pool_load(path: str) -> PoolInfo: ...
 def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewTier], shared: bool = False) -> None: ...
-def pool_write_profile(path: str, tier: str, read: list[float], write: list[float]) -> None: ...
+def pool_write_profile(
+    path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
+) -> None: ...
 
 class FittedOp(TypedDict):
     startup_min_s: float
     startup_max_s: float
+    sequential_startup_s: float | None
+    ahead_bytes: int
     transfer_s_per_byte: float
     residual: float
     requests: int
@@ -74,6 +80,7 @@ class CalibratedTier(TypedDict):
     name: str
     read: list[float]
     write: list[float]
+    heads: list[list[float] | None]
     warnings: list[str]
     servers: list[CalibratedServer]
 

@@ -12,6 +12,10 @@ class OpProfile:
 
     startup_min_s: float
     startup_max_s: float
+    sequential_startup_s: float | None
+    """Where the last request ended; `None` for a server without a head."""
+    ahead_bytes: int
+    """Bytes of a stream that one move of the head serves, whatever comes between."""
     bandwidth_bytes_per_s: float
 
 

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_model::presets::{self, DEVICES};
-use stripewise_model::{MAX_TIERS, OpProfile, Profile};
+use stripewise_model::{Head, MAX_TIERS, OpProfile, Profile};
 use toml::Spanned;
 
 /// Most bytes of a cluster file.
@@ -52,6 +52,8 @@ struct RawTier {
 #[serde(deny_unknown_fields)]
 struct RawOp {
     startup: Spanned<(String, String)>,
+    sequential_startup: Option<Spanned<String>>,
+    ahead: Option<Spanned<String>>,
     bandwidth: Spanned<String>,
 }
 
@@ -140,7 +142,7 @@ fn name(key: &str, text: &Spanned<String>) -> Result<String, Wrong> {
 
 impl RawOp {
     fn profile(key: &str, raw: &Spanned<Self>) -> Result<OpProfile, Wrong> {
-        let RawOp { startup, bandwidth } = raw.get_ref();
+        let RawOp { startup, sequential_startup, ahead, bandwidth } = raw.get_ref();
         let (least, greatest) = startup.get_ref();
         let seconds =
             |text: &str| parse_seconds(text).map_err(|error| (startup.span(), format!("{key}.startup: {error}")));
@@ -150,7 +152,20 @@ impl RawOp {
             return Err((startup.span(), message));
         }
         let bytes_per_s = read(&format!("{key}.bandwidth"), bandwidth, parse_bandwidth)?;
-        Ok(OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte: 1.0 / bytes_per_s })
+        let head = match (sequential_startup, ahead) {
+            (None, None) => None,
+            (None, Some(ahead)) => {
+                let message = format!("{key}.ahead = \"{}\": give {key}.sequential_startup, too", ahead.get_ref());
+                return Err((ahead.span(), message));
+            }
+            (Some(startup), ahead) => {
+                let ahead = ahead.as_ref();
+                let ahead_bytes = ahead.map(|text| read(&format!("{key}.ahead"), text, parse_bytes)).transpose()?;
+                let sequential_startup_s = read(&format!("{key}.sequential_startup"), startup, parse_seconds)?;
+                Some(Head { sequential_startup_s, ahead_bytes: ahead_bytes.unwrap_or(0) })
+            }
+        };
+        Ok(OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte: 1.0 / bytes_per_s, head })
     }
 }
 

@@ -164,7 +164,7 @@ mod tests {
         let servers = |layout: &Layout| layout.regions()[0].stripes().iter().map(|s| s.server.0).collect::<Vec<_>>();
         assert_eq!(servers(&targets.layout(&layouts[0], 0).unwrap()), [2, 0]);
         assert_eq!(servers(&targets.layout(&layouts[1], 1).unwrap()), [1, 2]);
-        assert!(found(&layouts, "floppy").unwrap_err().contains("hdd-7200, ssd-sata, nvme"));
+        assert!(found(&layouts, "floppy").unwrap_err().contains("hdd-7200, hdd-7200-head, ssd-sata, nvme"));
         assert!(found(&[], "nvme").unwrap().is_none());
     }
 

@@ -92,6 +92,12 @@ impl CostModel {
         }
     }
 
+    /// Mean startup in seconds of `op` on the server of a slot. O(1).
+    pub fn startup_s(&self, slot: usize, op: Op) -> f64 {
+        let profile = self.profile(self.slots[slot], op);
+        0.5 * (profile.startup_min_s + profile.startup_max_s)
+    }
+
     /// The profile that prices `op` on tier `tier`.
     #[inline]
     fn profile(&self, tier: usize, op: Op) -> &OpProfile {

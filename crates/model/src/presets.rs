@@ -1,11 +1,12 @@
 //! Devices by name, as pool and cluster files name them; and the parameter sets of math F.2, for tests, benchmarks and
 //! comparisons with the papers.
 
-use crate::profile::{Cluster, OpProfile, Profile};
+use crate::profile::{Cluster, Head, OpProfile, Profile};
 
 /// Names of devices and what they stand for.
-pub const DEVICES: [(&str, &str); 3] = [
+pub const DEVICES: [(&str, &str); 4] = [
     ("hdd-7200", "hard disk of 7200 rpm: startup 4 to 12 ms, 80 MB/s"),
+    ("hdd-7200-head", "the same with a head: startup 0.1 ms where the last request ended, or one that waits"),
     ("ssd-sata", "SATA solid-state disk: startup 0.08 to 0.12 ms, 400 MB/s"),
     ("nvme", "NVMe solid-state disk: startup 0.06 to 0.1 ms (read), 0.015 to 0.03 ms (write), 3 and 2 GB/s"),
 ];
@@ -20,12 +21,20 @@ pub fn device(name: &str) -> Option<Profile> {
             startup_min_s: startup_min_us * 1e-6,
             startup_max_s: startup_max_us * 1e-6,
             transfer_s_per_byte: 1e-6 / mb_per_s,
+            head: None,
         }
     }
     let (read, write) = match name {
         "hdd-7200" => (op(4000.0, 12_000.0, 80.0), op(4000.0, 12_000.0, 80.0)),
         "ssd-sata" => (op(80.0, 120.0, 400.0), op(80.0, 120.0, 400.0)),
         "nvme" => (op(60.0, 100.0, 3000.0), op(15.0, 30.0, 2000.0)),
+        "hdd-7200-head" => {
+            let disk = OpProfile {
+                head: Some(Head { sequential_startup_s: 100e-6, ahead_bytes: 0 }),
+                ..op(4000.0, 12_000.0, 80.0)
+            };
+            (disk, disk)
+        }
         _ => return None,
     };
     Some(Profile { read, write, network_s_per_byte: 0.0 })
@@ -37,6 +46,7 @@ pub fn op_profile(startup_min_ms: f64, startup_max_ms: f64, kb_per_ms: f64) -> O
         startup_min_s: startup_min_ms * 1e-3,
         startup_max_s: startup_max_ms * 1e-3,
         transfer_s_per_byte: seconds_per_byte(kb_per_ms),
+        head: None,
     }
 }
 

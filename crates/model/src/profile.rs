@@ -12,7 +12,8 @@ pub enum Op {
     Write,
 }
 
-/// Cost of one kind of operation on a server (HARL Table I): startup uniform in `[min, max]`, then a time per byte.
+/// Cost of one kind of operation on a server (HARL Table I): startup uniform in `[min, max]`, then a time per byte. A server
+/// with a head has another startup for a sub-request that is adjacent to one before it ([`RunEnds`](crate::RunEnds)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OpProfile {
     /// Least startup time in seconds.
@@ -21,6 +22,18 @@ pub struct OpProfile {
     pub startup_max_s: f64,
     /// Transfer time in seconds per byte (beta).
     pub transfer_s_per_byte: f64,
+    /// `None` for a server without a head, where each sub-request has a startup of its own.
+    pub head: Option<Head>,
+}
+
+/// What sub-requests cost for which the head of a server does not move ([`RunEnds`](crate::RunEnds)).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Head {
+    /// Their startup time in seconds.
+    pub sequential_startup_s: f64,
+    /// Bytes that one move of the head serves of a stream, whatever comes between: what is read ahead, or gathered before it
+    /// is written. 0 where others between two requests of a stream move the head each time.
+    pub ahead_bytes: u64,
 }
 
 /// Cost of a server.
@@ -42,13 +55,40 @@ impl Profile {
             Op::Write => &self.write,
         }
     }
+
+    /// Whether reads or writes that are adjacent cost less of a startup.
+    pub fn has_head(&self) -> bool {
+        self.read.head.is_some() || self.write.head.is_some()
+    }
 }
 
 impl OpProfile {
     /// Whether its times are finite, not negative, and the least startup the least.
     pub fn is_valid(&self) -> bool {
         let times = [self.startup_min_s, self.startup_max_s, self.transfer_s_per_byte];
-        times.iter().all(|time| time.is_finite() && *time >= 0.0) && self.startup_min_s <= self.startup_max_s
+        let sequential_s = self.head.map_or(0.0, |head| head.sequential_startup_s);
+        times.iter().chain([&sequential_s]).all(|time| time.is_finite() && *time >= 0.0)
+            && self.startup_min_s <= self.startup_max_s
+    }
+
+    /// Startup in seconds of a sub-request for which the head does not move; `drawn_s` without a head. O(1).
+    #[inline]
+    pub fn adjacent_startup_s(&self, drawn_s: f64) -> f64 {
+        self.head.map_or(drawn_s, |head| head.sequential_startup_s)
+    }
+
+    /// Bytes that one move of the head serves of a stream; 0 without a head. O(1).
+    #[inline]
+    pub fn ahead_bytes(&self) -> u64 {
+        self.head.map_or(0, |head| head.ahead_bytes)
+    }
+
+    /// The profile of sub-requests of which the share `adjacent` (0 to 1) moves no head. Its mean startup is exact; the
+    /// interval is the mean of both intervals.
+    pub fn with_adjacent(&self, adjacent: f64) -> Self {
+        let Some(head) = self.head else { return *self };
+        let mixed = |startup_s: f64| startup_s + adjacent * (head.sequential_startup_s - startup_s);
+        Self { startup_min_s: mixed(self.startup_min_s), startup_max_s: mixed(self.startup_max_s), ..*self }
     }
 }
 
@@ -85,6 +125,11 @@ impl Cluster {
             Some(Tier { name, servers: (first..next).map(ServerId).collect(), profile, capacity_bytes: None })
         });
         Some(Self { tiers: tiers.collect::<Option<_>>()?, meta: None })
+    }
+
+    /// Whether any server has a head.
+    pub fn has_heads(&self) -> bool {
+        self.tiers.iter().map(|tier| &tier.profile).chain(&self.meta).any(Profile::has_head)
     }
 }
 

@@ -76,7 +76,7 @@ fn song() {
     let mut table = Table { rows: 0, equal: 0 };
     let startup_s = 0.2e-3;
     let transfer_s_per_byte = presets::seconds_per_byte(85.0);
-    let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte };
+    let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte, head: None };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     for (round, block, expected) in TABLE_II {
         let mut costs = BlockCosts::new(Blocks { count: (round / block) as usize, bytes: block * KIB });

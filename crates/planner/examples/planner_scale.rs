@@ -30,6 +30,7 @@ fn cluster(hdds: u16, ssds: u16, ssd_bytes: Option<u64>) -> Cluster {
         startup_min_s: min_ms * 1e-3,
         startup_max_s: max_ms * 1e-3,
         transfer_s_per_byte: 1e-6 / mb_s,
+        head: None,
     };
     let tier = |name: &str, servers: std::ops::Range<u16>, op: OpProfile, capacity_bytes| Tier {
         name: name.into(),

@@ -118,7 +118,7 @@ pub fn auto(job: &Job) -> Result<Comparison, PlanError> {
         for offer in contenders.iter_mut().filter_map(|contender| contender.offer.as_mut().ok()) {
             offer.simulated_s = layouts.iter().position(|layouts| *layouts == offer.layouts).map(|at| times[at]);
         }
-        winner = fastest(&finalists, &contenders);
+        winner = fastest(&finalists, &contenders, job);
         let time_s = |index: usize| contenders[index].offer.as_ref().ok().and_then(|offer| offer.simulated_s);
         rehearsal = time_s(0).zip(time_s(winner)).map(|(default_s, planned_s)| Rehearsal {
             requests: stage.requests(),
@@ -172,10 +172,16 @@ fn finalists(contenders: &[Contender], job: &Job) -> Result<Vec<usize>, PlanErro
     Ok(chosen)
 }
 
-/// The finalist of least simulated time; of equal ones that of fewest regions, then the first in the list.
-fn fastest(finalists: &[usize], contenders: &[Contender]) -> usize {
+/// The finalist of least simulated time, where each region beyond one a file must save what [`PlanOptions::region_share`]
+/// says: plans are simulated with the requests that they were made from, and regions can follow chance in those. Of equal
+/// ones that of fewest regions, then the first in the list.
+///
+/// [`PlanOptions::region_share`]: crate::PlanOptions::region_share
+fn fastest(finalists: &[usize], contenders: &[Contender], job: &Job) -> usize {
     let of = |index: usize| offered(contenders, index);
-    let time_s = |index: usize| of(index).simulated_s.unwrap_or(f64::INFINITY);
+    let further = |index: usize| of(index).regions().saturating_sub(job.files.len()) as f64 / job.files.len() as f64;
+    let price = |index: usize| 1.0 + job.options.region_share.max(0.0) * further(index);
+    let time_s = |index: usize| of(index).simulated_s.unwrap_or(f64::INFINITY) * price(index);
     let least_s = finalists.iter().map(|&index| time_s(index)).fold(f64::INFINITY, f64::min);
     let near = finalists.iter().copied().filter(|&index| time_s(index) <= least_s * (1.0 + SAME_TIME));
     near.min_by_key(|&index| (of(index).regions(), index)).expect("the least is there")

@@ -3,7 +3,6 @@
 use crate::job::{Job, Price};
 use stripewise_layout::units::format_seconds;
 use stripewise_layout::{Layout, META_NAME};
-use stripewise_model::Op;
 
 /// What one phase waits for under some layouts. Predicted, in seconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +61,7 @@ pub(crate) fn why(
 }
 
 fn waiting(job: &Job, phase: usize, (layouts, price): (&[Layout], &Price)) -> Waiting {
-    let pricer = job.pricer();
+    let pricer = job.pricer_of(layouts);
     let servers = pricer.lanes().servers();
     let of_phase = &price.load[phase * pricer.stride()..][..pricer.stride()];
     let busiest = (1..of_phase.len()).fold(1, |best, i| if of_phase[i] > of_phase[best] { i } else { best }) - 1;
@@ -72,9 +71,9 @@ fn waiting(job: &Job, phase: usize, (layouts, price): (&[Layout], &Price)) -> Wa
         for e in file.entries.iter().filter(|e| usize::from(e.phase) == phase) {
             requests += e.count;
             if !link {
-                let visit =
-                    |at, _| startup_s += if at == slot { e.count * mean_startup_s(job, slot, e.op) } else { 0.0 };
-                pricer.model.layout_latency_s(layout, e.op, e.offset, e.size, visit).expect("priced before");
+                let model = pricer.model_of(e.phase);
+                let visit = |at, _| startup_s += if at == slot { e.count * model.startup_s(slot, e.op) } else { 0.0 };
+                model.layout_latency_s(layout, e.op, e.offset, e.size, visit).expect("priced before");
             }
         }
     }
@@ -102,15 +101,6 @@ fn place(job: &Job, mut slot: usize) -> Option<(usize, usize)> {
 fn server_name(job: &Job, slot: usize) -> String {
     let name = |(tier, index): (usize, usize)| format!("{}.{index}", job.cluster.tiers[tier].name);
     place(job, slot).map_or_else(|| META_NAME.to_owned(), name)
-}
-
-fn mean_startup_s(job: &Job, slot: usize, op: Op) -> f64 {
-    let profile = match place(job, slot) {
-        Some((tier, _)) => Some(&job.priced_as.tiers[tier].profile),
-        None => job.priced_as.meta.as_ref(),
-    };
-    let profile = profile.expect("a slot is a server of the cluster").of(op);
-    0.5 * (profile.startup_min_s + profile.startup_max_s)
 }
 
 impl Waiting {

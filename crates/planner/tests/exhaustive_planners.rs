@@ -94,34 +94,39 @@ fn chens_planners_put_every_byte_where_the_paper_says() {
                 }
             }
         }
-        let expected = |groups: usize, file: &[Request], byte: u64| -> Option<BTreeSet<ServerId>> {
-            let of = touches(file, byte);
-            // Untouched bytes may be anywhere.
-            let process = *of.first()?;
-            let all = of.len() > 1 || groups < 2;
-            let place = order.iter().position(|&other| other == process).unwrap_or(0);
-            let group = place * groups / order.len().max(groups);
-            let inside = |at: usize| all || at % groups == group;
-            Some((0..servers.len()).filter(|&at| inside(at)).map(|at| servers[at]).collect())
-        };
-        let check = |groups: usize, layouts: &[Layout]| {
+        let expected =
+            |servers: &[ServerId], groups: usize, file: &[Request], byte: u64| -> Option<BTreeSet<ServerId>> {
+                let of = touches(file, byte);
+                // Untouched bytes may be anywhere.
+                let process = *of.first()?;
+                let all = of.len() > 1 || groups < 2;
+                let place = order.iter().position(|&other| other == process).unwrap_or(0);
+                let group = place * groups / order.len().max(groups);
+                let inside = |at: usize| all || at % groups == group;
+                Some((0..servers.len()).filter(|&at| inside(at)).map(|at| servers[at]).collect())
+            };
+        let check_on = |servers: &[ServerId], groups: usize, layouts: &[Layout]| {
             layouts.iter().zip(&files).all(|(layout, file)| {
                 (0..60).all(|byte| {
                     let region = &layout.regions()[layout.region_at(byte)];
                     let held: BTreeSet<ServerId> = region.stripes().iter().map(|stripe| stripe.server).collect();
-                    expected(groups, file, byte).is_none_or(|expected| expected == held)
+                    expected(servers, groups, file, byte).is_none_or(|expected| expected == held)
                 })
             })
         };
+        let check = |groups: usize, layouts: &[Layout]| check_on(&servers, groups, layouts);
         for name in ["fixed", "1-dh"] {
             assert_eq!(planned(name, &job), job.default_layouts(), "{name}, instance {instance}");
         }
         let (one_dv, two_d) = (planned("1-dv", &job), planned("2-d", &job));
         assert!(check(servers.len(), &one_dv), "1-dv, instance {instance}: {one_dv:?}");
         assert!(check(order.len().clamp(1, servers.len()), &two_d), "2-d, instance {instance}: {two_d:?}");
-        // The best number of groups is one of all, and no worse than the named ones.
+        // The best number of groups is one of all, of all servers or of one tier's, and no worse than the named ones.
         let best = planned("groups", &job);
-        assert!((1..=servers.len()).any(|groups| check(groups, &best)), "groups, instance {instance}");
+        let mut sets: Vec<&[ServerId]> = cluster.tiers.iter().map(|tier| &tier.servers[..]).collect();
+        sets.push(&servers);
+        let is_one = |of: &[ServerId]| (1..=of.len()).any(|groups| check_on(of, groups, &best));
+        assert!(sets.into_iter().any(is_one), "groups, instance {instance}");
         let named = [job.default_layouts(), one_dv.clone(), two_d].map(|layouts| price_s(&job, &layouts));
         let least_s = named.into_iter().fold(f64::INFINITY, f64::min);
         assert!(price_s(&job, &best) <= least_s, "groups, instance {instance}");

@@ -73,8 +73,12 @@ fn profile() -> impl Strategy<Value = Profile> {
     let some = |range: std::ops::Range<f64>| prop_oneof![1 => Just(0.0), 6 => range];
     let op = || (some(0.0..5e-3), some(0.0..5e-3), some(0.0..2e-8));
     (op(), op(), some(0.0..2e-8)).prop_map(|(read, write, network_s_per_byte)| {
-        let op =
-            |(min, more, beta)| OpProfile { startup_min_s: min, startup_max_s: min + more, transfer_s_per_byte: beta };
+        let op = |(min, more, beta)| OpProfile {
+            startup_min_s: min,
+            startup_max_s: min + more,
+            transfer_s_per_byte: beta,
+            head: None,
+        };
         Profile { read: op(read), write: op(write), network_s_per_byte }
     })
 }

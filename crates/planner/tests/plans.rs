@@ -7,7 +7,7 @@ mod planned;
 use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
-use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
+use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
 use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
 use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
@@ -52,9 +52,11 @@ fn requests(most: u64) -> impl Strategy<Value = Vec<Request>> {
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
-    let figures = (0.0_f64..5e-3, 0.0_f64..5e-3, 0.0_f64..2e-8, prop_oneof![Just(0.0), 0.0_f64..2e-8]);
-    figures.prop_map(|(min, more, beta, network_s_per_byte)| {
-        let op = OpProfile { startup_min_s: min, startup_max_s: min + more, transfer_s_per_byte: beta };
+    let network = prop_oneof![Just(0.0), 0.0_f64..2e-8];
+    let figures = (0.0_f64..5e-3, 0.0_f64..5e-3, 0.0_f64..2e-8, network, prop::option::of(0.0_f64..5e-3));
+    figures.prop_map(|(min, more, beta, network_s_per_byte, sequential)| {
+        let head = sequential.map(|sequential_startup_s| Head { sequential_startup_s, ahead_bytes: 1 << 18 });
+        let op = OpProfile { startup_min_s: min, startup_max_s: min + more, transfer_s_per_byte: beta, head };
         Profile { read: op, write: op, network_s_per_byte }
     })
 }

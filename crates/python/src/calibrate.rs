@@ -55,6 +55,7 @@ fn describe(tier: &TierCalibration, servers: &[ServerCalibration]) -> Value {
         "name": tier.tier,
         "read": triple(&tier.profile.read),
         "write": triple(&tier.profile.write),
+        "heads": [head(&tier.profile.read), head(&tier.profile.write)],
         "warnings": tier.warnings,
         "servers": servers.iter().filter(|server| server.target.tier == tier.tier).map(|server| json!({
             "name": server.target.server.name,
@@ -74,10 +75,17 @@ fn triple(op: &OpProfile) -> Value {
     json!([op.startup_min_s, op.startup_max_s, op.transfer_s_per_byte])
 }
 
+/// As `pool_write_profile` takes it.
+fn head(op: &OpProfile) -> Value {
+    op.head.map_or(Value::Null, |head| json!([head.sequential_startup_s, head.ahead_bytes]))
+}
+
 fn fit(fit: &OpFit) -> Value {
     json!({
         "startup_min_s": fit.profile.startup_min_s,
         "startup_max_s": fit.profile.startup_max_s,
+        "sequential_startup_s": fit.profile.head.map(|head| head.sequential_startup_s),
+        "ahead_bytes": fit.profile.ahead_bytes(),
         "transfer_s_per_byte": fit.profile.transfer_s_per_byte,
         "residual": fit.residual,
         "requests": fit.requests,

@@ -51,7 +51,7 @@ const BARRIER: u8 = 2;
 fn cluster_of(tiers: Vec<Devices>) -> PyResult<Cluster> {
     let tiers = tiers.into_iter().map(|tier| {
         let operation = |(startup_min_s, startup_max_s, transfer_s_per_byte): Operation| {
-            let operation = OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte };
+            let operation = OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte, head: None };
             let network_s_per_byte = tier.network_s_per_byte;
             if operation.is_valid() && network_s_per_byte.is_finite() && network_s_per_byte >= 0.0 {
                 return Ok(operation);

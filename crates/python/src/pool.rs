@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use stripewise_layout::ServerId;
-use stripewise_model::{OpProfile, Profile};
+use stripewise_model::{Head, OpProfile, Profile};
 use stripewise_store::emulate::EmulateConfig;
 use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
 
@@ -57,15 +57,24 @@ pub(crate) fn pool_init(
 }
 
 /// Writes a tier's profile into the pool file, keeping everything else. Each of `read` and `write` is (least startup,
-/// greatest startup, seconds per byte).
+/// greatest startup, seconds per byte); of a server with a head `heads` has (startup in order, bytes ahead) of reads and of writes.
 #[pyfunction]
-pub(crate) fn pool_write_profile(path: PathBuf, tier: &str, read: [f64; 3], write: [f64; 3]) -> PyResult<()> {
-    let op = |[startup_min_s, startup_max_s, transfer_s_per_byte]: [f64; 3]| OpProfile {
+#[pyo3(signature = (path, tier, read, write, heads = [None, None]))]
+pub(crate) fn pool_write_profile(
+    path: PathBuf,
+    tier: &str,
+    read: [f64; 3],
+    write: [f64; 3],
+    heads: [Option<[f64; 2]>; 2],
+) -> PyResult<()> {
+    let op = |[startup_min_s, startup_max_s, transfer_s_per_byte]: [f64; 3], head: Option<[f64; 2]>| OpProfile {
         startup_min_s,
         startup_max_s,
         transfer_s_per_byte,
+        head: head.map(|[sequential_startup_s, ahead]| Head { sequential_startup_s, ahead_bytes: ahead as u64 }),
     };
-    let profile = Profile { read: op(read), write: op(write), network_s_per_byte: 0.0 };
+    let (read, write) = (op(read, heads[0]), op(write, heads[1]));
+    let profile = Profile { read, write, network_s_per_byte: 0.0 };
     Pool::write_profile(&path, tier, &profile).map_err(raise)
 }
 
@@ -119,6 +128,8 @@ pub(crate) fn op_profile(op: &OpProfile) -> Value {
     json!({
         "startup_min_s": op.startup_min_s,
         "startup_max_s": op.startup_max_s,
+        "sequential_startup_s": op.head.map(|head| head.sequential_startup_s),
+        "ahead_bytes": op.ahead_bytes(),
         "bandwidth_bytes_per_s": 1.0 / op.transfer_s_per_byte,
     })
 }

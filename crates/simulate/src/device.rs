@@ -6,13 +6,14 @@ use crate::slab::{Line, Slab, Sub};
 use crate::sweeps::Sweeps;
 use crate::system::{Queue, SeekCurve, Startup};
 use crate::time::{after, ns};
-use stripewise_model::{Op, Profile};
+use stripewise_model::{Head, Op, Profile, RunEnds};
 
 /// What one operation costs.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     startup_min_s: f64,
     startup_max_s: f64,
+    head: Option<Head>,
     s_per_byte: f64,
 }
 
@@ -23,6 +24,8 @@ pub(crate) struct DeviceModel {
     startup: Startup,
     read: Cost,
     write: Cost,
+    /// Whether adjacent sub-requests have a startup of their own.
+    has_head: bool,
 }
 
 impl DeviceModel {
@@ -33,10 +36,19 @@ impl DeviceModel {
             Cost {
                 startup_min_s: costs.startup_min_s,
                 startup_max_s: costs.startup_max_s,
+                head: costs.head,
                 s_per_byte: costs.transfer_s_per_byte + network,
             }
         };
-        Self { queue: device.queue, startup: device.startup, read: cost(Op::Read), write: cost(Op::Write) }
+        let has_head = profile.has_head() && device.startup == Startup::Drawn;
+        Self { queue: device.queue, startup: device.startup, read: cost(Op::Read), write: cost(Op::Write), has_head }
+    }
+
+    /// Bytes that one move of the head serves of a stream.
+    #[inline]
+    fn ahead_bytes(&self, write: bool) -> u64 {
+        let cost = if write { &self.write } else { &self.read };
+        cost.head.map_or(0, |head| head.ahead_bytes)
     }
 
     /// Nanoseconds that an anticipatory queue waits at most, and how far away is close, in bytes.
@@ -88,6 +100,10 @@ pub(crate) struct ServerDevice {
     /// Where the last sub-request ended on disk.
     head: u64,
     draws: Draws,
+    /// Of devices with a head whose startups are drawn.
+    ends: Option<Box<RunEnds>>,
+    /// Sub-requests that have come.
+    arrivals: u64,
     pub used: Used,
     pending: Pending,
     /// Of anticipatory queues: what they know of processes.
@@ -114,7 +130,8 @@ impl ServerDevice {
             Queue::Elevator | Queue::Anticipatory { .. } => Pending::Sweeps(Sweeps::default()),
         };
         let learned = model.patience().map(|_| Box::default());
-        Self { pending, state: State::Free, learned, draws, head: 0, used: Used::default() }
+        let ends = model.has_head.then(Box::default);
+        Self { pending, state: State::Free, learned, draws, ends, arrivals: 0, head: 0, used: Used::default() }
     }
 
     /// A sub-request comes. O(1) for FIFO, O(log queue) else.
@@ -123,6 +140,12 @@ impl ServerDevice {
         self.used.present += 1;
         self.used.most_present = self.used.most_present.max(self.used.present);
         sub.stamp_ns = now_ns;
+        if let (Some(ends), Pending::Line(_)) = (&mut self.ends, &self.pending) {
+            // Served in order of arrival: those with a number above the services begun still wait.
+            self.arrivals += 1;
+            let ahead = model.ahead_bytes(sub.write);
+            sub.adjacent = ends.take(sub.position, sub.bytes, self.arrivals, self.used.requests, ahead).1;
+        }
         if let (Some(learned), Some((wait_ns, _))) = (&mut self.learned, model.patience()) {
             learned.arrives(now_ns, wait_ns, &sub);
         }
@@ -223,6 +246,11 @@ impl ServerDevice {
     #[inline]
     fn serve(&mut self, now_ns: u64, model: &DeviceModel, sub: Sub) -> Begin {
         let cost = if sub.write { &model.write } else { &model.read };
+        let mut sub = sub;
+        if let (Some(ends), Pending::Sweeps(_)) = (&mut self.ends, &self.pending) {
+            // Sweeps put adjacent sub-requests one after the other by themselves.
+            sub.adjacent = ends.take(sub.position, sub.bytes, 0, 0, model.ahead_bytes(sub.write)).1;
+        }
         let startup_s = self.startup_s(model, cost, &sub);
         let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
         let ends_ns = after(now_ns, takes_ns);
@@ -239,7 +267,10 @@ impl ServerDevice {
     #[inline]
     fn startup_s(&mut self, model: &DeviceModel, cost: &Cost, sub: &Sub) -> f64 {
         match &model.startup {
-            Startup::Drawn => self.draws.uniform(cost.startup_min_s, cost.startup_max_s),
+            Startup::Drawn => {
+                let drawn_s = self.draws.uniform(cost.startup_min_s, cost.startup_max_s);
+                cost.head.filter(|_| sub.adjacent).map_or(drawn_s, |head| head.sequential_startup_s)
+            }
             Startup::Seek { read, write } => {
                 let curve: &SeekCurve = if sub.write { write } else { read };
                 let distance = sub.position.abs_diff(self.head);

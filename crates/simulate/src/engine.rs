@@ -8,7 +8,7 @@ use crate::workload::{ClosedLoop, SimulatedAccess, SimulatedStep};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use stripewise_layout::{Layout, MAX_OFFSET};
-use stripewise_model::{Cluster, Op, Profile};
+use stripewise_model::{Cluster, Op, Profile, RunEnds, head_position};
 
 /// Where the network time of a profile is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +34,7 @@ pub struct SimulationOptions {
 struct Server {
     profile: Profile,
     draws: Draws,
+    ends: RunEnds,
     free_s: f64,
     link_in_free_s: f64,
     link_out_free_s: f64,
@@ -41,16 +42,21 @@ struct Server {
 }
 
 impl Server {
-    /// Serves `bytes` that arrive at `now` and gives the time at which the device is done. O(1).
+    /// Serves `bytes` at `position` that arrive at `now` and gives the time at which the device is done. O(1).
     #[inline]
-    fn serve(&mut self, now: f64, op: Op, bytes: u64, network: Network) -> f64 {
+    fn serve(&mut self, now: f64, op: Op, position: u64, bytes: u64, network: Network) -> f64 {
         let costs = self.profile.of(op);
         let mut per_byte = costs.transfer_s_per_byte;
         if network == Network::InBeta {
             per_byte += self.profile.network_s_per_byte;
         }
-        let service = self.draws.uniform(costs.startup_min_s, costs.startup_max_s) + bytes as f64 * per_byte;
         let start = now.max(self.free_s);
+        let drawn_s = self.draws.uniform(costs.startup_min_s, costs.startup_max_s);
+        // Times are not negative, so their bits order as they do.
+        let (mark, begun, ahead) = (start.to_bits(), now.to_bits(), costs.ahead_bytes());
+        let adjacent = self.profile.has_head() && self.ends.take(position, bytes, mark, begun, ahead).1;
+        let startup_s = if adjacent { costs.adjacent_startup_s(drawn_s) } else { drawn_s };
+        let service = startup_s + bytes as f64 * per_byte;
         self.free_s = start + service;
         self.used.requests += 1;
         // A trace may claim more bytes than there are.
@@ -85,7 +91,7 @@ enum Event {
     /// A process issues its current request, after its think time.
     Issue { process: u32 },
     /// The bytes of a write have passed the link of a server.
-    Arrival { process: u32, server: u16, bytes: u64 },
+    Arrival { process: u32, server: u16, position: u64, bytes: u64 },
 }
 
 /// A process between events.
@@ -201,10 +207,11 @@ pub fn simulate_observed(
                 let state = &mut processes[process as usize];
                 issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
             }
-            Event::Arrival { process, server, bytes } => {
+            Event::Arrival { process, server, position, bytes } => {
                 let end = servers[usize::from(server)].as_mut().expect("checked").serve(
                     now,
                     Op::Write,
+                    position,
                     bytes,
                     options.network,
                 );
@@ -245,16 +252,17 @@ fn issue(
     for sub in &layouts[access.file as usize].split(access.offset, access.size) {
         let index = places.index(sub.server);
         let server = servers[index].as_mut().expect("checked");
+        let position = head_position(u64::from(access.file), sub.datafile_offset);
         match (network, access.op) {
-            (Network::InBeta, op) => state.ends_s = state.ends_s.max(server.serve(now, op, sub.len, network)),
+            (Network::InBeta, op) => state.ends_s = state.ends_s.max(server.serve(now, op, position, sub.len, network)),
             (Network::Link, Op::Read) => {
-                let ready = server.serve(now, Op::Read, sub.len, network);
+                let ready = server.serve(now, Op::Read, position, sub.len, network);
                 state.ends_s = state.ends_s.max(server.link_out(ready, sub.len));
             }
             (Network::Link, Op::Write) => {
                 let arrives = server.link_in(now, sub.len);
                 state.arrivals_left += 1;
-                agenda.at(arrives, Event::Arrival { process, server: index as u16, bytes: sub.len });
+                agenda.at(arrives, Event::Arrival { process, server: index as u16, position, bytes: sub.len });
             }
         }
     }
@@ -269,6 +277,7 @@ fn servers_of(places: &Places, seed: u64) -> Vec<Option<Server>> {
         of.map(|(_, profile)| Server {
             profile,
             draws: Draws::new(seed, index),
+            ends: RunEnds::default(),
             free_s: 0.0,
             link_in_free_s: 0.0,
             link_out_free_s: 0.0,

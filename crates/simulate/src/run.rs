@@ -175,10 +175,12 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             outstanding: 0,
             phase: Phase::Going,
         });
+        let has_head = cluster.has_heads();
         let file_starts = match &system.file_starts {
             Some(starts) => starts.clone(),
-            None if system.has_positions() && layouts.len() > 1 => {
-                one_after_the_other(layouts, &program.extents(layouts.len()))
+            None if (system.has_positions() || has_head) && layouts.len() > 1 => {
+                // A head moves from file to file, as that of an emulated device does.
+                one_after_the_other(layouts, &program.extents(layouts.len()), u64::from(has_head))
             }
             None => Vec::new(),
         };
@@ -404,6 +406,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 next: 0,
                 server: self.places.index(sub.server) as u16,
                 write,
+                adjacent: false,
             };
             match (write, self.nodes.is_empty(), self.has_server_links) {
                 (false, ..) | (true, true, false) => self.enter_device(sub),
@@ -588,7 +591,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
 
 /// The models of the tiers, of the metadata tier and of servers that are in none, and the servers by place.
 fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) -> (Vec<DeviceModel>, Vec<Server>) {
-    let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0 };
+    let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0, head: None };
     let unused = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
     let tiers = cluster.tiers.iter().map(|tier| tier.profile).chain([cluster.meta.unwrap_or(unused)]).enumerate();
@@ -613,8 +616,9 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
     (models, servers)
 }
 
-/// Where files begin on disk when each has the room of its fullest server, in order. O(files x regions x stripes).
-fn one_after_the_other(layouts: &[Layout], extents: &[u64]) -> Vec<u64> {
+/// Where files begin on disk when each has the room of its fullest server and `gap` bytes, in order. O(files x regions x
+/// stripes).
+fn one_after_the_other(layouts: &[Layout], extents: &[u64], gap: u64) -> Vec<u64> {
     let mut next = 0_u64;
     let starts = layouts.iter().zip(extents).map(|(layout, &extent)| {
         let ends = layout.regions().iter().enumerate().take_while(|(_, region)| region.offset() < extent);
@@ -624,7 +628,7 @@ fn one_after_the_other(layouts: &[Layout], extents: &[u64]) -> Vec<u64> {
         });
         let room = ends.max().unwrap_or(0);
         let start = next;
-        next = next.saturating_add(room);
+        next = next.saturating_add(room).saturating_add(gap);
         start
     });
     starts.collect()

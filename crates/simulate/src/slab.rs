@@ -16,6 +16,8 @@ pub(crate) struct Sub {
     pub next: u32,
     pub server: u16,
     pub write: bool,
+    /// Whether the head is where it begins, as its queue found when it came.
+    pub adjacent: bool,
 }
 
 /// A slab with a list of free slots: no allocation once it has its size.

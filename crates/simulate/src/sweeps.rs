@@ -118,6 +118,7 @@ impl Waiting {
             next: 0,
             server: 0,
             write: self.order_and_write & 1 != 0,
+            adjacent: false,
         }
     }
 }

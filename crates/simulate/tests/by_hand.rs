@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_model::{Cluster, Op, OpProfile, Profile, Request, Tier};
+use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Request, Tier};
 use stripewise_simulate::{
     ClosedLoop, Network, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions, simulate,
 };
@@ -14,7 +14,8 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
         .iter()
         .enumerate()
         .map(|(index, &(startup, beta, network))| {
-            let op = OpProfile { startup_min_s: startup, startup_max_s: startup, transfer_s_per_byte: beta };
+            let op =
+                OpProfile { startup_min_s: startup, startup_max_s: startup, transfer_s_per_byte: beta, head: None };
             Tier {
                 name: format!("t{index}"),
                 servers: vec![ServerId(index as u16)],
@@ -52,6 +53,32 @@ fn one_request_takes_its_slowest_sub_request() {
     close(outcome.servers[1].busy_s, 3.5);
     assert_eq!((outcome.servers[0].bytes, outcome.servers[1].bytes), (4, 6));
     close(outcome.latency.p99_s, 3.5);
+}
+
+#[test]
+fn a_head_moves_only_where_a_request_does_not_go_on() {
+    let mut cluster = cluster(&[(1.0, 0.5, 0.0)]);
+    cluster.tiers[0].profile.read.head = Some(Head { sequential_startup_s: 0.25, ahead_bytes: 0 });
+    let time_s = |processes: Vec<Vec<SimulatedStep>>| {
+        let workload = ClosedLoop { processes };
+        simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap().makespan_s
+    };
+    // A stream: one startup of 1 s, three of 0.25 s, 16 bytes.
+    close(time_s(vec![(0..4).map(|i| access(Op::Read, 4 * i, 4)).collect()]), 1.0 + 3.0 * 0.25 + 8.0);
+    // Backwards: the head moves each time.
+    close(time_s(vec![(0..4).map(|i| access(Op::Read, 4 * (3 - i), 4)).collect()]), 4.0 + 8.0);
+    // Two streams in turn, far apart: the head goes from one to the other.
+    let stream = |from: u64| (0..4).map(|i| access(Op::Read, from + 4 * i, 4)).collect::<Vec<_>>();
+    close(time_s(vec![stream(0), stream(1000)]), 8.0 + 16.0);
+    // Three processes with every third block: what waits is gathered, and goes on where the last one ended.
+    let every_third = |at: u64| {
+        // One after the other, so that no two come at one time.
+        let begin = |i: u64| if i == 0 { at as f64 * 0.01 } else { 0.0 };
+        let (size, op) = (4, Op::Read);
+        let block = |i: u64| SimulatedAccess { file: 0, offset: 4 * (3 * i + at), size, op, think_s: begin(i) };
+        (0..4).map(|i| SimulatedStep::Access(block(i))).collect::<Vec<_>>()
+    };
+    close(time_s((0..3).map(every_third).collect()), 1.0 + 11.0 * 0.25 + 24.0);
 }
 
 #[test]
@@ -119,7 +146,7 @@ fn a_read_passes_a_write_that_is_still_on_the_link() {
 
 #[test]
 fn seeds_repeat_and_startups_stay_in_their_interval() {
-    let op = OpProfile { startup_min_s: 0.004, startup_max_s: 0.012, transfer_s_per_byte: 0.0 };
+    let op = OpProfile { startup_min_s: 0.004, startup_max_s: 0.012, transfer_s_per_byte: 0.0, head: None };
     let tier = Tier {
         name: "hdd".into(),
         servers: vec![ServerId(0)],

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier};
+use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Tier};
 use stripewise_simulate::{
     ClientLink, ClosedLoop, Forwarding, Links, Metadata, MetadataOp, Queue, SeekCurve, SeekShape, ServerLink, Service,
     SimulatedAccess, SimulatedStep, Startup, System, TierDevice, run_observed,
@@ -39,6 +39,7 @@ struct Sub {
     op: Op,
     sweep: u64,
     not_before: u64,
+    adjacent: bool,
 }
 
 #[derive(Default)]
@@ -53,6 +54,8 @@ struct Disk {
     current: Option<Sub>,
     sweep: u64,
     last_start: Option<u64>,
+    /// Runs of adjacent sub-requests: first byte, end, and the sub-request that came to it last.
+    runs: Vec<(u64, u64, usize)>,
     head: u64,
     waits_for: Option<(usize, u64)>,
     served: u64,
@@ -82,6 +85,26 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 impl Disk {
+    /// Whether `sub` is at the end of what came before it, or beside a sub-request that waits.
+    fn is_adjacent(&mut self, sub: &Sub) -> bool {
+        let (begin, end, last) = (sub.position, sub.position + sub.bytes, self.runs.len());
+        for at in (last.saturating_sub(8)..last).rev() {
+            let run = &mut self.runs[at];
+            let waits = self.pending.iter().any(|other| other.id == run.2);
+            if run.1 == begin && (waits || at + 1 == last) {
+                run.1 = end;
+                run.2 = if at + 1 == last { sub.id } else { run.2 };
+                return true;
+            }
+            if run.0 == end && waits {
+                run.0 = begin;
+                return true;
+            }
+        }
+        self.runs.push((begin, end, sub.id));
+        false
+    }
+
     fn learns_of(&mut self, now: u64, wait: u64, sub: &Sub) {
         let is_new = !self.histories.contains_key(&sub.process);
         let history = self.histories.entry(sub.process).or_default();
@@ -328,6 +351,10 @@ impl<'a> Reference<'a> {
         let joins = disk.last_start.is_none_or(|last| sub.position > last);
         let sub = Sub { sweep: if joins { disk.sweep } else { disk.sweep + 1 }, id: self.next_id, ..sub };
         self.next_id += 1;
+        let sub = match self.system.devices[s].queue {
+            Queue::Fifo => Sub { adjacent: disk.is_adjacent(&sub), ..sub },
+            _ => sub,
+        };
         if let Queue::Anticipatory { wait_s, .. } = self.system.devices[s].queue {
             disk.learns_of(self.now, ns(wait_s), &sub);
         }
@@ -359,7 +386,12 @@ impl<'a> Reference<'a> {
         let disk = &mut self.disks[s];
         disk.pending.retain(|other| other.id != sub.id);
         let costs = self.cluster.tiers[s].profile.of(sub.op);
+        let adjacent = match self.system.devices[s].queue {
+            Queue::Fifo => sub.adjacent,
+            _ => disk.served > 0 && disk.head == sub.position,
+        };
         let startup_s = match self.system.devices[s].startup {
+            Startup::Drawn if adjacent => costs.adjacent_startup_s(costs.startup_min_s),
             Startup::Drawn => costs.startup_min_s,
             Startup::Seek { read, write } => {
                 let curve = if sub.op == Op::Read { read } else { write };
@@ -477,8 +509,17 @@ impl<'a> Reference<'a> {
         for sub in subs {
             let server = sub.server.index();
             let position = start + sub.datafile_offset;
-            let sub =
-                Sub { id: 0, process: p, server, position, bytes: sub.len, op: access.op, sweep: 0, not_before: 0 };
+            let sub = Sub {
+                id: 0,
+                process: p,
+                server,
+                position,
+                bytes: sub.len,
+                op: access.op,
+                sweep: 0,
+                not_before: 0,
+                adjacent: false,
+            };
             let first = match access.op {
                 Op::Write if self.system.links.client.is_some() => self.client(p, true),
                 Op::Write if self.has_server_links() => What::ServerIn(server),
@@ -538,7 +579,8 @@ struct Case {
 /// Small whole nanoseconds everywhere, so that times tie often.
 #[expect(clippy::too_many_lines, reason = "one strategy, from its parts to the whole")]
 fn case() -> impl Strategy<Value = Case> {
-    let server = ((0_u64..9, 0_u64..3), (0_u64..9, 0_u64..3), 0_u64..3, queue(), startup());
+    let cost = || (0_u64..9, 0_u64..3, prop::option::of(0_u64..4));
+    let server = (cost(), cost(), 0_u64..3, queue(), startup());
     let access = (0_u32..2, 0_u64..400, 0_u64..60, any::<bool>(), prop_oneof![3 => Just(0_u64), 1 => 1_u64..50]);
     let step = prop_oneof![
         12 => access.prop_map(|(file, offset, size, write, think)| SimulatedStep::Access(SimulatedAccess {
@@ -563,10 +605,11 @@ fn case() -> impl Strategy<Value = Case> {
     let widths = prop::collection::vec(1_u64..30, 2 * 4);
     (prop::collection::vec(server, 1..5), widths, processes, links, meetings, any::<bool>(), 0_u64..500).prop_map(
         |(servers, widths, mut processes, (link, client, latency, pipelined), meetings, metadata, second)| {
-            let op = |(startup, beta): (u64, u64)| OpProfile {
+            let op = |(startup, beta, sequential): (u64, u64, Option<u64>)| OpProfile {
                 startup_min_s: startup as f64 * 1e-9,
                 startup_max_s: startup as f64 * 1e-9,
                 transfer_s_per_byte: beta as f64 * 1e-9,
+                head: sequential.map(|startup| Head { sequential_startup_s: startup as f64 * 1e-9, ahead_bytes: 0 }),
             };
             let tiers = servers.iter().enumerate().map(|(index, server)| Tier {
                 name: format!("t{index}"),

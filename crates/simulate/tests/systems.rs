@@ -12,7 +12,7 @@ use stripewise_simulate::{
 /// Servers of a tier each: startup in seconds, seconds per byte, network seconds per byte.
 fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
     let tiers = servers.iter().enumerate().map(|(index, &(startup, transfer_s_per_byte, network_s_per_byte))| {
-        let op = OpProfile { startup_min_s: startup, startup_max_s: startup, transfer_s_per_byte };
+        let op = OpProfile { startup_min_s: startup, startup_max_s: startup, transfer_s_per_byte, head: None };
         let profile = Profile { read: op, write: op, network_s_per_byte };
         Tier { name: format!("t{index}"), servers: vec![ServerId(index as u16)], profile, capacity_bytes: None }
     });
@@ -139,7 +139,7 @@ fn seeks_grow_with_distance_and_sequential_ones_cost_nothing() {
 
 #[test]
 fn the_turn_is_drawn_between_nothing_and_a_whole_one() {
-    let op = OpProfile { startup_min_s: 0.004, startup_max_s: 0.012, transfer_s_per_byte: 0.0 };
+    let op = OpProfile { startup_min_s: 0.004, startup_max_s: 0.012, transfer_s_per_byte: 0.0, head: None };
     let startup = Startup::seek_within(&op, &op, 1 << 30);
     let system = System { devices: vec![TierDevice { queue: Queue::Fifo, startup }], ..System::default() };
     // To and fro over the whole disk: 8 ms and half a turn of 4 ms on average.

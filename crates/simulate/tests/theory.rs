@@ -23,7 +23,7 @@ impl Random {
 
 /// Servers without startup: a byte takes a microsecond, so the load's sizes are the service times.
 fn servers(count: u16) -> Cluster {
-    let op = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 1e-6 };
+    let op = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 1e-6, head: None };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let servers = (0..count).map(ServerId).collect();
     Cluster { tiers: vec![Tier { name: "t".into(), servers, profile, capacity_bytes: None }], meta: None }

@@ -9,7 +9,9 @@ use std::time::Instant;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 use stripewise_layout::ServerId;
-use stripewise_store::emulate::{Device, LogHistogram, Op, ServerStatistics, Verdict, now_ns, preset, sleep_until};
+use stripewise_store::emulate::{
+    Device, LogHistogram, NOWHERE, Op, ServerStatistics, Verdict, now_ns, preset, sleep_until,
+};
 
 /// A word in memory that all processes share.
 fn shared_word() -> &'static AtomicU32 {
@@ -49,7 +51,7 @@ fn cost_of_a_request() {
     const REQUESTS: u32 = 1_000_000;
     let start = Instant::now();
     for _ in 0..REQUESTS {
-        let ticket = device.reserve_at(Op::Read, 65536, 1);
+        let ticket = device.reserve_at(Op::Read, NOWHERE, 65536, 1);
         device.complete(&ticket, ticket.deadline_ns, ticket.deadline_ns);
     }
     let ns = start.elapsed().as_nanos() / u128::from(REQUESTS);

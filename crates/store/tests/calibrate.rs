@@ -50,6 +50,20 @@ fn an_emulated_server_costs_what_it_stands_for() {
 }
 
 #[test]
+fn the_startup_in_order_is_no_less_than_the_device_s() {
+    let heads = ["hdd-7200-head", "hdd-7200"].map(|name| {
+        let directory = tempfile::tempdir().unwrap();
+        let config = EmulateConfig { dilation: 0.5, ..preset(name).unwrap() };
+        let servers =
+            calibrate(&[target(0, "hdd", directory.path(), Some(config))], &QUICK, |_| ControlFlow::Continue(()));
+        tiers(&servers.unwrap())[0].profile.read.head.map(|head| head.sequential_startup_s)
+    });
+    // Never faster than the device; a machine under load may be so slow that it hides the head.
+    assert!(heads[0].is_none_or(|startup_s| startup_s > 45e-6), "{heads:?}");
+    assert!(heads[1].is_none_or(|startup_s| startup_s > 1.5e-3), "{heads:?}");
+}
+
+#[test]
 fn a_real_directory_is_measured() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let targets = [target(0, "disk", a.path(), None), target(1, "other", b.path(), None)];

@@ -101,7 +101,7 @@ fn killed_anywhere() {
 fn killed_at_every(part: u64) {
     let directories: [_; SERVERS] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
     // Longer than it takes to step to the sleep, so that the sleep is among the points.
-    let service = OpProfile { startup_min_s: 0.008, startup_max_s: 0.008, transfer_s_per_byte: 0.0 };
+    let service = OpProfile { startup_min_s: 0.008, startup_max_s: 0.008, transfer_s_per_byte: 0.0, head: None };
     let profile = Profile { read: service, write: service, network_s_per_byte: 0.0 };
     let config = EmulateConfig { profile, dilation: 1.0, seed: 1 };
     let open = || -> [Device; SERVERS] {

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use stripewise_layout::ServerId;
+use stripewise_model::head_position;
 use stripewise_store::emulate::{
-    Device, EmulateConfig, EmulateError, MAX_BACKLOG_NS, Op, PRESETS, QUEUE_FILE, now_ns, preset, sleep_until,
+    Device, EmulateConfig, EmulateError, MAX_BACKLOG_NS, NOWHERE, Op, PRESETS, QUEUE_FILE, now_ns, preset, sleep_until,
 };
 
 fn open(directory: &Path, config: &EmulateConfig) -> Result<Device, EmulateError> {
@@ -40,13 +41,13 @@ fn sub_requests_are_served_one_after_the_other() {
     let mut free_ns = arrival_ns;
     for i in 0..100 {
         let op = if i % 2 == 0 { Op::Read } else { Op::Write };
-        let ticket = device.reserve_at(op, 512 << 10, arrival_ns + i);
+        let ticket = device.reserve_at(op, NOWHERE, 512 << 10, arrival_ns + i);
         assert_eq!(ticket.start_ns, free_ns.max(arrival_ns + i));
         assert!(HDD_512K_NS.contains(&(ticket.deadline_ns - ticket.start_ns)), "{ticket:?}");
         free_ns = ticket.deadline_ns;
     }
     // A device that was idle starts at once.
-    let late = device.reserve_at(Op::Read, 1, free_ns + 1000);
+    let late = device.reserve_at(Op::Read, NOWHERE, 1, free_ns + 1000);
     assert_eq!(late.start_ns, free_ns + 1000);
 }
 
@@ -56,7 +57,10 @@ fn draws_are_uniform_seeded_and_differ_between_servers() {
         let directory = tempfile::tempdir().unwrap();
         let config = EmulateConfig { seed, ..hdd() };
         let device = Device::open(File::open(directory.path()).unwrap(), ServerId(server), &config).unwrap();
-        (0..4000_u64).map(|i| device.reserve_at(Op::Read, 0, i << 32)).map(|t| t.deadline_ns - t.start_ns).collect()
+        (0..4000_u64)
+            .map(|i| device.reserve_at(Op::Read, NOWHERE, 0, i << 32))
+            .map(|t| t.deadline_ns - t.start_ns)
+            .collect()
     };
     let first: Vec<u64> = draws(0, 1);
     assert_eq!(first, draws(0, 1));
@@ -66,6 +70,34 @@ fn draws_are_uniform_seeded_and_differ_between_servers() {
     let mut tenths = [0_i32; 10];
     first.iter().for_each(|ns| tenths[((ns - 4_000_000) / 800_000) as usize] += 1);
     assert!(tenths.iter().all(|n| (n - 400).abs() < 114), "{tenths:?}");
+}
+
+#[test]
+fn a_head_moves_only_where_a_sub_request_does_not_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let device = open(directory.path(), &preset("hdd-7200-head").unwrap()).unwrap();
+    let again = open(directory.path(), &preset("hdd-7200-head").unwrap()).unwrap();
+    let mut now_ns = now_ns();
+    let mut startup_ns = |of: &Device, datafile: u64, offset: u64| {
+        let position = head_position(datafile, offset);
+        let ticket = of.reserve_at(Op::Read, position, 4096, now_ns);
+        now_ns = ticket.deadline_ns;
+        ticket.deadline_ns - ticket.start_ns - 51_200
+    };
+    let sequential = 100_000;
+    assert!(startup_ns(&device, 7, 0) >= 4_000_000);
+    assert_eq!(startup_ns(&device, 7, 4096), sequential);
+    // Another process goes on where this one ended; another datafile is elsewhere.
+    assert_eq!(startup_ns(&again, 7, 8192), sequential);
+    assert!(startup_ns(&device, 8, 12288) >= 4_000_000);
+    assert!(startup_ns(&device, 7, 12288) >= 4_000_000);
+    assert!(startup_ns(&device, 7, 0) >= 4_000_000);
+    // What waits is gathered, whatever comes between, in any order; the first is served, so the others wait.
+    device.reserve_at(Op::Read, head_position(8, 0), 4096, now_ns);
+    let waiting = |block: u64| device.reserve_at(Op::Write, head_position(9, block << 12), 4096, now_ns);
+    let blocks = [0, 5, 1, 6, 4, 2];
+    let startups = blocks.map(waiting).map(|ticket| ticket.deadline_ns - ticket.start_ns - 51_200);
+    assert_eq!(startups.map(|ns| ns > sequential), [true, true, false, false, false, false], "{startups:?}");
 }
 
 #[test]
@@ -93,7 +125,7 @@ fn processes_share_one_queue() {
             match unsafe { libc::fork() } {
                 0 => {
                     for _ in 0..1000 {
-                        let ticket = parent.reserve_at(Op::Write, 512 << 10, arrival_ns);
+                        let ticket = parent.reserve_at(Op::Write, NOWHERE, 512 << 10, arrival_ns);
                         parent.complete(&ticket, ticket.deadline_ns, ticket.deadline_ns + 1000);
                     }
                     // SAFETY: ends the child only.
@@ -116,7 +148,7 @@ fn processes_share_one_queue() {
     assert_eq!(done.write.bytes, 4000 * (512 << 10));
     assert_eq!(done.read.requests, 0);
     assert_eq!(done.error_ppm.total(), 4000);
-    let tail = other.reserve_at(Op::Write, 0, arrival_ns);
+    let tail = other.reserve_at(Op::Write, NOWHERE, 0, arrival_ns);
     assert_eq!(tail.start_ns, arrival_ns + done.write.busy_ns, "no service overlaps another and none is lost");
     assert_eq!(Device::observe(File::open(directory.path()).unwrap()).unwrap(), Some(other.statistics()));
 }
@@ -126,7 +158,8 @@ fn only_the_server_that_decided_a_request_is_charged_the_error() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (a, b) = (open(a.path(), &hdd()).unwrap(), open(b.path(), &preset("ssd-sata").unwrap()).unwrap());
     let arrival_ns = now_ns();
-    let (on_a, on_b) = (a.reserve_at(Op::Read, 65536, arrival_ns), b.reserve_at(Op::Read, 65536, arrival_ns));
+    let (on_a, on_b) =
+        (a.reserve_at(Op::Read, NOWHERE, 65536, arrival_ns), b.reserve_at(Op::Read, NOWHERE, 65536, arrival_ns));
     let deadline_ns = on_a.deadline_ns.max(on_b.deadline_ns);
     let drawn_ns = deadline_ns - arrival_ns;
     for (device, ticket) in [(&a, &on_a), (&b, &on_b)] {
@@ -240,9 +273,9 @@ fn a_backlog_beyond_an_hour_is_taken_as_none() {
     let device = open(directory.path(), &hdd()).unwrap();
     let arrival_ns = now_ns();
     patch(directory.path(), NEXT_FREE_AT, &(arrival_ns + MAX_BACKLOG_NS + 1).to_ne_bytes());
-    assert_eq!(device.reserve_at(Op::Read, 0, arrival_ns).start_ns, arrival_ns);
+    assert_eq!(device.reserve_at(Op::Read, NOWHERE, 0, arrival_ns).start_ns, arrival_ns);
     patch(directory.path(), NEXT_FREE_AT, &(arrival_ns + MAX_BACKLOG_NS).to_ne_bytes());
-    assert_eq!(device.reserve_at(Op::Read, 0, arrival_ns).start_ns, arrival_ns + MAX_BACKLOG_NS);
+    assert_eq!(device.reserve_at(Op::Read, NOWHERE, 0, arrival_ns).start_ns, arrival_ns + MAX_BACKLOG_NS);
 }
 
 #[test]
@@ -255,10 +288,10 @@ fn a_queue_of_another_boot_is_empty_and_keeps_its_counts() {
     patch(directory.path(), NEXT_FREE_AT, &(arrival_ns + MAX_BACKLOG_NS / 2).to_ne_bytes());
     // Of this boot: believed.
     let again = open(directory.path(), &hdd()).unwrap();
-    assert_eq!(again.reserve_at(Op::Read, 0, arrival_ns).start_ns, arrival_ns + MAX_BACKLOG_NS / 2);
+    assert_eq!(again.reserve_at(Op::Read, NOWHERE, 0, arrival_ns).start_ns, arrival_ns + MAX_BACKLOG_NS / 2);
     patch(directory.path(), BOOT_ID_AT, &[1; 16]);
     let again = open(directory.path(), &hdd()).unwrap();
-    assert_eq!(again.reserve_at(Op::Read, 0, arrival_ns).start_ns, arrival_ns);
+    assert_eq!(again.reserve_at(Op::Read, NOWHERE, 0, arrival_ns).start_ns, arrival_ns);
     assert_eq!(again.statistics().read.requests, 1);
     let mut stamp = [0; 24];
     File::open(directory.path().join(QUEUE_FILE)).unwrap().read_exact(&mut stamp).unwrap();
@@ -295,7 +328,7 @@ proptest! {
         }
         let device = device.unwrap();
         let arrival_ns = now_ns();
-        let ticket = device.reserve_at(op, bytes, arrival_ns);
+        let ticket = device.reserve_at(op, NOWHERE, bytes, arrival_ns);
         prop_assert!(ticket.start_ns >= arrival_ns && ticket.start_ns <= arrival_ns + MAX_BACKLOG_NS);
         prop_assert!(ticket.deadline_ns >= ticket.start_ns && ticket.deadline_ns <= ticket.start_ns + MAX_BACKLOG_NS);
         device.complete(&ticket, ticket.deadline_ns, ticket.deadline_ns);

@@ -286,11 +286,17 @@ fn calibration_keeps_comments() {
     std::fs::write(file, format!("# my pool\n{text}# the end\n")).unwrap();
     let mut profile = stripewise_store::emulate::preset("ssd-sata").unwrap().profile;
     profile.read.startup_max_s = 0.25;
+    profile.read.head = Some(stripewise_store::emulate::Head { sequential_startup_s: 0.001, ahead_bytes: 1 << 18 });
     Pool::write_profile(file, "disk", &profile).unwrap();
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.starts_with("# my pool\n") && text.contains("# the end"), "{text}");
     let found = Pool::load(file).unwrap().tiers[0].profile.unwrap().0;
     assert!((found.read.startup_max_s - 0.25).abs() < 1e-9, "{text}");
+    assert_eq!((found.read.head, found.write.head), (profile.read.head, None));
+    // A second one without a head takes that of the first away.
+    profile.read.head = None;
+    Pool::write_profile(file, "disk", &profile).unwrap();
+    assert_eq!(Pool::load(file).unwrap().tiers[0].profile.unwrap().0.read.head, None);
     assert!(Pool::write_profile(file, "tape", &profile).unwrap_err().to_string().contains("tape"));
 }
 

@@ -127,7 +127,7 @@ def calibrate(
     chosen = list(tiers or measured_tiers(pool))
     measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
     for tier in measured if write else ():
-        _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"])
+        _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
     return measured
 
 

@@ -9,7 +9,7 @@ from stripewise import StripewiseError
 from stripewise.api import pools
 from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.units import mb_per_s, seconds
+from stripewise.units import about_bytes, mb_per_s, seconds
 
 
 def pool_calibrate(
@@ -27,6 +27,7 @@ def pool_calibrate(
 
     Requests of several sizes go to a scratch file on each server with direct I/O, at random places, one at a time. The
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
+    Then requests follow each other in the file: where they start sooner, the server has a head and its profile says so.
     A tier gets the median of its servers. The namespace is the tier meta; beside emulated servers alone, it is measured
     only with --tier meta. Comments and everything else in the pool file stay.
 
@@ -50,8 +51,19 @@ def pool_calibrate(
     if as_json:
         console.document(measured)
         return
-    columns = ["server", "op", "startup min", "startup max", "MB/s", "residual", "requests", "method"]
-    grid = console.table(columns, right=columns[2:7], title=f"pool '{pool.name}', {pool.label}")
+    columns = [
+        "server",
+        "op",
+        "startup min",
+        "startup max",
+        "in order",
+        "ahead",
+        "MB/s",
+        "residual",
+        "requests",
+        "method",
+    ]
+    grid = console.table(columns, right=columns[2:9], title=f"pool '{pool.name}', {pool.label}")
     for tier in measured:
         for server in tier["servers"]:
             for op, fit in (("read", server["read"]), ("write", server["write"])):
@@ -60,6 +72,8 @@ def pool_calibrate(
                     op,
                     seconds(fit["startup_min_s"]),
                     seconds(fit["startup_max_s"]),
+                    "-" if fit["sequential_startup_s"] is None else seconds(fit["sequential_startup_s"]),
+                    about_bytes(fit["ahead_bytes"]) if fit["ahead_bytes"] else "-",
                     mb_per_s(1 / fit["transfer_s_per_byte"]),
                     f"{fit['residual']:.1%}",
                     str(fit["requests"]),

@@ -67,7 +67,8 @@ def describe_op(op: OpProfile | None) -> str:
     """A profile in a few words: `4.00 ms..12.00 ms + 80 MB/s`."""
     if op is None:
         return "-"
-    return f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)} + {mb_per_s(op.bandwidth_bytes_per_s)} MB/s"
+    head = "" if op.sequential_startup_s is None else f" ({seconds(op.sequential_startup_s)} in order)"
+    return f"{seconds(op.startup_min_s)}..{seconds(op.startup_max_s)}{head} + {mb_per_s(op.bandwidth_bytes_per_s)} MB/s"
 
 
 def describe_source(tier: Tier) -> str:

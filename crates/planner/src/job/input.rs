@@ -105,6 +105,7 @@ pub(crate) fn check(cluster: &Cluster, options: &PlanOptions) -> Result<(), Plan
                 ("a transfer time per byte of", costs.transfer_s_per_byte),
                 ("a network time per byte of", tier.profile.network_s_per_byte),
                 ("a startup interval of", costs.startup_max_s - costs.startup_min_s),
+                ("a sequential startup of", costs.adjacent_startup_s(0.0)),
             ];
             for (what, value) in figures {
                 if !(value.is_finite() && value >= 0.0) {

@@ -5,7 +5,7 @@ pub(crate) mod alike;
 mod concurrency;
 pub(crate) mod demand;
 pub(crate) mod input;
-mod phases;
+pub(crate) mod phases;
 pub(crate) mod survey;
 
 use crate::error::PlanError;
@@ -16,6 +16,7 @@ use crate::job::survey::Survey;
 use crate::objective::capacity::Limits;
 use crate::objective::priced::{FileRegions, RegionPlans};
 use crate::objective::pricing::{Pricer, ServerLoad, add};
+use crate::objective::seeks::{AdjacentShares, Arrivals};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -44,6 +45,8 @@ pub struct Job<'a> {
     slots: Vec<Option<usize>>,
     /// Groups of files that are alike, where files are many.
     alike: OnceLock<Option<Alike>>,
+    /// The requests in their order, where servers have heads and all requests are held: made at the first use.
+    arrivals: OnceLock<Option<Arrivals>>,
     /// The paper's HARL, which knows no limits, for each unit: worked out by its planner at the first use.
     pub(crate) harl: OnceLock<FileRegions>,
     /// The plans of the `regions` planner before any is simulated, likewise.
@@ -100,8 +103,9 @@ impl<'a> Job<'a> {
         let mut slots = vec![None; servers().map(|server| server.index() + 1).max().unwrap_or(0)];
         servers().enumerate().for_each(|(slot, server)| slots[server.index()] = Some(slot));
         let priced_as = as_priced(cluster, options.network);
-        let (alike, harl, regions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Self { files, cluster, options, demand, limits, priced_as, slots, alike, harl, regions })
+        let (alike, arrivals) = (OnceLock::new(), OnceLock::new());
+        let (harl, regions) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { files, cluster, options, demand, limits, priced_as, slots, alike, arrivals, harl, regions })
     }
 
     /// Groups of files that are alike; `None` where files are few.
@@ -128,9 +132,40 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Prices any layouts, with every server for itself. O(servers) to make.
+    /// Prices any layouts, with every server for itself and each sub-request a move of the head. O(servers) to make.
     pub(crate) fn pricer(&self) -> Pricer<'_> {
         Pricer::by_server(&self.priced_as, &self.demand)
+    }
+
+    /// Prices these layouts, one for each file, with every server for itself. O(servers), and a replay of some requests where
+    /// servers have heads.
+    pub(crate) fn pricer_of(&self, layouts: &[Layout]) -> Pricer<'_> {
+        self.pricer_for(&self.demand, layouts)
+    }
+
+    /// [`Job::pricer_of`] for another demand with the same phases, such as that of the job's units.
+    pub(crate) fn pricer_for<'b>(&'b self, demand: &'b Demand, layouts: &[Layout]) -> Pricer<'b> {
+        let models = self.adjacent(layouts).map(|shares| shares.by_server(&self.priced_as));
+        Pricer::by_server(&self.priced_as, demand).with_models(models.unwrap_or_default())
+    }
+
+    /// Prices rounds of tiers for the units of the job. The heads of servers move as often as under the default layout: how
+    /// often they do under another one only a whole plan can tell.
+    pub(crate) fn tier_pricer<'b>(&'b self, demand: &'b Demand) -> Pricer<'b> {
+        let models = self.adjacent(&self.default_layouts()).map(|shares| shares.by_tier(&self.priced_as));
+        Pricer::new(&self.priced_as, demand).with_models(models.unwrap_or_default())
+    }
+
+    /// The share of sub-requests for which no head moves; `None` where no server has one, or requests are too many to be
+    /// held: then each moves it.
+    fn adjacent(&self, layouts: &[Layout]) -> Option<AdjacentShares> {
+        let arrivals = self.arrivals.get_or_init(|| {
+            let held: usize = self.files.iter().map(|file| file.requests.len()).sum();
+            let is_whole = self.demand.phases.iter().map(|phase| phase.requests).sum::<u64>() <= held as u64;
+            let new = || Arrivals::new(self.files, self.options.max_phases, &self.demand.phases);
+            (self.cluster.has_heads() && is_whole).then(new)
+        });
+        arrivals.as_ref().map(|arrivals| arrivals.shares(layouts, self.cluster, &self.demand.phases))
     }
 
     /// Widths of the default layout.
@@ -177,7 +212,7 @@ impl<'a> Job<'a> {
     /// When there are not as many layouts as files.
     pub fn price(&self, layouts: &[Layout]) -> Result<Price, PlanError> {
         assert_eq!(self.files.len(), layouts.len(), "one layout per file");
-        let pricer = self.pricer();
+        let pricer = self.pricer_of(layouts);
         // Runs of files in order: the sums do not depend on the number of threads.
         let runs = self.demand.files.par_chunks(PRICED_TOGETHER).zip(layouts.par_chunks(PRICED_TOGETHER)).enumerate();
         let runs = runs.map(|(run, (files, layouts))| {

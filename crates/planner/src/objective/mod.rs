@@ -5,3 +5,4 @@ pub(crate) mod closed_loop;
 pub(crate) mod lanes;
 pub(crate) mod priced;
 pub(crate) mod pricing;
+pub(crate) mod seeks;

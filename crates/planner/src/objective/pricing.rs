@@ -18,6 +18,8 @@ pub(crate) type ServerLoad = Vec<f64>;
 pub(crate) struct Pricer<'a> {
     pub cluster: &'a Cluster,
     pub model: CostModel,
+    /// Costs of each phase, where servers have heads: with the share of adjacent sub-requests; else none.
+    models: Vec<CostModel>,
     phases: &'a [PhaseDemand],
     lanes: Lanes,
     /// Lane of each slot, and one over the servers of the lane.
@@ -52,7 +54,26 @@ impl<'a> Pricer<'a> {
         let share = (0..lanes.servers()).map(share).collect();
         let copies: Vec<f64> = (0..=usize::from(links)).flat_map(|_| lanes.copies()).collect();
         let total = copies.iter().sum();
-        Self { cluster, lanes, share, model, phases: &demand.phases, copies, total, links }
+        Self { cluster, lanes, share, model, models: Vec::new(), phases: &demand.phases, copies, total, links }
+    }
+
+    /// With these costs of each phase: by tier for [rounds](Pricer::add_request), by server for [layouts](Pricer::layout_load).
+    pub(crate) fn with_models(self, models: Vec<CostModel>) -> Self {
+        Self { models, ..self }
+    }
+
+    /// [`Pricer::new`] for another demand with the same phases, at the same costs.
+    pub(crate) fn on<'b>(&self, demand: &'b Demand) -> Pricer<'b>
+    where
+        'a: 'b,
+    {
+        Pricer::new(self.cluster, demand).with_models(self.models.clone())
+    }
+
+    /// What requests of a phase cost.
+    #[inline]
+    pub(crate) fn model_of(&self, phase: u16) -> &CostModel {
+        self.models.get(usize::from(phase)).unwrap_or(&self.model)
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {
@@ -102,8 +123,9 @@ impl<'a> Pricer<'a> {
     /// Adds a request to the figures of its phase. O(servers touched).
     #[inline]
     pub(crate) fn add_request(&self, of_phase: &mut [f64], round: &Round, e: &RequestGroup, weight: f64) {
-        of_phase[0] += weight * self.model.latency_s(round, e.op, e.offset, e.size);
-        self.model.for_each_busy(round, e.op, e.offset, e.size, |slot, busy| {
+        let model = self.model_of(e.phase);
+        of_phase[0] += weight * model.latency_s(round, e.op, e.offset, e.size);
+        model.for_each_busy(round, e.op, e.offset, e.size, |slot, busy| {
             self.add_busy(of_phase, slot, busy, weight);
         });
     }
@@ -145,7 +167,7 @@ impl<'a> Pricer<'a> {
     ) -> Result<(), UnknownServer> {
         for e in entries {
             let of_phase = &mut load[usize::from(e.phase) * self.stride()..][..self.stride()];
-            let latency_s = self.model.layout_latency_s(layout, e.op, e.offset, e.size, |slot, busy| {
+            let latency_s = self.model_of(e.phase).layout_latency_s(layout, e.op, e.offset, e.size, |slot, busy| {
                 self.add_busy(of_phase, slot, busy, e.count);
             })?;
             of_phase[0] += e.count * latency_s;

@@ -3,27 +3,25 @@
 //! Random requests hit some places more often than others by chance. A plan with cheap regions follows that, looks
 //! better on the requests that it was made from, and is worse and unreadable on the next run's. So the requests are
 //! dealt to two halves ([`Demand::halves`](crate::job::demand::Demand::halves)); plans are made from each half at several
-//! prices of a region and priced on the other half. Real heat is in both, chance is not: when cheap regions serve the
-//! other half clearly worse than dear ones, they followed chance.
+//! prices of a region and priced on the other half. Real heat is in both, chance is not: regions that do not serve the
+//! other half better than fewer of them have followed chance.
 
-use crate::objective::pricing::Pricer;
 use crate::regions::duals::{Iteration, Segmentation, segmentations};
 use crate::regions::hottest::{hottest_chunks_first, hottest_first};
 use crate::regions::price_table::PriceTable;
 use crate::regions::refine::{PlanState, Search};
 
 /// What a region may cost, as multiples of the least price.
-pub(crate) const DEARER: [f64; 3] = [1.0, 4.0, 16.0];
+pub(crate) const DEARER: [f64; 4] = [1.0, 4.0, 16.0, 64.0];
 
-/// Cheap regions are believed unless they lose more than this share on the other half: half of the requests have more
-/// chance in them than all.
-const CLEARLY: f64 = 0.03;
+/// Times on the other half that differ by no more than this share are equal: then the dearest regions, and so the fewest.
+const TIE: f64 = 5e-3;
 
-/// The factor of [`DEARER`] to plan with. `search` is that of all requests. About the time that the planner's first
-/// step takes, for each half.
+/// The factor of [`DEARER`] to plan with: the greatest of those that are best on the other half. `search` is that of all
+/// requests. About the time that the planner's first step takes, for each half.
 pub(crate) fn dearer(search: &Search) -> f64 {
     let halves = search.demand.halves();
-    let pricers = halves.each_ref().map(|half| Pricer::new(search.pricer.cluster, half));
+    let pricers = halves.each_ref().map(|half| search.pricer.on(half));
     let tables = [0, 1].map(|half| -> Vec<PriceTable> {
         let files = halves[half].files.iter().zip(search.tables);
         files.map(|(file, table)| PriceTable::new(file, table.candidates.clone(), &pricers[half])).collect()
@@ -43,7 +41,7 @@ pub(crate) fn dearer(search: &Search) -> f64 {
         }
     }
     let best = held_out_s.iter().fold(f64::INFINITY, |best, &time_s| best.min(time_s));
-    let chosen = held_out_s.iter().position(|&time_s| time_s <= best * (1.0 + CLEARLY));
+    let chosen = held_out_s.iter().rposition(|&time_s| time_s <= best * (1.0 + TIE));
     DEARER[chosen.unwrap_or(0)]
 }
 

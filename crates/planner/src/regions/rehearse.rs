@@ -4,18 +4,19 @@
 //! as requests that follow each other meeting on one server). All simulations replay the same requests with the same
 //! startup times, so they differ by the layouts alone.
 
-use crate::job::demand::Demand;
+use crate::job::demand::{Demand, time};
 use crate::job::input::{FileTrace, PlanOptions};
 use crate::objective::capacity::Limits;
 use crate::objective::priced::Priced;
 use crate::objective::pricing::Pricer;
+use crate::objective::seeks::stretches;
 use crate::regions::candidates::{STEP, is_round, round, widest};
 use rayon::prelude::*;
 use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, Request, TierWidths};
 use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
 
-/// Most requests that are replayed; more are thinned out evenly.
+/// Most requests that are replayed; more are thinned out.
 const MOST_REQUESTS: usize = 16_000;
 
 /// Plans that are simulated before the best is varied.
@@ -49,18 +50,7 @@ impl<'a> Stage<'a> {
         options: &PlanOptions,
         region_s: f64,
     ) -> Self {
-        let total: usize = files.iter().map(|file| file.requests.len()).sum();
-        let every = total.div_ceil(MOST_REQUESTS).max(1);
-        // A prime stride does not fall in step with loops of the program.
-        let every = if every == 1 { 1 } else { next_prime(every) };
-        // On from file to file: with many files most have fewer requests than are left out between two.
-        let mut before = 0_usize;
-        let thinned = files.iter().map(|file| {
-            let first = before.next_multiple_of(every) - before;
-            before += file.requests.len();
-            file.requests.iter().skip(first).step_by(every).copied().collect()
-        });
-        let thinned: Vec<Vec<Request>> = thinned.collect();
+        let thinned = if cluster.has_heads() { consecutive(files) } else { thinned(files) };
         let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
         let workload = ClosedLoop::replay(&slices, &demand.cuts_s, false);
         let options_of = SimulationOptions { seed: options.seed, network: options.network };
@@ -90,6 +80,36 @@ impl<'a> Stage<'a> {
     pub(crate) fn requests(&self) -> usize {
         self.workload.requests()
     }
+}
+
+/// Requests evenly over all of them.
+fn thinned(files: &[FileTrace]) -> Vec<Vec<Request>> {
+    let total: usize = files.iter().map(|file| file.requests.len()).sum();
+    let every = total.div_ceil(MOST_REQUESTS).max(1);
+    // A prime stride does not fall in step with loops of the program.
+    let every = if every == 1 { 1 } else { next_prime(every) };
+    // On from file to file: with many files most have fewer requests than are left out between two.
+    let mut before = 0_usize;
+    let thinned = files.iter().map(|file| {
+        let first = before.next_multiple_of(every) - before;
+        before += file.requests.len();
+        file.requests.iter().skip(first).step_by(every).copied().collect()
+    });
+    thinned.collect()
+}
+
+/// Requests in stretches that follow each other: what is left out would break the runs that heads follow.
+fn consecutive(files: &[FileTrace]) -> Vec<Vec<Request>> {
+    let each = |(file, of): (usize, &FileTrace)| -> Vec<(f64, usize, Request)> {
+        of.requests.iter().map(|request| (time(request.start_s), file, *request)).collect()
+    };
+    let mut all: Vec<(f64, usize, Request)> = files.iter().enumerate().flat_map(each).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut kept = vec![Vec::new(); files.len()];
+    for range in stretches(all.len(), MOST_REQUESTS) {
+        all[range].iter().for_each(|&(_, file, request)| kept[file].push(request));
+    }
+    kept
 }
 
 fn next_prime(from: usize) -> usize {

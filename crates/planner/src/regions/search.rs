@@ -34,7 +34,7 @@ const IMPROVED: usize = 3;
 /// [`PlanError::NoFit`].
 pub(crate) fn search(job: &Job, harl_rows: Option<&[Vec<(u64, TierWidths)>]>) -> Result<RegionPlans, PlanError> {
     let (demand, limits, options) = (job.unit_demand(), &job.limits, &for_pool(job.cluster, job.options));
-    let pricer = Pricer::new(&job.priced_as, demand);
+    let pricer = job.tier_pricer(demand);
     let default = job.default_widths();
     let (found, region_s) = candidate_rows(job, &pricer, default, harl_rows, options);
     let price = |rows: FileRegions| Priced::new(rows, demand, &pricer, limits);
@@ -61,7 +61,7 @@ pub(crate) fn rehearsed(found: &RegionPlans, job: &Job) -> Vec<Layout> {
     if options.simulations == 0 || demand.files.iter().all(|file| file.entries.is_empty()) {
         return found.cheapest().to_vec();
     }
-    let pricer = Pricer::new(&job.priced_as, demand);
+    let pricer = job.tier_pricer(demand);
     let stage = Stage::new(&job.unit_traces(), demand, &job.priced_as, options, found.region_s);
     rehearse::choose(&stage, found.plans.clone(), &found.by_default, &job.limits, demand, &pricer).layouts
 }

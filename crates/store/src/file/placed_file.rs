@@ -1,6 +1,6 @@
 //! Reading and writing one placed file, straight on its datafiles.
 
-use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
+use crate::backend::emulate::{Device, Op, QueueTicket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::fence;
 use stripewise_control::{Door, FileId, Request};
 use stripewise_layout::{MAX_OFFSET, ServerId, SubRequest, SubRequests};
+use stripewise_model::head_position;
 
 /// What a read or a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -897,12 +898,13 @@ impl PlacedFile {
             let device = server.device().filter(|_| pass == Pass::First);
             let op = if direction == Direction::Read { Op::Read } else { Op::Write };
             let arrival_ns = device.map_or(0, |_| now_ns());
-            let ticket =
-                device.filter(|_| direction == Direction::Write).map(|device| device.reserve_at(op, len, arrival_ns));
+            let position = device.map_or(0, |_| self.head_position(datafile, datafile_offset));
+            let reserved = |device: &Device, bytes| device.reserve_at(op, position, bytes, arrival_ns);
+            let ticket = device.filter(|_| direction == Direction::Write).map(|device| reserved(device, len));
             // SAFETY: the descriptor is open as long as `self` lives; the buffer is the caller's, for this direction.
             unsafe { task.run(direction, &mut buffers) };
             if let Some(device) = device {
-                let charged = || (task.done > 0).then(|| device.reserve_at(op, task.done, arrival_ns));
+                let charged = || (task.done > 0).then(|| reserved(device, task.done));
                 if let Some(ticket) = ticket.or_else(charged) {
                     device.finish(&ticket);
                 }
@@ -930,6 +932,12 @@ impl PlacedFile {
         region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
     }
 
+    /// Where an emulated device has a byte of a datafile, by the datafile's index.
+    fn head_position(&self, datafile: u16, datafile_offset: u64) -> u64 {
+        let generation = self.datafiles.table.get(usize::from(datafile)).map_or(0, |of| of.generation);
+        head_position(self.placement.handle ^ (u64::from(generation) << 32), datafile_offset)
+    }
+
     /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
     fn carry_out(
         &self,
@@ -943,11 +951,14 @@ impl PlacedFile {
         let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(OpenServer::device);
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
+        let reserve = |sub: &SubRequest, bytes| {
+            let position = self.head_position(self.datafiles.index(sub.region, sub.slot), sub.datafile_offset);
+            device(sub).map(|device| device.reserve_at(op, position, bytes, arrival_ns))
+        };
         let mut tickets: SmallVec<[(usize, QueueTicket); 16]> = SmallVec::new();
         if emulated && direction == Direction::Write {
-            tickets.extend(subs.iter().enumerate().filter_map(|(index, sub)| {
-                device(sub).map(|device| (index, device.reserve_at(op, sub.len, arrival_ns)))
-            }));
+            let reserved = subs.iter().enumerate();
+            tickets.extend(reserved.filter_map(|(index, sub)| Some((index, reserve(sub, sub.len)?))));
         }
         match direction {
             // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
@@ -960,9 +971,7 @@ impl PlacedFile {
         if direction == Direction::Read {
             // Only what was really read is charged, as of its arrival: the end of a file costs nothing.
             let done = subs.iter().zip(&request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
-            tickets.extend(done.filter_map(|(index, (sub, task))| {
-                device(sub).map(|device| (index, device.reserve_at(op, task.done, arrival_ns)))
-            }));
+            tickets.extend(done.filter_map(|(index, (sub, task))| Some((index, reserve(sub, task.done)?))));
         }
         let Some(deadline_ns) = tickets.iter().map(|(_, ticket)| ticket.deadline_ns).max() else {
             return;

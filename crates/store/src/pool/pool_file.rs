@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_layout::{Layout, META_NAME, ServerId, ServerNames};
-use stripewise_model::{OpProfile, Profile};
+use stripewise_model::{Head, OpProfile, Profile};
 use toml::Spanned;
 
 /// Default stripe width of a pool that names none.
@@ -173,6 +173,8 @@ struct RawTier {
 #[serde(deny_unknown_fields)]
 struct RawOp {
     startup: Spanned<(String, String)>,
+    sequential_startup: Option<String>,
+    ahead: Option<String>,
     bandwidth: Spanned<String>,
 }
 
@@ -191,6 +193,8 @@ struct RawEmulate {
 #[serde(deny_unknown_fields)]
 struct RawEmulateOp {
     startup: (String, String),
+    sequential_startup: Option<String>,
+    ahead: Option<String>,
     bandwidth: String,
 }
 
@@ -202,21 +206,34 @@ fn spanned<T, E: std::fmt::Display>(text: &Spanned<String>, parse: impl Fn(&str)
     parse(text.get_ref()).map_err(|error| (text.span(), error.to_string()))
 }
 
-fn op_profile(startup: (&str, &str), bandwidth: &str) -> Result<OpProfile, String> {
+/// The head of a server, from the keys `sequential_startup` and `ahead`.
+fn head(sequential_startup: Option<&String>, ahead: Option<&String>) -> Result<Option<Head>, String> {
+    let Some(startup) = sequential_startup else {
+        let alone = "ahead: only a server with a sequential_startup has it; give both, or remove it";
+        return if ahead.is_none() { Ok(None) } else { Err(alone.into()) };
+    };
+    let sequential_startup_s = parse_seconds(startup).map_err(|error| format!("sequential_startup: {error}"))?;
+    let ahead_bytes = ahead.map(|text| parse_bytes(text)).transpose().map_err(|error| format!("ahead: {error}"))?;
+    Ok(Some(Head { sequential_startup_s, ahead_bytes: ahead_bytes.unwrap_or(0) }))
+}
+
+fn op_profile(startup: (&str, &str), bandwidth: &str, head: Option<Head>) -> Result<OpProfile, String> {
     let seconds = |text: &str| parse_seconds(text).map_err(|error| format!("startup: {error}"));
     let (startup_min_s, startup_max_s) = (seconds(startup.0)?, seconds(startup.1)?);
     if startup_min_s > startup_max_s {
         return Err(format!("startup [\"{}\", \"{}\"] must be [least, greatest]", startup.0, startup.1));
     }
     let bytes_per_s = parse_bandwidth(bandwidth).map_err(|error| format!("bandwidth: {error}"))?;
-    Ok(OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte: 1.0 / bytes_per_s })
+    Ok(OpProfile { startup_min_s, startup_max_s, transfer_s_per_byte: 1.0 / bytes_per_s, head })
 }
 
 impl RawOp {
     fn profile(raw: &Spanned<Self>) -> Result<OpProfile, Wrong> {
         let op = raw.get_ref();
         let (min, max) = op.startup.get_ref();
-        op_profile((min, max), op.bandwidth.get_ref()).map_err(|message| (op.startup.span(), message))
+        let head = head(op.sequential_startup.as_ref(), op.ahead.as_ref());
+        head.and_then(|head| op_profile((min, max), op.bandwidth.get_ref(), head))
+            .map_err(|message| (op.startup.span(), message))
     }
 }
 
@@ -286,7 +303,8 @@ fn emulate_config(raw: &Spanned<toml::Value>) -> Result<EmulateConfig, Wrong> {
         .try_into()
         .map_err(|error: toml::de::Error| wrong(format!("emulate: {}", error.message())))?;
     let op = |op: &RawEmulateOp, name: &str| {
-        op_profile((&op.startup.0, &op.startup.1), &op.bandwidth)
+        head(op.sequential_startup.as_ref(), op.ahead.as_ref())
+            .and_then(|head| op_profile((&op.startup.0, &op.startup.1), &op.bandwidth, head))
             .map_err(|message| wrong(format!("emulate.{name}: {message}")))
     };
     let base = table.preset.as_deref().map(named).transpose()?;
@@ -545,6 +563,17 @@ impl Pool {
             startup.push(format_seconds(op.startup_min_s));
             startup.push(format_seconds(op.startup_max_s));
             entry["startup"] = toml_edit::value(startup);
+            if let Some(entry) = entry.as_table_like_mut() {
+                // Those of an earlier calibration no longer hold.
+                entry.remove("sequential_startup");
+                entry.remove("ahead");
+            }
+            if let Some(head) = op.head {
+                entry["sequential_startup"] = toml_edit::value(format_seconds(head.sequential_startup_s));
+                if head.ahead_bytes > 0 {
+                    entry["ahead"] = toml_edit::value(format_bytes(head.ahead_bytes));
+                }
+            }
             entry["bandwidth"] = toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte));
         }
         let edited = document.to_string();

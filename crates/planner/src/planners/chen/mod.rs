@@ -6,6 +6,8 @@
 //! would have more regions than allowed (strided access), or more than its share of the memory for all, is on all
 //! servers as a whole: for it every scheme is 1-DH.
 //!
+//! `groups` tries the servers of each tier alone, too: those of another then have none of the data.
+//!
 //! The paper's servers are equal. Here servers are dealt to groups in turn, tier by tier, so that every group has its
 //! share of every tier (as far as there are enough), and servers left over make the first groups larger. All widths are
 //! the default's.
@@ -117,17 +119,27 @@ impl Planner for Groups {
     }
 
     fn summary(&self) -> &'static str {
-        "servers in the number of groups that serves the processes' parts fastest, by the pool's own profiles"
+        "servers, or those of one tier, in the number of groups that serves the processes' parts fastest"
     }
 
-    /// O(numbers of groups x [`Job::price`]).
+    /// O(tiers x numbers of groups x [`Job::price`]).
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
         let parts = Parts::new(job);
         let mut best: Option<((u64, f64), Vec<Layout>)> = None;
         let entries: usize = job.demand.files.iter().map(|file| file.entries.len()).sum();
         let most = (MOST_PRICES / entries.max(1)).min(MOST_TRIED);
-        for groups in numbers_of_groups(parts.processes(), servers(job).len(), most) {
-            let layouts = parts.layouts(job, groups);
+        let all = servers(job);
+        let numbers = numbers_of_groups(parts.processes(), all.len(), most);
+        // A tier alone where that is not the whole pool, nor more than may be priced.
+        let mut tried: Vec<(&[ServerId], usize)> = numbers.iter().map(|&groups| (&all[..], groups)).collect();
+        for tier in job.cluster.tiers.iter().filter(|tier| (1..all.len()).contains(&tier.servers.len())) {
+            let numbers = numbers_of_groups(parts.processes(), tier.servers.len(), most);
+            if tried.len() + numbers.len() <= most {
+                tried.extend(numbers.into_iter().map(|groups| (&tier.servers[..], groups)));
+            }
+        }
+        for (servers, groups) in tried {
+            let layouts = parts.layouts_on(job, servers, groups);
             if best.as_ref().is_some_and(|found| found.1 == layouts) {
                 continue;
             }
@@ -243,14 +255,19 @@ impl Parts {
         self.owners.max(1)
     }
 
-    /// The layouts of `groups` groups. O(runs + files x servers / groups).
+    /// The layouts of `groups` groups of all servers.
     fn layouts(&self, job: &Job, groups: usize) -> Vec<Layout> {
-        let mut layouts = job.default_layouts();
+        self.layouts_on(job, &servers(job), groups)
+    }
+
+    /// The layouts of `groups` groups of `servers`, which are none twice. O(runs + files x servers / groups).
+    fn layouts_on(&self, job: &Job, servers: &[ServerId], groups: usize) -> Vec<Layout> {
+        let width_bytes = job.options.default_width_bytes;
+        let on_all = Layout::striped(servers.iter().copied(), width_bytes).expect("servers, and a checked width");
+        let mut layouts = vec![on_all; job.files.len()];
         if groups < 2 {
             return layouts;
         }
-        let servers = servers(job);
-        let width_bytes = job.options.default_width_bytes;
         let round = |of: &mut dyn Iterator<Item = ServerId>| -> Vec<Stripe> {
             of.map(|server| Stripe { server, width_bytes }).collect()
         };
@@ -419,9 +436,11 @@ mod tests {
         let strided: Vec<Request> = (0..512).map(|i| request(i << 18, 1 << 18, (i % 4) as u32)).collect();
         let files = [file(&strided)];
         let (cluster, options) = (presets::set_b(6, 2), PlanOptions { max_regions: 64, ..PlanOptions::default() });
-        for planner in [&OneDv as &dyn Planner, &TwoD, &Groups] {
+        for planner in [&OneDv as &dyn Planner, &TwoD] {
             assert_eq!(names(&planned(planner, &files, &cluster, &options)[0]), [(0, (0..8).collect())]);
         }
+        // On all of them, or on all of the tier that serves them faster alone.
+        assert_eq!(names(&planned(&Groups, &files, &cluster, &options)[0]), [(0, vec![6, 7])]);
         // With regions enough each request is a part.
         let free = PlanOptions { max_regions: 512, ..options };
         assert_eq!(planned(&OneDv, &files, &cluster, &free)[0].regions().len(), 512);

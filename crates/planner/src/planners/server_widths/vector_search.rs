@@ -240,7 +240,7 @@ struct Branch<'a> {
 
 /// A byte for a second: loads are bytes.
 const BYTES: Profile = {
-    let op = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 1.0 };
+    let op = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 1.0, head: None };
     Profile { read: op, write: op, network_s_per_byte: 0.0 }
 };
 
@@ -345,7 +345,12 @@ mod tests {
 
     fn profile() -> impl Strategy<Value = Profile> {
         (1e-5_f64..5e-3, 0.0_f64..5e-3, 1e-10_f64..3e-8, 0.0_f64..1e-8).prop_map(|(min, more, beta, network)| {
-            let op = |beta| OpProfile { startup_min_s: min, startup_max_s: min + more, transfer_s_per_byte: beta };
+            let op = |beta| OpProfile {
+                startup_min_s: min,
+                startup_max_s: min + more,
+                transfer_s_per_byte: beta,
+                head: None,
+            };
             Profile { read: op(beta), write: op(beta * 1.3), network_s_per_byte: network }
         })
     }

@@ -271,7 +271,12 @@ mod tests {
     use stripewise_model::{CostModel, OpProfile, presets};
 
     fn profile(startup_s: f64, s_per_byte: f64) -> Profile {
-        let op = OpProfile { startup_min_s: startup_s, startup_max_s: startup_s, transfer_s_per_byte: s_per_byte };
+        let op = OpProfile {
+            startup_min_s: startup_s,
+            startup_max_s: startup_s,
+            transfer_s_per_byte: s_per_byte,
+            head: None,
+        };
         Profile { read: op, write: op, network_s_per_byte: 0.0 }
     }
 

@@ -107,6 +107,7 @@ fn mean_profile(job: &Job) -> Profile {
         startup_min_s: mean(&|profile| of(profile).startup_min_s),
         startup_max_s: mean(&|profile| of(profile).startup_max_s),
         transfer_s_per_byte: mean(&|profile| of(profile).transfer_s_per_byte),
+        head: None,
     };
     Profile {
         read: op(|profile| &profile.read),

@@ -1,6 +1,6 @@
 //! What an emulated server stands for.
 
-use stripewise_model::{OpProfile, Profile};
+use stripewise_model::{Head, OpProfile, Profile};
 
 use super::EmulateError;
 
@@ -30,6 +30,7 @@ impl EmulateConfig {
             startup_min_s: o.startup_min_s * self.dilation,
             startup_max_s: o.startup_max_s * self.dilation,
             transfer_s_per_byte: o.transfer_s_per_byte * self.dilation,
+            head: o.head.map(|head| Head { sequential_startup_s: head.sequential_startup_s * self.dilation, ..head }),
         };
         Profile {
             read: scale(&self.profile.read),
@@ -49,14 +50,25 @@ impl EmulateConfig {
         // A day is far above any device; the bound keeps all later arithmetic in range.
         let time = |name, value: f64| check(name, value, (0.0..=86_400.0).contains(&value), "0 to one day, in seconds");
         for (name, op) in [("read", &self.profile.read), ("write", &self.profile.write)] {
-            let (min, max, transfer) = match name {
-                "read" => ("least startup of reads", "greatest startup of reads", "transfer time per byte of reads"),
-                _ => ("least startup of writes", "greatest startup of writes", "transfer time per byte of writes"),
+            let (min, max, transfer, sequential) = match name {
+                "read" => (
+                    "least startup of reads",
+                    "greatest startup of reads",
+                    "transfer time per byte of reads",
+                    "sequential startup of reads",
+                ),
+                _ => (
+                    "least startup of writes",
+                    "greatest startup of writes",
+                    "transfer time per byte of writes",
+                    "sequential startup of writes",
+                ),
             };
             time(min, op.startup_min_s)?;
             time(max, op.startup_max_s)?;
             check(max, op.startup_max_s, op.startup_max_s >= op.startup_min_s, "at least the least startup")?;
             time(transfer, op.transfer_s_per_byte)?;
+            time(sequential, op.adjacent_startup_s(0.0))?;
         }
         time("network time per byte", self.profile.network_s_per_byte)?;
         let dilation = self.dilation;

@@ -18,10 +18,10 @@ mod sleep;
 mod stats;
 
 pub use config::{EmulateConfig, PRESETS, preset};
-pub use queue::{Device, MAX_BACKLOG_NS, QUEUE_FILE, QueueTicket};
+pub use queue::{Device, MAX_BACKLOG_NS, NOWHERE, QUEUE_FILE, QueueTicket};
 pub use sleep::{now_ns, sleep_until};
 pub use stats::{EmulationError, LogHistogram, MAX_MEDIAN_ERROR, OpStatistics, ServerStatistics, Verdict};
-pub use stripewise_model::{Op, OpProfile, Profile};
+pub use stripewise_model::{Head, Op, OpProfile, Profile};
 
 use rustix::io::Errno;
 

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use stripewise_layout::ServerId;
-use stripewise_model::{Op, OpProfile};
+use stripewise_model::{GATHERED, HeadRun, Op, OpProfile, RunEnds};
 
 use super::sleep::{now_ns, sleep_until};
 use super::stats::{AtomicHistogram, AtomicOpStatistics, OpStatistics, ServerStatistics};
@@ -22,7 +22,7 @@ pub const QUEUE_FILE: &str = "queue";
 pub const MAX_BACKLOG_NS: u64 = 3_600_000_000_000;
 
 /// "SWQUEUE" and the version of the page.
-const MAGIC: u64 = u64::from_be_bytes(*b"SWQUEUE\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"SWQUEUE\x02");
 
 /// Length of the file.
 const FILE_BYTES: usize = 8192;
@@ -52,7 +52,22 @@ struct Head {
     next_free_ns: AtomicU64,
     /// Startup times drawn so far, by all processes.
     draws: AtomicU64,
+    /// Where the device's head will be: runs begun so far, and the last of them.
+    runs_begun: AtomicU64,
+    runs: [SharedRun; GATHERED],
 }
+
+/// A [`HeadRun`] of the page.
+#[repr(C)]
+struct SharedRun {
+    begin: AtomicU64,
+    end: AtomicU64,
+    mark: AtomicU64,
+    served: AtomicU64,
+}
+
+/// A sub-request of no datafile that the caller knows: it is adjacent to none.
+pub const NOWHERE: u64 = 0;
 
 const _: () = assert!(size_of::<Page>() <= FILE_BYTES);
 
@@ -76,6 +91,8 @@ pub struct QueueTicket {
 struct ServiceTime {
     startup_min_ns: f64,
     startup_span_ns: f64,
+    sequential_ns: Option<f64>,
+    ahead_bytes: u64,
     transfer_ns_per_byte: f64,
 }
 
@@ -85,15 +102,18 @@ impl ServiceTime {
         Self {
             startup_min_ns: op.startup_min_s * scale,
             startup_span_ns: (op.startup_max_s - op.startup_min_s) * scale,
+            sequential_ns: op.head.map(|head| head.sequential_startup_s * scale),
+            ahead_bytes: op.ahead_bytes(),
             transfer_ns_per_byte: (op.transfer_s_per_byte + network_s_per_byte) * scale,
         }
     }
 
-    fn draw_ns(&self, random: u64, bytes: u64) -> u64 {
+    fn draw_ns(&self, random: u64, bytes: u64, adjacent: bool) -> u64 {
         // The upper 53 bits as a number in [0, 1).
         let unit = (random >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
-        let service = self.startup_min_ns + unit * self.startup_span_ns + bytes as f64 * self.transfer_ns_per_byte;
-        (service as u64).min(MAX_BACKLOG_NS)
+        let drawn = self.startup_min_ns + unit * self.startup_span_ns;
+        let startup = self.sequential_ns.filter(|_| adjacent).unwrap_or(drawn);
+        ((startup + bytes as f64 * self.transfer_ns_per_byte) as u64).min(MAX_BACKLOG_NS)
     }
 }
 
@@ -183,25 +203,33 @@ impl Device {
         })
     }
 
-    /// Takes the next service of the device for a sub-request that arrives now: [`Self::reserve_at`] with [`now_ns`].
+    /// Takes the next service of the device for a sub-request of no known place that arrives now: [`Self::reserve_at`] with
+    /// [`now_ns`].
     pub fn reserve(&self, op: Op, bytes: u64) -> QueueTicket {
-        self.reserve_at(op, bytes, now_ns())
+        self.reserve_at(op, NOWHERE, bytes, now_ns())
     }
 
     /// Takes the next service of the device for a sub-request that arrived at `arrival_ns`; one reading of the clock
-    /// does for all sub-requests of a request. First come, first served, whatever process they are from.
+    /// does for all sub-requests of a request. First come, first served, whatever process they are from. `position` is its
+    /// place among all datafiles ([`head_position`](stripewise_model::head_position)), or [`NOWHERE`].
     ///
-    /// Cost: two atomic operations (more only while others reserve at the same instant), no lock, no system call.
-    pub fn reserve_at(&self, op: Op, bytes: u64, arrival_ns: u64) -> QueueTicket {
+    /// Cost: two atomic operations (more only while others reserve at the same instant) and, on a device with a head, some
+    /// thirty plain loads; no lock, no system call.
+    pub fn reserve_at(&self, op: Op, position: u64, bytes: u64, arrival_ns: u64) -> QueueTicket {
         let head = &self.mapping.page().head;
         let draw = head.draws.fetch_add(1, Relaxed);
         let service = match op {
             Op::Read => &self.read,
             Op::Write => &self.write,
         };
+        let has_head = self.read.sequential_ns.is_some() || self.write.sequential_ns.is_some();
+        let begins_ns = head.next_free_ns.load(Relaxed).max(arrival_ns);
+        let adjacent = has_head
+            && position != NOWHERE
+            && head.stays(position, bytes, (begins_ns, arrival_ns), service.ahead_bytes);
         // Golden-ratio steps are splitmix64's own sequence.
         let random = mix(self.stream.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let service_ns = service.draw_ns(random, bytes);
+        let service_ns = service.draw_ns(random, bytes, adjacent);
         let mut free_ns = head.next_free_ns.load(Relaxed);
         loop {
             let garbage = free_ns > arrival_ns.saturating_add(MAX_BACKLOG_NS);
@@ -274,6 +302,30 @@ impl Device {
     }
 }
 
+impl Head {
+    /// Whether a sub-request whose service begins at `times_ns.0`, and which arrived at `times_ns.1`, is adjacent to one
+    /// before it ([`RunEnds::take`]). Others may reserve meanwhile: then one of both can take the head to be where the other
+    /// one left it, as with two that arrive at one instant.
+    fn stays(&self, position: u64, bytes: u64, times_ns: (u64, u64), ahead_bytes: u64) -> bool {
+        let run = |of: &SharedRun| HeadRun {
+            begin: of.begin.load(Relaxed),
+            end: of.end.load(Relaxed),
+            mark: of.mark.load(Relaxed),
+            served: of.served.load(Relaxed),
+        };
+        let count = self.runs_begun.load(Relaxed);
+        let mut ends = RunEnds { runs: std::array::from_fn(|slot| run(&self.runs[slot])), count };
+        let (slot, adjacent) = ends.take(position, bytes, times_ns.0, times_ns.1, ahead_bytes);
+        let (from, to) = (&ends.runs[slot], &self.runs[slot]);
+        to.begin.store(from.begin, Relaxed);
+        to.end.store(from.end, Relaxed);
+        to.mark.store(from.mark, Relaxed);
+        to.served.store(from.served, Relaxed);
+        self.runs_begun.store(ends.count, Relaxed);
+        adjacent
+    }
+}
+
 impl Page {
     fn statistics(&self) -> ServerStatistics {
         ServerStatistics {
@@ -328,6 +380,7 @@ fn set_up(page: &Page) {
     if page.magic.load(Relaxed) != MAGIC {
         page.head.draws.store(0, Relaxed);
         page.head.next_free_ns.store(0, Relaxed);
+        page.head.runs_begun.store(0, Relaxed);
         page.read.clear();
         page.write.clear();
         page.error_ppm.clear();

@@ -1,6 +1,6 @@
 //! A server's profile from the times of single requests.
 
-use stripewise_model::OpProfile;
+use stripewise_model::{Head, OpProfile};
 
 /// Requests of one size and how long each took, in seconds.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +29,49 @@ const STARTUP_BYTES: u64 = 64 << 10;
 
 /// A size's mean is not believed better than this (relative): no device is exactly linear.
 const MODEL_ERROR: f64 = 0.01;
+
+/// A server has a head if requests in order have less than this share of the startup of others: noise is no head.
+const HEAD_SHARE: f64 = 0.6;
+
+/// Share of the slowest requests in order that are left out: hiccups of the machine.
+const HICCUPS: f64 = 0.03;
+
+/// Most bytes that a server is said to serve ahead.
+const MOST_AHEAD_BYTES: u64 = 4 << 20;
+
+/// Requests of one size that follow each other, and how long each took, in seconds.
+pub(super) struct InOrder {
+    /// Bytes of each request.
+    pub bytes: u64,
+    /// Of one stream.
+    pub alone_s: Vec<f64>,
+    /// Of two streams in turn, far from each other.
+    pub in_turn_s: Vec<f64>,
+}
+
+/// Mean startup time in seconds of requests of `bytes` that took `times_s`; `None` without requests. A mean and no median:
+/// of servers that read ahead each few requests wait for one of their reads.
+fn mean_startup_s(times_s: &[f64], bytes: u64, profile: &OpProfile) -> Option<f64> {
+    let mut sorted = times_s.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted.truncate(sorted.len() - (HICCUPS * sorted.len() as f64).ceil() as usize);
+    let mean_s = sorted.iter().sum::<f64>() / sorted.len() as f64;
+    (!sorted.is_empty()).then(|| (mean_s - bytes as f64 * profile.transfer_s_per_byte).max(0.0))
+}
+
+/// The head of a server with the `profile` of requests anywhere; `None` where requests in order start as late as others.
+/// Where two streams in turn start sooner than others, one move serves several requests of a stream.
+pub(super) fn head(in_order: &InOrder, profile: &OpProfile) -> Option<Head> {
+    let others_s = (profile.startup_min_s + profile.startup_max_s) / 2.0;
+    let sequential_startup_s = mean_startup_s(&in_order.alone_s, in_order.bytes, profile)?;
+    if sequential_startup_s >= HEAD_SHARE * others_s {
+        return None;
+    }
+    let in_turn_s = mean_startup_s(&in_order.in_turn_s, in_order.bytes, profile).unwrap_or(others_s);
+    let moves = ((in_turn_s - sequential_startup_s) / (others_s - sequential_startup_s)).max(0.0);
+    let ahead_bytes = if moves < HEAD_SHARE { (in_order.bytes as f64 / moves) as u64 } else { 0 };
+    Some(Head { sequential_startup_s, ahead_bytes: ahead_bytes.min(MOST_AHEAD_BYTES) })
+}
 
 /// The value that the share `q` of `sorted` does not exceed, interpolated.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
@@ -93,6 +136,7 @@ pub fn fit(samples: &[Sample]) -> Option<OpFit> {
         startup_min_s: quantile(usual, 0.01),
         startup_max_s: quantile(usual, 0.99),
         transfer_s_per_byte: transfer,
+        head: None,
     };
     let startup = (profile.startup_min_s + profile.startup_max_s) / 2.0;
     let residual = means.iter().map(|(x, mean)| (startup + x * transfer - mean).abs() / mean).fold(0.0, f64::max);
@@ -139,6 +183,25 @@ mod tests {
         assert!(near(found.profile.startup_min_s, 80e-6, 0.03), "{found:?}");
         assert!(near(found.profile.startup_max_s, 120e-6, 0.03), "{found:?}");
         assert!(near(found.profile.transfer_s_per_byte, 1.0 / 400e6, 0.01), "{found:?}");
+    }
+
+    #[test]
+    fn a_head_is_found_and_what_it_serves_ahead_and_noise_is_none() {
+        let disk = fit(&synthetic(101, 4e-3, 12e-3, 80e6)).unwrap().profile;
+        let times_s = |startup_s: &dyn Fn(u32) -> f64| -> Vec<f64> {
+            (0..64).map(|i| startup_s(i) * (0.9 + 0.1 * f64::from(i % 3)) + 65536.0 / 80e6).chain([0.9]).collect()
+        };
+        let found = |alone_s: f64, in_turn: &dyn Fn(u32) -> f64| {
+            let in_order = InOrder { bytes: 65536, alone_s: times_s(&|_| alone_s), in_turn_s: times_s(in_turn) };
+            head(&in_order, &disk)
+        };
+        let moved = found(2e-4, &|_| 8e-3).unwrap();
+        assert!(near(moved.sequential_startup_s, 2e-4, 0.1) && moved.ahead_bytes == 0, "{moved:?}");
+        let ahead = found(2e-4, &|i| if i.is_multiple_of(4) { 8e-3 } else { 2e-4 }).unwrap();
+        assert!(near(ahead.ahead_bytes as f64, 4.0 * 65536.0, 0.25), "{ahead:?}");
+        assert_eq!(found(2e-4, &|_| 2e-4).unwrap().ahead_bytes, MOST_AHEAD_BYTES);
+        assert_eq!(found(7e-3, &|_| 2e-4), None);
+        assert_eq!(head(&InOrder { bytes: 1, alone_s: Vec::new(), in_turn_s: Vec::new() }, &disk), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Measures what servers cost: startup time and bandwidth, for reads and for writes.
 //!
 //! Each server gets a scratch file without a name and random requests of several sizes on it, one at a time, by direct I/O
-//! (on an emulated server: through its queue, as the store does). All servers are measured at once, each in its own
-//! thread. The times are those that programs see: of an emulated server the dilated ones.
+//! (on an emulated server: through its queue, as the store does). Then some requests follow each other in the file: where
+//! they start sooner, the server has a head, and the profile a sequential startup; two streams in turn show what it reads
+//! ahead. All servers are measured at once, each in its own thread. The times are those that programs see: of an emulated
+//! server the dilated ones.
 
 mod fit;
 mod scratch;
@@ -15,10 +17,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use stripewise_layout::META_NAME;
-use stripewise_model::{Op, OpProfile, Profile};
+use stripewise_model::{Head, Op, OpProfile, Profile};
 
 use crate::backend::emulate::now_ns;
 use crate::pool::pool_file::{Pool, Server};
+use fit::{InOrder, head};
 pub use fit::{OpFit, Sample, fit};
 use scratch::{AlignedBuffer, BLOCK_BYTES, ScratchFile};
 
@@ -229,12 +232,16 @@ fn measure_both(
     let bytes = wanted.max(largest);
     let mut buffer = AlignedBuffer::new(largest as usize);
     let scratch = ScratchFile::new(server, bytes, &mut buffer)?;
+    let budget_ns = (options.budget_s * 0.5e9) as u64;
     let mut fits = [None; 2];
     for (half, op) in [Op::Write, Op::Read].into_iter().enumerate() {
+        let failed = |errno| {
+            let action = if op == Op::Read { "read a scratch file in" } else { "write a scratch file in" };
+            CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
+        };
         let mut samples = SIZES.map(|bytes| Sample { bytes, times_s: Vec::new() });
         let mut random = now_ns() | 1;
         let start_ns = now_ns();
-        let budget_ns = (options.budget_s * 0.5e9) as u64;
         let mut rounds = 0;
         loop {
             let spent_ns = now_ns() - start_ns;
@@ -254,11 +261,8 @@ fn measure_both(
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 let places = (bytes - sample.bytes) / BLOCK_BYTES as u64 + 1;
                 let offset = (random >> 16) % places * BLOCK_BYTES as u64;
-                let time_s = scratch.request(op, offset, buffer.bytes(sample.bytes as usize)).map_err(|errno| {
-                    let action = if op == Op::Read { "read a scratch file in" } else { "write a scratch file in" };
-                    CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
-                })?;
-                sample.times_s.push(time_s);
+                let buffer = buffer.bytes(sample.bytes as usize);
+                sample.times_s.push(scratch.request(op, offset, buffer).map_err(failed)?);
             }
             rounds += 1;
         }
@@ -266,11 +270,46 @@ fn measure_both(
         if rounds < MIN_ROUNDS {
             return Err(too_slow());
         }
-        fits[half] = Some(fit(&samples).ok_or_else(too_slow)?);
+        let mut found = fit(&samples).ok_or_else(too_slow)?;
+        let mut timed = |streams| in_order(&scratch, op, bytes, streams, budget_ns / 16, &mut buffer).map_err(failed);
+        let in_order = InOrder { bytes: IN_ORDER_BYTES, alone_s: timed(1)?, in_turn_s: timed(2)? };
+        found.profile.head = head(&in_order, &found.profile);
+        fits[half] = Some(found);
     }
     permille.store(1000, Relaxed);
     let [Some(write), Some(read)] = fits else { return Err(CalibrateError::Stopped) };
     Ok(ServerCalibration { target: target.clone(), read, write, path: scratch.path() })
+}
+
+/// Bytes of each request of the sequential pass.
+const IN_ORDER_BYTES: u64 = 64 << 10;
+
+/// Most requests of it.
+const MOST_IN_ORDER: usize = 96;
+
+/// Times in seconds of requests that follow each other in `streams` parts of the scratch file in turn: up to
+/// [`MOST_IN_ORDER`], or `budget_ns`, but a few at least. The first one of each, for which a head comes from anywhere, is left
+/// out.
+fn in_order(
+    scratch: &ScratchFile,
+    op: Op,
+    bytes: u64,
+    streams: u64,
+    budget_ns: u64,
+    buffer: &mut AlignedBuffer,
+) -> rustix::io::Result<Vec<f64>> {
+    let blocks = bytes / IN_ORDER_BYTES;
+    let begin_ns = now_ns();
+    let mut times_s = Vec::with_capacity(MOST_IN_ORDER);
+    for number in 0..blocks.min(MOST_IN_ORDER as u64) {
+        if number > 4 * MIN_ROUNDS as u64 && now_ns() - begin_ns > budget_ns {
+            break;
+        }
+        let block = number % streams * (blocks / streams) + number / streams;
+        let buffer = buffer.bytes(IN_ORDER_BYTES as usize);
+        times_s.push(scratch.request(op, block * IN_ORDER_BYTES, buffer)?);
+    }
+    Ok(times_s.split_off(streams as usize))
 }
 
 /// A server that is this far from its tier's median does not belong there.
@@ -303,11 +342,21 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
+/// The medians over the servers that have a head, if these are more than half.
+fn head_of_most(servers: &[&ServerCalibration], of: fn(&ServerCalibration) -> &OpFit) -> Option<Head> {
+    let found: Vec<Head> = servers.iter().filter_map(|server| of(server).profile.head).collect();
+    (2 * found.len() > servers.len()).then(|| Head {
+        sequential_startup_s: median(found.iter().map(|head| head.sequential_startup_s)),
+        ahead_bytes: median(found.iter().map(|head| head.ahead_bytes as f64)) as u64,
+    })
+}
+
 fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
     let middle = |of: fn(&ServerCalibration) -> &OpFit| OpProfile {
         startup_min_s: median(servers.iter().map(|server| of(server).profile.startup_min_s)),
         startup_max_s: median(servers.iter().map(|server| of(server).profile.startup_max_s)),
         transfer_s_per_byte: median(servers.iter().map(|server| of(server).profile.transfer_s_per_byte)),
+        head: head_of_most(servers, of),
     };
     let profile = Profile { read: middle(|s| &s.read), write: middle(|s| &s.write), network_s_per_byte: 0.0 };
     let mut warnings = Vec::new();

@@ -3,7 +3,7 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::Advice;
 use rustix::io::Errno;
-use stripewise_model::Op;
+use stripewise_model::{Op, head_position};
 
 use super::{CalibrateError, IoPath};
 use crate::backend::emulate::now_ns;
@@ -94,7 +94,7 @@ impl ScratchFile {
         let start_ns = now_ns();
         match self.backend.device() {
             Some(device) => {
-                let ticket = device.reserve_at(op, buffer.len() as u64, start_ns);
+                let ticket = device.reserve_at(op, head_position(0, offset), buffer.len() as u64, start_ns);
                 self.transfer(op, offset, buffer)?;
                 device.finish(&ticket);
             }

@@ -1,0 +1,103 @@
+//! Servers with heads: the price of layouts is near what a simulation gives, and plans gain in it.
+
+#[path = "common/planned.rs"]
+mod planned;
+
+use planned::plan;
+use stripewise_layout::{Layout, ServerId};
+use stripewise_model::{Cluster, Op, Request, presets};
+use stripewise_planner::{FileTrace, Job, PlanOptions};
+use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
+
+/// Disks with a head and flash of [`presets`].
+fn disks(hdds: u16, ssds: u16) -> Cluster {
+    let [disk, flash] = ["hdd-7200-head", "ssd-sata"].map(|name| presets::device(name).unwrap());
+    presets::cluster(&[("hdd", hdds, disk), ("ssd", ssds, flash)])
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    /// Each process from front to back of its own part.
+    Sequential,
+    /// Each process every p-th block of the file.
+    Strided,
+    /// Anywhere.
+    Random,
+}
+
+/// Requests of `processes` closed loops, those of one turn at one time.
+fn requests(order: Order, processes: u64, each: u64, size: u64) -> Vec<Request> {
+    let request = |i: u64| {
+        let (process, turn) = (i % processes, i / processes);
+        let block = match order {
+            Order::Sequential => process * each + turn,
+            Order::Strided => turn * processes + process,
+            Order::Random => (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % (8 * processes * each),
+        };
+        let start_s = turn as f64 * 0.01 + process as f64 * 1e-5;
+        Request { offset: block * size, size, op: Op::Read, process: process as u32, start_s, end_s: start_s + 0.009 }
+    };
+    (0..processes * each).map(request).collect()
+}
+
+fn simulated_s(layout: &Layout, requests: &[Request], cluster: &Cluster) -> f64 {
+    let workload = ClosedLoop::replay(&[requests], &[], false);
+    let one = |seed| {
+        let options = SimulationOptions { seed, ..SimulationOptions::default() };
+        simulate(cluster, std::slice::from_ref(layout), &workload, &options).unwrap().makespan_s
+    };
+    (100..104).map(one).sum::<f64>() / 4.0
+}
+
+fn file(requests: &[Request]) -> [FileTrace<'_>; 1] {
+    [FileTrace { name: "f".into(), requests, size_bytes: None }]
+}
+
+fn price_s(layout: &Layout, requests: &[Request], cluster: &Cluster, processes: u64) -> f64 {
+    let options = PlanOptions { processes: Some(processes as f64), max_phases: 1, ..PlanOptions::default() };
+    let files = file(requests);
+    Job::new(&files, cluster, &options).unwrap().price(std::slice::from_ref(layout)).unwrap().predicted_s
+}
+
+fn striped(servers: u16, width_bytes: u64) -> Layout {
+    Layout::striped((0..servers).map(ServerId), width_bytes).unwrap()
+}
+
+#[test]
+fn a_stream_is_priced_as_one_and_not_as_a_seek_per_request() {
+    let cluster = disks(4, 0);
+    let stream = requests(Order::Sequential, 1, 400, 256 << 10);
+    for width in [64 << 10, 256 << 10, 1 << 20] {
+        let layout = striped(4, width);
+        let (price_s, simulated_s) = (price_s(&layout, &stream, &cluster, 1), simulated_s(&layout, &stream, &cluster));
+        assert!((price_s / simulated_s - 1.0).abs() < 0.1, "{width}: {price_s} {simulated_s}");
+        let mut without = cluster.clone();
+        without.tiers[0].profile = presets::device("hdd-7200").unwrap();
+        assert!(self::price_s(&layout, &stream, &without, 1) > 2.0 * price_s);
+    }
+}
+
+#[test]
+fn requests_anywhere_cost_what_they_cost_without_heads() {
+    let (cluster, anywhere) = (disks(4, 2), requests(Order::Random, 4, 100, 64 << 10));
+    let mut without = cluster.clone();
+    without.tiers[0].profile = presets::device("hdd-7200").unwrap();
+    let layout = striped(6, 64 << 10);
+    let (with_s, without_s) = (price_s(&layout, &anywhere, &cluster, 4), price_s(&layout, &anywhere, &without, 4));
+    assert!(with_s <= without_s && with_s > 0.97 * without_s, "{with_s} {without_s}");
+}
+
+#[test]
+fn plans_of_streams_gain_in_the_simulation() {
+    let cluster = disks(4, 2);
+    for (order, processes, size) in
+        [(Order::Sequential, 1, 256), (Order::Sequential, 4, 128), (Order::Strided, 4, 128), (Order::Strided, 8, 64)]
+    {
+        let asked = requests(order, processes, 160, size << 10);
+        let options = PlanOptions { processes: Some(processes as f64), simulations: 60, ..PlanOptions::default() };
+        let planned = plan(&file(&asked), &cluster, &options).unwrap();
+        let planned_s = simulated_s(&planned.files[0].layout, &asked, &cluster);
+        let default_s = simulated_s(&striped(6, 64 << 10), &asked, &cluster);
+        assert!(planned_s <= 1.02 * default_s, "{order:?} {processes}: {planned_s} {default_s}");
+    }
+}

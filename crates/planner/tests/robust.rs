@@ -1,0 +1,59 @@
+//! Gains hold on other draws of the same workload: regions follow heat, and not chance.
+
+use stripewise_layout::{Layout, ServerId};
+use stripewise_model::{Cluster, Op, Request, presets};
+use stripewise_planner::{FileTrace, Job, PlanOptions, plan_by};
+use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
+
+#[path = "common/random.rs"]
+mod random;
+use random::Random;
+
+const SIZE: u64 = 256 << 10;
+const BLOCKS: u64 = 2048;
+
+/// Random requests of eight processes; `hot` of ten go to the first eighth of the file.
+fn requests(random: &mut Random, count: u64, hot: u64) -> Vec<Request> {
+    let mut request = |i: u64| {
+        let block = if random.below(10) < hot { random.below(BLOCKS / 8) } else { random.below(BLOCKS) };
+        let start_s = (i / 8) as f64 * 0.01;
+        let process = (i % 8) as u32;
+        Request { offset: block * SIZE, size: SIZE, op: Op::Read, process, start_s, end_s: start_s + 0.01 }
+    };
+    (0..count).map(&mut request).collect()
+}
+
+fn planned(requests: &[Request], cluster: &Cluster) -> Layout {
+    let files = [FileTrace { name: "f".into(), requests, size_bytes: Some(BLOCKS * SIZE) }];
+    let options = PlanOptions { simulations: 60, ..PlanOptions::default() };
+    plan_by("auto", &Job::new(&files, cluster, &options).unwrap()).unwrap().plan.files[0].layout.clone()
+}
+
+fn simulated_s(layout: &Layout, requests: &[Request], cluster: &Cluster) -> f64 {
+    let workload = ClosedLoop::replay(&[requests], &[], false);
+    let options = SimulationOptions { seed: 77, ..SimulationOptions::default() };
+    simulate(cluster, std::slice::from_ref(layout), &workload, &options).unwrap().makespan_s
+}
+
+#[test]
+fn a_file_of_uniform_random_requests_has_one_region() {
+    for (seed, cluster) in [(1, presets::set_p(6, 2, false)), (2, presets::set_b(6, 2))] {
+        let layout = planned(&requests(&mut Random(seed * 0x9e37_79b9_7f4a), 1500, 0), &cluster);
+        assert_eq!(layout.regions().len(), 1, "{seed}: {layout:?}");
+    }
+}
+
+#[test]
+fn what_half_of_the_requests_gain_the_other_half_gains() {
+    let cluster = presets::set_p(6, 2, false);
+    let default = Layout::striped((0..8).map(ServerId), 64 << 10).unwrap();
+    for hot in [0, 6] {
+        let all = requests(&mut Random(0x1234_5678_9abc), 3000, hot);
+        let (mine, other) = all.split_at(all.len() / 2);
+        let layout = planned(mine, &cluster);
+        let gain =
+            |requests: &[Request]| simulated_s(&default, requests, &cluster) / simulated_s(&layout, requests, &cluster);
+        let (own, held_out) = (gain(mine), gain(other));
+        assert!(held_out > 1.0 && held_out > 0.93 * own, "{hot}: {own} {held_out}, {layout:?}");
+    }
+}
