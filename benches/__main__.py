@@ -21,6 +21,8 @@ from benches import (
     accuracy,
     advice,
     emulation,
+    foreign_disks,
+    fresh,
     importing,
     importing_dftracer,
     mount_alone,
@@ -38,6 +40,7 @@ from benches import (
     signature,
     simulator,
     sizes,
+    streams,
     stripe_search,
     theta,
     uniform,
@@ -53,6 +56,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     papers.BENCHMARK,
     segmentation.BENCHMARK,
     theta.BENCHMARK,
+    fresh.BENCHMARK,
     planner_scale.BENCHMARK,
     importing.BENCHMARK,
     importing_dftracer.BENCHMARK,
@@ -68,6 +72,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     recording.BENCHMARK,
     emulation.BENCHMARK,
     accuracy.BENCHMARK,
+    streams.BENCHMARK,
+    foreign_disks.BENCHMARK,
     advice.BENCHMARK,
 )
 

@@ -71,6 +71,19 @@ struct Switch {
     changed: Condvar,
 }
 
+/// What a request for contents waits for, beside what goes wrong.
+pub trait Pace: Send + Sync {
+    /// Returns when the device has served `bytes` bytes at `offset` of file `node`.
+    fn serve(&self, node: u64, offset: u64, bytes: u64, writes: bool);
+}
+
+/// Takes no time.
+struct AtOnce;
+
+impl Pace for AtOnce {
+    fn serve(&self, _node: u64, _offset: u64, _bytes: u64, _writes: bool) {}
+}
+
 /// The file system, mounted on a server's directory; gone with the value.
 pub struct Faulty {
     switch: Arc<Switch>,
@@ -81,11 +94,23 @@ pub struct Faulty {
 impl Faulty {
     /// Mounts the directory `below` on `root`.
     pub fn mount(below: &Path, root: &Path) -> Faulty {
+        Faulty::with(below, root, Box::new(AtOnce), 8, FopenFlags::FOPEN_DIRECT_IO)
+    }
+
+    /// The same on a device that takes its time, for up to `threads` requests at once.
+    pub fn paced(below: &Path, root: &Path, pace: Box<dyn Pace>, threads: usize) -> Faulty {
+        // The queue is the device's, and not the kernel's lock of a file.
+        let opened_with = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        Faulty::with(below, root, pace, threads, opened_with)
+    }
+
+    fn with(below: &Path, root: &Path, pace: Box<dyn Pace>, threads: usize, opened_with: FopenFlags) -> Faulty {
         let switch = Arc::new(Switch::default());
-        let fs = Fs { switch: switch.clone(), nodes: Mutex::new(Nodes::new(below)), files: Mutex::default() };
+        let nodes = Mutex::new(Nodes::new(below));
+        let fs = Fs { switch: switch.clone(), nodes, files: Mutex::default(), pace, opened_with };
         let mut config = Config::default();
         // It runs several requests at once: one that is held must not hold the others.
-        config.n_threads = Some(8);
+        config.n_threads = Some(threads);
         config.mount_options = vec![MountOption::FSName("faulty".to_owned())];
         let session = fuser::spawn_mount(fs, root, &config).expect("mounting the misbehaving server");
         Faulty { switch, root: root.to_owned(), session: Some(session) }
@@ -157,6 +182,8 @@ struct Fs {
     switch: Arc<Switch>,
     nodes: Mutex<Nodes>,
     files: Mutex<HashMap<u64, Arc<File>>>,
+    pace: Box<dyn Pace>,
+    opened_with: FopenFlags,
 }
 
 /// Nothing is remembered by the kernel, so that a fault is seen at once.
@@ -350,7 +377,7 @@ impl Filesystem for Fs {
         };
         match opened {
             // Every read and write of the store comes here.
-            Ok(file) => reply.opened(self.keep(file), FopenFlags::FOPEN_DIRECT_IO),
+            Ok(file) => reply.opened(self.keep(file), self.opened_with),
             Err(errno) => reply.error(errno),
         }
     }
@@ -373,7 +400,7 @@ impl Filesystem for Fs {
         match made.and_then(|file| Ok((file, self.found(&path)?))) {
             Ok((file, found)) => {
                 let handle = self.keep(file);
-                reply.created(&TTL, &found, Generation(0), handle, FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(&TTL, &found, Generation(0), handle, self.opened_with);
             }
             Err(errno) => reply.error(errno),
         }
@@ -382,7 +409,7 @@ impl Filesystem for Fs {
     fn read(
         &self,
         _request: &Request,
-        _node: INodeNo,
+        node: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -396,6 +423,9 @@ impl Filesystem for Fs {
             let mut bytes = vec![0; count];
             let got = self.file(handle).read_at(&mut bytes, offset).map_err(errno)?;
             bytes.truncate(got);
+            if got > 0 {
+                self.pace.serve(node.0, offset, got as u64, false);
+            }
             Ok(bytes)
         });
         match read {
@@ -407,7 +437,7 @@ impl Filesystem for Fs {
     fn write(
         &self,
         _request: &Request,
-        _node: INodeNo,
+        node: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
@@ -419,6 +449,9 @@ impl Filesystem for Fs {
         let written = self
             .admit(data.len(), |faults| faults.write)
             .and_then(|count| self.file(handle).write_at(&data[..count], offset).map_err(errno));
+        if let Ok(count) = written {
+            self.pace.serve(node.0, offset, count as u64, true);
+        }
         match written {
             Ok(count) => reply.written(count as u32),
             Err(errno) => reply.error(errno),
