@@ -122,6 +122,23 @@ def test_a_directory_of_logs_is_not_said_to_lack_the_preload_library(logs, strip
         assert "a directory of 3 logs" in refused.stderr and f"stripewise survey {logs}" in refused.stderr
 
 
+def test_files_of_a_tracer_hide_no_logs_beside_them(logs):
+    """A directory of a tracer's files alone is one log; with others in it, each file is."""
+    event = (
+        '{"id":0,"name":"write","cat":"POSIX","pid":1,"tid":1,"ts":1,"dur":2,"ph":"X","args":{"fname":"/f","ret":9}}'
+    )
+    own = logs / "own"
+    own.mkdir()
+    for number in range(3):
+        (own / f"{number}.pfw").write_text(f"[\n{event}\n")
+    assert own in surveying.logs_of([logs])
+    whole = {path.name for path in surveying.logs_of([logs])}
+    shutil.copy(LOGS["sample-badost.darshan"], own / "a.darshan")
+    mixed = {path.name for path in surveying.logs_of([logs])}
+    assert mixed == whole - {"own"} | {"0.pfw", "1.pfw", "2.pfw", "a.darshan"}
+    assert {path.name for path in surveying.logs_of([own])} == {"0.pfw", "1.pfw", "2.pfw", "a.darshan"}
+
+
 def test_a_process_that_dies_takes_one_log_with_it(logs, monkeypatch):
     """The process is killed in the middle of a log: the next logs are read by another one."""
     wanted = [logs / "sample-badost.darshan", logs / "deep" / "a.csv", logs / "sample-goodost.darshan"]

@@ -22,6 +22,8 @@ from stripewise import _native, scale_out
 from stripewise._native import StripewiseError
 from stripewise.naming import common_pattern
 
+DATA_SET = "data set"
+"""What `log_format` calls a directory of tables, each of which is none by itself."""
 NO_DIRECTORY = "(no directory)"
 """Where standard streams and anonymised names are."""
 DIRECTORIES = 50
@@ -54,7 +56,7 @@ def logs_of(paths: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        if path.is_dir() and _native.log_format(str(path)) is None:
+        if path.is_dir() and not _is_log(path):
             found += _below(path)
         else:
             found.append(path)
@@ -63,10 +65,19 @@ def logs_of(paths: Sequence[Path]) -> list[Path]:
 
 def _below(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
-        if _native.log_format(str(path)) is not None:
+        if _is_log(path):
             yield path
         elif path.is_dir() and not path.is_symlink():
             yield from _below(path)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether this is one log. A directory of a tracer's files is, unless logs of other formats lie beside them."""
+    own = _native.log_format(str(path))
+    if own is None or not path.is_dir() or path.is_symlink():
+        return own is not None
+    beside = (_native.log_format(str(entry)) for entry in path.iterdir() if entry.is_file())
+    return own == DATA_SET or all(one is None or one == own for one in beside)
 
 
 def looked_at(log: str, asked: Mapping[str, Any]) -> dict[str, Any]:
