@@ -188,9 +188,12 @@ def test_advice(run, stripewise, tmp_path):
     assert "<table" in advice._repr_html_()
     assert advice.native is None, "the cluster file does not name a file system"
     file.write_text(CLUSTER.replace('"orion"', '"orion"\nfile_system = "lustre"'))
-    advice = sw.advise(trace, cluster=file)
+    written = tmp_path / "large.csv"
+    rows = (f"/data/a,write,{n << 25},{1 << 25},{n % 4},{n * 10**8},{n * 10**8 + 3 * 10**8}\n" for n in range(64))
+    written.write_text("file,op,offset,size,pid,start_ns,end_ns\n" + "".join(rows))
+    advice = sw.advise(sw.read(written), cluster=file)
     assert advice.document["total"]["change"]
-    printed = stripewise("advise", trace.path, "--cluster", file, "--json").stdout
+    printed = stripewise("advise", written, "--cluster", file, "--json").stdout
     assert advice.native.as_dict() == json.loads(printed)["native"]
     assert "lfs" in advice.native.exported.script()
     with pytest.raises(sw.StripewiseError, match=r"nowhere\.toml"):

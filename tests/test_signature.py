@@ -167,6 +167,16 @@ def test_requests_made_up_from_counters_are_said_to_be(stripewise):
     assert [file["made_up"] for file in files("sample-dxt-simple.darshan")].count(False) > 0
 
 
+def test_a_file_whose_offsets_are_not_known_is_told(stripewise, tmp_path):
+    log = tmp_path / "append.strace"
+    opened = '7 1.0 openat(AT_FDCWD, "/data/app.log", O_WRONLY|O_CREAT|O_APPEND, 0644) = 3 <0.000010>\n'
+    log.write_text(opened + "".join(f'7 1.{n:03} write(3, ""..., 4096) = 4096 <0.000010>\n' for n in range(1, 65)))
+    for arguments in [(), ("--file", "app.log"), ("--all",)]:
+        shown = stripewise("signature", log, *arguments)
+        assert "/data/app.log: 64 requests, at offsets that the log does not have" in shown.stdout, arguments
+        assert "64 requests are left out" in shown.stderr
+
+
 def test_progress_ends_the_work_with_what_it_raises(traced):
     trace = _native.Trace(str(traced))
     seen = []

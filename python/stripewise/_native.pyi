@@ -582,6 +582,11 @@ class AdviseFinding(TypedDict):
     words: str
     numbers: dict[str, float]
     mend: list[str]
+    hints: dict[str, str]
+
+class FileHints(TypedDict):
+    path: str
+    hints: list[tuple[str, str]]
 
 class AdviseRegion(TypedDict):
     offset: int
@@ -625,6 +630,7 @@ class AdviseFile(TypedDict):
     present: AdvisePresent
     recommended: AdvisePlaced | None
     change: bool
+    reason: str | None
     gain: AdviseGain
     space: list[AdviseSpace]
     findings: list[AdviseFinding]
@@ -651,6 +657,7 @@ class AdviseTotal(TypedDict):
 
 class AdviseCluster(ClusterInfo):
     found: bool
+    targets: int | None
     """From the log's own Lustre layouts."""
 
 class AdviseLack(TypedDict):
@@ -691,6 +698,7 @@ def advise(
     passes: Callable[[bytes], Iterable[bytes]] | None = None,
     rules: bool = False,
 ) -> AdviceDocument: ...
+def io_hints(trace: Trace) -> list[FileHints]: ...
 def advise_pass(trace: Trace, question: bytes) -> bytes: ...
 
 # What reports draw

@@ -58,6 +58,8 @@ pub struct AdviceRow {
     pub source: LayoutSource,
     /// Where they should be; `None` is no change.
     pub recommended: Option<KindPlacement>,
+    /// Why the recommended layout is none that is set otherwise, in words.
+    pub reason: Option<String>,
     /// What that gains; 1 without a change.
     pub gain: Gain,
     /// Room that it takes, by tier.
@@ -86,6 +88,8 @@ pub struct Advice {
     pub cluster: ClusterFile,
     /// They are what the log shows, and no cluster file's.
     pub is_found: bool,
+    /// Object storage targets that the file system has, where the log knows: it shows some of them.
+    pub targets: Option<u64>,
     /// Names of servers: those of layouts, with the object storage target where the servers were found.
     pub labels: Vec<String>,
     /// The directory that paths are relative to.

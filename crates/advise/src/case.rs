@@ -3,23 +3,26 @@
 
 use crate::advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, TierSpace};
 use crate::bottleneck::bottleneck;
-use crate::cluster_file::ClusterFile;
+use crate::cluster_file::{ClusterFile, FileSystem};
 use crate::error::AdviseError;
 use crate::findings::{self, FindingContext};
 use crate::gaps::Gaps;
-use crate::gather::{Gathered, count_unaligned};
+use crate::gather::{Gathered, count_unaligned, names_hdf5};
 use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
 use crate::kinds::{FileKind, kinds};
 use crate::layout_rules::{LayoutRule, RULES, RuleGain};
+use crate::mounts::{are_anonymous, is_made_by_tools, may_be_on};
 use crate::options::{AdviceOptions, LayoutSource};
 use crate::passes::Passes;
 use crate::planning::{Planned, plan};
 use crate::present::Targets;
 use crate::rehearsal::{KindRehearsal, SeedRates, gains, mean, thinned};
+use crate::settable::{FINER_GAIN, Settable, finer};
 use crate::sides::present;
 use crate::slow::{Slow, slow_of_log, slow_of_pool};
 use std::collections::BTreeMap;
-use stripewise_import::{About, Lacks};
+use std::path::Path;
+use stripewise_import::{About, Lacks, MountPoint};
 use stripewise_layout::{FileLayout, Layout, LayoutFile, MAX_STRIPES, Pattern};
 use stripewise_model::{Cluster, Request};
 use stripewise_simulate::SimulateError;
@@ -41,6 +44,8 @@ pub(crate) struct ComparedCase<'a> {
     /// Present layout of every file, and how it is known.
     present: Vec<Layout>,
     sources: Vec<LayoutSource>,
+    /// How many targets the log says there are.
+    targets: Option<usize>,
     /// Servers that are slower than others of their kind.
     slow: Option<Slow>,
     kinds: Vec<FileKind>,
@@ -89,6 +94,7 @@ impl<'a> ComparedCase<'a> {
         Ok(Self {
             servers,
             cluster,
+            targets: about.targets.and_then(|targets| usize::try_from(targets).ok()),
             slow,
             labels,
             kinds: kinds(&gathered.files, &present),
@@ -130,11 +136,14 @@ impl<'a> ComparedCase<'a> {
         let rehearsal = KindRehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
         let before = rehearsal.runs(&self.present)?;
         let rules = if options.rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
-        let Chosen { changed, layouts, after } = self.choose(&rehearsal, &before, causes, &of_kinds)?;
-        let loaded = thinned(&self.sample, LOADED);
-        let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
+        let named = self.named(gathered, &about.mounts);
         let ranks_seen = gathered.all.ranks.len();
         let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let Wished { layouts: wished, reasons } = self.wished(&rehearsal, gathered, processes)?;
+        let Chosen { changed, layouts, after } =
+            self.choose(&rehearsal, &before, causes, &of_kinds, &named, &wished)?;
+        let loaded = thinned(&self.sample, LOADED);
+        let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
         let all_bytes = gathered.all.both().bytes;
         let rows = self.kinds.iter().enumerate().map(|(number, kind)| {
             let place = |layouts: &[Layout], runs: &[SeedRates], slow: Option<&Slow>| {
@@ -149,9 +158,7 @@ impl<'a> ComparedCase<'a> {
             };
             let first = kind.files[0];
             let both = kind.used.both();
-            let width = self.present[first].regions()[0].stripes()[0].width_bytes;
-            let around =
-                FindingContext { processes, weight: crate::usage::share(both.bytes, all_bytes), width_bytes: width };
+            let around = self.around(kind, processes, crate::usage::share(both.bytes, all_bytes), is_found);
             let gain = if changed[number] {
                 Gain::of(&gains(&before, &after, Some(number)), of_kinds[number])
             } else {
@@ -168,6 +175,7 @@ impl<'a> ComparedCase<'a> {
                 present: place(&self.present, &before, self.slow.as_ref()),
                 source: self.sources[first],
                 recommended: changed[number].then(|| place(&layouts, &after, None)),
+                reason: reasons[number].clone().filter(|_| changed[number]),
                 gain,
                 space: self.space(gathered, &kind.files, &layouts),
                 findings: findings::of_files(&kind.used, &around),
@@ -179,6 +187,7 @@ impl<'a> ComparedCase<'a> {
         Ok(Advice {
             cluster: self.servers.clone(),
             is_found,
+            targets: about.targets,
             labels: self.labels.clone(),
             root: gathered.root.clone(),
             directories: directories(&rows),
@@ -213,23 +222,94 @@ impl<'a> ComparedCase<'a> {
         RULES.iter().map(of_rule).collect()
     }
 
-    /// Which kinds should change: those whose own gain, in the company of the others that change, is beyond doubt.
+    /// What findings on files of a kind rest on.
+    fn around(&self, kind: &FileKind, processes: usize, weight: f64, is_found: bool) -> FindingContext {
+        let first = kind.files[0];
+        let rounds = self.present[first].regions().iter().map(|region| region.stripes());
+        let servers: usize = self.cluster.tiers.iter().map(|tier| tier.servers.len()).sum();
+        FindingContext {
+            processes,
+            weight,
+            width_bytes: self.present[first].regions()[0].stripes()[0].width_bytes,
+            stripes: rounds.map(<[_]>::len).max().unwrap_or(1),
+            on_lustre: self.sources[first] == LayoutSource::Log,
+            // A log shows some of a file system's servers.
+            targets: if is_found { self.targets } else { Some(servers) },
+            is_hdf5: kind.used.asked.hdf5 || names_hdf5(&kind.path),
+        }
+    }
+
+    /// Whether a layout file, and the commands of the servers' file system, can name the files of each kind, and are for
+    /// them. O(files x mounts).
+    fn named(&self, gathered: &Gathered, mounts: &[MountPoint]) -> Vec<bool> {
+        let anonymous = are_anonymous(gathered.files.iter().map(|file| Path::new(&file.path)));
+        let is_reached = |file: usize, file_system| {
+            let path = gathered.root.join(&gathered.files[file].path);
+            let is_on = self.sources[file] == LayoutSource::Log || may_be_on(&path, mounts, file_system);
+            is_on && !anonymous && !is_made_by_tools(&path)
+        };
+        let is_named = |&file: &usize| {
+            gathered.files[file].named && self.servers.file_system.is_none_or(|of| is_reached(file, of))
+        };
+        self.kinds.iter().map(|kind| kind.files.iter().all(is_named)).collect()
+    }
+
+    /// The planned layouts, on Lustre as its administrators set them: of stripes below 1 MiB those alone that are more
+    /// than a tenth faster.
+    fn wished(
+        &self,
+        rehearsal: &KindRehearsal,
+        gathered: &Gathered,
+        processes: usize,
+    ) -> Result<Wished, SimulateError> {
+        let mut reasons = vec![None; self.kinds.len()];
+        if self.servers.file_system != Some(FileSystem::Lustre) {
+            return Ok(Wished { layouts: self.planned.clone(), reasons });
+        }
+        let settable = Settable { cluster: &self.cluster, processes };
+        let files = gathered.files.iter().zip(self.planned.iter().zip(&self.present)).enumerate();
+        let mut layouts: Vec<Layout> = files
+            .map(|(number, (file, (planned, present)))| settable.layout(planned, present, &file.used, number))
+            .collect();
+        let narrow: Vec<Option<Layout>> =
+            self.planned.iter().zip(&layouts).map(|(planned, settable)| finer(planned, settable)).collect();
+        if narrow.iter().all(Option::is_none) {
+            return Ok(Wished { layouts, reasons });
+        }
+        let narrowed: Vec<Layout> =
+            narrow.iter().zip(&layouts).map(|(narrow, settable)| narrow.as_ref().unwrap_or(settable).clone()).collect();
+        let (wide, fine) = (rehearsal.runs(&layouts)?, rehearsal.runs(&narrowed)?);
+        for (number, (kind, reason)) in self.kinds.iter().zip(&mut reasons).enumerate() {
+            let times = mean(&fine, Some(number)) / mean(&wide, Some(number));
+            if times > FINER_GAIN && kind.files.iter().any(|&file| narrow[file].is_some()) {
+                kind.files.iter().for_each(|&file| layouts[file] = narrowed[file].clone());
+                *reason = Some(format!("stripes below 1MiB are {times:.2} times as fast as those, by the model"));
+            }
+        }
+        Ok(Wished { layouts, reasons })
+    }
+
+    /// Which kinds should change: those that a layout file can name, and whose own gain, in the company of the others that
+    /// change, is beyond doubt.
     fn choose(
         &self,
         rehearsal: &KindRehearsal,
         before: &[SeedRates],
         causes: &[Cause],
         of_kinds: &[&[Cause]],
+        named: &[bool],
+        wished: &[Layout],
     ) -> Result<Chosen, SimulateError> {
         let mut changed: Vec<bool> = self
             .kinds
             .iter()
-            .map(|kind| kind.files.iter().any(|&file| self.planned[file] != self.present[file]))
+            .zip(named)
+            .map(|(kind, named)| *named && kind.files.iter().any(|&file| wished[file] != self.present[file]))
             .collect();
         for _ in 0..ROUNDS {
             let mut layouts = self.present.clone();
             for (kind, _) in self.kinds.iter().zip(&changed).filter(|(_, changed)| **changed) {
-                kind.files.iter().for_each(|&file| layouts[file] = self.planned[file].clone());
+                kind.files.iter().for_each(|&file| layouts[file] = wished[file].clone());
             }
             if !changed.contains(&true) {
                 return Ok(Chosen { changed, layouts, after: before.to_vec() });
@@ -319,6 +399,14 @@ impl<'a> ComparedCase<'a> {
         }
         written
     }
+}
+
+/// What kinds should have, before it is known what that gives.
+struct Wished {
+    /// Of every file.
+    layouts: Vec<Layout>,
+    /// Of every kind: why its stripes are not those that are set otherwise.
+    reasons: Vec<Option<String>>,
 }
 
 /// What should change, with what it gives.

@@ -16,8 +16,10 @@ use stripewise_trace::{Process, Trace};
 pub(crate) struct AdvisedFile {
     /// Its number in the trace.
     pub id: u32,
-    /// Path below the root.
+    /// Path below the root; as text where it is none.
     pub path: String,
+    /// A layout file can name it.
+    pub named: bool,
     /// How it was used.
     pub used: Use,
     /// Only counters are known of it: its requests are made up.
@@ -46,28 +48,36 @@ impl Gathered {
         for of_file in &about.counters {
             counters.entry(of_file.file).or_default().push(of_file);
         }
+        let processes = about.processes.unwrap_or(trace.processes().len() as u64);
         let mut looked_at: HashMap<u32, Use> = looked.files.into_iter().collect();
         let moved = |id: u32| {
             let both = looked_at.get(&id).map(Use::both).unwrap_or_default();
             (both.count, both.bytes as f64)
         };
         let root = given.map_or_else(|| common_directory_of(trace, moved), Path::to_owned);
-        let below = Below::of(trace, &root, moved);
+        let below = Below::all(trace, &root, moved);
         let requests = below.requests;
         let mut files: Vec<AdvisedFile> = Vec::new();
         for (id, path) in below.files {
             let of = counters.get(&id).map_or(&[][..], Vec::as_slice);
-            let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of);
+            let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of, processes);
             let looked = looked_at.remove(&id).unwrap_or_default();
-            files.push(AdvisedFile { id, path, used: if counted { counted::used(of) } else { looked }, counted });
+            let named = trace.files().get(id as usize).is_some_and(|file| file.path.to_str().is_some());
+            files.push(AdvisedFile {
+                id,
+                path,
+                named,
+                used: if counted { counted::used(of, processes) } else { looked },
+                counted,
+            });
         }
         // What rows do not show, counters may: opens, and whether calls were collective.
         for file in &mut files {
             let of = counters.get(&file.id).map_or(&[][..], Vec::as_slice);
             let no_metadata = about.lacks.contains(Lacks::METADATA) || file.counted;
-            counted::complete(&mut file.used, of, no_metadata);
+            counted::complete(&mut file.used, of, no_metadata, processes);
         }
-        let mut all = Use::default();
+        let mut all = Use::none();
         let mut known = HashSet::new();
         for file in &files {
             known.insert(file.id);
@@ -82,7 +92,7 @@ impl Gathered {
             let has_records = looked.is_some();
             let mut used = looked.unwrap_or_default().metadata();
             let of = counters.get(&file.id).map_or(&[][..], Vec::as_slice);
-            counted::complete(&mut used, of, about.lacks.contains(Lacks::METADATA));
+            counted::complete(&mut used, of, about.lacks.contains(Lacks::METADATA), processes);
             left_out += usize::from(used.opens > 0 || has_records);
             all.add(&used);
         }
@@ -98,6 +108,12 @@ impl Gathered {
 /// Whether ranks tell processes apart: several processes that all have rank 0 are of no parallel program.
 fn has_ranks(processes: &[Process]) -> bool {
     processes.len() < 2 || processes.iter().any(|process| process.rank != 0)
+}
+
+/// Whether files of this name are HDF5's: netCDF-4's are.
+pub(crate) fn names_hdf5(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    ["h5", "hdf5", "hdf", "nc4", "he5"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
 /// Counts the requests of each file that touch more servers than their size needs under `layouts`.

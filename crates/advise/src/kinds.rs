@@ -36,7 +36,7 @@ pub(crate) fn kinds(files: &[AdvisedFile], layouts: &[Layout]) -> Vec<FileKind> 
         let alike = Alike { layout: shape(layout), used: use_of(&file.used), pattern };
         let pattern = alike.pattern.clone();
         let at = *found.entry(alike).or_insert_with(|| {
-            kinds.push(FileKind { path: pattern, files: Vec::new(), used: Use::default() });
+            kinds.push(FileKind { path: pattern, files: Vec::new(), used: Use::none() });
             kinds.len() - 1
         });
         kinds[at].files.push(index);
@@ -92,7 +92,7 @@ mod tests {
         used.writes.count = 1;
         used.writes.bytes = bytes;
         used.end = bytes;
-        AdvisedFile { id: 0, path: path.into(), used, counted: false }
+        AdvisedFile { id: 0, path: path.into(), named: true, used, counted: false }
     }
 
     #[test]

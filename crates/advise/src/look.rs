@@ -67,11 +67,18 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
                 used.meta_s += took_s;
             }
             Some(Operation::Read | Operation::Write) if record.api() == Some(Api::MpiIo) => {
+                let write = record.operation() == Some(Operation::Write);
+                let asked = if write { &mut used.asked.writes } else { &mut used.asked.reads };
                 if record.flags & flags::COLLECTIVE != 0 {
-                    used.collective += 1;
+                    asked.collective += 1;
                 } else {
-                    used.independent += 1;
+                    asked.independent += 1;
                 }
+                asked.nonblocking += u64::from(record.flags & flags::NONBLOCKING != 0);
+                asked.bytes = asked.bytes.saturating_add(record.size);
+            }
+            Some(Operation::Read | Operation::Write) if record.size == 0 && record.flags & flags::FAILED == 0 => {
+                used.empty_and_single.0 += 1;
             }
             _ => {}
         }
@@ -84,25 +91,35 @@ fn used(trace: &Trace, id: u32, threads: &mut HashSet<ThreadKey>) -> Use {
     let mut used = used_meta(trace, id);
     let mut count = 0_usize;
     let mut last = None;
+    let mut pids = HashSet::new();
     for record in trace.stream(id) {
         count += 1;
         // Most requests are of the same thread as the one before.
         let thread = Some((record.rank, record.pid, record.tid));
         if thread != last {
             threads.extend(thread);
+            pids.insert((record.rank, record.pid));
             last = thread;
         }
+        if record.api() == Some(Api::Stdio) {
+            used.stdio_bytes = used.stdio_bytes.saturating_add(record.size);
+        }
+        used.empty_and_single.1 += u64::from(record.size == 1);
         let requests = of(&mut used, record);
         *requests = counted_one(*requests, record.size);
         used.end = used.end.max(record.offset.saturating_add(record.size));
         used.took(record.start_ns as f64 * 1e-9, record.end_ns as f64 * 1e-9);
         let rank = used.ranks.entry(record.rank).or_default();
+        let written = if record.operation() == Some(Operation::Write) { record.size } else { 0 };
         *rank = RankUse {
             bytes: rank.bytes.saturating_add(record.size),
+            written_bytes: rank.written_bytes.saturating_add(written),
             busy_s: rank.busy_s + record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9,
         };
     }
     used.sharers = used.ranks.len();
+    used.processes = pids.len();
+    used.find_movers();
     place(&mut used, trace, id, count);
     used
 }

@@ -59,7 +59,7 @@ pub(crate) fn request_of(record: &Record, process: u32) -> Request {
 pub(crate) type FileTraffic = (u64, f64);
 
 /// O(records of the file).
-fn moved(trace: &Trace, id: u32) -> FileTraffic {
+pub(crate) fn moved(trace: &Trace, id: u32) -> FileTraffic {
     trace.stream(id).fold((0, 0.0), |sum, record| (sum.0 + 1, sum.1 + record.size as f64))
 }
 
@@ -71,7 +71,7 @@ pub fn common_directory(trace: &Trace) -> PathBuf {
 
 /// [`common_directory`] where it is known what files `moved`. O(files).
 pub(crate) fn common_directory_of(trace: &Trace, moved: impl Fn(u32) -> FileTraffic) -> PathBuf {
-    let worth = Below::of(trace, Path::new("/"), moved);
+    let worth = Below::all(trace, Path::new("/"), moved);
     let worth: HashSet<u32> = worth.files.into_iter().map(|(id, _)| id).collect();
     let used = trace.files().iter().filter(|file| worth.contains(&file.id));
     let mut common: Option<PathBuf> = None;
@@ -88,7 +88,9 @@ pub(crate) fn common_directory_of(trace: &Trace, moved: impl Fn(u32) -> FileTraf
             }
         });
     }
-    common.unwrap_or_else(|| PathBuf::from("/"))
+    // What is below a directory whose name is no text is named from the one above it.
+    let named = |common: PathBuf| common.components().take_while(|name| name.as_os_str().to_str().is_some()).collect();
+    common.map_or_else(|| PathBuf::from("/"), named)
 }
 
 /// `path` without `.`, `..` and doubled slashes, so that a layout file can name it.
@@ -129,19 +131,28 @@ pub fn below(trace: &Trace, root: &Path) -> Vec<FileRequests> {
 impl<'a> Below<'a> {
     /// O(records), in memory for the list of files alone.
     pub fn new(trace: &'a Trace, root: &Path) -> Self {
-        Self::of(trace, root, |id| moved(trace, id))
+        Self::of(trace, root, |id| moved(trace, id), |path| path.to_str().map(str::to_owned))
     }
 
-    /// [`Below::new`] where it is known what files `moved`. O(files).
-    pub(crate) fn of(trace: &'a Trace, root: &Path, moved: impl Fn(u32) -> FileTraffic) -> Self {
+    /// [`Below::new`] where it is known what files `moved`, with those whose names are no text (UTF-8), which a layout file
+    /// cannot name. O(files).
+    pub(crate) fn all(trace: &'a Trace, root: &Path, moved: impl Fn(u32) -> FileTraffic) -> Self {
+        Self::of(trace, root, moved, |path| Some(path.to_string_lossy().into_owned()))
+    }
+
+    /// Those that `named` gives a name. O(files).
+    fn of(
+        trace: &'a Trace,
+        root: &Path,
+        moved: impl Fn(u32) -> FileTraffic,
+        named: impl Fn(&Path) -> Option<String>,
+    ) -> Self {
         let mut found: Vec<(u32, String, u64, f64)> = Vec::new();
         for file in trace.files() {
-            let Some(relative) = below_root(&file.path, root) else { continue };
-            // A layout file is text.
-            let Some(path) = relative.to_str() else { continue };
+            let Some(path) = below_root(&file.path, root).and_then(|relative| named(&relative)) else { continue };
             let (requests, bytes) = moved(file.id);
             if requests > 0 {
-                found.push((file.id, path.to_owned(), requests, bytes));
+                found.push((file.id, path, requests, bytes));
             }
         }
         let total: f64 = found.iter().map(|file| file.3).sum();

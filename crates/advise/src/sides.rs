@@ -4,7 +4,7 @@ use crate::cluster_file::ClusterFile;
 use crate::error::AdviseError;
 use crate::options::{AdviceOptions, LayoutSource};
 use crate::present::{Targets, found};
-use crate::requests::{Below, common_directory};
+use crate::requests::{Below, common_directory, moved};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use stripewise_import::About;
@@ -87,7 +87,7 @@ impl Sides {
         };
         let written = read(&cluster)?;
         let root = options.root.map_or_else(|| common_directory(trace), Path::to_owned);
-        let below = Below::new(trace, &root);
+        let below = Below::all(trace, &root, |id| moved(trace, id));
         if below.files.is_empty() {
             return Ok(Err(AdviseError::NothingMoved { root }));
         }

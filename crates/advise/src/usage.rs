@@ -1,5 +1,6 @@
 //! [`Use`]: how a file, or many alike, were used: counts that findings rest on.
 
+use crate::asked::Asked;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -64,6 +65,8 @@ impl RequestCounts {
 pub struct RankUse {
     /// Bytes read and written.
     pub bytes: u64,
+    /// Of these: written.
+    pub written_bytes: u64,
     /// Seconds that its requests took, added up.
     pub busy_s: f64,
 }
@@ -75,10 +78,25 @@ pub struct Use {
     pub reads: RequestCounts,
     /// Writes.
     pub writes: RequestCounts,
+    /// Calls that read or wrote no byte, and those of one byte.
+    pub empty_and_single: (u64, u64),
     /// By rank, where ranks are known.
     pub ranks: HashMap<u32, RankUse>,
+    /// Requests that begin at no multiple of the file system's block, where that was counted, and the largest such block in
+    /// bytes.
+    pub off_alignment: (u64, u64),
+    /// Seconds that reads, writes and metadata of one file took the fastest and the slowest rank: of the file where the
+    /// slowest took longest.
+    pub rank_times_s: (f64, f64),
+    /// How many.
+    pub files: usize,
+    /// Bytes that went through stdio.
+    pub stdio_bytes: u64,
     /// Ranks that used each file, most of any.
     pub sharers: usize,
+    /// Processes that moved bytes of each file, most of any, as far as single requests tell: of a program without ranks,
+    /// too.
+    pub processes: usize,
     /// Files opened or created.
     pub opens: u64,
     /// Attributes asked for.
@@ -87,10 +105,11 @@ pub struct Use {
     pub meta_s: f64,
     /// Seconds that reads and writes took, added up.
     pub busy_s: f64,
-    /// Reads and writes through MPI-IO by all ranks together.
-    pub collective: u64,
-    /// Those by each rank on its own.
-    pub independent: u64,
+    /// What was asked above POSIX.
+    pub asked: Asked,
+    /// Ranks that moved most of one file's bytes: those that read, and those that wrote; most of any, 0 where it is not
+    /// known.
+    pub movers: (usize, usize),
     /// Requests by the power of two of their duration in nanoseconds.
     durations: Vec<u64>,
     /// Longest request in seconds.
@@ -106,14 +125,20 @@ impl Default for Use {
         Self {
             reads: RequestCounts::default(),
             writes: RequestCounts::default(),
+            empty_and_single: (0, 0),
             ranks: HashMap::new(),
+            off_alignment: (0, 0),
+            rank_times_s: (0.0, 0.0),
+            files: 1,
+            stdio_bytes: 0,
             sharers: 0,
+            processes: 0,
             opens: 0,
             stats: 0,
             meta_s: 0.0,
             busy_s: 0.0,
-            collective: 0,
-            independent: 0,
+            asked: Asked::default(),
+            movers: (0, 0),
             durations: vec![0; DURATIONS],
             slowest_s: 0.0,
             end: 0,
@@ -136,22 +161,43 @@ impl Use {
         self.span_s = (self.span_s.0.min(start_s), self.span_s.1.max(end_s));
     }
 
+    /// Keeps the times of the file where the slowest rank took longest.
+    pub(crate) fn slowest_ranks(&mut self, times_s: (f64, f64)) {
+        if times_s.1 > self.rank_times_s.1 {
+            self.rank_times_s = times_s;
+        }
+    }
+
+    /// Of no file.
+    pub(crate) fn none() -> Self {
+        Self { files: 0, ..Self::default() }
+    }
+
     /// Adds what other files were used for. O(ranks).
     pub(crate) fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.off_alignment.0 = self.off_alignment.0.saturating_add(other.off_alignment.0);
+        self.off_alignment.1 = self.off_alignment.1.max(other.off_alignment.1);
+        self.slowest_ranks(other.rank_times_s);
+        self.stdio_bytes = self.stdio_bytes.saturating_add(other.stdio_bytes);
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
+        self.empty_and_single.0 = self.empty_and_single.0.saturating_add(other.empty_and_single.0);
+        self.empty_and_single.1 = self.empty_and_single.1.saturating_add(other.empty_and_single.1);
         for (&rank, of) in &other.ranks {
             let own = self.ranks.entry(rank).or_default();
             own.bytes = own.bytes.saturating_add(of.bytes);
+            own.written_bytes = own.written_bytes.saturating_add(of.written_bytes);
             own.busy_s += of.busy_s;
         }
         self.sharers = self.sharers.max(other.sharers);
+        self.processes = self.processes.max(other.processes);
         self.opens += other.opens;
         self.stats += other.stats;
         self.meta_s += other.meta_s;
         self.busy_s += other.busy_s;
-        self.collective += other.collective;
-        self.independent += other.independent;
+        self.asked.add(&other.asked);
+        self.movers = (self.movers.0.max(other.movers.0), self.movers.1.max(other.movers.1));
         self.durations.iter_mut().zip(&other.durations).for_each(|(own, of)| *own += of);
         self.slowest_s = self.slowest_s.max(other.slowest_s);
         self.end = self.end.max(other.end);
@@ -160,8 +206,23 @@ impl Use {
 
     /// Opens, stats and calls of MPI-IO alone, without reads and writes.
     pub(crate) fn metadata(self) -> Self {
-        let Self { opens, stats, meta_s, collective, independent, .. } = self;
-        Self { opens, stats, meta_s, collective, independent, ..Self::default() }
+        let Self { files, opens, stats, meta_s, asked, stdio_bytes, .. } = self;
+        Self { files, opens, stats, meta_s, asked, stdio_bytes, ..Self::default() }
+    }
+
+    /// Finds who moves one file's bytes: the ranks with a tenth or more of what the busiest one moves. A header that rank
+    /// 0 writes makes no writer of it. O(ranks).
+    pub(crate) fn find_movers(&mut self) {
+        let count = |of: &dyn Fn(&RankUse) -> u64| {
+            let most = self.ranks.values().map(of).max().unwrap_or(0);
+            self.ranks.values().filter(|rank| most > 0 && of(rank) >= most.div_ceil(10)).count()
+        };
+        self.movers = (count(&|rank| rank.bytes.saturating_sub(rank.written_bytes)), count(&|rank| rank.written_bytes));
+    }
+
+    /// Whether what was read, and what was written, is asked for by all ranks together.
+    pub(crate) fn is_collective(&self) -> (bool, bool) {
+        (self.asked.reads.is_collective(self.reads.tiny), self.asked.writes.is_collective(self.writes.tiny))
     }
 
     /// Reads and writes.

@@ -2,6 +2,7 @@
 
 use crate::counters::{FileCounters, LustreLayout};
 use crate::lacks::Lacks;
+use crate::mount_point::MountPoint;
 use crate::sink::Summary;
 
 /// Where a trace comes from, what it lacks, and what its log knows beside single requests.
@@ -23,6 +24,10 @@ pub struct About {
     pub processes: Option<u64>,
     /// How long the program ran in nanoseconds, where the log knows.
     pub run_ns: Option<u64>,
+    /// Object storage targets of the Lustre that files are on, where the log knows.
+    pub targets: Option<u64>,
+    /// File systems of the machine, where the log names them.
+    pub mounts: Vec<MountPoint>,
 }
 
 impl About {
@@ -34,6 +39,8 @@ impl About {
             start_unix_ns: summary.start_unix_ns,
             processes: summary.processes,
             run_ns: summary.run_ns,
+            targets: summary.targets,
+            mounts: summary.mounts,
             ..About::default()
         }
     }

@@ -42,7 +42,7 @@ impl FileCounters {
             && match self.api {
                 Api::Posix => moved("POSIX"),
                 Api::Stdio => moved("STDIO"),
-                Api::MpiIo => false,
+                Api::MpiIo | Api::Hdf5 | Api::PnetCdf => false,
             }
     }
 

@@ -239,6 +239,9 @@ fn prefix_of(api: Api) -> &'static str {
         Api::Posix => "POSIX_",
         Api::MpiIo => "MPIIO_",
         Api::Stdio => "STDIO_",
+        // Both names of a library are of its parts: files, and datasets or variables. Rows are made of neither.
+        Api::Hdf5 => "H5",
+        Api::PnetCdf => "PNETCDF_",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::counters::{FileCounters, LustreLayout};
 use crate::lacks::Lacks;
+use crate::mount_point::MountPoint;
 use std::io;
 use stripewise_trace::Record;
 
@@ -56,6 +57,10 @@ pub struct Summary {
     pub processes: Option<u64>,
     /// How long the program ran in nanoseconds, where the log knows.
     pub run_ns: Option<u64>,
+    /// Object storage targets of the Lustre that files are on, where the log knows.
+    pub targets: Option<u64>,
+    /// File systems of the machine, where the log names them.
+    pub mounts: Vec<MountPoint>,
 }
 
 impl Summary {

@@ -281,6 +281,8 @@ fn every_version_byte_order_and_compression() {
                 let (start, run) = if version == "3.41" { (5, 2_000_000_001) } else { (0, 2_000_000_000) };
                 assert_eq!(summary.start_unix_ns, Some(100_000_000_000 + start));
                 assert_eq!(summary.run_ns, Some(run));
+                let mounts: Vec<_> = summary.mounts.iter().map(|mount| (&*mount.path, &*mount.kind)).collect();
+                assert_eq!(mounts, [("/scratch", "lustre")]);
                 modules[0] = (9 + moved, mpi_io, form.trace(mpi_words));
                 let log = form.log(1 << (9 + moved), &modules);
                 let (all, summary) = of_bytes(&log).unwrap();
@@ -367,4 +369,64 @@ fn impossible_numbers_cost_nothing() {
     let mut log = form.log(0, &[]);
     log[..4].copy_from_slice(b"4.00");
     assert!(of_bytes(&log).unwrap_err().to_string().contains("version 4.00, known here are 3.00"));
+}
+
+#[test]
+fn requests_to_daos_are_rows_and_those_of_its_objects_are_the_same_ones() {
+    let form = Form { version: "3.41", big_endian: false, compression: 0 };
+    let record = |id: u64, integers: usize, moved: usize, identifiers: usize| {
+        let mut words = vec![0; 2 + integers + 15];
+        (words[0], words[1]) = (id, 1);
+        let integer = |at: usize| 2 + at;
+        // Bytes read and written, 8 reads of 100K to 1M.
+        (words[integer(moved)], words[integer(moved + 1)]) = (8 << 18, 0);
+        words[integer(moved + 5 + 4)] = 8;
+        (words[integer(moved + 25)], words[integer(moved + 29)]) = (1 << 18, 8);
+        words[2 + integers + 5] = f64::to_bits(2.0);
+        let mut bytes = form.words(&words);
+        bytes.resize(bytes.len() + identifiers, 7);
+        bytes
+    };
+    let (dfs, daos) = (|id| record(id, 52, 14, 32), |id| record(id, 64, 24, 48));
+    // A file of DFS is an object, too; another object is below no file.
+    let objects = [daos(77), daos(78)].concat();
+    let log = form.log(0, &[(16, 1, dfs(77)), (17, 1, objects)]);
+    let (all, summary) = of_bytes(&log).unwrap();
+    assert!(!summary.lacks.contains(Lacks::DAMAGED), "{:?}", summary.notes);
+    assert_eq!(all.files, [b"/scratch/a".to_vec(), b"darshan-record-78".to_vec()]);
+    let reads = |file: u32| all.rows.iter().filter(|row| row.file == file).collect::<Vec<_>>();
+    for file in [0, 1] {
+        assert_eq!(reads(file).len(), 8);
+        assert!(reads(file).iter().all(|row| (row.size, row.rank, row.api) == (1 << 18, 1, Api::Posix as u8)));
+    }
+    assert_eq!(all.counters[0].integer("POSIX_READS"), Some(8));
+    assert_eq!(all.counters[0].float("POSIX_F_READ_END_TIMESTAMP"), Some(2.0));
+    damage(darshan(), &log, 20, 60);
+}
+
+#[test]
+fn libraries_above_mpi_io_are_counted_by_their_file() {
+    let form = Form { version: "3.41", big_endian: true, compression: 0 };
+    let record = |head: &[u64], integers: u64, floats: u64| {
+        form.words(&[head, &(0..integers).collect::<Vec<_>>(), &vec![f64::to_bits(0.5); floats as usize]].concat())
+    };
+    let log = form.log(
+        0,
+        &[
+            (3, 3, record(&[77, 1], 3, 5)),
+            // A dataset that the table of names does not have, of a file that it has.
+            (4, 2, record(&[99, 2, 77], 94, 17)),
+            (6, 1, record(&[98, u64::MAX, 77], 120, 17)),
+            (5, 2, vec![0; 64]),
+        ],
+    );
+    let (all, summary) = of_bytes(&log).unwrap();
+    assert!(!summary.lacks.contains(Lacks::DAMAGED) && all.rows.is_empty(), "{:?}", summary.notes);
+    assert_eq!(all.files, [b"/scratch/a".to_vec()]);
+    let found: Vec<_> = all.counters.iter().map(|of| (of.api, of.rank, of.integers.len())).collect();
+    assert_eq!(found, [(Api::Hdf5, Some(1), 3), (Api::Hdf5, Some(2), 15), (Api::PnetCdf, None, 9)]);
+    assert_eq!(all.counters[1].integer("H5D_USE_MPIIO_COLLECTIVE"), Some(88));
+    assert_eq!(all.counters[2].integer("PNETCDF_VAR_COLL_WRITES"), Some(4));
+    assert_eq!(all.counters[2].float("PNETCDF_VAR_F_WRITE_TIME"), Some(0.5));
+    damage(darshan(), &log, 20, 60);
 }

@@ -9,8 +9,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use stripewise_import::{
-    About, FileCounters, ImportError, Imported, Lacks, LustreComponent, LustreLayout, open, open_files, write_dataset,
-    write_parquet,
+    About, FileCounters, ImportError, Imported, Lacks, LustreComponent, LustreLayout, MountPoint, open, open_files,
+    write_dataset, write_parquet,
 };
 use stripewise_trace::{Api, Process, Program, Record, Tables, Trace, TraceWriter};
 
@@ -220,6 +220,8 @@ fn small(dir: &Path) -> PathBuf {
         }],
         processes: Some(2),
         run_ns: Some(9),
+        targets: Some(248),
+        mounts: vec![MountPoint { path: "/scratch".into(), kind: "lustre".into() }],
         start_unix_ns: None,
     };
     let path = dir.join("T");

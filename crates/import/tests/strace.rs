@@ -290,3 +290,13 @@ proptest! {
         common::survives(strace(), &path);
     }
 }
+
+#[test]
+fn a_call_that_never_returns_says_nothing_of_durations() {
+    let log = "7 1600000000.000000 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3 <0.000010>\n\
+               7 1600000000.000100 read(3, \"\"..., 4096) = 4096 <0.000020>\n\
+               7 1600000000.000200 exit_group(0)     = ?\n7 1600000000.000300 +++ exited with 0 +++\n";
+    let (all, summary) = of_bytes(log.as_bytes()).unwrap();
+    assert_eq!(all.rows.len(), 2);
+    assert!(!summary.lacks.contains(Lacks::DURATIONS), "{:?}", summary.lacks.words().collect::<Vec<_>>());
+}

@@ -47,6 +47,16 @@ pub(crate) fn advise<'py>(
     }
 }
 
+/// Hints of MPI-IO for the files of `trace`, those that move most first: `path` and `hints`, by what was found of their use.
+#[pyfunction]
+pub(crate) fn io_hints<'py>(py: Python<'py>, trace: &PyTrace) -> PyResult<Bound<'py, PyAny>> {
+    let found = py.detach(|| stripewise_advise::file_hints(&trace.inner, &trace.about));
+    // A name that is no text cannot stand in a file of hints.
+    let told = found.iter().filter_map(|file| Some((file.path.to_str()?, &file.hints.0)));
+    let told = told.map(|(path, hints)| json!({ "path": path, "hints": hints }));
+    to_python(py, &Value::Array(told.collect()))
+}
+
 /// Answers a question of [`advise`] from the requests that `trace` has.
 #[pyfunction]
 pub(crate) fn advise_pass<'py>(py: Python<'py>, trace: &PyTrace, question: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
@@ -162,6 +172,7 @@ fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Valu
         "present": present,
         "recommended": recommended,
         "change": row.recommended.is_some(),
+        "reason": row.reason,
         "gain": gain(&row.gain),
         "space": space(&row.space),
         "findings": findings(&row.findings),
@@ -172,6 +183,7 @@ fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Valu
 fn servers(advice: &Advice, is_pool: bool) -> Value {
     let mut told = cluster::describe(&advice.cluster, is_pool);
     told["found"] = json!(advice.is_found);
+    told["targets"] = json!(advice.targets);
     told
 }
 
@@ -221,6 +233,8 @@ fn findings(findings: &[Finding]) -> Value {
             "numbers": finding.numbers.iter().map(|(name, value)| (name.to_string(), json!(value)))
                 .collect::<serde_json::Map<_, _>>(),
             "mend": finding.mend,
+            "hints": finding.hints.0.iter().map(|(name, value)| (name.clone(), json!(value)))
+                .collect::<serde_json::Map<_, _>>(),
         })
     });
     json!(findings.collect::<Vec<_>>())

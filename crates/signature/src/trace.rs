@@ -113,10 +113,9 @@ impl TraceSignature {
             watch.done.fetch_add(trace.of_file(file.id).len() as u64, Ordering::Relaxed);
         }
         // Of files that the trace does not have.
-        match self.files.iter().find(|signature| signature.file as usize >= trace.files().len()) {
-            Some(signature) => {
-                Err(Mismatch { file: signature.file, process: signature.processes[0].process, after: 0 })
-            }
+        let mut unknown = self.files.iter().filter(|signature| signature.file as usize >= trace.files().len());
+        match unknown.find_map(|signature| signature.processes.first().map(|first| (signature.file, first))) {
+            Some((file, first)) => Err(Mismatch { file, process: first.process, after: 0 }),
             None => Ok(checked),
         }
     }
@@ -127,7 +126,7 @@ fn push(stream: &mut Stream, row: &RequestRow) {
 }
 
 impl FileSignature {
-    /// `None` where no request has a known offset.
+    /// `None` of a file without requests.
     fn of(trace: &Trace, file: u32, held: usize, watch: &SignatureProgress) -> Option<Self> {
         let order = RequestOrder::new(trace, file, held);
         let mut pauses = Pauses::default();
@@ -157,7 +156,12 @@ impl FileSignature {
         let processes: Vec<ProcessSignature> =
             order.processes.iter().zip(done).map(|(&process, stream)| ProcessSignature { process, stream }).collect();
         let unknown_offsets = order.unknown_offsets;
-        (!processes.is_empty()).then(|| Self { file, processes, phases: pauses.phases(), unknown_offsets })
+        (!processes.is_empty() || unknown_offsets > 0).then(|| Self {
+            file,
+            processes,
+            phases: pauses.phases(),
+            unknown_offsets,
+        })
     }
 
     /// By program, in order of number.
@@ -174,6 +178,9 @@ impl FileSignature {
 
     /// One line: what each program does with the file. See [`file_in_words`].
     pub fn words(&self, trace: &Trace) -> String {
+        if self.processes.is_empty() && self.unknown_offsets > 0 {
+            return format!("{} requests, at offsets that the log does not have", self.unknown_offsets);
+        }
         let programs: Vec<&[ProcessSignature]> =
             self.processes.chunk_by(|a, b| a.process.program == b.process.program).collect();
         let said = programs.iter().map(|processes| {

@@ -60,6 +60,14 @@ pub enum TraceError {
     /// A directory without a recorder file.
     #[error("{} holds no trace: no process of the program touched a file there, or the preload library was not loaded (static or setuid program)", .0.display())]
     Empty(PathBuf),
+    /// A directory of other files.
+    #[error("{} holds no trace of stripewise, but other files: name one of them, as {}", dir.display(), example.display())]
+    Others {
+        /// The directory.
+        dir: PathBuf,
+        /// One of its files.
+        example: PathBuf,
+    },
     /// A process was recording while its file was read.
     #[error("{} is still being recorded; wait for the program to end", .0.display())]
     Changing(PathBuf),

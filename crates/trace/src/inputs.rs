@@ -152,14 +152,20 @@ fn shifted(ns: u64, shift_ns: i64) -> u64 {
 fn process_files(dir: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let entries = std::fs::read_dir(dir).map_err(|error| TraceError::io("read the directory", dir, error))?;
     let mut found = Vec::new();
+    let mut others = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| TraceError::io("read the directory", dir, error))?.path();
         if path.as_os_str().as_encoded_bytes().ends_with(PROCESS_FILE_SUFFIX.as_bytes()) {
             found.push(path);
+        } else if path.is_file() {
+            others.push(path);
         }
     }
     if found.is_empty() {
-        return Err(TraceError::Empty(dir.to_owned()));
+        return Err(match others.into_iter().min() {
+            Some(example) => TraceError::Others { dir: dir.to_owned(), example },
+            None => TraceError::Empty(dir.to_owned()),
+        });
     }
     Ok(found)
 }

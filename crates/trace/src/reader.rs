@@ -5,6 +5,7 @@ use crate::format::{HEADER_BYTES, KIND_MERGED, KIND_PROCESS, MergedHeader, RECOR
 use crate::inputs::Inputs;
 use crate::record::{Api, Record};
 use crate::tables::{Process, Program, Tables};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
@@ -30,6 +31,48 @@ pub struct Trace {
     programs: Vec<Program>,
     processes: Vec<Process>,
     start_unix_ns: u64,
+    /// By id of the file: the interface whose requests its storage did not see, or that are told again by another one.
+    passed_over: Vec<Option<Api>>,
+}
+
+/// What the requests of one file moved, by interface.
+#[derive(Default)]
+struct Levels {
+    posix: bool,
+    posix_bytes: u64,
+    mpi_io_bytes: u64,
+    mpi_io_ranks: HashSet<u32>,
+}
+
+impl Levels {
+    fn add(&mut self, record: &Record) {
+        if !record.is_data() {
+            return;
+        }
+        match record.api() {
+            Some(Api::Posix) => {
+                self.posix = true;
+                self.posix_bytes = self.posix_bytes.saturating_add(record.size);
+            }
+            Some(Api::MpiIo) => {
+                self.mpi_io_bytes = self.mpi_io_bytes.saturating_add(record.size);
+                self.mpi_io_ranks.insert(record.rank);
+            }
+            _ => {}
+        }
+    }
+
+    /// POSIX's requests are those of the MPI library below, unless they are hardly any: where all ranks ask for the same
+    /// bytes, storage moves what one of them asks for. Less than half of that was moved in another way, which the log
+    /// does not show.
+    fn passed_over(&self) -> Option<Api> {
+        let of_a_rank = self.mpi_io_bytes / self.mpi_io_ranks.len().max(1) as u64;
+        match (self.posix, self.mpi_io_ranks.is_empty()) {
+            (true, false) if self.posix_bytes < of_a_rank / 2 => Some(Api::Posix),
+            (true, false) => Some(Api::MpiIo),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -164,6 +207,8 @@ impl Trace {
 
     fn build(path: &Path, records: Records, tables: Tables, start_unix_ns: u64) -> Result<Self, TraceError> {
         let slice = records.as_slice();
+        let mut passed_over = vec![None; tables.files.len()];
+        let mut levels = Levels::default();
         for (index, record) in slice.iter().enumerate() {
             let damaged = |why: String| TraceError::damaged(path, (HEADER_BYTES + index * RECORD_BYTES) as u64, why);
             record.check().map_err(damaged)?;
@@ -175,6 +220,10 @@ impl Trace {
             }
             if index > 0 && slice[index - 1].place() > record.place() {
                 return Err(damaged("its records are not in order".into()));
+            }
+            levels.add(record);
+            if slice.get(index + 1).is_none_or(|next| next.file != record.file) {
+                passed_over[record.file as usize] = std::mem::take(&mut levels).passed_over();
             }
             if (index + 1).is_multiple_of(WINDOW) {
                 records.release(index + 1 - WINDOW..index);
@@ -191,7 +240,8 @@ impl Trace {
                 TraceFile { id: id as u32, path: PathBuf::from(OsStr::from_bytes(name)), records: from..at }
             })
             .collect();
-        Ok(Self { records, files, programs: tables.programs, processes: tables.processes, start_unix_ns })
+        let Tables { programs, processes, .. } = tables;
+        Ok(Self { records, files, programs, processes, start_unix_ns, passed_over })
     }
 
     /// All records in order of file, offset and start. O(1).
@@ -219,38 +269,32 @@ impl Trace {
         self.files.get(id as usize).map_or(&[], |file| &self.records()[file.records.clone()])
     }
 
-    /// The requests of file `id` that moved bytes and that its storage saw: reads and writes of one interface level.
-    /// MPI-IO's are left out where the same file also has POSIX requests, which are those of the MPI library below.
+    /// Whether a record of this trace is a request that moved bytes and that its file's storage saw: a read or write of
+    /// one interface level. MPI-IO's are left out where the same file also has POSIX requests, which are those of the MPI
+    /// library below; POSIX's, where they are hardly any beside MPI-IO's. O(1).
+    pub fn is_request(&self, record: &Record) -> bool {
+        let passed_over = self.passed_over.get(record.file as usize).copied().flatten();
+        record.is_data() && (passed_over.is_none() || passed_over != record.api())
+    }
+
+    /// The requests of file `id`: its records that [`Trace::is_request`] holds for.
     pub fn requests(&self, id: u32) -> impl Iterator<Item = &Record> {
-        let records = self.of_file(id);
-        let posix = records.iter().any(|record| record.is_data() && record.api == Api::Posix as u8);
-        records.iter().filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+        self.of_file(id).iter().filter(|record| self.is_request(record))
     }
 
     /// [`Trace::requests`] for traces larger than memory: pages are given back as they are passed. O(records) each
     /// time.
     pub fn stream(&self, id: u32) -> impl Iterator<Item = &Record> {
         let range = self.files.get(id as usize).map_or(0..0, |file| file.records.clone());
-        let windows =
-            |range: Range<usize>| range.clone().step_by(WINDOW).map(move |from| from..(from + WINDOW).min(range.end));
-        let is_posix = |record: &Record| record.is_data() && record.api == Api::Posix as u8;
-        let posix = windows(range.clone()).any(|window| {
-            let found = self.records()[window.clone()].iter().any(is_posix);
-            self.records.release(window);
-            found
-        });
-        windows(range).flat_map(move |window| {
+        let windows = range.clone().step_by(WINDOW).map(move |from| from..(from + WINDOW).min(range.end));
+        windows.flat_map(move |window| {
             let records = self.records()[window.clone()].iter();
             // After the last of a window.
             let passed = std::iter::once_with(move || {
                 self.records.release(window);
                 None
             });
-            records
-                .map(Some)
-                .chain(passed)
-                .flatten()
-                .filter(move |record| record.is_data() && !(posix && record.api == Api::MpiIo as u8))
+            records.map(Some).chain(passed).flatten().filter(|record| self.is_request(record))
         })
     }
 

@@ -10,11 +10,15 @@ pub enum Api {
     Stdio = 2,
     /// `MPI_File_*`: the caller's sizes, before collective buffering.
     MpiIo = 3,
+    /// HDF5's files and datasets. Logs count its calls; no record is of it.
+    Hdf5 = 4,
+    /// PnetCDF's files and variables. Logs count its calls; no record is of it.
+    PnetCdf = 5,
 }
 
 impl Api {
     /// Every interface in order of number.
-    pub const ALL: [Api; 3] = [Api::Posix, Api::Stdio, Api::MpiIo];
+    pub const ALL: [Api; 5] = [Api::Posix, Api::Stdio, Api::MpiIo, Api::Hdf5, Api::PnetCdf];
 
     /// The interface with this number in a record.
     pub fn from_number(number: u8) -> Option<Self> {
@@ -27,6 +31,8 @@ impl Api {
             Api::Posix => "POSIX",
             Api::Stdio => "STDIO",
             Api::MpiIo => "MPI-IO",
+            Api::Hdf5 => "HDF5",
+            Api::PnetCdf => "PnetCDF",
         }
     }
 }

@@ -214,3 +214,41 @@ fn a_mapped_trace_is_streamed_and_its_pages_come_back() {
     }
     assert_eq!(trace.records().len(), 600_000);
 }
+
+#[test]
+fn a_directory_of_other_logs_is_no_failed_preload() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = || Trace::open(dir.path()).expect_err("no trace").to_string();
+    assert!(said().contains("the preload library was not loaded"), "{}", said());
+    std::fs::write(dir.path().join("b.darshan"), b"x").expect("a file");
+    std::fs::write(dir.path().join("a.darshan"), b"x").expect("a file");
+    assert!(said().contains("name one of them") && said().ends_with("a.darshan"), "{}", said());
+}
+
+#[test]
+fn a_file_that_posix_hardly_saw_is_that_of_mpi_io() {
+    let requests = |posix: u64, ranks: u32| {
+        let dir = tempfile::tempdir().expect("a directory");
+        for rank in 0..ranks {
+            let recorder = Recorder::create(dir.path(), &ProcessInfo { program: b"p", rank, command: b"p" });
+            let recorder = recorder.expect("a recorder");
+            let file = recorder.file_id(b"/f");
+            let put = |api, offset, size| {
+                let (op, start_ns) = (Operation::Read, 1_000 + u64::from(rank));
+                let end_ns = start_ns + 9;
+                recorder.record(&WrappedCall { file, api, op, offset, size, start_ns, end_ns, flags: 0 });
+            };
+            put(Api::MpiIo, 0, 1 << 20);
+            if rank == 0 {
+                put(Api::Posix, 0, posix);
+            }
+        }
+        let trace = Trace::open(dir.path()).expect("a trace");
+        let found: Vec<(Option<Api>, u64)> = trace.requests(0).map(|record| (record.api(), record.size)).collect();
+        found
+    };
+    // The header alone went through POSIX: the rest through a driver of its own.
+    assert_eq!(requests(96, 2), [(Some(Api::MpiIo), 1 << 20); 2]);
+    // One of four ranks reads for all.
+    assert_eq!(requests(1 << 20, 4), [(Some(Api::Posix), 1 << 20)]);
+}

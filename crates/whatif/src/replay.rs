@@ -17,11 +17,8 @@ pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> 
     let indices: HashMap<u32, u32> = files.iter().zip(0..).map(|(file, index)| (file.id, index)).collect();
     for file in trace.files() {
         let index = indices.get(&file.id).copied();
-        let records = trace.of_file(file.id);
-        // Below MPI-IO's requests are POSIX's, if they were seen: see `Trace::requests`.
-        let below = records.iter().any(|record| record.is_data() && record.api() == Some(Api::Posix));
-        for record in records {
-            let access = index.filter(|_| record.is_data() && !(below && record.api() == Some(Api::MpiIo)));
+        for record in trace.of_file(file.id) {
+            let access = index.filter(|_| trace.is_request(record));
             let access = access.map(|file| access_of(record, file));
             let what = match call_of(record) {
                 Some(data) => {

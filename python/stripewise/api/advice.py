@@ -40,12 +40,18 @@ def advise(
     document = _native.advise(
         trace.native,
         None if cluster is None else str(cluster),
-        root=None if root is None else str(Path(root).absolute()),
+        root=None if root is None else _root(trace, Path(root)),
         planner=planner,
         preset=preset,
         passes=None if workers is None else workers.passes,
     )
     return Advice(document, trace, workers)
+
+
+def _root(trace: Trace, root: Path) -> str:
+    """Paths that a log has relative are below a relative directory: to what, the log does not say."""
+    relative = not root.is_absolute() and any(not path.startswith("/") for path in map(str, trace.native.files()))
+    return str(root if relative else root.absolute())
 
 
 class Advice(HasLayout):
@@ -156,7 +162,9 @@ class Advice(HasLayout):
     def _headline(self) -> str:
         total, cluster = self.document["total"], self.document["cluster"]
         gain = total["gain"]
-        if not total["change"]:
+        if cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
+            what = "the log shows one server alone: there is none to compare with"
+        elif not total["change"]:
             what = f"nothing should change, {mib_per_s(total['present_bytes_per_s'])} MiB/s predicted"
         else:
             what = (

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stripewise._native import (
         AdviceDocument,
+        AdviseCluster,
         AdviseFinding,
         AdviseGain,
         AdvisePlaced,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     __all__ = [
         "AdviceDocument",
+        "AdviseCluster",
         "AdviseFinding",
         "AdviseGain",
         "AdvisePlaced",

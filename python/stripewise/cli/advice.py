@@ -13,7 +13,14 @@ from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio
 
 if TYPE_CHECKING:
     from stripewise.api.advice import Native
-    from stripewise.api.documents import AdviceDocument, AdviseFinding, AdviseGain, AdvisePlaced, AdviseSpace
+    from stripewise.api.documents import (
+        AdviceDocument,
+        AdviseCluster,
+        AdviseFinding,
+        AdviseGain,
+        AdvisePlaced,
+        AdviseSpace,
+    )
 
 ROWS = 8
 """Kinds of files, and findings, that are printed; `--json` has all."""
@@ -105,6 +112,8 @@ def _verdict(advice: AdviceDocument, found: list[Found]) -> None:
         _say(f"sure: between {ratio(gain['low'])} and {ratio(gain['high'])} in 95 of 100 cases; both are predicted", 2)
         if gain["low"] < 1:
             _say("these files gain beyond doubt, all files together perhaps nothing", 2)
+    elif cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
+        _say("layout: the log shows one server alone, so there is none to compare with: name all with --cluster", 0)
     else:
         _say(f"layout: leave it as it is: none is faster beyond doubt ({now} MiB/s predicted)", 0)
     tiers = ", ".join(
@@ -112,7 +121,15 @@ def _verdict(advice: AdviceDocument, found: list[Found]) -> None:
         for tier in cluster["tiers"]
     )
     whose = "that the log shows" if cluster["found"] else f"of '{cluster['name']}'"
-    _say(f"servers {whose}: {tiers}; planned by {advice['planner']}", 0)
+    _say(f"servers {whose}: {tiers}{_in_all(cluster)}; planned by {advice['planner']}", 0)
+
+
+def _in_all(cluster: AdviseCluster) -> str:
+    """A log shows the targets that its files are on: how many there are is another question."""
+    if not cluster["found"]:
+        return ""
+    targets = cluster["targets"]
+    return "; how many there are it does not say" if targets is None else f" of {targets} that there are"
 
 
 def _files(advice: AdviceDocument) -> None:
@@ -135,6 +152,9 @@ def _files(advice: AdviceDocument) -> None:
         console.result(f"and {len(files) - ROWS} kinds of files more, see --json")
     if any(row["present"]["source"] == "default" for row in files):
         console.result("?: the log does not say; taken to be the default")
+    for row in files[:ROWS]:
+        if row["reason"] is not None:
+            _say(f"{_and_more([row['path']])}: {row['reason']}", 0)
     if advice["total"]["left_out"]:
         _say(f"no advice on {counted(advice['total']['left_out'], 'file')} that move less than 0.1 % of the bytes", 0)
     console.result("")

@@ -97,8 +97,10 @@ def signature(
     elif not files:
         console.result(f"no file of {log} was read or written, as far as it says: there is nothing to sign")
     elif closer:
-        for number, group in groupby(signed.processes, key=lambda process: process[0]["file"]):
-            _print_closer(next(row for row in files if row["file"] == number), list(group))
+        by_file = groupby(signed.processes, key=lambda process: process[0]["file"])
+        of_file = {number: list(group) for number, group in by_file}
+        for row in files:
+            _print_closer(row, of_file.get(row["file"], []))
     else:
         _print_files(len(trace.paths) - len(files), files, programs, everything)
     unknown = sum(row["unknown_offsets"] for row in files)
@@ -130,7 +132,8 @@ def _print_files(without: int, files: list[FileSignature], programs: list[Progra
     console.out.print()
     for row in console.shown(rows, everything=everything):
         console.result(f"{console.short(row.path)}: {row.words}")
-        console.result(row.files[0]["pattern"], 2, "dim")
+        if row.files[0]["pattern"]:
+            console.result(row.files[0]["pattern"], 2, "dim")
     console.say_more(rows, "rows of files", everything=everything, otherwise=", --json has everything")
     console.out.print()
     of_program = ["files", *right[:3], "ratio"]
@@ -165,6 +168,9 @@ def _mostly(rows: Sequence[SignedAlike]) -> None:
 
 def _print_closer(file: FileSignature, processes: list[tuple[ProcessSignature, str | None]]) -> None:
     console.result(f"{file['path']}: {file['words']}")
+    if not processes:
+        # No offset of it is known.
+        return
     console.result(f"  {file['pattern']}; {file['requests']:,} requests, numbers {_ratio(file['ratio'])}")
     if len(file["phases"]) > 1:
         right = ["phase", "from", "to", "requests", "read", "written"]

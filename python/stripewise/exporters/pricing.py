@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -228,17 +227,41 @@ def of_trace(
         workloads[pattern] = Workload(steps, max(processes, 1.0), len(of_files))
     if not workloads:
         raise _native.StripewiseError(
-            f"the trace has no read or write of a file of the layout below {root}; name the directory with --trace-root"
+            f"the trace has no read or write of a file of the layout below {root or 'its own directory'}; "
+            "stripewise export names that directory with --trace-root"
         )
     return workloads
 
 
 def _below(path: str, root: str) -> str | None:
-    """A path of a log below a root, as planners name it; logs have `..` and relative paths, which are below `/`."""
-    path = posixpath.normpath(path)
-    absolute = "/" + path.lstrip("/") if path.startswith("/") or root == "/" else path
-    below = root.rstrip("/") + "/"
-    return absolute[len(below) :] if absolute.startswith(below) else None
+    """A path of a log below a root, as planners name it.
+
+    Logs have `..`, and paths relative to a directory that they do not name: those are below `/`, and below the relative
+    root that advice gives them. `None` for what is not below, or is no text: a layout cannot name it.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return None
+    names = _lexical(path)
+    above = _lexical(root)
+    is_inside = path.startswith("/") == root.startswith("/") or root == "/"
+    return (
+        "/".join(names[len(above) :])
+        if is_inside and names[: len(above)] == above and len(names) > len(above)
+        else None
+    )
+
+
+def _lexical(path: str) -> list[str]:
+    """The names of a path without `.` and `..`: a parent of the first is the first's own."""
+    names: list[str] = []
+    for name in path.split("/"):
+        if name == "..":
+            names[-1:] = []
+        elif name not in ("", "."):
+            names.append(name)
+    return names
 
 
 def _steps(offset: np.ndarray, size: np.ndarray, kind: np.ndarray) -> _native.Steps:

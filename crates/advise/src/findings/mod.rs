@@ -1,29 +1,51 @@
 //! What matters beside layouts, often more: each finding with its figures, how grave it is, and how to mend it.
 
+mod collective;
 mod finding;
 mod requests;
 mod run;
 
 pub(crate) use finding::FindingContext;
-pub use finding::{Finding, Severity};
+pub use finding::{Finding, Hints, Severity};
 
 use crate::slow::Slow;
 use crate::usage::Use;
-use requests::{collective_off, random_reads, tiny, unaligned};
-use run::{imbalance, metadata, one_rank, slow_server, stragglers};
+use collective::{
+    amplification, blocking, collective_off, empty, few_writers, hdf5_metadata, layers, read_modify_write,
+};
+use requests::{again, off_alignment, random, small, tiny, unaligned};
+use run::{imbalance, metadata, one_rank, rank_time, slow_server, stdio, stragglers};
+
+/// Findings that have in them that requests are small.
+const BETTER_THAN_SMALL: [&str; 4] = ["collective-off", "hdf5-metadata", "random-reads", "random-writes"];
 
 /// On files of one kind, the gravest first.
 pub(crate) fn of_files(used: &Use, around: &FindingContext) -> Vec<Finding> {
     let found = [
-        collective_off(used),
+        collective_off(used, around),
+        few_writers(used, around),
+        hdf5_metadata(used, around),
+        read_modify_write(used),
+        amplification(used),
         tiny(used),
-        random_reads(used),
+        small(used),
+        empty(used),
+        random(used),
+        again(used),
         unaligned(used, around),
+        off_alignment(used, around),
         one_rank(used, around.processes),
         imbalance(used),
         stragglers(used),
+        rank_time(used),
+        layers(used),
+        blocking(used),
     ];
     let mut found: Vec<Finding> = found.into_iter().flatten().collect();
+    // What says why requests are small, or how they lie, says it better.
+    if found.iter().any(|finding| BETTER_THAN_SMALL.contains(&finding.kind)) {
+        found.retain(|finding| finding.kind != "small-requests");
+    }
     if around.weight < 0.01 {
         // What moves next to nothing cannot cost much.
         found.iter_mut().for_each(|finding| finding.severity = Severity::Low);
@@ -33,7 +55,12 @@ pub(crate) fn of_files(used: &Use, around: &FindingContext) -> Vec<Finding> {
 
 /// On the whole of a run, what only it shows.
 pub(crate) fn of_run(used: &Use, processes: usize, slow: Option<&Slow>) -> Vec<Finding> {
-    sorted([metadata(used), one_rank(used, processes), slow.map(slow_server)].into_iter().flatten().collect())
+    sorted(
+        [metadata(used, processes), one_rank(used, processes), stdio(used, processes), slow.map(slow_server)]
+            .into_iter()
+            .flatten()
+            .collect(),
+    )
 }
 
 fn sorted(mut found: Vec<Finding>) -> Vec<Finding> {
@@ -44,11 +71,20 @@ fn sorted(mut found: Vec<Finding>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asked::AskedCalls;
     use crate::slow::SlowServer;
     use crate::usage::{RankUse, RequestCounts};
 
     fn around() -> FindingContext {
-        FindingContext { processes: 8, weight: 1.0, width_bytes: 1 << 20 }
+        FindingContext {
+            processes: 8,
+            weight: 1.0,
+            width_bytes: 1 << 20,
+            stripes: 1,
+            on_lustre: true,
+            targets: None,
+            is_hdf5: false,
+        }
     }
 
     fn names(found: &[Finding]) -> Vec<&'static str> {
@@ -66,7 +102,9 @@ mod tests {
             consecutive: 8000,
             ..RequestCounts::default()
         };
-        used.ranks = (0..8).map(|rank| (rank, RankUse { bytes: 1000 * size, busy_s: 1.0 })).collect();
+        used.ranks = (0..8)
+            .map(|rank| (rank, RankUse { bytes: 1000 * size, written_bytes: 1000 * size, busy_s: 1.0 }))
+            .collect();
         (0..8000).for_each(|n| used.took(f64::from(n), f64::from(n) + 1e-3));
         used
     }
@@ -95,9 +133,9 @@ mod tests {
                 skipping: 8000,
                 ..RequestCounts::default()
             };
-            used.independent = 8000;
+            used.asked.writes = AskedCalls { independent: 8000, bytes: 8000 << 14, nonblocking: 1, collective: 0 };
         });
-        assert_eq!(names(&strided), ["collective-off"]);
+        assert_eq!(names(&strided), ["collective-off", "mpi-io"]);
         assert_eq!(strided[0].severity, Severity::High);
         assert!(
             strided[0]
@@ -135,8 +173,144 @@ mod tests {
         used.writes.small = 8000;
         (used.writes.consecutive, used.writes.skipping) = (0, 8000);
         assert_eq!(names(&of_files(&used, &around())), ["collective-off"]);
-        used.collective = 100;
-        assert_eq!(names(&of_files(&used, &around())), Vec::<&str>::new());
+        used.asked.writes = AskedCalls { collective: 100, bytes: 8000 << 14, nonblocking: 1, independent: 0 };
+        let found = of_files(&used, &around());
+        assert_eq!(
+            names(&found),
+            ["small-requests", "mpi-io"],
+            "the pieces that reach the storage are small all the same"
+        );
+    }
+
+    /// 64 ranks write 48 GiB collectively, of which `movers` move all.
+    fn collective(movers: u32) -> Use {
+        let mut used = Use::default();
+        (used.sharers, used.end) = (64, 48 << 30);
+        used.asked.writes = AskedCalls { collective: 6400, nonblocking: 6400, bytes: 48 << 30, independent: 0 };
+        used.writes =
+            RequestCounts { count: 3072, bytes: 48 << 30, placed: 3072, consecutive: 3072, ..RequestCounts::default() };
+        let each = (48 << 30) / u64::from(movers);
+        used.ranks = (0..64).map(|rank| (rank, if rank < movers { written(each) } else { written(0) })).collect();
+        used.find_movers();
+        used
+    }
+
+    fn written(bytes: u64) -> RankUse {
+        RankUse { bytes, written_bytes: bytes, busy_s: 1.0 }
+    }
+
+    #[test]
+    fn aggregators_are_no_imbalance_and_one_stripe_is_why_there_is_one() {
+        let on_one = FindingContext { processes: 64, ..around() };
+        let found = of_files(&collective(1), &on_one);
+        assert_eq!(names(&found), ["few-writers", "mpi-io"], "{found:?}");
+        assert_eq!(found[0].severity, Severity::High);
+        let words =
+            "64 ranks write 49152MiB collectively, and 1 of them reaches the file system: the file has 1 stripe";
+        assert!(found[0].words.replace("48GiB", "49152MiB").starts_with(words), "{}", found[0].words);
+        let hints: Vec<(&str, &str)> = found[0].hints.0.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let wanted = [
+            ("striping_factor", "24"),
+            ("striping_unit", "1048576"),
+            ("cb_nodes", "24"),
+            ("cb_buffer_size", "16777216"),
+        ];
+        assert_eq!(hints, wanted);
+        assert!(found[0].mend.iter().all(|mend| !mend.contains("_all")), "they are collective already");
+        // As many stripes as there should be: the same use is well.
+        let striped = FindingContext { stripes: 24, ..on_one };
+        assert_eq!(names(&of_files(&collective(24), &striped)), ["mpi-io"]);
+        // Elsewhere a file's servers do not limit the writers.
+        let elsewhere = FindingContext { processes: 64, on_lustre: false, ..around() };
+        let found = of_files(&collective(1), &elsewhere);
+        assert_eq!(found[0].hints.0[0], ("cb_nodes".to_owned(), "24".to_owned()));
+        assert!(!found[0].mend.iter().any(|mend| mend.contains("lfs")));
+    }
+
+    #[test]
+    fn holes_are_read_to_be_written_back() {
+        let mut used = collective(24);
+        used.reads = RequestCounts { count: 3072, bytes: 40 << 30, ..RequestCounts::default() };
+        let striped = FindingContext { processes: 64, stripes: 24, ..around() };
+        let found = of_files(&used, &striped);
+        assert_eq!(names(&found), ["read-modify-write", "mpi-io"]);
+        assert!(found[0].mend[1].contains("romio_ds_write=disable"), "{:?}", found[0].mend);
+        used.asked.reads = AskedCalls { independent: 100, nonblocking: 100, bytes: 40 << 30, collective: 0 };
+        assert_eq!(names(&of_files(&used, &striped)), ["mpi-io"], "what was asked for is no hole");
+        used.reads.bytes = 200 << 30;
+        used.asked.writes = AskedCalls::default();
+        let found = of_files(&used, &striped);
+        assert!(
+            names(&found).contains(&"amplification") && found.iter().any(|f| f.words.contains("5.0 times")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn metadata_of_hdf5_is_not_asked_to_be_read_collectively_by_hand() {
+        let mut used = collective(24);
+        used.asked.reads = AskedCalls { independent: 6400, bytes: 6400 << 9, ..AskedCalls::default() };
+        used.reads = RequestCounts {
+            count: 6400,
+            bytes: 6400 << 9,
+            tiny: 6400,
+            small: 6400,
+            placed: 6400,
+            skipping: 6400,
+            ..RequestCounts::default()
+        };
+        let hdf5 = FindingContext { processes: 64, stripes: 24, is_hdf5: true, ..around() };
+        let found = of_files(&used, &hdf5);
+        assert!(names(&found).contains(&"hdf5-metadata") && !names(&found).contains(&"collective-off"), "{found:?}");
+        let plain = FindingContext { is_hdf5: false, ..hdf5 };
+        assert!(names(&of_files(&used, &plain)).contains(&"collective-off"));
+    }
+
+    #[test]
+    fn calls_that_move_nothing_are_told() {
+        let mut used = shared(1 << 20);
+        used.empty_and_single.0 = 20_000;
+        assert_eq!(names(&of_files(&used, &around())), ["empty-requests"]);
+    }
+
+    #[test]
+    fn calls_that_wait_for_their_bytes_are_told() {
+        let mut used = collective(24);
+        used.asked.writes.nonblocking = 0;
+        let found = of_files(&used, &FindingContext { processes: 64, stripes: 24, ..around() });
+        assert_eq!(names(&found), ["blocking", "mpi-io"]);
+        assert!(found[0].mend[0].contains("MPI_File_iwrite_at_all"));
+    }
+
+    #[test]
+    fn a_librarys_own_small_calls_do_not_make_collective_ones_independent() {
+        let mut used = collective(1);
+        // Each rank writes some metadata by itself, more calls than there are collective ones.
+        used.asked.writes.independent = 50_000;
+        used.writes.tiny = 50_000;
+        used.writes.count = 60_000;
+        let found = of_files(&used, &FindingContext { processes: 64, ..around() });
+        assert!(names(&found).contains(&"few-writers") && !names(&found).contains(&"one-rank"), "{found:?}");
+    }
+
+    #[test]
+    fn what_one_rank_does_beside_records_of_all_is_not_everything() {
+        let mut used = shared(1 << 20);
+        used.ranks = [(0, written(500 << 20))].into();
+        assert_eq!(names(&of_run(&used, 8, None)), Vec::<&str>::new());
+        used.ranks = [(0, written(8000 << 20))].into();
+        assert_eq!(names(&of_run(&used, 8, None)), ["one-rank"]);
+    }
+
+    #[test]
+    fn half_a_second_of_opens_on_each_rank_is_half_a_second() {
+        let mut used = shared(1 << 20);
+        // One rank writes for four minutes, and the opens of 65,536 add up to ten hours.
+        (used.opens, used.meta_s, used.busy_s, used.rank_times_s) = (65_537, 35_282.0, 265.0, (0.1, 264.0));
+        assert_eq!(names(&of_run(&used, 65_536, None)), ["metadata-storm"]);
+        assert!(of_run(&used, 65_536, None)[0].words.ends_with("take 0 % of the I/O time"));
+        used.opens = 5000;
+        assert_eq!(names(&of_run(&used, 65_536, None)), Vec::<&str>::new());
     }
 
     #[test]

@@ -1,52 +1,12 @@
 //! The header of a log: which regions it has, where, in which byte order.
 
+use super::module::Module;
 use crate::error::ImportError;
 use crate::log::Log;
 use std::io::{self, Read};
 
 /// `DARSHAN_MAGIC_NR` of darshan-log-format.h.
 const MAGIC: u64 = 6_567_223;
-
-/// Modules that are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Module {
-    Posix,
-    MpiIo,
-    Lustre,
-    Stdio,
-    DxtPosix,
-    DxtMpiIo,
-}
-
-impl Module {
-    pub const ALL: [Module; 6] =
-        [Module::Posix, Module::MpiIo, Module::Lustre, Module::Stdio, Module::DxtPosix, Module::DxtMpiIo];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Module::Posix => "POSIX",
-            Module::MpiIo => "MPI-IO",
-            Module::Lustre => "LUSTRE",
-            Module::Stdio => "STDIO",
-            Module::DxtPosix => "DXT_POSIX",
-            Module::DxtMpiIo => "DXT_MPIIO",
-        }
-    }
-
-    /// Its number in a log of format 3.`minor`: two modules were put in between later (H5D in 3.20, PNETCDF_VAR in
-    /// 3.41).
-    fn number(self, minor: u32) -> usize {
-        let moved = usize::from(minor >= 20) + usize::from(minor >= 41);
-        match self {
-            Module::Posix => 1,
-            Module::MpiIo => 2,
-            Module::Lustre => 6 + moved,
-            Module::Stdio => 7 + moved,
-            Module::DxtPosix => 8 + moved,
-            Module::DxtMpiIo => 9 + moved,
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
@@ -123,7 +83,7 @@ impl LogHeader {
         let extent = |at: usize| Extent { start: long(at), length: long(at + 8) };
         let names = extent(names_at);
         let modules = Module::ALL.map(|module| {
-            let number = module.number(minor);
+            let Some(number) = module.number(minor) else { return (Extent::default(), 0, false) };
             let extent = extent(names_at + 16 + 16 * number);
             (extent, short(names_at + 16 + 16 * count + 4 * number), partial >> number & 1 == 1)
         });

@@ -2,7 +2,10 @@
 //!
 //! After darshan-log-format.h and darshan-*-logutils.c. Regions are unpacked as streams: memory is that of the names.
 
+mod daos;
 mod header;
+mod libraries;
+mod module;
 pub(crate) mod names;
 mod region;
 
@@ -11,10 +14,13 @@ use crate::counters::{FileCounters, LustreComponent, LustreLayout};
 use crate::error::ImportError;
 use crate::lacks::Lacks;
 use crate::log::Log;
+use crate::mount_point::MountPoint;
 use crate::out::Out;
 use crate::reconstruct::{LOG_ROWS, rows_of};
 use crate::sink::{Sink, Summary};
-use header::{Extent, LogHeader, Module, byte_order};
+use header::{Extent, LogHeader, byte_order};
+use libraries::LibraryShape;
+use module::Module;
 use names::CounterNames;
 use region::{Filled, LogRegion};
 use std::collections::{HashMap, HashSet};
@@ -76,6 +82,10 @@ impl Importer for Darshan {
         for module in [Module::Posix, Module::MpiIo, Module::Stdio] {
             reading.counters(module)?;
         }
+        for module in [Module::Hdf5File, Module::Hdf5Dataset, Module::PnetCdfFile, Module::PnetCdfVariable] {
+            reading.library(module)?;
+        }
+        reading.daos()?;
         reading.layouts()?;
         reading.finish(self.name())
     }
@@ -159,6 +169,7 @@ impl<'a> Reading<'a> {
         summary.processes = u64::try_from(processes).ok().filter(|count| *count > 0);
         let command = &bytes[metadata + 1024..];
         let end = command.iter().position(|byte| matches!(byte, b'\n' | 0)).unwrap_or(command.len());
+        self.out.summary.mounts = MountPoint::of_lines(command.get(end + 1..).unwrap_or_default());
         let first = command[..end].split(|byte| *byte == b' ').next().unwrap_or_default();
         let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.out.program(if name.is_empty() { b"unknown" } else { name })
@@ -226,7 +237,8 @@ impl<'a> Reading<'a> {
         if let Some(&file) = self.files.get(&id) {
             return Ok(file);
         }
-        let file = match self.names.get(&id) {
+        // DAOS's files may have an empty name.
+        let file = match self.names.get(&id).filter(|path| !path.is_empty()) {
             Some(path) => self.out.file(path)?,
             None => {
                 self.out.summary.lacks |= Lacks::NAMES;
@@ -407,6 +419,91 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Counters of a library above MPI-IO, by the file that they are of.
+    fn library(&mut self, module: Module) -> Result<(), ImportError> {
+        let (extent, version, _) = self.header.module(module);
+        let Some(shape) = LibraryShape::of(module, version).filter(|_| extent.length > 0) else { return Ok(()) };
+        self.each_record(module, shape.record_bytes(), &mut |reading, word| {
+            let Some(file) = reading.file_of_part(word(0), (shape.head_words > 2).then(|| word(2)))? else {
+                return Ok(());
+            };
+            let rank = u32::try_from(word(1) as i64).ok();
+            let (integers, floats) = shape.kept(word);
+            reading.out.counters(&FileCounters { file, api: shape.api, rank, integers, floats, has_rows: true })
+        })
+    }
+
+    /// The file of a record of a file, of a dataset or of a variable, whose name is the file's with its own behind a
+    /// colon; `None` where the log does not name it.
+    fn file_of_part(&mut self, id: u64, whole: Option<u64>) -> Result<Option<u32>, ImportError> {
+        if let Some(whole) = whole.filter(|whole| self.names.contains_key(whole)) {
+            return self.file(whole).map(Some);
+        }
+        if self.files.contains_key(&id) {
+            return self.file(id).map(Some);
+        }
+        let Some(name) = self.names.get(&id) else { return Ok(None) };
+        let path = name.split(|byte| *byte == b':').next().filter(|path| !path.is_empty());
+        path.map(|path| self.out.file(path)).transpose()
+    }
+
+    /// Records of DAOS's file system, and of the objects of files that it has none of, as those of POSIX.
+    fn daos(&mut self) -> Result<(), ImportError> {
+        let mut counted = HashSet::new();
+        for module in [Module::Dfs, Module::Daos] {
+            let (extent, version, _) = self.header.module(module);
+            if extent.length == 0 {
+                continue;
+            }
+            if version != 1 {
+                self.damaged(module.name(), &format!("its records have version {version}, known is 1"));
+                continue;
+            }
+            let mut of_module = HashSet::new();
+            self.each_record(module, daos::record_bytes(module), &mut |reading, word| {
+                let (integers, floats) = daos::as_posix(module, word);
+                let moved =
+                    integers.iter().any(|(name, count)| matches!(*name, "POSIX_READS" | "POSIX_WRITES") && *count > 0);
+                if counted.contains(&word(0)) || !moved {
+                    return Ok(());
+                }
+                of_module.insert(word(0));
+                let (file, rank) = (reading.file(word(0))?, u32::try_from(word(1) as i64).ok());
+                let counters = FileCounters { file, api: Api::Posix, rank, integers, floats, has_rows: false };
+                reading.out.counters(&counters)?;
+                reading.reconstruct(&counters)
+            })?;
+            counted.extend(of_module);
+        }
+        if !counted.is_empty() {
+            self.out.summary.note("requests to DAOS are taken as those of POSIX");
+        }
+        Ok(())
+    }
+
+    /// Gives `take` a function from the index of a word to the word, for each record of `record_bytes` of a module.
+    fn each_record(
+        &mut self,
+        module: Module,
+        record_bytes: usize,
+        take: &mut TakeRecord<'_, Self>,
+    ) -> Result<(), ImportError> {
+        let Some((mut region, _)) = self.module(module, u32::MAX) else { return Ok(()) };
+        let mut bytes = vec![0; record_bytes];
+        loop {
+            match region.fill(&mut bytes) {
+                Ok(Filled::Whole) => {}
+                Ok(Filled::End) => return Ok(()),
+                Err(why) => {
+                    self.damaged(module.name(), &why);
+                    return Ok(());
+                }
+            }
+            self.read += 1;
+            take(self, &|index| region.word(&bytes, index))?;
+        }
+    }
+
     /// Rows that agree with counters, in the place of those that the log does not have.
     fn reconstruct(&mut self, counters: &FileCounters) -> Result<(), ImportError> {
         let made = rows_of(counters, self.out.summary.processes, self.rows_left);
@@ -426,8 +523,9 @@ impl<'a> Reading<'a> {
         let mut told = HashSet::new();
         loop {
             match read_layout(&mut region, version) {
-                Ok(Some((id, components))) => {
+                Ok(Some(LayoutRecord { id, targets, components })) => {
                     self.read += 1;
+                    self.out.summary.targets = self.out.summary.targets.max(targets);
                     if !components.is_empty() && told.insert(id) {
                         let file = self.file(id)?;
                         self.out.layout(&LustreLayout { file, components })?;
@@ -483,8 +581,20 @@ fn nanoseconds(seconds: f64) -> Option<u64> {
     (seconds.is_finite() && seconds > -3600.0 && seconds < 1e9).then(|| (seconds.max(0.0) * 1e9).round() as u64)
 }
 
-/// One record of LUSTRE: the file and its components; `None` at the end.
-fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<LustreComponent>)>, String> {
+/// What is done with a record: it is given a function from the index of a word to the word.
+type TakeRecord<'t, R> = dyn FnMut(&mut R, &dyn Fn(usize) -> u64) -> Result<(), ImportError> + 't;
+
+/// One record of LUSTRE.
+struct LayoutRecord {
+    /// The file's.
+    id: u64,
+    /// Object storage targets of its file system. Newer records do not say.
+    targets: Option<u64>,
+    components: Vec<LustreComponent>,
+}
+
+/// One record of LUSTRE; `None` at the end.
+fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<LayoutRecord>, String> {
     let positive = |value: u64| u64::try_from(value as i64).ok();
     let whole =
         |filled: Filled| if filled == Filled::Whole { Ok(()) } else { Err("it ends within a record".to_owned()) };
@@ -493,7 +603,7 @@ fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<
         if region.fill(&mut head)? == Filled::End {
             return Ok(None);
         }
-        let [id, stripe_bytes, stripe_count] = [0, 5, 6].map(|index| region.word(&head, index));
+        let [id, targets, stripe_bytes, stripe_count] = [0, 2, 5, 6].map(|index| region.word(&head, index));
         let count = positive(stripe_count).filter(|count| *count <= MAX_STRIPES);
         let count = count.ok_or_else(|| format!("a file has {} stripes", stripe_count as i64))?;
         let osts = read_osts(region, count)?;
@@ -507,7 +617,8 @@ fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<
             pool: String::new(),
             osts: osts.into_iter().filter_map(positive).collect(),
         };
-        return Ok(Some((id, vec![component])));
+        let targets = positive(targets).filter(|targets| *targets > 0);
+        return Ok(Some(LayoutRecord { id, targets, components: vec![component] }));
     }
     let mut head = [0; 32];
     if region.fill(&mut head)? == Filled::End {
@@ -519,7 +630,7 @@ fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<
     }
     // Without components there is nothing behind the head.
     if component_count == 0 {
-        return Ok(Some((id, Vec::new())));
+        return Ok(Some(LayoutRecord { id, targets: None, components: Vec::new() }));
     }
     let mut components = Vec::new();
     let mut unused = false;
@@ -551,7 +662,7 @@ fn read_layout(region: &mut LogRegion, version: u32) -> Result<Option<(u64, Vec<
         let own = usize::try_from(component.stripe_count).unwrap_or(usize::MAX);
         component.osts = osts.by_ref().take(own).filter_map(positive).collect();
     }
-    Ok(Some((id, components)))
+    Ok(Some(LayoutRecord { id, targets: None, components }))
 }
 
 fn read_osts(region: &mut LogRegion, count: u64) -> Result<Vec<u64>, String> {

@@ -1,6 +1,7 @@
 //! Names of Darshan's counters in the order of the log, and which of them older versions of the records lack.
 
-use super::header::Module;
+use super::libraries;
+use super::module::Module;
 use stripewise_trace::Api;
 
 /// What a record of counters holds after its identifier and rank.
@@ -46,8 +47,27 @@ impl CounterNames {
 /// The counter of this name, of any module and version.
 pub(crate) fn known(name: &[u8]) -> Option<&'static str> {
     let all = [POSIX, POSIX_F, MPIIO, MPIIO_F, STDIO, STDIO_F];
-    all.into_iter().flatten().copied().find(|known| known.as_bytes() == name)
+    let found = all.into_iter().flatten().copied().find(|known| known.as_bytes() == name);
+    found.or_else(|| libraries::known(name))
 }
+
+/// What DAOS's records count as POSIX's do, in their order: from their bytes read on, then from their fastest rank on.
+#[rustfmt::skip]
+pub(super) const DAOS_SAME_INTEGERS: &[&str] = &[
+    "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN", "POSIX_RW_SWITCHES", "POSIX_MAX_READ_TIME_SIZE",
+    "POSIX_MAX_WRITE_TIME_SIZE", "POSIX_SIZE_READ_0_100", "POSIX_SIZE_READ_100_1K", "POSIX_SIZE_READ_1K_10K",
+    "POSIX_SIZE_READ_10K_100K", "POSIX_SIZE_READ_100K_1M", "POSIX_SIZE_READ_1M_4M", "POSIX_SIZE_READ_4M_10M",
+    "POSIX_SIZE_READ_10M_100M", "POSIX_SIZE_READ_100M_1G", "POSIX_SIZE_READ_1G_PLUS", "POSIX_SIZE_WRITE_0_100",
+    "POSIX_SIZE_WRITE_100_1K", "POSIX_SIZE_WRITE_1K_10K", "POSIX_SIZE_WRITE_10K_100K", "POSIX_SIZE_WRITE_100K_1M",
+    "POSIX_SIZE_WRITE_1M_4M", "POSIX_SIZE_WRITE_4M_10M", "POSIX_SIZE_WRITE_10M_100M", "POSIX_SIZE_WRITE_100M_1G",
+    "POSIX_SIZE_WRITE_1G_PLUS", "POSIX_ACCESS1_ACCESS", "POSIX_ACCESS2_ACCESS", "POSIX_ACCESS3_ACCESS",
+    "POSIX_ACCESS4_ACCESS", "POSIX_ACCESS1_COUNT", "POSIX_ACCESS2_COUNT", "POSIX_ACCESS3_COUNT",
+    "POSIX_ACCESS4_COUNT", "POSIX_FASTEST_RANK", "POSIX_FASTEST_RANK_BYTES", "POSIX_SLOWEST_RANK",
+    "POSIX_SLOWEST_RANK_BYTES",
+];
+
+/// DAOS's times: the first of POSIX's.
+pub(super) const DAOS_SAME_FLOATS: &[&str] = POSIX_F.split_at(15).0;
 
 const POSIX_SINCE_4: [&str; 5] =
     ["POSIX_FILENOS", "POSIX_DUPS", "POSIX_RENAME_SOURCES", "POSIX_RENAME_TARGETS", "POSIX_RENAMED_FROM"];

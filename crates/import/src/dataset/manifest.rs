@@ -2,6 +2,7 @@
 
 use crate::about::About;
 use crate::lacks::Lacks;
+use crate::mount_point::MountPoint;
 use crate::table::Written;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,11 @@ pub(super) struct Manifest {
     pub start_unix_ns: Option<u64>,
     pub processes: Option<u64>,
     pub run_ns: Option<u64>,
+    /// Older data sets have none of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountPoint>,
     /// Tables by the names of their files.
     pub tables: BTreeMap<String, Written>,
     /// Tables of requests, in order of file.
@@ -54,6 +60,8 @@ impl Manifest {
             start_unix_ns: about.start_unix_ns,
             processes: about.processes,
             run_ns: about.run_ns,
+            targets: about.targets,
+            mounts: about.mounts.clone(),
             tables,
             requests,
         }
@@ -75,6 +83,8 @@ impl Manifest {
             start_unix_ns: self.start_unix_ns,
             processes: self.processes,
             run_ns: self.run_ns,
+            targets: self.targets,
+            mounts: self.mounts.clone(),
             ..About::default()
         })
     }

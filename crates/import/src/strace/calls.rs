@@ -226,7 +226,8 @@ impl<'a> StraceState<'a> {
     #[expect(clippy::too_many_lines, reason = "a table: an arm for each system call")]
     fn returned(&mut self, moment: Moment, call: &Call<'_>) -> Result<(), ImportError> {
         let id = moment.thread;
-        if call.duration_ns.is_none() && moment.start_ns == moment.end_ns {
+        // `exit_group(0) = ?` never returns: that it has no duration says nothing of the log.
+        if call.duration_ns.is_none() && moment.start_ns == moment.end_ns && !call.result.starts_with(b"?") {
             self.out.summary.lacks |= Lacks::DURATIONS;
         }
         let table = self.thread(id)?.table;
