@@ -10,13 +10,15 @@ from stripewise import _native, exporters, layouts
 from stripewise._native import StripewiseError
 from stripewise.api.trace import Trace
 from stripewise.exporters import EXPORTERS, Exported, pricing
+from stripewise.exporters.hints import NAME as HINTS
+from stripewise.exporters.hints import HintsFile, of_layouts
 from stripewise.exporters.lustre import Lustre
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
     from stripewise._native import ClusterInfo, LayoutDocument
 
-__all__ = ["EXPORTERS", "Exported", "export"]
+__all__ = ["EXPORTERS", "HINTS", "Exported", "HintsFile", "export", "export_hints"]
 
 
 def export(
@@ -75,6 +77,16 @@ def export(
     return exported
 
 
+def export_hints(layout: Path, *, trace: Callable[[], Trace] | None = None, root: str = "") -> HintsFile:
+    """Hints of MPI-IO for the files of a layout file below `root`: a file for ROMIO and for Cray's library.
+
+    With a `trace` they are also what is found of its collective I/O. Raises `StripewiseError` where there are none.
+    """
+    document = layouts.read(layout)
+    found = _native.io_hints(trace().native) if trace is not None else []
+    return of_layouts(document["pool"], exporters.sources(document), root, found)
+
+
 def _file_system(cluster: ClusterInfo | None) -> str | None:
     return cluster["file_system"] if cluster is not None else None
 
@@ -91,4 +103,6 @@ def _workloads(
 ) -> dict[str, pricing.Workload]:
     patterns = [file["path"] for file in document["files"]]
     root = trace_root or (pool.mount if pool is not None else Path("/"))
-    return pricing.of_trace(trace.native, str(root.absolute()), patterns)
+    # Paths that a log has relative are below a relative directory: to what, the log does not say.
+    relative = not root.is_absolute() and any(not path.startswith("/") for path in map(str, trace.native.files()))
+    return pricing.of_trace(trace.native, str(root if relative else root.absolute()), patterns)

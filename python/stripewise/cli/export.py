@@ -23,7 +23,10 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="NAME", help=f"File system: {', '.join(exporting.EXPORTERS)}; else the cluster file's."
+            "--to",
+            metavar="NAME",
+            help=f"File system: {', '.join(exporting.EXPORTERS)}; else the cluster file's. "
+            f"{exporting.HINTS}: hints of MPI-IO.",
         ),
     ] = None,
     pool_file: Annotated[
@@ -35,7 +38,8 @@ def export(
         typer.Option("--cluster", metavar="C", help="Cluster file in a pool's place; it may name the native pools."),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="T", help="Trace to price with; else made-up requests.")
+        Path | None,
+        typer.Option("--trace", metavar="T", help="Trace to price with, else made-up requests; or to find hints in."),
     ] = None,
     trace_root: Annotated[
         Path | None,
@@ -84,9 +88,13 @@ def export(
           --trace run.trace --pool-map hdd=disk_pool
       stripewise export new.layout --cluster orion.toml \\
           --root /lustre/project --existing
+      stripewise export new.layout --to hints --trace job.darshan -o io.hints
     """
     if pool_file is not None and cluster_file is not None:
         raise StripewiseError("--pool and --cluster both say what the servers are: give one")
+    if to == exporting.HINTS:
+        hints = exporting.export_hints(layout, trace=(lambda: opened(trace)) if trace is not None else None, root=root)
+        return _hints(hints, output, as_json)
     exported = exporting.export(
         layout,
         to=to,
@@ -112,11 +120,21 @@ def export(
         _print(exported)
 
 
-def _write(output: Path, script: str) -> None:
+def _hints(hints: exporting.HintsFile, output: Path | None, as_json: bool) -> None:
+    if output is not None:
+        _write(output, hints.text(), 0o644)
+        console.say(f"wrote {output}; `export ROMIO_HINTS={output.absolute()}` gives it to ROMIO")
+    if as_json:
+        console.document(hints.as_dict())
+    elif output is None:
+        console.script(hints.text().rstrip("\n"))
+
+
+def _write(output: Path, script: str, mode: int = 0o755) -> None:
     """All of the script or nothing: half of it would be a script too."""
     try:
         output.write_text(script, encoding="utf-8")
-        output.chmod(0o755)
+        output.chmod(mode)
     except OSError:
         if output.is_file():
             output.unlink()
