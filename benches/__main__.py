@@ -20,6 +20,7 @@ from rich.table import Table
 from benches import (
     accuracy,
     advice,
+    drishti,
     emulation,
     foreign_disks,
     fresh,
@@ -75,6 +76,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     streams.BENCHMARK,
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
+    drishti.BENCHMARK,
 )
 
 MEMORY = Path("/dev/shm")
