@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from native_readers import READERS, lustre, of_cephfs, split
 from stripewise import _native, exporters, layouts
 from stripewise.exporters import RefusedError, cephfs, lustre_layout, orangefs, shell
 from stripewise.exporters.exporter import Place
@@ -91,7 +92,7 @@ def _counts(document):
 def files_of(script):
     """The commands of each file of a script, by the empty line and the comment that begin them."""
     parts = re.split(r"\n\n# ", script)[1:-1]
-    return [[c for c in shell.split("# " + part) if c.arguments[0] != "set"] for part in parts]
+    return [[c for c in split("# " + part) if c.arguments[0] != "set"] for part in parts]
 
 
 @pytest.mark.parametrize("to", exporters.EXPORTERS)
@@ -106,7 +107,6 @@ def test_every_output_obeys_the_limits_and_reads_back(to, data):
     )
     options = {"existing": existing, "pool_map": pools}
     done = exported(document, to, **options, **({} if has_targets else {"targets": {}}))
-    exporter = exporters.EXPORTERS[to]
     refused = [file for file in done.files if file.refused is not None]
     assert all(file.refused and not file.commands for file in refused)
     parts = files_of(done.script())
@@ -119,8 +119,8 @@ def test_every_output_obeys_the_limits_and_reads_back(to, data):
     for file, commands in zip(done.files, parts, strict=True):
         assert commands == list(file.commands)
         if file.refused is None:
-            # `read` raises for whatever the file system would not take.
-            assert exporter.read(commands) == file.native
+            # The reader raises for whatever the file system would not take.
+            assert READERS[to](commands) == file.native
             assert file.verify
 
 
@@ -134,7 +134,7 @@ def test_lustre_templates_read_back_as_the_options_do(document):
         if plain.refused is None:
             (command,) = template.commands
             assert command.arguments[:3] == ("lfs", "setstripe", "--yaml=/dev/stdin")
-            assert Lustre().read([command]) == Lustre().read(plain.commands)
+            assert lustre([command]) == lustre(plain.commands)
 
 
 @given(documents(), st.lists(st.integers(0, 1 << 51), min_size=20, max_size=20))
@@ -246,14 +246,14 @@ def test_lustre_limits():
             lustre_layout.check(wrong)
     lustre_layout.check([good])
     with pytest.raises(RefusedError, match="multiples of 64KiB"):
-        Lustre().read(_lfs("-S", "65"))
+        lustre(_lfs("-S", "65"))
     # A number below 4096 is in KiB, and a component inherits what it does not say.
-    assert Lustre().read(_lfs("-E", "64", "-c", "2", "-S", "64", "-p", "a", "-E", "eof")) == (
+    assert lustre(_lfs("-E", "64", "-c", "2", "-S", "64", "-p", "a", "-E", "eof")) == (
         component(0, KIB64, KIB64, 2, "a"),
         component(KIB64, None, KIB64, 2, "a"),
     )
     with pytest.raises(RefusedError, match=r"stripe_count\(2\) != nr_tgts\(3\)"):
-        Lustre().read(_lfs("-E", "64K", "-c", "2", "-S", "64K", "-E", "eof", "-o", "1,2,3"))
+        lustre(_lfs("-E", "64K", "-c", "2", "-S", "64K", "-E", "eof", "-o", "1,2,3"))
 
 
 def _lfs(*options):
@@ -304,9 +304,9 @@ def test_each_step_to_a_layout_of_cephfs_is_valid_from_any_layout(unit, count, b
     exporter = cephfs.CephFS()
     for is_directory in (False, True):
         commands = exporter.commands(wanted, Place("f", is_directory, False))
-        # read_from checks what stands after every command, as the metadata server does.
+        # The reader checks what stands after every command, as the metadata server does.
         if present["object_size"] <= cephfs.MOST_OBJECT:
-            assert exporter.read_from(commands, present) == wanted
+            assert of_cephfs(commands, present) == wanted
 
 
 def test_many_regions_are_folded_into_sixteen_components():

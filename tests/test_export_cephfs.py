@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stripewise import exporters
+from native_readers import of_cephfs
 from stripewise.exporters import RefusedError, cephfs
 from stripewise.exporters.shell import command
 from test_export import document_of, documents, exported
@@ -89,12 +89,12 @@ if MOUNT is not None:
     def test_the_reader_judges_every_step_as_the_metadata_server_does(directory, steps):
         """All that we call valid it takes; all that we refuse it refuses, but objects too large to be written."""
         with tempfile.NamedTemporaryFile(dir=directory) as file:
-            exporter, taken = cephfs.CephFS(), []
+            taken = []
             for key, value in steps:
                 tried = command("setfattr", "-n", f"ceph.file.layout.{key}", "-v", value, file.name)
                 is_set = subprocess.run(tried.arguments, capture_output=True, timeout=60).returncode == 0
                 try:
-                    exporter.read([*taken, tried])
+                    of_cephfs([*taken, tried])
                 except RefusedError as refused:
                     if "can be written" in str(refused):
                         return
@@ -102,7 +102,7 @@ if MOUNT is not None:
                 else:
                     assert is_set, steps
                     taken.append(tried)
-            read = exporter.read(taken)
+            read = of_cephfs(taken)
             assert layout_of(file.name) == cephfs.FileLayout(
                 read.stripe_unit, read.stripe_count, read.object_size, read.pool or "hdd"
             )
@@ -131,4 +131,4 @@ if MOUNT is not None:
         assert failed.returncode != 0
         assert "not empty" in failed.stderr
         assert (directory / "f").read_bytes() == b"here"
-        assert exporters.EXPORTERS["cephfs"].read(done.commands) == done.files[0].native
+        assert of_cephfs(done.commands) == done.files[0].native

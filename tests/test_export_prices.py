@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from native_readers import beegfs_of_existing
 from stripewise import _native, exporters
 from stripewise.exporters import pricing
 from stripewise.exporters.exporter import Hashed, Region, Rounds, Source
@@ -218,11 +219,11 @@ def test_a_cluster_file_names_file_system_pools_and_the_present_layout(tmp_path,
     assert commands["width"][1] == (
         "beegfs entry create file --chunk-size 1Mi --num-targets 3 --pool ssd .stripewise-new.width"
     )
-    beegfs, present = exporters.EXPORTERS["beegfs"], exporters.Present("disk_pool", 3, 512 << 10)
+    present = exporters.Present("disk_pool", 3, 512 << 10)
     described = _native.cluster_load(str(cluster))
     read = exporters.export(_native.layout_read(str(layout)), cluster=described, existing=True)
     for file in read.files[:2]:
-        assert beegfs.read_from(file.commands, present) == file.native
+        assert beegfs_of_existing(file.commands, present) == file.native
     mapped = stripewise("export", layout, "--cluster", cluster, "--pool-map", "ssd=flash", "--to", "lustre").stdout
     assert "-p flash pool" in mapped and "-p disk_pool same" in mapped
 

@@ -1,8 +1,7 @@
 """Layouts in the native commands of parallel file systems.
 
 A file system is one file behind `exporter.Exporter`; `beegfs` is the simplest. An exporter lists the ways in which it
-can express a layout and what each loses; here one is chosen and priced, and becomes commands. Every exporter also
-reads its own commands as the file system would: the tests hold the two together.
+can express a layout and what each loses; here one is chosen and priced, and becomes commands.
 """
 
 from __future__ import annotations

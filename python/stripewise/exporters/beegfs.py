@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stripewise.exporters.copying import before_copy, copied, new_name
@@ -11,7 +10,6 @@ from stripewise.exporters.exporter import (
     KIB64,
     Names,
     Place,
-    Present,
     RefusedError,
     Rounds,
     Source,
@@ -82,7 +80,7 @@ class BeeGFS:
         elif len(stripes) < len(names.all_servers(tier, [server for server, _ in stripes])):
             losses.append(f"BeeGFS chooses which {len(stripes)} targets of the pool")
         native = Striping(chunk, len(stripes), None if ids else names.pool(tier), ids)
-        _check(native)
+        check(native)
         return Translation(native, Rounds(((0, tuple((server, chunk) for server, _ in stripes)),)), tuple(losses))
 
     def commands(self, native: Striping, place: Place) -> list[Command]:
@@ -90,7 +88,7 @@ class BeeGFS:
 
         A file that exists is migrated where its pool alone changes, else copied into a file that is so created.
         """
-        _check(native)
+        check(native)
         options = ["--chunk-size", _size(native.chunk_bytes), "--num-targets", str(native.targets)]
         if native.ids:
             options += ["--targets", ",".join(native.ids)]
@@ -113,46 +111,8 @@ class BeeGFS:
         """`entry info`: the pattern, the targets and the pool."""
         return [command("beegfs", "entry", "info", place.path)]
 
-    def read_from(self, commands: Sequence[Command], present: Present) -> Striping:
-        """As `read`, for a file that exists: a migration changes its pool."""
-        pool = present.pool
-        for read in commands:
-            if read.arguments[:3] != ("beegfs", "entry", "migrate"):
-                return self.read(commands)
-            _, _, _, from_pools, sources, to_pool, target, _ = read.arguments
-            if (from_pools, sources, to_pool) != ("--from-pools", pool, "--pool"):
-                raise RefusedError("a file is migrated from the pool that it is in")
-            pool = target
-        native = Striping(present.width_bytes, present.count, pool)
-        _check(native)
-        return native
 
-    def read(self, commands: Sequence[Command]) -> Striping:
-        """What `entry set` and `entry create file` make of their options."""
-        for read in commands:
-            arguments = list(read.arguments)
-            if arguments[:3] == ["beegfs", "entry", "set"] or arguments[:4] == ["beegfs", "entry", "create", "file"]:
-                break
-        else:
-            raise RefusedError("no `beegfs entry set` or `beegfs entry create file` among the commands")
-        rest = iter(arguments[3 if arguments[2] == "set" else 4 : -1])
-        options = dict(zip(rest, rest, strict=True))
-        ids = options.pop("--targets", "")
-        if ids and (arguments[2] == "set" or "--pool" in options):
-            raise RefusedError("--targets stands with neither `entry set` nor --pool")
-        native = Striping(
-            _bytes(options.pop("--chunk-size", "")),
-            int(options.pop("--num-targets", "0")),
-            options.pop("--pool", None),
-            tuple(ids.split(",")) if ids else (),
-        )
-        if options:
-            raise RefusedError(f"beegfs has no option {', '.join(options)}")
-        _check(native)
-        return native
-
-
-def _check(native: Striping) -> None:
+def check(native: Striping) -> None:
     """Raises `RefusedError` for what BeeGFS does not take."""
     chunk = native.chunk_bytes
     if chunk & (chunk - 1) or not KIB64 <= chunk <= MOST_CHUNK:
@@ -183,10 +143,3 @@ def _size(count: int) -> str:
         if count % (1 << shift) == 0:
             return f"{count >> shift}{unit}"
     return str(count)
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+)(|[KMG]i)B?", text)
-    if match is None:
-        raise RefusedError(f"--chunk-size {text!r} is no size")
-    return int(match[1]) << {"": 0, "Ki": 10, "Mi": 20, "Gi": 30}[match[2]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stripewise.exporters.copying import before_copy, copied, new_name
@@ -32,8 +31,6 @@ DEFAULT_OBJECT = 4 << 20
 
 MOST_COUNT = (1 << 32) - 1
 """A stripe count has 32 bits."""
-
-FIELDS = ("stripe_unit", "object_size", "stripe_count", "pool")
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class CephFS:
             losses.append("a hash chooses the server of each object: two of one stripe can be on the same")
         object_bytes = max(DEFAULT_OBJECT // unit, 1) * unit
         native = FileLayout(unit, len(stripes), object_bytes, names.pool(tier))
-        _check(native)
+        check(native)
         return Translation(native, Hashed(unit, len(stripes), object_bytes, tuple(servers)), tuple(losses))
 
     def commands(self, native: FileLayout, place: Place) -> list[Command]:
@@ -89,7 +86,7 @@ class CephFS:
         Whatever the present layout is, its object size is a multiple of 64 KiB, so that this is a valid stripe unit;
         with it any object size is valid, and with that the wanted unit.
         """
-        _check(native)
+        check(native)
         path = new_name(place.path) if place.existing and not place.is_directory else place.path
         of = "dir" if place.is_directory else "file"
         steps = [("stripe_unit", KIB64), ("object_size", native.object_size)]
@@ -109,31 +106,8 @@ class CephFS:
         of = "dir" if place.is_directory else "file"
         return [command("getfattr", "-n", f"ceph.{of}.layout", place.path)]
 
-    def read(self, commands: Sequence[Command]) -> FileLayout:
-        """What the metadata server makes of the attributes, beginning with CephFS's default layout."""
-        layout: dict[str, int] = {"stripe_unit": DEFAULT_OBJECT, "stripe_count": 1, "object_size": DEFAULT_OBJECT}
-        return self.read_from(commands, layout)
 
-    def read_from(self, commands: Sequence[Command], layout: dict[str, int]) -> FileLayout:
-        """As `read`, for a file that begins with `layout`. Every step must be valid."""
-        layout = dict(layout)
-        pool: str | None = None
-        for read in commands:
-            if read.arguments[0] != "setfattr":
-                continue
-            _, _, key, _, value, _ = read.arguments
-            match = re.fullmatch(r"ceph\.(?:file|dir)\.layout\.(\w+)", key)
-            if match is None or match[1] not in FIELDS:
-                raise RefusedError(f"CephFS has no attribute {key}")
-            if match[1] == "pool":
-                pool = value
-            else:
-                layout[match[1]] = int(value)
-            _check(FileLayout(**layout, pool=pool))
-        return FileLayout(**layout, pool=pool)
-
-
-def _check(native: FileLayout) -> None:
+def check(native: FileLayout) -> None:
     """Raises `RefusedError` for what the metadata server calls invalid, and for what fails once bytes are written."""
     unit, size = native.stripe_unit, native.object_size
     if unit <= 0 or unit % KIB64 or size <= 0 or size % KIB64:

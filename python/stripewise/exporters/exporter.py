@@ -182,12 +182,6 @@ class Exporter(Protocol[N]):
     def verify(self, native: N, place: Place) -> list[Command]:
         """The commands that show what was set."""
 
-    def read(self, commands: Sequence[Command]) -> N:
-        """The native layout that `commands` set: the file system's own reading of them, limits included.
-
-        Raises `RefusedError` for what the file system would not take.
-        """
-
 
 def tier_of(server: str) -> str:
     """The tier of a server: `hdd` of `hdd.3`."""

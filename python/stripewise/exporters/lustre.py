@@ -144,17 +144,6 @@ class Lustre:
         """`lfs getstripe`: the components as YAML; of a directory its default."""
         return [command("lfs", "getstripe", *(["-d"] if place.is_directory else []), "--yaml", place.path)]
 
-    def read(self, commands: Sequence[Command]) -> tuple[Component, ...]:
-        """What `lfs` makes of its options or its template."""
-        for read in commands:
-            if read.arguments[:2] not in (("lfs", "setstripe"), ("lfs", "migrate")):
-                continue
-            options = read.arguments[2:-1]
-            components = lustre_yaml.read(read.stdin) if read.stdin is not None else lustre_options.read(options)
-            check(components)
-            return components
-        raise RefusedError("no `lfs setstripe` or `lfs migrate` among the commands")
-
 
 def _data(source: Source) -> list[tuple[Region, list[int]]]:
     """The regions with servers other than the metadata tier, and those servers' widths."""

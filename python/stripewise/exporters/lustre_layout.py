@@ -49,11 +49,6 @@ class Component:
     """OST of each stripe, repeats are overstriping; the server chooses where there are none."""
     is_mdt: bool = False
 
-    @property
-    def is_overstriped(self) -> bool:
-        """Whether an OST has several of its stripes."""
-        return len(set(self.osts)) < len(self.osts)
-
 
 def check(components: Sequence[Component]) -> None:
     """Raises `RefusedError` for what `lfs`, `liblustreapi` or the metadata server do not take, or would cut short."""

@@ -1,4 +1,4 @@
-"""Templates of `lfs setstripe --yaml`: written, and read as `lfs` reads them (a flat walk over keys in order)."""
+"""Templates of `lfs setstripe --yaml`, which `lfs` reads by a flat walk over keys in order."""
 
 from __future__ import annotations
 
@@ -45,36 +45,3 @@ def _stripes(component: Component) -> list[tuple[str, Any]]:
         ("lmm_pattern", "mdt" if component.is_mdt else "raid0"),
     ]
     return keys if component.pool is None else [*keys, ("lmm_pool", component.pool)]
-
-
-def read(text: str) -> tuple[Component, ...]:
-    """The components of a template.
-
-    Raises `RefusedError` where `lfs` would not take it.
-    """
-    blocks: list[dict[str, str]] = [{}]
-    for line in text.splitlines():
-        key, separator, value = line.strip().partition(":")
-        if not separator:
-            raise RefusedError(f"{line!r} is no line of a template")
-        value = value.strip()
-        # A component begins at its id once there is a stripe count to close the one before.
-        if key == "lcme_id" and "stripe_count" in blocks[-1]:
-            blocks.append({})
-        if value:
-            blocks[-1][key.removeprefix("lmm_")] = value
-    start = 0
-    components = []
-    for block in blocks:
-        if not int(block.get("stripe_size", "0")) or "stripe_count" not in block:
-            raise RefusedError("every component of a template needs a stripe_count and a stripe_size")
-        if int(block.get("lcme_extent.e_start", "0")) != start:
-            raise RefusedError("components of a template follow each other")
-        text_end = block.get("lcme_extent.e_end", "EOF")
-        end = None if text_end in ("EOF", "eof", "-1") else int(text_end)
-        is_mdt = block.get("pattern") == "mdt"
-        pool = block.get("pool")
-        size, count = int(block["stripe_size"]), int(block["stripe_count"])
-        components.append(Component(start, end, size, count, pool, (), is_mdt))
-        start = end if end is not None else start
-    return tuple(components)

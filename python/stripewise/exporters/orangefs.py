@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stripewise.exporters.copying import before_copy, copied, new_name
@@ -94,7 +93,7 @@ class OrangeFS:
             if round_bytes * MOST_ROUNDS <= MOST_SIZE:
                 losses.append(f"no byte beyond {exact_bytes(round_bytes * MOST_ROUNDS)}: rounds are counted in 32 bits")
         native = Distribution(name, params, len(stripes), self._servers(source, names, stripes, is_equal))
-        _check(native)
+        check(native)
         return Translation(native, Rounds(((0, stripes),)), tuple(losses))
 
     def _two_dimensional(self, source: Source, names: Names, groups: int, factor: int) -> Translation[Distribution]:
@@ -102,7 +101,7 @@ class OrangeFS:
         width = stripes[0][1]
         params = f"strip_size:{width},num_groups:{groups},group_strip_factor:{factor}"
         native = Distribution("twod_stripe", params, len(stripes), self._servers(source, names, stripes, True))
-        _check(native)
+        check(native)
         length = source.regions[1].start
         last = source.regions[-1].start
         losses = [f"from {exact_bytes(last + length)} on the groups go on in turn: the last region ends there"]
@@ -127,7 +126,7 @@ class OrangeFS:
 
     def commands(self, native: Distribution, place: Place) -> list[Command]:
         """Hints on the directory; a file is made in a directory of its own that has them, and gets its name then."""
-        _check(native)
+        check(native)
         if place.is_directory:
             return _hints(native, place.path)
         workshop = new_name(place.path)
@@ -144,23 +143,6 @@ class OrangeFS:
             return [command("pvfs2-viewdist", "-f", place.path)]
         keys = ["dist_name", "dist_params", "num_dfiles", *(["layout", "server_list"] if native.servers else [])]
         return [command("getfattr", "-n", f"user.pvfs2.{key}", place.path) for key in keys]
-
-    def read(self, commands: Sequence[Command]) -> Distribution:
-        """What a client makes of the hints."""
-        hints = {}
-        for read in commands:
-            if read.arguments[0] == "setfattr":
-                _, _, key, _, value, _ = read.arguments
-                hints[key.removeprefix("user.pvfs2.")] = value
-        servers: tuple[str, ...] = ()
-        if hints.get("layout") == LAYOUT_LIST:
-            count, *addresses = hints["server_list"].split(" ")
-            if len(hints["server_list"]) < 6 or len(addresses) != int(count) or int(count) != int(hints["num_dfiles"]):
-                raise RefusedError("the server list does not have as many addresses as it says")
-            servers = tuple(addresses)
-        native = Distribution(hints["dist_name"], hints["dist_params"], int(hints["num_dfiles"]), servers)
-        _check(native)
-        return native
 
 
 def _hints(native: Distribution, directory: str) -> list[Command]:
@@ -213,7 +195,7 @@ def strips(native: Distribution) -> list[tuple[int, int]]:
     raise RefusedError(f"OrangeFS has no distribution {native.name} with {native.params}")
 
 
-def _check(native: Distribution) -> None:
+def check(native: Distribution) -> None:
     """Raises `RefusedError` for what OrangeFS does not take."""
     if not 1 <= native.datafiles <= MOST_DATAFILES:
         raise RefusedError(f"{native.datafiles} servers: a file has at most {MOST_DATAFILES} datafiles")

@@ -44,34 +44,3 @@ def comment(text: str) -> str:
 def file_argument(path: str) -> str:
     """The path as an argument that no program takes for an option, or for its standard input."""
     return f"./{path}" if path.startswith("-") else path
-
-
-def split(script: str) -> list[Command]:
-    """The commands of a script made of `Command.text` lines and comments: what a reader of exports begins with.
-
-    Raises `ValueError` where the text is not of that form.
-    """
-    commands: list[Command] = []
-    lines = iter(script.splitlines(keepends=True))
-    pending = ""
-    for line in lines:
-        if not pending and (line.startswith("#") or not line.strip()):
-            continue
-        pending += line
-        body, _, here = pending.rstrip("\n").rpartition(f" <<'{_END}'")
-        try:
-            arguments = tuple(shlex.split(body if body and not here else pending))
-        except ValueError:
-            continue  # A quoted argument goes on in the next line.
-        stdin = None
-        if body and not here:
-            stdin = ""
-            for input_line in lines:
-                if input_line == f"{_END}\n" or input_line == _END:
-                    break
-                stdin += input_line
-        commands.append(Command(arguments, stdin))
-        pending = ""
-    if pending:
-        raise ValueError(f"a quoted argument does not end: {pending!r}")
-    return commands
