@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stripewise import _native
 from stripewise.advising import Workers
 from stripewise.api import frames, html
-from stripewise.api.frames import Schema
+from stripewise.api.frames import Columns
 from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
@@ -82,61 +82,37 @@ class Advice(HasLayout):
         `low` and `high` are the interval of `gain`, the recommended rate over the present one; where nothing should
         change (`change` is false) `recommended` and its rate are null.
         """
-        rows = [
-            (
-                file["path"],
-                file["files"],
-                file["requests"],
-                file["read_bytes"],
-                file["written_bytes"],
-                _layout(file["present"]["layout"]),
-                file["present"]["source"],
-                file["present"]["bytes_per_s"],
-                file["present"]["bottleneck"]["words"],
-                file["change"],
-                None if (better := file["recommended"]) is None else _layout(better["layout"]),
-                None if better is None else better["bytes_per_s"],
-                file["gain"]["ratio"],
-                file["gain"]["low"],
-                file["gain"]["high"],
-            )
-            for file in self.document["files"]
-        ]
-        schema: Schema = {
-            "path": "String",
-            "files": "UInt64",
-            "requests": "UInt64",
-            "read_bytes": "UInt64",
-            "written_bytes": "UInt64",
-            "present": "String",
-            "source": "String",
-            "present_bytes_per_s": "Float64",
-            "bottleneck": "String",
-            "change": "Boolean",
-            "recommended": "String",
-            "recommended_bytes_per_s": "Float64",
-            "gain": "Float64",
-            "low": "Float64",
-            "high": "Float64",
+        columns: Columns = {
+            "path": ("String", lambda file: file["path"]),
+            "files": ("UInt64", lambda file: file["files"]),
+            "requests": ("UInt64", lambda file: file["requests"]),
+            "read_bytes": ("UInt64", lambda file: file["read_bytes"]),
+            "written_bytes": ("UInt64", lambda file: file["written_bytes"]),
+            "present": ("String", lambda file: _layout(file["present"]["layout"])),
+            "source": ("String", lambda file: file["present"]["source"]),
+            "present_bytes_per_s": ("Float64", lambda file: file["present"]["bytes_per_s"]),
+            "bottleneck": ("String", lambda file: file["present"]["bottleneck"]["words"]),
+            "change": ("Boolean", lambda file: file["change"]),
+            "recommended": ("String", lambda file: (better := file["recommended"]) and _layout(better["layout"])),
+            "recommended_bytes_per_s": (
+                "Float64",
+                lambda file: (better := file["recommended"]) and better["bytes_per_s"],
+            ),
+            "gain": ("Float64", lambda file: file["gain"]["ratio"]),
+            "low": ("Float64", lambda file: file["gain"]["low"]),
+            "high": ("Float64", lambda file: file["gain"]["high"]),
         }
-        return frames.frame(rows, schema)
+        return frames.frame(self.document["files"], columns)
 
     @cached_property
     def findings(self) -> pl.DataFrame:
         """One row a finding beside the layouts: of which files (null: the whole run), how grave, what mends it."""
-        of_files = [(file["path"], finding) for file in self.document["files"] for finding in file["findings"]]
-        rows = [
-            (path, finding["severity"], finding["kind"], finding["words"], finding["mend"])
-            for path, finding in [*((None, finding) for finding in self.document["total"]["findings"]), *of_files]
+        of_files = [
+            {"path": file["path"], **finding} for file in self.document["files"] for finding in file["findings"]
         ]
-        schema: Schema = {
-            "path": "String",
-            "severity": "String",
-            "kind": "String",
-            "words": "String",
-            "mend": "List(String)",
-        }
-        return frames.frame(rows, schema)
+        of_all = [{"path": None, **finding} for finding in self.document["total"]["findings"]]
+        columns = {"path": "String", "severity": "String", "kind": "String", "words": "String", "mend": "List(String)"}
+        return frames.of_records([*of_all, *of_files], columns)
 
     def explain(self) -> str:
         """What should change and why, then what else was found: one line each."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,16 +14,21 @@ Schema = Mapping[str, str]
 """Names of columns, and of polars types: `UInt64`, `String`, `List(String)`."""
 
 
-def frame(rows: Iterable[Sequence[Any]], schema: Schema) -> pl.DataFrame:
-    """A frame of rows that have a value for each column."""
+Columns = Mapping[str, tuple[str, Callable[[Any], Any]]]
+"""Names of columns, each with its polars type and its value of a row's item."""
+
+
+def frame(items: Iterable[Any], columns: Columns) -> pl.DataFrame:
+    """A frame with a row for each item."""
     import polars as pl
 
-    return pl.DataFrame(list(rows), schema={name: _type(kind) for name, kind in schema.items()}, orient="row")
+    rows = [[value(item) for _, value in columns.values()] for item in items]
+    return pl.DataFrame(rows, schema={name: _type(kind) for name, (kind, _) in columns.items()}, orient="row")
 
 
 def of_records(records: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
     """A frame of the values that records have under the columns' names."""
-    return frame(([record[name] for name in schema] for record in records), schema)
+    return frame(records, {name: (kind, itemgetter(name)) for name, kind in schema.items()})
 
 
 def _type(kind: str) -> Any:  # noqa: ANN401

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise.api import frames, html
-from stripewise.api.frames import Schema
+from stripewise.api.frames import Columns
 from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
@@ -68,37 +68,21 @@ class Plan(HasLayout):
 
     @cached_property
     def _frame(self) -> pl.DataFrame:
-        rows = [
-            (
-                file["path"],
-                region["offset"],
-                region["end"],
-                region["requests"],
-                region["read_bytes"],
-                region["write_bytes"],
-                region["round_before"],
-                region["round"],
-                region["cost_s"]["default"],
-                region["cost_s"]["harl"],
-                region["cost_s"]["plan"],
-            )
-            for file in self.document["files"]
-            for region in file["regions"]
-        ]
-        schema: Schema = {
-            "path": "String",
-            "offset": "UInt64",
-            "end": "UInt64",
-            "requests": "Float64",
-            "read_bytes": "Float64",
-            "written_bytes": "Float64",
-            "round_before": "List(String)",
-            "round": "List(String)",
-            "default_s": "Float64",
-            "harl_s": "Float64",
-            "plan_s": "Float64",
+        columns: Columns = {
+            "path": ("String", lambda row: row["path"]),
+            "offset": ("UInt64", lambda row: row["offset"]),
+            "end": ("UInt64", lambda row: row["end"]),
+            "requests": ("Float64", lambda row: row["requests"]),
+            "read_bytes": ("Float64", lambda row: row["read_bytes"]),
+            "written_bytes": ("Float64", lambda row: row["write_bytes"]),
+            "round_before": ("List(String)", lambda row: row["round_before"]),
+            "round": ("List(String)", lambda row: row["round"]),
+            "default_s": ("Float64", lambda row: row["cost_s"]["default"]),
+            "harl_s": ("Float64", lambda row: row["cost_s"]["harl"]),
+            "plan_s": ("Float64", lambda row: row["cost_s"]["plan"]),
         }
-        return frames.frame(rows, schema)
+        regions = ({"path": file["path"], **region} for file in self.document["files"] for region in file["regions"])
+        return frames.frame(regions, columns)
 
     def frame(self) -> pl.DataFrame:
         """One row a region: its bytes, what was moved, its round of servers and widths before and after, and costs.

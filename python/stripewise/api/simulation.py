@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise.api import frames, html
-from stripewise.api.frames import Schema
+from stripewise.api.frames import Columns
 from stripewise.api.plan import Plan
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
@@ -106,80 +106,61 @@ class Simulation:
 
         `half_width` is half of the 95 % interval of the throughput over the runs; null for one run.
         """
-        rows = [
-            (
-                name,
-                side["throughput"]["mean"],
-                side["throughput"]["half_width"],
-                side["makespan_s"]["mean"],
-                side["read_bytes"],
-                side["written_bytes"],
-                *(side["latency"][key]["mean"] for key in ("mean_s", "p50_s", "p95_s", "p99_s", "max_s")),
-            )
-            for name, side in self._sides.items()
-        ]
-        schema: Schema = {
-            "side": "String",
-            "bytes_per_s": "Float64",
-            "half_width": "Float64",
-            "time_s": "Float64",
-            "read_bytes": "UInt64",
-            "written_bytes": "UInt64",
+        columns: Columns = {
+            "side": ("String", lambda side: side["name"]),
+            "bytes_per_s": ("Float64", lambda side: side["throughput"]["mean"]),
+            "half_width": ("Float64", lambda side: side["throughput"]["half_width"]),
+            "time_s": ("Float64", lambda side: side["makespan_s"]["mean"]),
+            "read_bytes": ("UInt64", lambda side: side["read_bytes"]),
+            "written_bytes": ("UInt64", lambda side: side["written_bytes"]),
+            "latency_mean_s": ("Float64", lambda side: side["latency"]["mean_s"]["mean"]),
+            "latency_median_s": ("Float64", lambda side: side["latency"]["p50_s"]["mean"]),
+            "latency_p95_s": ("Float64", lambda side: side["latency"]["p95_s"]["mean"]),
+            "latency_p99_s": ("Float64", lambda side: side["latency"]["p99_s"]["mean"]),
+            "latency_max_s": ("Float64", lambda side: side["latency"]["max_s"]["mean"]),
         }
-        latencies = ("mean", "median", "p95", "p99", "max")
-        return frames.frame(rows, {**schema, **{f"latency_{name}_s": "Float64" for name in latencies}})
+        return frames.frame(({"name": name, **side} for name, side in self._sides.items()), columns)
 
     @cached_property
     def servers(self) -> pl.DataFrame:
         """One row a server and side: sub-requests, bytes, seconds busy, share of the time, longest queue."""
-        rows = [
-            (
-                name,
-                server["name"],
-                server["requests"],
-                server["bytes"],
-                server["busy_s"]["mean"],
-                server["busy_s"]["mean"] / side["makespan_s"]["mean"] if side["makespan_s"]["mean"] else None,
-                server["waiting_s"],
-                server["longest_queue"],
-            )
+        rows = (
+            {
+                "side": name,
+                "server": server["name"],
+                **server,
+                "busy_s": (busy_s := server["busy_s"]["mean"]),
+                "busy_share": busy_s / time_s if (time_s := side["makespan_s"]["mean"]) else None,
+            }
             for name, side in self._sides.items()
             for server in side["servers"]
-        ]
-        schema = {
-            "side": "String",
-            "server": "String",
-            "requests": "UInt64",
-            "bytes": "UInt64",
-            "busy_s": "Float64",
-            "busy_share": "Float64",
-            "waiting_s": "Float64",
-            "longest_queue": "UInt64",
-        }
-        return frames.frame(rows, schema)
+        )
+        first = {"side": "String", "server": "String", "requests": "UInt64", "bytes": "UInt64", "busy_s": "Float64"}
+        last = {"busy_share": "Float64", "waiting_s": "Float64", "longest_queue": "UInt64"}
+        return frames.of_records(rows, {**first, **last})
 
     @cached_property
     def timeline(self) -> pl.DataFrame:
         """One row a step of time, server and side: its start and end in seconds, share busy, queue, bytes."""
-        rows = [
-            (name, server["name"], bin * line["bin_s"], (bin + 1) * line["bin_s"], busy, queue, moved)
+        rows = (
+            {
+                "side": name,
+                "server": server["name"],
+                "start_s": bin * line["bin_s"],
+                "end_s": (bin + 1) * line["bin_s"],
+                "busy": busy,
+                "queue": queue,
+                "bytes": moved,
+            }
             for name, side in self._sides.items()
             if (line := side["timeline"]) is not None
             for server in line["servers"]
             for bin, (busy, queue, moved) in enumerate(
                 zip(server["busy"], server["queue"], server["bytes"], strict=True)
             )
-        ]
-        schema = {
-            "side": "String",
-            "server": "String",
-            "start_s": "Float64",
-            "end_s": "Float64",
-            "busy": "Float64",
-            "queue": "Float64",
-            "bytes": "UInt64",
-        }
-        return frames.frame(rows, schema)
+        )
+        times = {"start_s": "Float64", "end_s": "Float64", "busy": "Float64", "queue": "Float64"}
+        return frames.of_records(rows, {"side": "String", "server": "String", **times, "bytes": "UInt64"})
 
     def plot(self) -> Any:  # noqa: ANN401
         """How busy each server was when (an altair chart)."""
