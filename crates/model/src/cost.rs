@@ -55,11 +55,10 @@ pub struct CostModel {
 impl CostModel {
     /// Prepares the costs of `cluster`.
     pub fn new(cluster: &Cluster) -> Self {
-        let profiles = cluster.tiers.iter().map(|tier| &tier.profile).chain(&cluster.meta);
-        let tiers = profiles.map(|profile| TierCost {
-            read: profile.read,
-            write: profile.write,
-            network_s_per_byte: profile.network_s_per_byte,
+        let tiers = cluster.all_tiers().map(|tier| TierCost {
+            read: tier.profile.read,
+            write: tier.profile.write,
+            network_s_per_byte: tier.profile.network_s_per_byte,
         });
         let slots = cluster.tiers.iter().enumerate();
         let slots: Vec<(ServerId, usize)> =
@@ -70,7 +69,7 @@ impl CostModel {
         for (slot, (server, _)) in slots.iter().enumerate().rev() {
             slot_by_server[server.index()] = slot as u32;
         }
-        let meta = cluster.meta.map(|_| slots.len());
+        let meta = cluster.meta.is_some().then_some(slots.len());
         let slots = slots.into_iter().map(|(_, tier)| tier).chain(meta.map(|_| cluster.tiers.len()));
         Self { tiers: tiers.collect(), slots: slots.collect(), meta, slot_by_server }
     }

@@ -1,7 +1,7 @@
 //! Profiles of servers, tiers, and the requests that they are priced by.
 
 use serde::{Deserialize, Serialize};
-use stripewise_layout::ServerId;
+use stripewise_layout::{META_NAME, ServerId};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -105,16 +105,29 @@ pub struct Tier {
     pub capacity_bytes: Option<u64>,
 }
 
+impl Tier {
+    /// The metadata tier, of which planned files may have `capacity_bytes`.
+    pub fn meta(profile: Profile, capacity_bytes: u64) -> Self {
+        let (name, servers) = (META_NAME.to_owned(), vec![ServerId::META]);
+        Self { name, servers, profile, capacity_bytes: Some(capacity_bytes) }
+    }
+}
+
 /// All servers of a pool as the model sees them. Tiers are in the order of the pool file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
     /// The tiers.
     pub tiers: Vec<Tier>,
     /// The metadata tier, [`ServerId::META`]: one server, alone in its regions. `None`: nothing is known of what it costs.
-    pub meta: Option<Profile>,
+    pub meta: Option<Tier>,
 }
 
 impl Cluster {
+    /// The tiers, the metadata tier last.
+    pub fn all_tiers(&self) -> impl Iterator<Item = &Tier> {
+        self.tiers.iter().chain(&self.meta)
+    }
+
     /// Tiers `(name, servers, profile)` without space limits; their servers are numbered in order, as in a pool file. `None`
     /// when they are more than the 65,535 that a layout can name.
     pub fn numbered(tiers: impl IntoIterator<Item = (String, u16, Profile)>) -> Option<Self> {
@@ -129,7 +142,7 @@ impl Cluster {
 
     /// Whether any server has a head.
     pub fn has_heads(&self) -> bool {
-        self.tiers.iter().map(|tier| &tier.profile).chain(&self.meta).any(Profile::has_head)
+        self.all_tiers().any(|tier| tier.profile.has_head())
     }
 }
 

@@ -8,7 +8,7 @@ use planned::plan;
 use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Request, Tier, TierWidths, presets};
-use stripewise_planner::{FileTrace, Job, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
+use stripewise_planner::{FileTrace, Job, Plan, PlanError, PlanOptions, harl_within_limits, plan_as_is, plan_by};
 use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
 
 fn quick() -> PlanOptions {
@@ -63,7 +63,8 @@ fn profile() -> impl Strategy<Value = Profile> {
 
 fn clusters() -> impl Strategy<Value = Cluster> {
     let capacity = prop_oneof![Just(None), (1_u64 << 16..1_u64 << 27).prop_map(Some)];
-    prop::collection::vec((profile(), 0_usize..4, capacity), 1..4).prop_map(|tiers| {
+    let meta = prop::option::of((profile(), 0_u64..1 << 24));
+    (prop::collection::vec((profile(), 0_usize..4, capacity), 1..4), meta).prop_map(|(tiers, meta)| {
         let mut next = 0;
         let tiers = tiers.into_iter().enumerate().map(|(index, (profile, servers, capacity_bytes))| {
             let servers = (0..servers).map(|_| {
@@ -72,7 +73,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             });
             Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes }
         });
-        Cluster { tiers: tiers.collect(), meta: None }
+        Cluster { tiers: tiers.collect(), meta: meta.map(|(profile, bytes)| Tier::meta(profile, bytes)) }
     })
 }
 
@@ -96,7 +97,7 @@ proptest! {
         match plan(&files, &cluster, &options) {
             Ok(plan) => {
                 prop_assert_eq!(plan.files.len(), files.len());
-                for tier in &cluster.tiers {
+                for tier in cluster.all_tiers() {
                     for &server in &tier.servers {
                         let held: u128 = plan.files.iter().map(|f| held(&f.layout, server, f.extent_bytes)).sum();
                         prop_assert!(held <= room(tier), "{server}: {held}");
@@ -396,9 +397,9 @@ fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
     let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes: None }];
     let (mut with_meta, mut of_three) = (presets::set_p(3, 2, true), presets::set_p(3, 2, true));
     let profile = presets::device("nvme").unwrap();
-    with_meta.meta = Some(Profile { network_s_per_byte: 1e-9, ..profile });
+    with_meta.meta = Some(Tier::meta(Profile { network_s_per_byte: 1e-9, ..profile }, 0));
     let third = Tier { name: "t".into(), servers: vec![ServerId(5)], profile, capacity_bytes: None };
-    of_three.tiers.push(Tier { profile: with_meta.meta.unwrap(), ..third });
+    of_three.tiers.push(Tier { profile: with_meta.meta.as_ref().unwrap().profile, ..third });
     let layout = |first| {
         let stripe = |server| stripewise_layout::Stripe { server, width_bytes: 64 << 10 };
         Layout::new([(0, vec![stripe(first)]), (4 << 20, (0..5).map(|n| stripe(ServerId(n))).collect())]).unwrap()
@@ -418,4 +419,63 @@ fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
         let best = plan_by("auto", &job).unwrap().plan;
         assert!(!best.files[0].layout.servers().contains(&ServerId::META));
     }
+}
+
+/// `count` small files that are read whole, in any order, by 4 processes.
+fn small_files(count: usize, bytes: u64) -> Vec<Vec<Request>> {
+    let request = |file: usize| Request {
+        offset: 0,
+        size: bytes,
+        op: Op::Read,
+        process: (file % 4) as u32,
+        start_s: file as f64 * 1e-3,
+        end_s: file as f64 * 1e-3 + 1e-3,
+    };
+    (0..count).map(|file| vec![request(file); 3]).collect()
+}
+
+#[test]
+fn small_files_go_to_a_fast_metadata_tier_as_far_as_it_has_room() {
+    let traces = small_files(40, 8 << 10);
+    let files: Vec<FileTrace> = traces
+        .iter()
+        .enumerate()
+        .map(|(index, requests)| FileTrace { name: format!("f{index}"), requests, size_bytes: Some(8 << 10) })
+        .collect();
+    let mut cluster = presets::set_ab(4, 0);
+    let without = plan(&files, &cluster, &quick()).unwrap();
+    let fast = presets::device("nvme").unwrap();
+    for (room_bytes, expected) in [(1 << 30, 40), (80 << 10, 10), (0, 0)] {
+        cluster.meta = Some(Tier::meta(fast, room_bytes));
+        let with = plan(&files, &cluster, &quick()).unwrap();
+        assert_eq!(files_on_meta(&with), expected, "with room for {room_bytes} bytes");
+        assert!(with.total.planned_s <= without.total.planned_s);
+        let told = with.tiers.iter().find(|tier| tier.name == "meta");
+        assert_eq!(told.map_or(0, |tier| tier.planned_bytes), expected as u64 * (8 << 10));
+    }
+    // The papers' planners know no such tier.
+    cluster.meta = Some(Tier::meta(fast, 1 << 30));
+    let job_options = quick();
+    let job = Job::new(&files, &cluster, &job_options).unwrap();
+    for name in ["fixed", "whole-files", "harl", "harl-paper", "1-dh", "equal-depth"] {
+        assert_eq!(files_on_meta(&plan_by(name, &job).unwrap().plan), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_metadata_tier_that_is_slow_or_busy_gets_nothing() {
+    let traces = small_files(40, 64 << 10);
+    let files: Vec<FileTrace> = traces
+        .iter()
+        .enumerate()
+        .map(|(index, requests)| FileTrace { name: format!("f{index}"), requests, size_bytes: Some(64 << 10) })
+        .collect();
+    let mut cluster = presets::set_ab(0, 4);
+    cluster.meta = Some(Tier::meta(presets::set_ab(1, 0).tiers[0].profile, 1 << 30));
+    assert_eq!(files_on_meta(&plan(&files, &cluster, &quick()).unwrap()), 0);
+}
+
+/// Files of a plan with a region on the metadata tier.
+fn files_on_meta(plan: &Plan) -> usize {
+    plan.files.iter().filter(|file| file.layout.servers().contains(&ServerId::META)).count()
 }

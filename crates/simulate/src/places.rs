@@ -27,9 +27,9 @@ impl Places {
         for (file, layout) in layouts.iter().enumerate() {
             for server in layout.servers() {
                 if server == ServerId::META && places.meta.is_none() {
-                    let profile = cluster.meta.ok_or(SimulateError::UnknownServer { file, server })?;
+                    let meta = cluster.meta.as_ref().ok_or(SimulateError::UnknownServer { file, server })?;
                     places.meta = Some(places.of.len());
-                    places.of.push(Some((cluster.tiers.len(), profile)));
+                    places.of.push(Some((cluster.tiers.len(), meta.profile)));
                 }
                 if !places.of.get(places.index(server)).is_some_and(Option::is_some) {
                     return Err(SimulateError::UnknownServer { file, server });

@@ -594,7 +594,8 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
     let free = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 0.0, head: None };
     let unused = Profile { read: free, write: free, network_s_per_byte: 0.0 };
     let in_beta = system.links.server == ServerLink::InBeta;
-    let tiers = cluster.tiers.iter().map(|tier| tier.profile).chain([cluster.meta.unwrap_or(unused)]).enumerate();
+    let meta = cluster.meta.as_ref().map_or(unused, |meta| meta.profile);
+    let tiers = cluster.tiers.iter().map(|tier| tier.profile).chain([meta]).enumerate();
     let mut models: Vec<DeviceModel> =
         tiers.map(|(tier, profile)| DeviceModel::new(system.device(tier), &profile, in_beta)).collect();
     models.push(DeviceModel::new(crate::system::TierDevice::default(), &unused, in_beta));

@@ -533,7 +533,7 @@ fn the_metadata_tier_is_a_server_like_the_others() {
             |cluster: &Cluster, layout: &Layout| simulate(cluster, std::slice::from_ref(layout), &program, &options);
         with_meta.meta = None;
         assert_eq!(quick(&with_meta, &on_meta).unwrap_err(), unknown);
-        with_meta.meta = Some(of_three.tiers[2].profile);
+        with_meta.meta = Some(Tier::meta(of_three.tiers[2].profile, 0));
         let found = quick(&with_meta, &on_meta).unwrap();
         assert_eq!([0, 1, 2].map(|index| found.server_at(index)), [ServerId(0), ServerId(1), ServerId::META]);
         assert_eq!(SimulationOutcome { has_meta: false, ..found }, quick(&of_three, &on_third).unwrap());

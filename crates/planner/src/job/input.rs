@@ -80,10 +80,10 @@ pub(crate) fn for_pool(cluster: &Cluster, options: &PlanOptions) -> PlanOptions 
 pub(crate) fn as_priced(cluster: &Cluster, network: Network) -> Cluster {
     let mut priced = cluster.clone();
     if network == Network::InBeta {
-        for profile in priced.tiers.iter_mut().map(|tier| &mut tier.profile).chain(&mut priced.meta) {
-            let network = std::mem::take(&mut profile.network_s_per_byte);
-            profile.read.transfer_s_per_byte += network;
-            profile.write.transfer_s_per_byte += network;
+        for tier in priced.tiers.iter_mut().chain(&mut priced.meta) {
+            let network = std::mem::take(&mut tier.profile.network_s_per_byte);
+            tier.profile.read.transfer_s_per_byte += network;
+            tier.profile.write.transfer_s_per_byte += network;
         }
     }
     priced
@@ -96,7 +96,7 @@ pub(crate) fn check(cluster: &Cluster, options: &PlanOptions) -> Result<(), Plan
     if cluster.tiers.len() > MAX_TIERS {
         return Err(PlanError::TooManyTiers(cluster.tiers.len()));
     }
-    for tier in &cluster.tiers {
+    for tier in cluster.all_tiers() {
         for (op, name) in [(Op::Read, "read"), (Op::Write, "write")] {
             let costs = tier.profile.of(op);
             let figures = [

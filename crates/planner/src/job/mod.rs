@@ -261,7 +261,7 @@ impl<'a> Job<'a> {
         let unknown = || PlanError::UnknownServer { file: self.files[index].name.clone(), server };
         if server == ServerId::META {
             let last = || self.cluster.tiers.iter().map(|tier| tier.servers.len()).sum();
-            return self.cluster.meta.map(|_| last()).ok_or_else(unknown);
+            return self.cluster.meta.as_ref().map(|_| last()).ok_or_else(unknown);
         }
         self.slots.get(server.index()).copied().flatten().ok_or_else(unknown)
     }

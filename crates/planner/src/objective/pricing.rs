@@ -45,8 +45,7 @@ impl<'a> Pricer<'a> {
 
     fn with_lanes(cluster: &'a Cluster, demand: &'a Demand, lanes: Lanes) -> Self {
         let model = CostModel::new(cluster);
-        let mut profiles = cluster.tiers.iter().map(|tier| &tier.profile).chain(&cluster.meta);
-        let links = profiles.any(|profile| profile.network_s_per_byte > 0.0);
+        let links = cluster.all_tiers().any(|tier| tier.profile.network_s_per_byte > 0.0);
         let share = |slot| {
             let lane = lanes.of_slot(slot);
             (lane as u32, 1.0 / lanes.slots(lane).len() as f64)

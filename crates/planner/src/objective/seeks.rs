@@ -115,8 +115,8 @@ impl Arrivals {
     /// O(sub-requests).
     pub(crate) fn shares(&self, layouts: &[Layout], cluster: &Cluster, phases: &[PhaseDemand]) -> AdjacentShares {
         let model = CostModel::new(cluster);
-        let tiers = cluster.tiers.iter().flat_map(|tier| vec![tier.profile; tier.servers.len()]);
-        let profiles: Vec<Profile> = tiers.chain(cluster.meta).collect();
+        let profiles: Vec<Profile> =
+            cluster.all_tiers().flat_map(|tier| vec![tier.profile; tier.servers.len()]).collect();
         let servers = profiles.len();
         let mut taken = vec![Taken::default(); phases.len() * servers * 2];
         for stretch in &self.stretches {
@@ -168,7 +168,7 @@ impl AdjacentShares {
         let alone = |tier: &Tier| -> Vec<Tier> {
             tier.servers.iter().map(|&server| Tier { servers: vec![server], ..tier.clone() }).collect()
         };
-        self.models(&Cluster { tiers: cluster.tiers.iter().flat_map(alone).collect(), meta: cluster.meta })
+        self.models(&Cluster { tiers: cluster.tiers.iter().flat_map(alone).collect(), meta: cluster.meta.clone() })
     }
 
     fn models(&self, cluster: &Cluster) -> Vec<CostModel> {
@@ -176,9 +176,9 @@ impl AdjacentShares {
         let model = |phase: usize| {
             let mut mixed = cluster.clone();
             let mut first = 0;
-            let tiers = mixed.tiers.iter_mut().map(|tier| (&mut tier.profile, tier.servers.len()));
-            for (profile, servers) in tiers.chain(mixed.meta.as_mut().map(|profile| (profile, 1))) {
-                let slots = first..first + servers;
+            for tier in mixed.tiers.iter_mut().chain(&mut mixed.meta) {
+                let slots = first..first + tier.servers.len();
+                let profile = &mut tier.profile;
                 first = slots.end;
                 profile.read = profile.read.with_adjacent(self.of(phase, slots.clone(), Op::Read));
                 profile.write = profile.write.with_adjacent(self.of(phase, slots, Op::Write));

@@ -70,7 +70,10 @@ pub(crate) fn describe(
     });
     let default_bytes = by_tier(job.cluster, &default_price.server_bytes);
     let planned_bytes = by_tier(job.cluster, &price.server_bytes);
-    let tiers = job.cluster.tiers.iter().zip(default_bytes.into_iter().zip(planned_bytes));
+    let bytes = default_bytes.into_iter().zip(planned_bytes);
+    // The metadata tier is told of where plans hold anything on it.
+    let tiers = job.cluster.all_tiers().zip(bytes).enumerate();
+    let tiers = tiers.filter(|&(index, (_, (before, after)))| index < job.cluster.tiers.len() || before + after > 0);
     Ok(Plan {
         files: files.collect(),
         phases: phases.collect(),
@@ -79,7 +82,7 @@ pub(crate) fn describe(
         reads: rates(job, &pricer, by_default, best, Op::Read),
         writes: rates(job, &pricer, by_default, best, Op::Write),
         tiers: tiers
-            .map(|(tier, (default_bytes, planned_bytes))| TierUse {
+            .map(|(_, (tier, (default_bytes, planned_bytes)))| TierUse {
                 name: tier.name.clone(),
                 servers: tier.servers.len(),
                 default_bytes,
@@ -122,14 +125,13 @@ fn tier_bytes(cluster: &Cluster, region: &Region, from: u64, to: u64) -> Vec<u64
     let by_server: HashMap<ServerId, u64> =
         region.stripes().iter().enumerate().map(|(slot, stripe)| (stripe.server, held(slot))).collect();
     let of = |tier: &Tier| tier.servers.iter().filter_map(|server| by_server.get(server)).sum();
-    cluster.tiers.iter().map(of).collect()
+    cluster.all_tiers().map(of).collect()
 }
 
 fn by_tier(cluster: &Cluster, slots: &[u64]) -> Vec<u64> {
     let mut slots = slots.iter();
     cluster
-        .tiers
-        .iter()
+        .all_tiers()
         .map(|tier| slots.by_ref().take(tier.servers.len()).fold(0, |sum: u64, &b| sum.saturating_add(b)))
         .collect()
 }

@@ -39,7 +39,7 @@ pub struct RegionPlan {
     pub offset: u64,
     /// First byte after it; 2^63 for the last region.
     pub end: u64,
-    /// Width on every tier; `None` when servers of a tier differ.
+    /// Width on every tier; `None` when servers of a tier differ, or on the metadata tier.
     pub widths: Option<TierWidths>,
     /// Requests that fall on it; one across a border counts in parts.
     pub requests: f64,
@@ -49,7 +49,7 @@ pub struct RegionPlan {
     pub written_bytes: f64,
     /// Its share in the predicted time of the whole run. The shares of all regions add up to [`Plan::total`].
     pub times: LayoutTimes,
-    /// Bytes of the file that it puts on each tier.
+    /// Bytes of the file that it puts on each tier, and on the metadata tier where the cluster has one.
     pub tier_bytes: Vec<u64>,
 }
 
@@ -136,7 +136,7 @@ pub struct Plan {
     pub reads: Option<Rates>,
     /// Writes, if any.
     pub writes: Option<Rates>,
-    /// Space by tier.
+    /// Space by tier, by the metadata tier where files have anything on it.
     pub tiers: Vec<TierUse>,
     /// Whether the figures are those of a sample.
     pub sampled: Option<Sampled>,

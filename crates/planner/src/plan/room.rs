@@ -31,7 +31,7 @@ pub fn within_room(cluster: &Cluster, room_bytes: impl Fn(ServerId) -> u64, need
             servers,
         }));
     }
-    limited.then_some(Cluster { tiers, meta: cluster.meta })
+    limited.then(|| Cluster { tiers, meta: cluster.meta.clone() })
 }
 
 /// Sorts servers into at most `most` classes, each with the least limit of its servers, the largest first.

@@ -5,6 +5,7 @@ use crate::job::Job;
 use crate::objective::priced::RegionPlans;
 use crate::planners::harl::limits;
 use crate::planners::planner::Planner;
+use crate::regions::heads;
 use crate::regions::search::{rehearsed, search};
 use stripewise_layout::Layout;
 
@@ -27,7 +28,9 @@ impl Planner for Regions {
     /// Time: about `max_entries` x a few hundred candidates x 0.3 us, some seconds at the defaults, on all cores. Memory
     /// beside the requests: bounded by the options, about 100 MB at the defaults.
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
-        Ok(job.spread(&rehearsed(before_rehearsal(job)?, job)))
+        let found = before_rehearsal(job)?;
+        let layouts = heads::on_meta(job, rehearsed(found, job), found.region_s);
+        Ok(job.spread(&layouts))
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod candidates;
 mod duals;
 mod exhaustive;
+pub(crate) mod heads;
 mod holdout;
 mod hottest;
 mod price_table;
