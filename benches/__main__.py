@@ -26,6 +26,7 @@ from benches import (
     fresh,
     importing,
     importing_dftracer,
+    logs,
     mount_alone,
     mount_names,
     papers,
@@ -77,6 +78,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
     drishti.BENCHMARK,
+    logs.BENCHMARK,
 )
 
 MEMORY = Path("/dev/shm")

@@ -125,14 +125,32 @@ def test_one_request_and_none(advise, cluster, stripewise, tmp_path):
     (row,) = document["files"]
     assert (row["path"], row["requests"], row["written_bytes"], document["root"]) == ("a", 1, 4096, "/data")
     none = strace(tmp_path / "none.strace", ['1.0 openat(AT_FDCWD, "/data/a", O_RDONLY) = 3</data/a> <0.000024>'])
-    failed = stripewise("advise", none, "--cluster", cluster, check=False)
+    printed = stripewise("advise", none, "--cluster", cluster).stdout
+    assert "moved: nothing" in printed and "layout: the log has no read or write of a file" in printed
+    failed = stripewise("advise", none, "--cluster", cluster, "--root", "/data", check=False)
     assert failed.returncode == 1 and "no read or write of a file below" in failed.stderr and "--root" in failed.stderr
 
 
-def test_without_servers_the_remedy_is_named(stripewise, tmp_path):
+def test_without_servers_all_but_the_layout_is_said_and_the_remedy_is_named(advise, stripewise, tmp_path):
+    small = [f'1.0 pwrite64(3</data/a>, ""..., 100, {n * 200}) = 100 <0.000200>' for n in range(2000)]
+    log_file = strace(tmp_path / "small.strace", small)
+    document = check(advise(log_file))
+    assert document["cluster"]["known_from"] == "unknown" and not document["total"]["change"]
+    assert all(remedy in document["lacking"] for remedy in ("--cluster", "--osts", "--preset"))
+    assert "tiny-requests" in [one["kind"] for row in document["files"] for one in row["findings"]]
+    printed = stripewise("advise", log_file).stdout
+    assert f"layout: {document['lacking']}" in " ".join(printed.split())
+    # One option more, and layouts are spoken of.
+    document = check(advise(log_file, "--osts", 16, "--preset", "ssd-sata"))
+    assert document["cluster"]["known_from"] == "number" and document["lacking"] is None
+    (tier,) = document["cluster"]["tiers"]
+    assert (tier["servers"], tier["preset"]) == (16, "ssd-sata")
+    failed = stripewise("advise", log_file, "--osts", 5000, check=False)
+    assert failed.returncode == 2 and "--osts" in failed.stderr
+
+
+def test_an_unknown_preset_is_refused(stripewise, tmp_path):
     one = strace(tmp_path / "one.strace", ['1.0 pwrite64(3</data/a>, ""..., 4096, 8192) = 4096 <0.000024>'])
-    failed = stripewise("advise", one, check=False)
-    assert failed.returncode == 1 and "--cluster" in failed.stderr
     failed = stripewise("advise", one, "--preset", "floppy", check=False)
     assert failed.returncode == 1 and 'no preset "floppy"; there is hdd-7200' in failed.stderr
 
@@ -179,8 +197,53 @@ def test_what_is_printed(stripewise, cluster):
     printed = stripewise("advise", log("sample-badost.darshan"), "--cluster", cluster).stdout
     assert "ior-posix.out.* (2,0" in printed
     first = printed.splitlines()[0]
-    assert first.startswith("wrong: OST 14 gives a process") and "tell the administrators" in printed
+    assert first.startswith("job: ") and "user uid 69615, job 6265799, 2,048 processes" in printed
+    assert "\nwrong: OST 14 gives a process" in printed and "tell the administrators" in printed
     assert "what they wait for now:" in printed
+
+
+@pytest.mark.parametrize("pattern", ["sample-badost.darshan", "dxt.darshan", "ior_hdf5_example.darshan"])
+def test_the_job_is_the_one_that_another_reader_finds(advise, pattern):
+    report = darshan.DarshanReport(str(log(pattern)))
+    files = {module: report.records[module].to_df() for module in ("POSIX", "STDIO") if module in report.records}
+    job, metadata = advise(log(pattern))["job"], report.metadata["job"]
+
+    streams = [number for number, name in report.name_records.items() if name.startswith("<STD")]
+
+    def counted(name, of="counters"):
+        tables = ((module, records[of]) for module, records in files.items())
+        return sum(table[~table["id"].isin(streams)][f"{module}_{name}"].sum() for module, table in tables)
+
+    assert (job["processes"], job["id"]) == (metadata["nprocs"], str(metadata["jobid"]))
+    # Darshan has whole seconds, the first and the last in full.
+    assert abs(job["run_s"] - metadata["run_time"]) <= 1
+    assert job["read_bytes"] == counted("BYTES_READ") and job["written_bytes"] == counted("BYTES_WRITTEN")
+    # Half a second of opens on each of many ranks is half a second.
+    assert job["meta_s"] == pytest.approx(counted("F_META_TIME", "fcounters") / metadata["nprocs"], rel=0.05)
+    assert 0 < job["io_share"] <= 1
+
+
+def test_the_prediction_stands_beside_what_was_measured(advise, stripewise, cluster, tmp_path):
+    log_file = writes(tmp_path / "run.strace", "big.dat")
+    document = check(advise(log_file, "--cluster", cluster))
+    job, total, reproduced = document["job"], document["total"], document["reproduced"]
+    # 16 requests of each process take 50 ms, one after the other: no preset has such servers.
+    assert job["slowest_s"] == pytest.approx(0.8) and job["bytes_per_s"] == pytest.approx((512 << 20) / 0.8)
+    assert 0.5 < reproduced["factor"] < 2 and reproduced["refused"] is None
+    assert total["present_bytes_per_s"] == pytest.approx(job["bytes_per_s"] / reproduced["factor"])
+    assert total["run_gain"]["ratio"] <= 1 / (1 - job["slowest_share"]) if job["slowest_share"] < 1 else True
+    printed = stripewise("advise", log_file, "--cluster", cluster).stdout
+    assert "measured 640 MiB/s" in printed and "\npredicted: " in printed
+
+
+def test_what_is_not_reproduced_claims_no_gain(advise, stripewise, tmp_path):
+    """One of 2,048 processes waited 23 times as long as the mean one: no model of servers alone gives that."""
+    document = check(advise(log("sample-badost.darshan")))
+    assert document["reproduced"]["factor"] < 0.5 and not document["total"]["change"]
+    refused = document["reproduced"]["refused"]
+    assert "times as long as the mean one" in refused
+    printed = stripewise("advise", log("sample-badost.darshan")).stdout
+    assert "NOT reproduced, so no gain is claimed" in printed and "layout: nothing is said" in printed
 
 
 def test_processes_of_a_shell_script_are_no_ranks(emulated, advise, tmp_path):
@@ -215,7 +278,8 @@ def writes(path, name):
     size = 32 << 20
     path.write_text(
         "".join(
-            f'{100 + n % 4} {1 + n / 10:.6f} pwrite64(3</data/{name}>, ""..., {size}, {n * size}) = {size} <0.300000>\n'
+            f"{100 + n % 4} {1700000000 + n // 4 * 0.3001:.6f} "
+            f'pwrite64(3</data/{name}>, ""..., {size}, {n * size}) = {size} <0.300000>\n'
             for n in range(64)
         )
     )
@@ -302,6 +366,18 @@ def test_stripes_on_lustre_are_those_of_its_administrators(advise, tmp_path):
     small = tmp_path / "small.strace"
     small.write_text("".join(log_file.read_text().splitlines(keepends=True)[:8]))
     assert not advise(small, "--cluster", file)["total"]["change"]
+
+
+def test_servers_whose_number_alone_is_known_have_no_pools(advise, stripewise, tmp_path):
+    log_file = writes(tmp_path / "run.strace", "big.dat")
+    document = check(advise(log_file, "--osts", 6))
+    assert document["cluster"]["found"] and document["total"]["change"]
+    native = document["native"]
+    (of_file,) = native["files"]
+    assert of_file["commands"] and "no pool is named" in native["assumed"][0]
+    assert not any("-p" in command["arguments"] for command in of_file["commands"])
+    printed = stripewise("advise", log_file, "--osts", 6).stdout
+    assert of_file["commands"][0]["shell"] in printed and "--pool-map" in printed
 
 
 def test_no_name_reaches_the_terminal_as_a_control_sequence(advise, stripewise, tmp_path):

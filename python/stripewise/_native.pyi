@@ -617,6 +617,47 @@ class AdviseSpace(TypedDict):
     recommended_bytes: int
     capacity_bytes: int | None
 
+class AdviseJob(TypedDict):
+    command: str | None
+    user: str | None
+    id: str | None
+    processes: int
+    nodes: int | None
+    run_s: float | None
+    run_known: bool
+    """Else from the first request to the last."""
+    read_bytes: int
+    written_bytes: int
+    requests: int
+    slowest_s: float | None
+    """Of the process that reads and writes longest; null where the log does not time requests."""
+    bytes_per_s: float | None
+    """Measured: all bytes in that time."""
+    data_s: float
+    """Of the mean process."""
+    meta_s: float
+    io_share: float | None
+    slowest_share: float | None
+
+class AdviseHeldOut(TypedDict):
+    ratio: float
+    low: float
+    high: float
+
+class AdviseProfile(TypedDict):
+    tier: str
+    op: Literal["read", "write"]
+    startup_s: float
+    bytes_per_s: float
+
+class AdviseReproduced(TypedDict):
+    factor: float
+    """Time of the slowest process, predicted over measured."""
+    refused: str | None
+    held_out: AdviseHeldOut | None
+    memory_share: float
+    profiles: list[AdviseProfile]
+
 class AdviseFile(TypedDict):
     """Files of one kind: a path, or a pattern where there are several."""
 
@@ -627,6 +668,8 @@ class AdviseFile(TypedDict):
     requests: int
     ranks: int
     counters_only: bool
+    factor: float | None
+    """Time of the requests, predicted over measured."""
     present: AdvisePresent
     recommended: AdvisePlaced | None
     change: bool
@@ -650,6 +693,8 @@ class AdviseTotal(TypedDict):
     present_bytes_per_s: float
     recommended_bytes_per_s: float
     gain: AdviseGain
+    run_gain: AdviseGain | None
+    """Of the whole run, at most."""
     reasons: list[str]
     """Why the interval is as wide as it is."""
     space: list[AdviseSpace]
@@ -657,6 +702,8 @@ class AdviseTotal(TypedDict):
 
 class AdviseCluster(ClusterInfo):
     found: bool
+    """From the log's own Lustre layouts, or by their number alone."""
+    known_from: Literal["cluster", "log", "number", "unknown"]
     targets: int | None
     """From the log's own Lustre layouts."""
 
@@ -680,6 +727,9 @@ class AdviceDocument(TypedDict):
     cluster: AdviseCluster
     root: str
     about: AdviseAbout
+    job: AdviseJob
+    reproduced: AdviseReproduced | None
+    lacking: str | None
     planner: str
     processes_in_flight: float
     files: list[AdviseFile]
@@ -695,6 +745,7 @@ def advise(
     root: str | None = None,
     planner: str | None = None,
     preset: str = "hdd-7200",
+    osts: int | None = None,
     passes: Callable[[bytes], Iterable[bytes]] | None = None,
     rules: bool = False,
 ) -> AdviceDocument: ...
@@ -809,6 +860,7 @@ def server_load(
     *,
     root: str | None = None,
     preset: str = "hdd-7200",
+    osts: int | None = None,
 ) -> ServerLoad: ...
 
 # Simulation of traces

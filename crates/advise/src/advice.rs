@@ -3,11 +3,14 @@
 use crate::bottleneck::Bottleneck;
 use crate::cluster_file::ClusterFile;
 use crate::findings::Finding;
+use crate::fit::HeldOut;
 use crate::interval::{Cause, Gain};
+use crate::job::JobFacts;
 use crate::layout_rules::RuleGain;
-use crate::options::LayoutSource;
+use crate::options::{LayoutSource, ServersFrom};
 use std::path::PathBuf;
 use stripewise_layout::{Layout, LayoutFile};
+use stripewise_model::Op;
 
 /// Where files of a kind are, or should be.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +38,21 @@ pub struct TierSpace {
     pub capacity_bytes: Option<u64>,
 }
 
+/// What the model makes of the run as it was, beside the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reproduced {
+    /// Time of the slowest process's reads and writes, predicted over measured.
+    pub factor: f64,
+    /// Why there are no gains: prediction and log differ by more than a factor of 2.
+    pub refused: Option<String>,
+    /// What a fit to one half of the requests predicts of the other.
+    pub held_out: Option<HeldOut>,
+    /// Share of the bytes that came from, or only reached, the memory of the client's nodes.
+    pub memory_share: f64,
+    /// Tier, operation, startup in seconds and bytes per second of each profile that was fitted.
+    pub profiles: Vec<(String, Op, f64, f64)>,
+}
+
 /// Advice on files of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdviceRow {
@@ -56,6 +74,8 @@ pub struct AdviceRow {
     pub present: KindPlacement,
     /// How that is known.
     pub source: LayoutSource,
+    /// Time of their requests, predicted over measured; `None` where the log does not time them.
+    pub factor: Option<f64>,
     /// Where they should be; `None` is no change.
     pub recommended: Option<KindPlacement>,
     /// Why the recommended layout is none that is set otherwise, in words.
@@ -86,10 +106,16 @@ pub struct DirectoryAdvice {
 pub struct Advice {
     /// The servers.
     pub cluster: ClusterFile,
-    /// They are what the log shows, and no cluster file's.
-    pub is_found: bool,
+    /// How they are known.
+    pub servers_from: ServersFrom,
     /// Object storage targets that the file system has, where the log knows: it shows some of them.
     pub targets: Option<u64>,
+    /// What is missing for advice on layouts, and how to give it.
+    pub lacking: Option<String>,
+    /// The job.
+    pub job: JobFacts,
+    /// The present, predicted, beside the log; `None` where the log does not time requests.
+    pub reproduced: Option<Reproduced>,
     /// Names of servers: those of layouts, with the object storage target where the servers were found.
     pub labels: Vec<String>,
     /// The directory that paths are relative to.
@@ -98,12 +124,14 @@ pub struct Advice {
     pub rows: Vec<AdviceRow>,
     /// By directory, those that move most first.
     pub directories: Vec<DirectoryAdvice>,
-    /// Bytes per second of all under the present layouts.
+    /// Bytes per second of all under the present layouts, predicted: while the slowest process reads and writes.
     pub present_bytes_per_s: f64,
     /// The same under the recommended ones.
     pub recommended_bytes_per_s: f64,
     /// Of all files together.
     pub gain: Gain,
+    /// Of the whole run at most, by the share of it that the slowest process reads and writes.
+    pub run_gain: Option<Gain>,
     /// Room on tiers.
     pub space: Vec<TierSpace>,
     /// What is wide about the intervals.

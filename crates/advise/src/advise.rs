@@ -5,13 +5,18 @@
 
 use crate::advice::Advice;
 use crate::case::ComparedCase;
+use crate::cluster_file::ClusterFile;
 use crate::error::AdviseError;
+use crate::findings;
 use crate::gather::Gathered;
+use crate::interval::Gain;
+use crate::job::JobFacts;
 use crate::look::Looked;
-use crate::options::AdviceOptions;
+use crate::options::{AdviceOptions, ServersFrom};
 use crate::passes::{Pass, PassResult, Passes};
 use crate::sides::servers;
 use stripewise_import::About;
+use stripewise_layout::LayoutFile;
 use stripewise_planner::auto;
 use stripewise_planner::planners::PLANNERS;
 use stripewise_trace::Trace;
@@ -46,7 +51,7 @@ pub fn advise_by(
             known.join(", ")
         )));
     }
-    let (servers, targets) = servers(about, options)?;
+    let (servers, targets, from) = servers(about, options)?;
     let mut looked = Looked::default();
     let root = options.root.map(|root| root.as_os_str().to_owned());
     passes.make(&Pass::Look(root), &mut |found| {
@@ -55,9 +60,43 @@ pub fn advise_by(
         }
     })?;
     let mut gathered = Gathered::new(trace, about, options.root, looked.finished());
+    let job = JobFacts::of(trace, about, &gathered);
     if gathered.files.is_empty() {
-        return Err(AdviseError::NothingMoved { root: gathered.root });
+        return match options.root {
+            Some(_) => Err(AdviseError::NothingMoved { root: gathered.root }),
+            None => Ok(of_nothing_moved(servers, from, job, &gathered)),
+        };
     }
-    let case = ComparedCase::new(&servers, &targets, about, options, passes, &mut gathered)?;
-    case.advice(&gathered, about, options)
+    let case = ComparedCase::new(&servers, from, &targets, about, options, passes, &mut gathered)?;
+    case.advice(&gathered, job, about, options)
+}
+
+/// Of a log without reads and writes: what else it shows.
+fn of_nothing_moved(servers: ClusterFile, servers_from: ServersFrom, job: JobFacts, gathered: &Gathered) -> Advice {
+    let processes = usize::try_from(job.processes).unwrap_or(usize::MAX);
+    Advice {
+        layout: LayoutFile { pool: servers.name.clone(), files: Vec::new() },
+        cluster: servers,
+        servers_from,
+        lacking: Some("the log has no read or write of a file: there is nothing to lay out".to_owned()),
+        job,
+        reproduced: None,
+        labels: Vec::new(),
+        root: gathered.root.clone(),
+        rows: Vec::new(),
+        directories: Vec::new(),
+        present_bytes_per_s: 0.0,
+        recommended_bytes_per_s: 0.0,
+        gain: Gain::NONE,
+        run_gain: None,
+        space: Vec::new(),
+        causes: Vec::new(),
+        planner: "none".to_owned(),
+        findings: findings::of_run(&gathered.all, processes, None),
+        processes: 0.0,
+        bytes: 0,
+        left_out: gathered.left_out,
+        targets: None,
+        rules: Vec::new(),
+    }
 }

@@ -1,22 +1,26 @@
 //! What there is held against what was planned, by the simulator and kind by kind: a kind of file keeps its layout where
 //! the interval of its gain does not support another one, and the rest is simulated again.
 
-use crate::advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, TierSpace};
+use crate::advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, Reproduced, TierSpace};
 use crate::bottleneck::bottleneck;
 use crate::cluster_file::{ClusterFile, FileSystem};
 use crate::error::AdviseError;
 use crate::findings::{self, FindingContext};
+use crate::fit::Fit;
 use crate::gaps::Gaps;
 use crate::gather::{Gathered, count_unaligned, names_hdf5};
-use crate::interval::{Cause, Gain, causes, coarse_times, counters_only};
+use crate::interval::{Cause, Gain, causes, coarse_times, counters_only, fitted};
+use crate::job::JobFacts;
 use crate::kinds::{FileKind, kinds};
 use crate::layout_rules::{LayoutRule, RULES, RuleGain};
 use crate::mounts::{are_anonymous, is_made_by_tools, may_be_on};
-use crate::options::{AdviceOptions, LayoutSource};
+use crate::options::{AdviceOptions, LayoutSource, ServersFrom};
 use crate::passes::Passes;
-use crate::planning::{Planned, plan};
+use crate::planning::{Planned, Present, plan};
 use crate::present::Targets;
-use crate::rehearsal::{KindRehearsal, SeedRates, gains, mean, thinned};
+use crate::rehearsal::{KindRehearsal, RunTimes, SeedRates, gains, mean};
+use crate::served::Served;
+use crate::served_run::thinned;
 use crate::settable::{FINER_GAIN, Settable, finer};
 use crate::sides::present;
 use crate::slow::{Slow, slow_of_log, slow_of_pool};
@@ -36,9 +40,14 @@ const LOADED: usize = 20_000;
 /// How often kinds may be taken out of the plan.
 const ROUNDS: usize = 4;
 
+/// The present is reproduced where prediction and log differ by no more.
+const REPRODUCED: f64 = 2.0;
+
 /// What is compared.
 pub(crate) struct ComparedCase<'a> {
     servers: &'a ClusterFile,
+    servers_from: ServersFrom,
+    /// With fitted profiles.
     cluster: Cluster,
     labels: Vec<String>,
     /// Present layout of every file, and how it is known.
@@ -51,6 +60,10 @@ pub(crate) struct ComparedCase<'a> {
     kinds: Vec<FileKind>,
     /// A sample of the requests of every file.
     sample: Vec<Vec<Request>>,
+    /// The same, by who answered them.
+    served: Served,
+    /// What of the profiles is fitted, where the log times requests.
+    fit: Option<Fit>,
     planned: Vec<Layout>,
     planner: &'static str,
     processes: f64,
@@ -64,21 +77,23 @@ pub(crate) struct ComparedCase<'a> {
 impl<'a> ComparedCase<'a> {
     pub(crate) fn new(
         servers: &'a ClusterFile,
+        servers_from: ServersFrom,
         targets: &Targets,
         about: &About,
         options: &AdviceOptions,
         passes: &dyn Passes,
         gathered: &mut Gathered,
     ) -> Result<Self, AdviseError> {
-        let cluster = servers.cluster();
         let files = gathered.files.iter().map(|file| (file.id, file.path.as_str()));
         let (present, sources): (Vec<Layout>, Vec<LayoutSource>) =
             present(servers, targets, about, options, files).into_iter().unzip();
         let alike = kinds(&gathered.files, &present);
-        let made_up = about.lacks.contains(Lacks::TIMES) || about.lacks.contains(Lacks::DURATIONS);
-        let timed = gathered.files.iter().map(|file| !made_up && !file.counted).collect();
-        let Planned { planner, sampled, layouts, sample, cuts_s, processes, gaps } =
-            plan(gathered, timed, passes, &alike, &cluster, servers, options)?;
+        let is_timed = !about.lacks.contains(Lacks::TIMES) && !about.lacks.contains(Lacks::DURATIONS);
+        let is_known = servers_from != ServersFrom::Unknown;
+        let known = Present { layouts: &present, is_known, is_timed };
+        let Planned { planner, sampled, layouts, sample, served, fit, cuts_s, processes, gaps } =
+            plan(gathered, &known, passes, &alike, servers, options)?;
+        let cluster = fit.cluster.clone();
         count_unaligned(gathered, &present, &sample);
         let names = servers.names();
         let slow = if options.present.is_some() {
@@ -90,11 +105,15 @@ impl<'a> ComparedCase<'a> {
             slow_of_log(about, &gathered.files, targets)
         };
         let count: usize = names.tiers().iter().map(|(_, servers)| usize::from(*servers)).sum();
-        let labels = (0..count).map(|server| targets.label(&names, server)).collect();
+        let label = |server| if is_known { targets.label(&names, server) } else { "the file system".to_owned() };
+        let labels = (0..count).map(label).collect();
         Ok(Self {
             servers,
+            servers_from,
             cluster,
             targets: about.targets.and_then(|targets| usize::try_from(targets).ok()),
+            served,
+            fit: is_timed.then_some(fit),
             slow,
             labels,
             kinds: kinds(&gathered.files, &present),
@@ -114,12 +133,21 @@ impl<'a> ComparedCase<'a> {
     pub(crate) fn advice(
         &self,
         gathered: &Gathered,
+        job: JobFacts,
         about: &About,
         options: &AdviceOptions,
     ) -> Result<Advice, AdviseError> {
-        let is_found = options.cluster.is_none();
-        let preset = self.servers.tiers.iter().find_map(|tier| tier.preset.as_deref());
-        let mut of_all = causes(about.lacks, preset, is_found, self.sampled);
+        let mut kind_of = vec![0; gathered.files.len()];
+        for (number, kind) in self.kinds.iter().enumerate() {
+            kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
+        }
+        let rehearsal = KindRehearsal::new(&self.cluster, &self.served, kind_of, &self.cuts_s, &self.gaps);
+        let before = rehearsal.runs(&self.present)?;
+        let reproduced = self.reproduced(gathered, &rehearsal.measured, &before);
+        let factors = self.factors(&rehearsal.measured, &before);
+        let is_found = self.servers_from == ServersFrom::Log;
+        let mut of_all = causes(about.lacks, self.preset(), is_found, self.sampled);
+        of_all.extend(reproduced.as_ref().map(|of| fitted(of.factor, of.held_out.as_ref())));
         if about.lacks.contains(Lacks::FINE_TIMES) {
             of_all.extend(coarse_times(gathered.all.instant_share()));
         }
@@ -129,19 +157,16 @@ impl<'a> ComparedCase<'a> {
         let of_kinds: Vec<&[Cause]> =
             self.kinds.iter().map(|kind| if is_counted(kind) { &*with_counters } else { &*of_all }).collect();
         let causes = if self.kinds.iter().any(is_counted) { &with_counters } else { &of_all };
-        let mut kind_of = vec![0; gathered.files.len()];
-        for (number, kind) in self.kinds.iter().enumerate() {
-            kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
-        }
-        let rehearsal = KindRehearsal::new(&self.cluster, &self.sample, kind_of, &self.cuts_s, &self.gaps);
-        let before = rehearsal.runs(&self.present)?;
         let rules = if options.rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
-        let named = self.named(gathered, &about.mounts);
+        let is_refused = reproduced.as_ref().is_some_and(|of| of.refused.is_some());
+        let named = self.named(gathered, &about.mounts).into_iter();
+        let may_change: Vec<bool> =
+            named.zip(&factors).map(|(named, factor)| named && !is_refused && factor.is_none_or(is_near)).collect();
         let ranks_seen = gathered.all.ranks.len();
         let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
         let Wished { layouts: wished, reasons } = self.wished(&rehearsal, gathered, processes)?;
         let Chosen { changed, layouts, after } =
-            self.choose(&rehearsal, &before, causes, &of_kinds, &named, &wished)?;
+            self.choose(&rehearsal, &before, causes, &of_kinds, &may_change, &wished)?;
         let loaded = thinned(&self.sample, LOADED);
         let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
         let all_bytes = gathered.all.both().bytes;
@@ -174,6 +199,7 @@ impl<'a> ComparedCase<'a> {
                 counters_only: gathered.files[first].counted,
                 present: place(&self.present, &before, self.slow.as_ref()),
                 source: self.sources[first],
+                factor: factors[number],
                 recommended: changed[number].then(|| place(&layouts, &after, None)),
                 reason: reasons[number].clone().filter(|_| changed[number]),
                 gain,
@@ -184,16 +210,24 @@ impl<'a> ComparedCase<'a> {
         let rows: Vec<AdviceRow> = rows.collect();
         let gain = if changed.contains(&true) { Gain::of(&gains(&before, &after, None), causes) } else { Gain::NONE };
         let every: Vec<usize> = (0..gathered.files.len()).collect();
+        let present_bytes_per_s = match (&reproduced, job.bytes_per_s()) {
+            (Some(of), Some(measured)) => measured / of.factor,
+            _ => mean(&before, None),
+        };
         Ok(Advice {
             cluster: self.servers.clone(),
-            is_found,
+            servers_from: self.servers_from,
             targets: about.targets,
+            lacking: self.lacking(),
             labels: self.labels.clone(),
             root: gathered.root.clone(),
             directories: directories(&rows),
-            present_bytes_per_s: mean(&before, None),
-            recommended_bytes_per_s: mean(&after, None),
+            present_bytes_per_s,
+            recommended_bytes_per_s: present_bytes_per_s * gain.ratio,
+            run_gain: job.slowest_share().map(|share| gain.of_share(share)),
             gain,
+            reproduced,
+            job,
             space: self.space(gathered, &every, &layouts),
             causes: causes.clone(),
             planner: self.planner.to_owned(),
@@ -289,22 +323,66 @@ impl<'a> ComparedCase<'a> {
         Ok(Wished { layouts, reasons })
     }
 
-    /// Which kinds should change: those that a layout file can name, and whose own gain, in the company of the others that
-    /// change, is beyond doubt.
+    /// The preset that some server is taken for, as nothing of the log tells better.
+    fn preset(&self) -> Option<&str> {
+        let fitted = |tier: usize| self.fit.as_ref().is_some_and(|fit| fit.fitted.iter().any(|(of, _)| *of == tier));
+        let tiers = self.servers.tiers.iter().enumerate();
+        tiers.filter(|(tier, _)| !fitted(*tier)).find_map(|(_, tier)| tier.preset.as_deref())
+    }
+
+    /// What the simulator makes of the present, beside the log; `None` where the log does not time requests.
+    fn reproduced(&self, gathered: &Gathered, measured: &RunTimes, before: &[SeedRates]) -> Option<Reproduced> {
+        let fit = self.fit.as_ref().filter(|_| measured.slowest_s > 0.0)?;
+        let predicted_s = before.iter().map(|run| run.times.slowest_s).sum::<f64>() / before.len().max(1) as f64;
+        let factor = predicted_s / measured.slowest_s;
+        let memory_share = self.served.memory_share();
+        let refused = (!is_near(factor)).then(|| why_not(factor, memory_share, gathered));
+        let profiles = fit.fitted.iter().map(|&(tier, op)| {
+            let of = self.cluster.tiers[tier].profile.of(op);
+            let startup_s = 0.5 * (of.startup_min_s + of.startup_max_s);
+            (self.cluster.tiers[tier].name.clone(), op, startup_s, 1.0 / of.transfer_s_per_byte)
+        });
+        Some(Reproduced { factor, refused, held_out: fit.held_out, memory_share, profiles: profiles.collect() })
+    }
+
+    /// Time of each kind's requests, predicted over measured.
+    fn factors(&self, measured: &RunTimes, before: &[SeedRates]) -> Vec<Option<f64>> {
+        let of_kind = |(kind, measured_s): (usize, &f64)| {
+            let predicted_s =
+                before.iter().map(|run| run.times.kinds_s[kind]).sum::<f64>() / before.len().max(1) as f64;
+            (self.fit.is_some() && *measured_s > 0.0).then_some(predicted_s / measured_s)
+        };
+        measured.kinds_s.iter().enumerate().map(of_kind).collect()
+    }
+
+    /// What to add for advice on layouts.
+    fn lacking(&self) -> Option<String> {
+        let words = match self.servers_from {
+            ServersFrom::Unknown => {
+                "the log does not name the servers, so nothing is said of layouts: add --cluster C.toml (docs/advise.md has \
+                 one to copy), or on Lustre --osts N with --preset hdd-7200, ssd-sata or nvme"
+            }
+            ServersFrom::Log | ServersFrom::Number | ServersFrom::Named => return None,
+        };
+        Some(words.to_owned())
+    }
+
+    /// Which kinds should change: of those that may, those whose own gain, in the company of the others that change, is
+    /// beyond doubt.
     fn choose(
         &self,
         rehearsal: &KindRehearsal,
         before: &[SeedRates],
         causes: &[Cause],
         of_kinds: &[&[Cause]],
-        named: &[bool],
+        may_change: &[bool],
         wished: &[Layout],
     ) -> Result<Chosen, SimulateError> {
         let mut changed: Vec<bool> = self
             .kinds
             .iter()
-            .zip(named)
-            .map(|(kind, named)| *named && kind.files.iter().any(|&file| wished[file] != self.present[file]))
+            .zip(may_change)
+            .map(|(kind, may)| *may && kind.files.iter().any(|&file| wished[file] != self.present[file]))
             .collect();
         for _ in 0..ROUNDS {
             let mut layouts = self.present.clone();
@@ -407,6 +485,30 @@ struct Wished {
     layouts: Vec<Layout>,
     /// Of every kind: why its stripes are not those that are set otherwise.
     reasons: Vec<Option<String>>,
+}
+
+fn is_near(factor: f64) -> bool {
+    (1.0 / REPRODUCED..=REPRODUCED).contains(&factor)
+}
+
+/// Why a fitted model does not give what the log measured.
+fn why_not(factor: f64, memory_share: f64, gathered: &Gathered) -> String {
+    let (slow, slow_s) = gathered.all.slower_than(16.0);
+    let mean_s = gathered.whole.busy_s / gathered.threads.len().max(1) as f64;
+    let told = if memory_share > 0.5 {
+        format!("{:.0} % of the bytes moved at the speed of the nodes' memory (page cache)", 100.0 * memory_share)
+    } else if slow_s > 0.3 * gathered.all.busy_s {
+        format!("{slow} requests took over 16 times the median: other jobs, locks or a server in trouble")
+    } else if gathered.slowest_s > REPRODUCED * mean_s {
+        format!(
+            "the slowest process waited {:.1} times as long as the mean one: locks, other jobs, or work that is not the \
+             same for all",
+            gathered.slowest_s / mean_s
+        )
+    } else {
+        "the requests' times follow neither their sizes nor their servers: other jobs, caches or locks".to_owned()
+    };
+    format!("after fitting, the model gives {factor:.2} times the measured time: {told}")
 }
 
 /// What should change, with what it gives.

@@ -174,6 +174,7 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
                 backward: requests.backward.saturating_add(if known { count - sequential } else { 0 }),
                 skipping: requests.skipping.saturating_add(if known { sequential - consecutive } else { 0 }),
                 unaligned: 0,
+                busy_s: requests.busy_s + float(of, direction.busy),
             };
             let busy_s = float(of, direction.busy);
             used.busy_s += busy_s;
@@ -191,8 +192,9 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
             used.slowest_s = used.slowest_s.max(float(of, &direction.busy.replace("F_", "F_MAX_")));
         }
         match of.rank {
-            Some(number) => drop(used.ranks.insert(number, rank)),
+            Some(number) => _ = used.ranks.insert(number, rank),
             None => {
+                used.slowest_rank_s += slowest_rank_s(of, rank.busy_s);
                 let movers = movers(of, processes);
                 let moved = |direction: &Direction| if integer(of, direction.bytes) > 0 { movers } else { 0 };
                 used.movers = (moved(&DIRECTIONS[0]), moved(&DIRECTIONS[1]));
@@ -204,6 +206,13 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
         used.find_movers();
     }
     used
+}
+
+/// Seconds that the slowest of all ranks read and wrote: its time has that of opens and the like in it, which is taken
+/// to be of the same share as that of all ranks, `busy_s` being what all read and wrote.
+fn slowest_rank_s(of: &FileCounters, busy_s: f64) -> f64 {
+    let all_s = busy_s + float(of, "F_META_TIME");
+    if all_s > 0.0 { (float(of, "F_SLOWEST_RANK_TIME") * busy_s / all_s).min(busy_s) } else { 0.0 }
 }
 
 /// Adds what only counters know: what was asked of MPI-IO and the libraries above it, calls that moved nothing, and with

@@ -10,9 +10,12 @@ pub enum AdviseError {
     /// Neither the log nor the options name the servers.
     #[error(
         "the log tells no Lustre layouts, so the servers are not known: name them with --cluster, a cluster file or a \
-         pool file (docs/advise.md has one to copy)"
+         pool file (docs/advise.md has one to copy), or of Lustre with --osts N"
     )]
     NoServers,
+    /// Impossible servers.
+    #[error("--osts {0}: a file system has 1 to {max}", max = crate::cluster_file::MAX_SERVERS)]
+    Osts(u16),
     /// An unknown preset.
     #[error("--preset: {0}")]
     Preset(String),

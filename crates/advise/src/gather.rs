@@ -36,6 +36,10 @@ pub(crate) struct Gathered {
     pub threads: Vec<ThreadKey>,
     /// Use of all files (below the root that was given), those that move next to nothing included.
     pub all: Use,
+    /// Use of all files of the log, however little they move.
+    pub whole: Use,
+    /// Seconds that the slowest process reads and writes.
+    pub slowest_s: f64,
     /// Files of the log that advice is not given on, since they move next to nothing.
     pub left_out: usize,
 }
@@ -77,11 +81,12 @@ impl Gathered {
             let no_metadata = about.lacks.contains(Lacks::METADATA) || file.counted;
             counted::complete(&mut file.used, of, no_metadata, processes);
         }
-        let mut all = Use::none();
+        let (mut all, mut whole) = (Use::none(), Use::none());
         let mut known = HashSet::new();
         for file in &files {
             known.insert(file.id);
             all.add(&file.used);
+            whole.add(&file.used);
         }
         let mut left_out = 0;
         for file in trace.files() {
@@ -90,19 +95,36 @@ impl Gathered {
             }
             let looked = looked_at.remove(&file.id);
             let has_records = looked.is_some();
-            let mut used = looked.unwrap_or_default().metadata();
             let of = counters.get(&file.id).map_or(&[][..], Vec::as_slice);
-            counted::complete(&mut used, of, about.lacks.contains(Lacks::METADATA), processes);
+            let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of, processes);
+            let mut used = if counted { counted::used(of, processes) } else { looked.unwrap_or_default() };
+            counted::complete(&mut used, of, counted || about.lacks.contains(Lacks::METADATA), processes);
             left_out += usize::from(used.opens > 0 || has_records);
-            all.add(&used);
+            if below_root(&file.path, Path::new("/")).is_some() {
+                whole.add(&used);
+            }
+            all.add(&used.metadata());
         }
         if about.lacks.contains(Lacks::RANKS) || !has_ranks(trace.processes()) {
             all.ranks.clear();
             files.iter_mut().for_each(|file| file.used.ranks.clear());
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { root, files, requests, threads: looked.threads, all, left_out }
+        let slowest_s = slowest_s(&whole, &looked.threads);
+        let threads = looked.threads.into_iter().map(|(thread, _)| thread).collect();
+        Self { root, files, requests, threads, all, whole, slowest_s, left_out }
     }
+}
+
+/// Seconds that the slowest process reads and writes. Counters add up the threads of a rank, which are taken to be busy
+/// at the same time; rows that were made from counters may be fewer than were counted.
+fn slowest_s(whole: &Use, threads: &[(ThreadKey, f64)]) -> f64 {
+    let mut of_rank: HashMap<u32, u32> = HashMap::new();
+    threads.iter().for_each(|((rank, ..), _)| *of_rank.entry(*rank).or_default() += 1);
+    let by_rank =
+        whole.ranks.iter().map(|(rank, used)| used.busy_s / f64::from(of_rank.get(rank).copied().unwrap_or(1)));
+    let by_thread = threads.iter().map(|(_, busy_s)| *busy_s);
+    by_rank.chain(by_thread).fold(whole.slowest_rank_s, f64::max).min(whole.busy_s)
 }
 
 /// Whether ranks tell processes apart: several processes that all have rank 0 are of no parallel program.

@@ -6,6 +6,7 @@
 //! what a program adds that no server's time has in it, which weighs more the larger the gain is; what a log lacks has
 //! a half width by judgement, below.
 
+use crate::fit::HeldOut;
 use stripewise_import::Lacks;
 use stripewise_simulate::Estimate;
 
@@ -67,6 +68,20 @@ pub(crate) fn coarse_times(instant: f64) -> Option<Cause> {
     (instant >= INSTANT).then(|| Cause::new(0.02, 0.02, words()))
 }
 
+/// Profiles that were fitted to the log: they are as good as what they predict of it, all of it and a half that was kept
+/// back.
+pub(crate) fn fitted(factor: f64, held_out: Option<&HeldOut>) -> Cause {
+    let base = factor.ln().abs().max(held_out.map_or(0.0, |of| of.ratio.ln().abs()));
+    let told = held_out.map_or(String::new(), |of| {
+        format!(", and to one half of the requests it predicts {:.2} times the time of the other", of.ratio)
+    });
+    Cause::new(
+        base,
+        0.10,
+        format!("profiles are fitted to the log's own times: {factor:.2} times what it measured{told}"),
+    )
+}
+
 /// The causes that hold for all of a log.
 pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: Option<f64>) -> Vec<Cause> {
     let mut causes = vec![Cause::new(0.05, 0.10, "the model's own error")];
@@ -104,6 +119,13 @@ pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: O
 impl Gain {
     /// Nothing changes.
     pub const NONE: Gain = Gain { ratio: 1.0, low: 1.0, high: 1.0 };
+
+    /// Of a run, when of this share of its time all is divided by the gain.
+    pub(crate) fn of_share(&self, share: f64) -> Self {
+        // Amdahl's law.
+        let whole = |gain: f64| 1.0 / (1.0 - share + share / gain);
+        Self { ratio: whole(self.ratio), low: whole(self.low), high: whole(self.high) }
+    }
 
     /// From the gains that single seeds gave. What one run will show is predicted, not the mean of many.
     pub(crate) fn of(by_seed: &[f64], causes: &[Cause]) -> Self {
@@ -145,6 +167,15 @@ mod tests {
             Gain::of(&seeds, &[causes(Lacks::NOTHING, None, false, None), vec![coarse_times(0.5).unwrap()]].concat());
         assert!(coarse.low < all.low && coarse.high > all.high);
         assert_eq!(coarse_times(0.05), None, "most requests took some time");
+    }
+
+    #[test]
+    fn a_run_gains_no_more_than_the_share_that_gains() {
+        let gain = Gain { ratio: 4.0, low: 2.0, high: 8.0 };
+        assert_eq!(gain.of_share(1.0), gain);
+        assert_eq!(gain.of_share(0.0), Gain::NONE);
+        let half = gain.of_share(0.5);
+        assert!((half.ratio - 1.6).abs() < 1e-9 && half.low < half.ratio && half.high < 2.0);
     }
 
     proptest::proptest! {

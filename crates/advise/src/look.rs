@@ -3,7 +3,7 @@
 use crate::requests::below_root;
 use crate::usage::{RankUse, RequestCounts, SMALL_BYTES, TINY_BYTES, Use};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use stripewise_trace::{Api, Operation, Record, Trace, flags};
 
@@ -18,14 +18,14 @@ pub(crate) type ThreadKey = (u32, u32, u32);
 pub struct Looked {
     /// Number in the trace, and use, of every file with records.
     pub(crate) files: Vec<(u32, Use)>,
-    /// All that read or wrote.
-    pub(crate) threads: Vec<ThreadKey>,
+    /// All that read or wrote, and for how many seconds.
+    pub(crate) threads: Vec<(ThreadKey, f64)>,
 }
 
 impl Looked {
     /// At the files of a trace, those below `root` where one is given. Three passes over the records.
     pub(crate) fn of(trace: &Trace, root: Option<&Path>) -> Self {
-        let mut threads = HashSet::new();
+        let mut threads = HashMap::new();
         let wanted = trace
             .files()
             .iter()
@@ -43,8 +43,12 @@ impl Looked {
     /// The whole, after the last part: in order.
     pub(crate) fn finished(mut self) -> Self {
         self.files.sort_unstable_by_key(|(id, _)| *id);
-        self.threads.sort_unstable();
-        self.threads.dedup();
+        self.threads.sort_by_key(|(thread, _)| *thread);
+        self.threads.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            first.1 += if same { next.1 } else { 0.0 };
+            same
+        });
         self
     }
 }
@@ -87,26 +91,31 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
 }
 
 /// How a file was used, by its rows. O(records log records).
-fn used(trace: &Trace, id: u32, threads: &mut HashSet<ThreadKey>) -> Use {
+fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, f64>) -> Use {
     let mut used = used_meta(trace, id);
     let mut count = 0_usize;
-    let mut last = None;
+    // Most requests are of the same thread as the one before.
+    let mut last: Option<(ThreadKey, f64)> = None;
     let mut pids = HashSet::new();
     for record in trace.stream(id) {
         count += 1;
-        // Most requests are of the same thread as the one before.
-        let thread = Some((record.rank, record.pid, record.tid));
-        if thread != last {
-            threads.extend(thread);
-            pids.insert((record.rank, record.pid));
-            last = thread;
+        let thread = (record.rank, record.pid, record.tid);
+        let took_s = record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9;
+        match &mut last {
+            Some((same, busy_s)) if *same == thread => *busy_s += took_s,
+            _ => {
+                pids.insert((record.rank, record.pid));
+                if let Some((done, busy_s)) = last.replace((thread, took_s)) {
+                    *threads.entry(done).or_default() += busy_s;
+                }
+            }
         }
         if record.api() == Some(Api::Stdio) {
             used.stdio_bytes = used.stdio_bytes.saturating_add(record.size);
         }
         used.empty_and_single.1 += u64::from(record.size == 1);
         let requests = of(&mut used, record);
-        *requests = counted_one(*requests, record.size);
+        *requests = counted_one(*requests, record.size, took_s);
         used.end = used.end.max(record.offset.saturating_add(record.size));
         used.took(record.start_ns as f64 * 1e-9, record.end_ns as f64 * 1e-9);
         let rank = used.ranks.entry(record.rank).or_default();
@@ -114,8 +123,11 @@ fn used(trace: &Trace, id: u32, threads: &mut HashSet<ThreadKey>) -> Use {
         *rank = RankUse {
             bytes: rank.bytes.saturating_add(record.size),
             written_bytes: rank.written_bytes.saturating_add(written),
-            busy_s: rank.busy_s + record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9,
+            busy_s: rank.busy_s + took_s,
         };
+    }
+    if let Some((done, busy_s)) = last {
+        *threads.entry(done).or_default() += busy_s;
     }
     used.sharers = used.ranks.len();
     used.processes = pids.len();
@@ -128,12 +140,13 @@ fn of<'u>(used: &'u mut Use, record: &Record) -> &'u mut RequestCounts {
     if record.operation() == Some(Operation::Write) { &mut used.writes } else { &mut used.reads }
 }
 
-fn counted_one(before: RequestCounts, size: u64) -> RequestCounts {
+fn counted_one(before: RequestCounts, size: u64, took_s: f64) -> RequestCounts {
     RequestCounts {
         count: before.count + 1,
         bytes: before.bytes.saturating_add(size),
         tiny: before.tiny + u64::from(size < TINY_BYTES),
         small: before.small + u64::from(size < SMALL_BYTES),
+        busy_s: before.busy_s + took_s,
         ..before
     }
 }

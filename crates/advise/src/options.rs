@@ -26,6 +26,31 @@ impl LayoutSource {
     }
 }
 
+/// Where the servers are known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServersFrom {
+    /// A cluster file or a pool file.
+    Named,
+    /// The log's Lustre layouts, with as many more as [`AdviceOptions::osts`] says.
+    Log,
+    /// Their number alone is known, from [`AdviceOptions::osts`].
+    Number,
+    /// Nothing: one server stands for all of them, and nothing is said of layouts.
+    Unknown,
+}
+
+impl ServersFrom {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Named => "cluster",
+            Self::Log => "log",
+            Self::Number => "number",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// The layout that a path (below the root) has; `None` where only the cluster's default is known.
 pub type PresentLayout<'a> = dyn Fn(&Path) -> Option<Layout> + 'a;
 
@@ -36,6 +61,8 @@ pub struct AdviceOptions<'a> {
     pub cluster: Option<&'a ClusterFile>,
     /// Profile of servers that were found from the log.
     pub preset: &'a str,
+    /// Object storage targets of a Lustre file system of which no cluster file is given.
+    pub osts: Option<u16>,
     /// Only files below it; `None`: all.
     pub root: Option<&'a Path>,
     /// Name of the planner; `None`: all of them for few files, `regions` for many.

@@ -4,7 +4,7 @@ use crate::cluster_file::{ClusterFile, ClusterTier, DefaultLayout, FileSystem, M
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use stripewise_import::{LustreComponent, LustreLayout};
 use stripewise_layout::{Layout, ServerId, ServerNames, Stripe};
-use stripewise_model::{MAX_TIERS, presets};
+use stripewise_model::{MAX_TIERS, Profile, presets};
 
 /// Most stripes of a component that are followed.
 const STRIPES: usize = 2000;
@@ -81,14 +81,38 @@ impl Targets {
     }
 }
 
-/// The cluster that the log's Lustre layouts show: the targets that files were on, a tier for each pool, all with the
-/// profile `preset`; the commonest stripes are its default. `None` without such layouts, `Err` for an unknown preset.
-/// O(stripes of all records).
-pub(crate) fn found(layouts: &[LustreLayout], preset: &str) -> Result<Option<(ClusterFile, Targets)>, String> {
-    let profile = presets::device(preset).ok_or_else(|| {
+/// Servers of the profile `preset`, `servers` of them: Lustre's targets, or what stands for an unknown file system.
+pub(crate) fn alike(servers: u16, preset: &str, is_lustre: bool) -> Result<ClusterFile, String> {
+    let name = if is_lustre { "ost" } else { "storage" };
+    let tier = ClusterTier {
+        name: name.to_owned(),
+        servers,
+        profile: profile_of(preset)?,
+        preset: Some(preset.to_owned()),
+        capacity_bytes: None,
+        pool: None,
+    };
+    let file_system = is_lustre.then_some(FileSystem::Lustre);
+    let default = DefaultLayout { tier: None, count: 1, width_bytes: 1 << 20 };
+    Ok(ClusterFile { name: "found".into(), file_system, default, tiers: vec![tier] })
+}
+
+fn profile_of(preset: &str) -> Result<Profile, String> {
+    presets::device(preset).ok_or_else(|| {
         let known = presets::DEVICES.map(|(name, _)| name).join(", ");
         format!("no preset \"{preset}\"; there is {known}")
-    })?;
+    })
+}
+
+/// The cluster that the log's Lustre layouts show: the targets that files were on, a tier for each pool, all with the
+/// profile `preset`; the commonest stripes are its default. Of targets in one pool, or in none, there are at least `osts`.
+/// `None` without such layouts, `Err` for an unknown preset. O(stripes of all records).
+pub(crate) fn found(
+    layouts: &[LustreLayout],
+    preset: &str,
+    osts: Option<u16>,
+) -> Result<Option<(ClusterFile, Targets)>, String> {
+    let profile = profile_of(preset)?;
     let mut pools: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut kinds: BTreeMap<(u64, u64), usize> = BTreeMap::new();
     for component in layouts.iter().flat_map(|layout| &layout.components) {
@@ -105,6 +129,7 @@ pub(crate) fn found(layouts: &[LustreLayout], preset: &str) -> Result<Option<(Cl
         let all = std::mem::take(&mut pools).into_values().flatten().collect();
         pools.insert("", all);
     }
+    let pool_count = pools.len();
     let (mut known, mut tiers, mut first) = (HashMap::new(), Vec::new(), 0_u16);
     let mut by_pool = HashMap::new();
     for (number, (pool, targets)) in pools.into_iter().enumerate() {
@@ -114,7 +139,8 @@ pub(crate) fn found(layouts: &[LustreLayout], preset: &str) -> Result<Option<(Cl
             continue;
         }
         known.extend(targets.iter().zip(first..).map(|(&target, server)| (target, ServerId(server))));
-        let servers = targets.len() as u16;
+        // Those that no file of the log is on come last.
+        let servers = (targets.len() as u16).max(osts.filter(|_| pool_count == 1).unwrap_or(0));
         by_pool.insert(pool.to_owned(), (first, servers));
         first += servers;
         let name = if pool.is_empty() { "ost".to_owned() } else { format!("pool{number}") };
@@ -159,20 +185,23 @@ mod tests {
             LustreLayout { file: 0, components: vec![component(0, None, 1 << 20, 2, &[40, 7])] },
             LustreLayout { file: 1, components: vec![component(0, None, 1 << 20, 2, &[12, 40])] },
         ];
-        let (cluster, targets) = found(&layouts, "hdd-7200").unwrap().unwrap();
+        let (cluster, targets) = found(&layouts, "hdd-7200", None).unwrap().unwrap();
         assert_eq!((cluster.tiers.len(), cluster.tiers[0].servers, cluster.default.count), (1, 3, 2));
         let servers = |layout: &Layout| layout.regions()[0].stripes().iter().map(|s| s.server.0).collect::<Vec<_>>();
         assert_eq!(servers(&targets.layout(&layouts[0], 0).unwrap()), [2, 0]);
         assert_eq!(servers(&targets.layout(&layouts[1], 1).unwrap()), [1, 2]);
-        assert!(found(&layouts, "floppy").unwrap_err().contains("hdd-7200, hdd-7200-head, ssd-sata, nvme"));
-        assert!(found(&[], "nvme").unwrap().is_none());
+        let (more, targets) = found(&layouts, "hdd-7200", Some(8)).unwrap().unwrap();
+        assert_eq!((more.tiers[0].servers, more.default.count), (8, 2), "more than the log shows");
+        assert_eq!(servers(&targets.layout(&layouts[0], 0).unwrap()), [2, 0]);
+        assert!(found(&layouts, "floppy", None).unwrap_err().contains("hdd-7200, hdd-7200-head, ssd-sata, nvme"));
+        assert!(found(&[], "nvme", Some(8)).unwrap().is_none());
     }
 
     #[test]
     fn progressive_layouts_have_regions_and_parts_without_objects_a_place() {
         let components = vec![component(0, Some(4 << 20), 1 << 20, 1, &[3]), component(4 << 20, None, 4 << 20, 4, &[])];
         let record = LustreLayout { file: 0, components };
-        let (_, targets) = found(std::slice::from_ref(&record), "nvme").unwrap().unwrap();
+        let (_, targets) = found(std::slice::from_ref(&record), "nvme", None).unwrap().unwrap();
         let layout = targets.layout(&record, 0).unwrap();
         assert_eq!(layout.regions().len(), 2);
         assert_eq!(layout.regions()[1].stripes().len(), 1, "one target is all that was seen");
@@ -185,7 +214,7 @@ mod tests {
              proptest::collection::vec(proptest::num::u64::ANY, 0..5)), 0..4)) {
             let components = components.iter().map(|(start, end, bytes, count, osts)| component(*start, *end, *bytes, *count, osts));
             let record = LustreLayout { file: 0, components: components.collect() };
-            if let Some((cluster, targets)) = found(std::slice::from_ref(&record), "nvme").unwrap() {
+            if let Some((cluster, targets)) = found(std::slice::from_ref(&record), "nvme", None).unwrap() {
                 let servers = cluster.tiers[0].servers;
                 if let Some(layout) = targets.layout(&record, 3) {
                     for region in layout.regions() {

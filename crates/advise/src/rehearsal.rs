@@ -1,19 +1,13 @@
 //! What layouts give: the log's requests replayed by the simulator with several seeds, and what each kind of file got.
 
 use crate::gaps::Gaps;
+use crate::served::Served;
+use crate::served_run::{MOST_REQUESTS, SEEDS, ServedRun};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
-use stripewise_simulate::{
-    ClosedLoop, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions, simulate_observed,
-};
-
-/// Most requests that are replayed; more are thinned out evenly.
-const MOST_REQUESTS: usize = 16_000;
-
-/// Runs with other startup times, and other times between requests.
-const SEEDS: u64 = 7;
+use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
 
 /// First of the seeds, far from those that planners choose by: a plan has no luck of its own to bring.
 const FIRST_SEED: u64 = 1 << 40;
@@ -25,78 +19,124 @@ pub(crate) struct KindRehearsal<'a> {
     workloads: Vec<ClosedLoop>,
     /// Kind of every file.
     kinds: Vec<u32>,
+    kind_count: usize,
+    /// Processes of the workloads, in their order.
+    processes: Vec<u32>,
+    /// What no server answers.
+    memory: MemoryTimes,
+    /// What the requests took in the log.
+    pub measured: RunTimes,
 }
 
-/// Bytes per second of one seed.
+/// How long requests took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunTimes {
+    /// Of the process whose requests took longest in all, in seconds.
+    pub slowest_s: f64,
+    /// Of each kind, all processes added up, in seconds.
+    pub kinds_s: Vec<f64>,
+}
+
+/// Requests that the client's memory answered, in proportion to those that are replayed.
+#[derive(Debug, Default)]
+struct MemoryTimes {
+    bytes: f64,
+    /// Seconds by process and kind.
+    times_s: HashMap<(u32, u32), f64>,
+    kind_bytes: Vec<f64>,
+}
+
+impl MemoryTimes {
+    fn of(requests: &[Vec<Request>], kinds: &[u32], kind_count: usize, share: f64) -> Self {
+        let mut found = Self { kind_bytes: vec![0.0; kind_count], ..Self::default() };
+        for (requests, &kind) in requests.iter().zip(kinds) {
+            for r in requests {
+                found.bytes += share * r.size as f64;
+                found.kind_bytes[kind as usize] += share * r.size as f64;
+                *found.times_s.entry((r.process, kind)).or_default() += share * (r.end_s - r.start_s);
+            }
+        }
+        found
+    }
+
+    fn by_process(&self) -> HashMap<u32, f64> {
+        let mut by_process = HashMap::new();
+        self.times_s.iter().for_each(|((process, _), took_s)| *by_process.entry(*process).or_default() += took_s);
+        by_process
+    }
+
+    /// Seconds of the process that is busy longest with a kind.
+    fn of_kind_s(&self, kind: u32) -> f64 {
+        self.times_s.iter().filter(|((_, of), _)| *of == kind).map(|(_, took_s)| *took_s).fold(0.0, f64::max)
+    }
+}
+
+/// Bytes per second, and times, of one seed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeedRates {
     /// Over the whole run.
     pub total: f64,
     /// Of each kind, while any of its requests was in flight; 0 where none was.
     pub kinds: Vec<f64>,
+    /// Of the requests.
+    pub times: RunTimes,
 }
 
 impl<'a> KindRehearsal<'a> {
-    /// `requests` of each file, `kinds` of each file, the times at which all processes meet, and those that a process
+    /// Requests of each file, `kinds` of each file, the times at which all processes meet, and those that a process
     /// spends between its requests. O(seeds x requests).
-    pub(crate) fn new(
-        cluster: &'a Cluster,
-        requests: &[Vec<Request>],
-        kinds: Vec<u32>,
-        cuts_s: &[f64],
-        gaps: &Gaps,
-    ) -> Self {
-        let thinned = thinned(requests, MOST_REQUESTS);
-        let slices: Vec<&[Request]> = thinned.iter().map(Vec::as_slice).collect();
-        let workload = ClosedLoop::replay(&slices, cuts_s, false);
-        let workloads = (0..SEEDS).map(|seed| with_gap(workload.clone(), gaps.of_run(seed, SEEDS))).collect();
-        Self { cluster, workloads, kinds }
+    pub(crate) fn new(cluster: &'a Cluster, served: &Served, kinds: Vec<u32>, cuts_s: &[f64], gaps: &Gaps) -> Self {
+        let run = ServedRun::of(served, MOST_REQUESTS, cuts_s);
+        let kind_count = kinds.iter().max().map_or(0, |&most| most as usize + 1);
+        let memory = MemoryTimes::of(&served.by_memory, &kinds, kind_count, run.share);
+        let workloads = (0..SEEDS).map(|seed| run.with_gap(gaps.of_run(seed, SEEDS))).collect();
+        let mut kinds_s = vec![0.0; kind_count];
+        let mut processes_s = memory.by_process();
+        for (requests, &kind) in run.requests.iter().zip(&kinds) {
+            for r in requests {
+                kinds_s[kind as usize] += r.end_s - r.start_s;
+                *processes_s.entry(r.process).or_default() += r.end_s - r.start_s;
+            }
+        }
+        memory.times_s.iter().for_each(|((_, kind), took_s)| kinds_s[*kind as usize] += took_s);
+        let measured = RunTimes { slowest_s: processes_s.into_values().fold(0.0, f64::max), kinds_s };
+        Self { cluster, workloads, kinds, kind_count, processes: run.processes, memory, measured }
     }
 
     /// Runs under `layouts`, one a file. O(seeds x requests).
     pub(crate) fn runs(&self, layouts: &[Layout]) -> Result<Vec<SeedRates>, SimulateError> {
-        let count = self.kinds.iter().max().map_or(0, |&most| most as usize + 1);
         let numbered = self.workloads.par_iter().enumerate();
-        numbered.map(|(number, workload)| self.run(layouts, workload, FIRST_SEED + number as u64, count)).collect()
+        numbered.map(|(number, workload)| self.run(layouts, workload, FIRST_SEED + number as u64)).collect()
     }
 
-    fn run(
-        &self,
-        layouts: &[Layout],
-        workload: &ClosedLoop,
-        seed: u64,
-        count: usize,
-    ) -> Result<SeedRates, SimulateError> {
-        let mut flights: HashMap<u32, (u64, Vec<(f64, f64)>)> = HashMap::new();
-        let note = |access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
-            let flight = flights.entry(self.kinds[access.file as usize]).or_default();
-            flight.0 += access.size;
+    fn run(&self, layouts: &[Layout], workload: &ClosedLoop, seed: u64) -> Result<SeedRates, SimulateError> {
+        let mut flights: Vec<(f64, Vec<(f64, f64)>)> = vec![Default::default(); self.kind_count];
+        let mut processes_s = self.memory.by_process();
+        let note = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            let flight = &mut flights[self.kinds[access.file as usize] as usize];
+            flight.0 += access.size as f64;
             flight.1.push((issued_s, ended_s));
+            *processes_s.entry(self.processes[process as usize]).or_default() += ended_s - issued_s;
         };
         let options = SimulationOptions { seed, ..SimulationOptions::default() };
         let outcome = simulate_observed(self.cluster, layouts, workload, &options, note)?;
-        let mut kinds = vec![0.0; count];
-        for (kind, (bytes, spans)) in flights {
-            let busy_s = union_s(spans);
-            kinds[kind as usize] = if busy_s > 0.0 { bytes as f64 / busy_s } else { 0.0 };
+        let of_memory_s = self.memory.by_process().into_values().fold(0.0, f64::max);
+        let makespan_s = outcome.makespan_s.max(of_memory_s);
+        let bytes = outcome.read_bytes as f64 + outcome.written_bytes as f64 + self.memory.bytes;
+        let rate = |bytes: f64, took_s: f64| if took_s > 0.0 { bytes / took_s } else { 0.0 };
+        let (mut kinds, mut kinds_s) = (Vec::with_capacity(self.kind_count), Vec::with_capacity(self.kind_count));
+        for (kind, (bytes, spans)) in flights.into_iter().enumerate() {
+            let of_memory_s = self.memory.times_s.iter().filter(|((_, of), _)| *of == kind as u32);
+            kinds_s.push(
+                spans.iter().map(|(issued_s, ended_s)| ended_s - issued_s).sum::<f64>()
+                    + of_memory_s.map(|(_, took_s)| took_s).sum::<f64>(),
+            );
+            let busy_s = union_s(spans) + self.memory.of_kind_s(kind as u32);
+            kinds.push(rate(bytes + self.memory.kind_bytes[kind], busy_s));
         }
-        Ok(SeedRates { total: outcome.throughput(), kinds })
+        let slowest_s = processes_s.into_values().fold(0.0, f64::max);
+        Ok(SeedRates { total: rate(bytes, makespan_s), kinds, times: RunTimes { slowest_s, kinds_s } })
     }
-}
-
-/// `workload`, whose processes spend `gap_s` between two requests.
-fn with_gap(mut workload: ClosedLoop, gap_s: f64) -> ClosedLoop {
-    for steps in &mut workload.processes {
-        let mut follows = false;
-        for step in steps {
-            match step {
-                SimulatedStep::Access(access) if follows => access.think_s = gap_s,
-                SimulatedStep::Access(_) => follows = true,
-                _ => follows = false,
-            }
-        }
-    }
-    workload
 }
 
 /// Seconds in which any of the spans is.
@@ -108,20 +148,6 @@ fn union_s(mut spans: Vec<(f64, f64)>) -> f64 {
         until = until.max(end);
     }
     busy_s
-}
-
-/// At most about `most` of the requests, evenly over all files, in their order.
-pub(crate) fn thinned(requests: &[Vec<Request>], most: usize) -> Vec<Vec<Request>> {
-    let total: usize = requests.iter().map(Vec::len).sum();
-    let mut every = total.div_ceil(most.max(1)).max(1);
-    // An odd stride does not fall in step with loops of the program so soon.
-    every += usize::from(every > 1 && every.is_multiple_of(2));
-    let mut seen = 0;
-    let mut keep = |_: &&Request| {
-        seen += 1;
-        (seen - 1_usize).is_multiple_of(every)
-    };
-    requests.iter().map(|of| of.iter().filter(&mut keep).copied().collect()).collect()
 }
 
 /// Gains of each seed: of the whole, or of a kind.
@@ -143,15 +169,6 @@ mod tests {
     use stripewise_model::{Op, presets};
 
     #[test]
-    fn thinning_keeps_an_even_share() {
-        let request = |n: u64| Request { offset: n, size: 1, op: Op::Read, process: 0, start_s: 0.0, end_s: 0.0 };
-        let files = vec![(0..100).map(request).collect::<Vec<_>>(); 10];
-        let kept: usize = thinned(&files, 200).iter().map(Vec::len).sum();
-        assert!((190..=200).contains(&kept), "{kept}");
-        assert_eq!(thinned(&files, 5000), files);
-    }
-
-    #[test]
     fn one_server_is_slower_than_all_and_the_same_layout_gains_nothing() {
         let cluster = presets::set_p(6, 2, false);
         let request = |n: u64| Request {
@@ -163,7 +180,8 @@ mod tests {
             end_s: n as f64 + 1.0,
         };
         let requests = vec![(0..160).map(request).collect::<Vec<_>>()];
-        let rehearsal = KindRehearsal::new(&cluster, &requests, vec![0], &[], &Gaps::default());
+        let served = Served { by_servers: requests, by_memory: vec![Vec::new()] };
+        let rehearsal = KindRehearsal::new(&cluster, &served, vec![0], &[], &Gaps::default());
         let one = [Layout::striped([ServerId(0)], 1 << 20).unwrap()];
         let all = [Layout::striped((0..8).map(ServerId), 1 << 20).unwrap()];
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
@@ -173,7 +191,7 @@ mod tests {
         assert!(mean(&after, None) > mean(&before, Some(0)));
         // What the program does between its requests no layout makes faster.
         let slow = Gaps { least_s: 0.1, most_s: 0.1, ..Gaps::default() };
-        let rehearsal = KindRehearsal::new(&cluster, &requests, vec![0], &[], &slow);
+        let rehearsal = KindRehearsal::new(&cluster, &served, vec![0], &[], &slow);
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
         assert!(gains(&before, &after, None).iter().all(|&gain| gain < 2.0));
     }

@@ -1,9 +1,9 @@
 //! [`Sides`]: the layouts that the files of a trace have, beside those of a layout file.
 
-use crate::cluster_file::ClusterFile;
+use crate::cluster_file::{ClusterFile, MAX_SERVERS};
 use crate::error::AdviseError;
-use crate::options::{AdviceOptions, LayoutSource};
-use crate::present::{Targets, found};
+use crate::options::{AdviceOptions, LayoutSource, ServersFrom};
+use crate::present::{Targets, alike, found};
 use crate::requests::{Below, common_directory, moved};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,25 @@ use stripewise_import::About;
 use stripewise_layout::{Layout, LayoutFile, RstError};
 use stripewise_trace::Trace;
 
-/// The servers that files are on.
-pub(crate) fn servers(about: &About, options: &AdviceOptions) -> Result<(ClusterFile, Targets), AdviseError> {
-    let shown = found(&about.lustre_layouts, options.preset).map_err(AdviseError::Preset)?;
-    match options.cluster {
-        Some(cluster) => Ok((cluster.clone(), Targets::of(cluster))),
-        None => shown.ok_or(AdviseError::NoServers),
+/// The servers that files are on, as far as they are known.
+pub(crate) fn servers(
+    about: &About,
+    options: &AdviceOptions,
+) -> Result<(ClusterFile, Targets, ServersFrom), AdviseError> {
+    if let Some(osts) = options.osts.filter(|osts| !(1..=MAX_SERVERS).contains(osts)) {
+        return Err(AdviseError::Osts(osts));
     }
+    let shown = found(&about.lustre_layouts, options.preset, options.osts).map_err(AdviseError::Preset)?;
+    if let Some(cluster) = options.cluster {
+        return Ok((cluster.clone(), Targets::of(cluster), ServersFrom::Named));
+    }
+    if let Some((cluster, targets)) = shown {
+        return Ok((cluster, targets, ServersFrom::Log));
+    }
+    let (servers, from) = options.osts.map_or((1, ServersFrom::Unknown), |osts| (osts, ServersFrom::Number));
+    let cluster = alike(servers, options.preset, from == ServersFrom::Number).map_err(AdviseError::Preset)?;
+    let targets = Targets::of(&cluster);
+    Ok((cluster, targets, from))
 }
 
 /// The layout that each file (its number in the trace, its path below the root) has, and how that is known.
@@ -82,7 +94,8 @@ impl Sides {
         read: impl FnOnce(&ClusterFile) -> Result<LayoutFile, RstError>,
     ) -> Result<Result<Self, AdviseError>, RstError> {
         let (cluster, targets) = match servers(about, options) {
-            Ok(found) => found,
+            Ok((_, _, ServersFrom::Unknown)) => return Ok(Err(AdviseError::NoServers)),
+            Ok((cluster, targets, _)) => (cluster, targets),
             Err(error) => return Ok(Err(error)),
         };
         let written = read(&cluster)?;

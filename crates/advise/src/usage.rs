@@ -34,6 +34,8 @@ pub struct RequestCounts {
     pub skipping: u64,
     /// Touch more servers than their size needs, since they begin within a stripe.
     pub unaligned: u64,
+    /// Seconds that they took, added up.
+    pub busy_s: f64,
 }
 
 impl RequestCounts {
@@ -47,6 +49,7 @@ impl RequestCounts {
         self.backward += other.backward;
         self.skipping += other.skipping;
         self.unaligned += other.unaligned;
+        self.busy_s += other.busy_s;
     }
 
     /// Mean bytes of a request; 0 without any.
@@ -114,6 +117,8 @@ pub struct Use {
     durations: Vec<u64>,
     /// Longest request in seconds.
     pub slowest_s: f64,
+    /// Seconds of the rank that took longest, of what only counters of all ranks together tell.
+    pub slowest_rank_s: f64,
     /// First byte after the last request.
     pub end: u64,
     /// From the first request's begin to the last one's end, in seconds on the log's clock.
@@ -141,6 +146,7 @@ impl Default for Use {
             movers: (0, 0),
             durations: vec![0; DURATIONS],
             slowest_s: 0.0,
+            slowest_rank_s: 0.0,
             end: 0,
             span_s: (f64::INFINITY, f64::NEG_INFINITY),
         }
@@ -200,6 +206,7 @@ impl Use {
         self.movers = (self.movers.0.max(other.movers.0), self.movers.1.max(other.movers.1));
         self.durations.iter_mut().zip(&other.durations).for_each(|(own, of)| *own += of);
         self.slowest_s = self.slowest_s.max(other.slowest_s);
+        self.slowest_rank_s += other.slowest_rank_s;
         self.end = self.end.max(other.end);
         self.spans(other.span_s.0, other.span_s.1);
     }

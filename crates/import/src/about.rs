@@ -1,6 +1,7 @@
 //! [`About`]: what is known of a log beside its rows.
 
 use crate::counters::{FileCounters, LustreLayout};
+use crate::job_header::JobHeader;
 use crate::lacks::Lacks;
 use crate::mount_point::MountPoint;
 use crate::sink::Summary;
@@ -28,6 +29,8 @@ pub struct About {
     pub targets: Option<u64>,
     /// File systems of the machine, where the log names them.
     pub mounts: Vec<MountPoint>,
+    /// The job, as far as the log tells of it.
+    pub job: JobHeader,
 }
 
 impl About {
@@ -41,6 +44,7 @@ impl About {
             run_ns: summary.run_ns,
             targets: summary.targets,
             mounts: summary.mounts,
+            job: summary.job,
             ..About::default()
         }
     }

@@ -1,6 +1,7 @@
 //! [`Sink`]: what receives an import; [`Summary`]: what is known at its end.
 
 use crate::counters::{FileCounters, LustreLayout};
+use crate::job_header::JobHeader;
 use crate::lacks::Lacks;
 use crate::mount_point::MountPoint;
 use std::io;
@@ -61,6 +62,8 @@ pub struct Summary {
     pub targets: Option<u64>,
     /// File systems of the machine, where the log names them.
     pub mounts: Vec<MountPoint>,
+    /// The job, as far as the log tells of it.
+    pub job: JobHeader,
 }
 
 impl Summary {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use stripewise_import::{IMPORTERS, Importer, Lacks, MemorySink, Summary};
+use stripewise_import::{IMPORTERS, Importer, JobHeader, Lacks, MemorySink, Summary, import};
 use stripewise_trace::{Api, Operation, Record, flags};
 
 fn darshan() -> &'static dyn Importer {
@@ -262,6 +262,7 @@ fn check_rows(all: &MemorySink, summary: &Summary, api: Api, tid: u32, offsets: 
     let of = all.rows.iter().filter(|row| row.api == api as u8).copied().collect::<Vec<_>>();
     assert_eq!(of, expected);
     assert_eq!(summary.processes, Some(3));
+    assert_eq!((summary.job.command.as_deref(), summary.job.nodes), (Some("/usr/bin/app -x 1"), Some(1)));
     assert_eq!(summary.lacks.contains(Lacks::OFFSETS), !offsets);
     assert!(!summary.lacks.contains(Lacks::DAMAGED), "{:?}", summary.notes);
 }
@@ -429,4 +430,21 @@ fn libraries_above_mpi_io_are_counted_by_their_file() {
     assert_eq!(all.counters[2].integer("PNETCDF_VAR_COLL_WRITES"), Some(4));
     assert_eq!(all.counters[2].float("PNETCDF_VAR_F_WRITE_TIME"), Some(0.5));
     damage(darshan(), &log, 20, 60);
+}
+
+#[test]
+fn the_job_has_the_user_of_the_logs_name_and_the_number_without_one() {
+    let form = Form { version: "3.41", big_endian: false, compression: 0 };
+    let bytes = form.log(0, &[(10, 2, form.trace(5))]);
+    let directory = tempfile::tempdir().unwrap();
+    let job = |name: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, &bytes).unwrap();
+        import(&path, &mut MemorySink::default()).unwrap().job
+    };
+    let JobHeader { user, id, .. } = job("plain.darshan");
+    assert_eq!((user.as_deref(), id.as_deref()), (Some("uid 7"), Some("9")));
+    assert_eq!(job("ann_app_id9-77_1-2-3.darshan").user.as_deref(), Some("ann"));
+    assert_eq!(job("ann_app_id9_1-2-3.darshan").user.as_deref(), Some("ann"));
+    assert_eq!(job("ann_app_id987-77_1-2-3.darshan").user, user, "of another job");
 }

@@ -9,8 +9,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use stripewise_import::{
-    About, FileCounters, ImportError, Imported, Lacks, LustreComponent, LustreLayout, MountPoint, open, open_files,
-    write_dataset, write_parquet,
+    About, FileCounters, ImportError, Imported, JobHeader, Lacks, LustreComponent, LustreLayout, MountPoint, open,
+    open_files, write_dataset, write_parquet,
 };
 use stripewise_trace::{Api, Process, Program, Record, Tables, Trace, TraceWriter};
 
@@ -161,6 +161,10 @@ fn some_files_are_read_without_the_others() {
     assert!(error.to_string().contains("No such file"), "{error}");
 }
 
+fn job() -> JobHeader {
+    JobHeader { command: Some("./a.out -x".into()), user: Some("uid 7".into()), id: Some("42".into()), nodes: Some(2) }
+}
+
 /// A small data set with every table.
 fn small(dir: &Path) -> PathBuf {
     let process = |rank| Process {
@@ -222,6 +226,7 @@ fn small(dir: &Path) -> PathBuf {
         run_ns: Some(9),
         targets: Some(248),
         mounts: vec![MountPoint { path: "/scratch".into(), kind: "lustre".into() }],
+        job: job(),
         start_unix_ns: None,
     };
     let path = dir.join("T");

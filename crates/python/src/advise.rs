@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use stripewise_advise::{
-    Advice, AdviceRow, AdviseError, Bottleneck, Finding, Gain, KindPlacement, Pass, PassResult, Passes, TierSpace,
+    Advice, AdviceRow, AdviseError, Bottleneck, Finding, Gain, JobFacts, KindPlacement, Pass, PassResult, Passes,
+    Reproduced, ServersFrom, TierSpace,
 };
 use stripewise_layout::{Layout, ServerNames, round_entries};
+use stripewise_model::Op;
 use stripewise_whatif::{AdviceRequest, Advised};
 
 /// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
@@ -20,7 +22,7 @@ use stripewise_whatif::{AdviceRequest, Advised};
 /// called with a question to all requests and gives, file by file, what [`advise_pass`] answers. With `rules` some
 /// layouts that all files might have are tried, too.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", passes = None, rules = false))]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", osts = None, passes = None, rules = false))]
 #[expect(clippy::too_many_arguments, reason = "the arguments are those of the Python function, most by name")]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
@@ -29,11 +31,13 @@ pub(crate) fn advise<'py>(
     root: Option<PathBuf>,
     planner: Option<&str>,
     preset: &str,
+    osts: Option<u16>,
     passes: Option<Py<PyAny>>,
     rules: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let elsewhere = passes.map(|call| Elsewhere { call, raised: RefCell::new(None) });
-    let asked = AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner, preset, rules };
+    let (servers, root) = (cluster.as_deref(), root.as_deref());
+    let asked = AdviceRequest { servers, root, planner, preset, osts, rules };
     let (advised, elsewhere) = py.detach(move || {
         let made_by = elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere);
         (stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by), elsewhere)
@@ -112,6 +116,9 @@ fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
             "notes": about.notes,
             "processes": about.processes,
         },
+        "job": job(&advice.job),
+        "reproduced": advice.reproduced.as_ref().map(reproduced),
+        "lacking": advice.lacking,
         "planner": advice.planner,
         "processes_in_flight": advice.processes,
         "files": rows.map(|((row, present), recommended)| describe_row(row, present, recommended)).collect::<Vec<_>>(),
@@ -131,6 +138,7 @@ fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
             "present_bytes_per_s": advice.present_bytes_per_s,
             "recommended_bytes_per_s": advice.recommended_bytes_per_s,
             "gain": gain(&advice.gain),
+            "run_gain": advice.run_gain.as_ref().map(gain),
             "reasons": advice.causes.iter().map(|cause| &cause.words).collect::<Vec<_>>(),
             "space": space(&advice.space),
             "findings": findings(&advice.findings),
@@ -169,6 +177,7 @@ fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Valu
         "requests": row.requests,
         "ranks": row.ranks,
         "counters_only": row.counters_only,
+        "factor": row.factor,
         "present": present,
         "recommended": recommended,
         "change": row.recommended.is_some(),
@@ -182,9 +191,45 @@ fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Valu
 /// As `cluster_load` tells of them, and whether the log is all that is known of them.
 fn servers(advice: &Advice, is_pool: bool) -> Value {
     let mut told = cluster::describe(&advice.cluster, is_pool);
-    told["found"] = json!(advice.is_found);
+    told["found"] = json!(matches!(advice.servers_from, ServersFrom::Log | ServersFrom::Number));
+    told["known_from"] = json!(advice.servers_from.words());
     told["targets"] = json!(advice.targets);
     told
+}
+
+fn job(job: &JobFacts) -> Value {
+    json!({
+        "command": job.command,
+        "user": job.user,
+        "id": job.id,
+        "processes": job.processes,
+        "nodes": job.nodes,
+        "run_s": job.run_s,
+        "run_known": job.is_run_known,
+        "read_bytes": job.read_bytes,
+        "written_bytes": job.written_bytes,
+        "requests": job.requests,
+        "slowest_s": job.slowest_s,
+        "bytes_per_s": job.bytes_per_s(),
+        "data_s": job.data_s,
+        "meta_s": job.meta_s,
+        "io_share": job.io_share(),
+        "slowest_share": job.slowest_share(),
+    })
+}
+
+fn reproduced(of: &Reproduced) -> Value {
+    let profiles = of.profiles.iter().map(|(tier, op, startup_s, bytes_per_s)| {
+        let op = if *op == Op::Read { "read" } else { "write" };
+        json!({ "tier": tier, "op": op, "startup_s": startup_s, "bytes_per_s": bytes_per_s })
+    });
+    json!({
+        "factor": of.factor,
+        "refused": of.refused,
+        "held_out": of.held_out.map(|of| json!({ "ratio": of.ratio, "low": of.low, "high": of.high })),
+        "memory_share": of.memory_share,
+        "profiles": profiles.collect::<Vec<_>>(),
+    })
 }
 
 fn regions(names: &ServerNames, layout: &Layout) -> Value {

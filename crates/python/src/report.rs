@@ -112,7 +112,8 @@ fn planes(py: Python<'_>, maps: Maps) -> PyResult<Bound<'_, PyDict>> {
 /// those of [`advise`](crate::advise::advise). Requests and bytes of every server are exact; its busy time, and the time
 /// that processes wait for their requests, are simulated once, unless there are too many requests to be held.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster, layout, origin, *, root = None, preset = "hdd-7200"))]
+#[pyo3(signature = (trace, cluster, layout, origin, *, root = None, preset = "hdd-7200", osts = None))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn server_load<'py>(
     py: Python<'py>,
     trace: &PyTrace,
@@ -121,9 +122,10 @@ pub(crate) fn server_load<'py>(
     origin: &str,
     root: Option<PathBuf>,
     preset: &str,
+    osts: Option<u16>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let asked =
-        AdviceRequest { servers: cluster.as_deref(), root: root.as_deref(), planner: None, preset, rules: false };
+    let (servers, root) = (cluster.as_deref(), root.as_deref());
+    let asked = AdviceRequest { servers, root, planner: None, preset, osts, rules: false };
     let loads = py.detach(|| ServerLoads::of(&trace.inner, &trace.about, &asked, layout, origin)).map_err(raise)?;
     to_python(py, &describe(&loads))
 }

@@ -132,11 +132,11 @@ pub fn simulate(
     workload: &ClosedLoop,
     options: &SimulationOptions,
 ) -> Result<SimulationOutcome, SimulateError> {
-    simulate_observed(cluster, layouts, workload, options, |_, _, _| ())
+    simulate_observed(cluster, layouts, workload, options, |_, _, _, _| ())
 }
 
-/// [`simulate`] that tells `observe` of every request of more than 0 bytes as it ends: the request, and when it was
-/// issued and ended, in seconds.
+/// [`simulate`] that tells `observe` of every request of more than 0 bytes as it ends: the number of its process, the
+/// request, and when it was issued and ended, in seconds.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -146,7 +146,7 @@ pub fn simulate_observed(
     layouts: &[Layout],
     workload: &ClosedLoop,
     options: &SimulationOptions,
-    mut observe: impl FnMut(&SimulatedAccess, f64, f64),
+    mut observe: impl FnMut(u32, &SimulatedAccess, f64, f64),
 ) -> Result<SimulationOutcome, SimulateError> {
     let places = Places::new(cluster, layouts)?;
     let mut servers = servers_of(&places, options.seed);
@@ -173,7 +173,7 @@ pub fn simulate_observed(
                 if let Some(done) = state.current.take() {
                     if done.size > 0 {
                         latencies.push(now - state.issued_s);
-                        observe(&done, state.issued_s, now);
+                        observe(process, &done, state.issued_s, now);
                     }
                     match done.op {
                         Op::Read => read_bytes = u64::saturating_add(read_bytes, done.size),

@@ -20,6 +20,8 @@ pub struct AdviceRequest<'a> {
     pub planner: Option<&'a str>,
     /// Profile of servers that the log shows.
     pub preset: &'a str,
+    /// Lustre's targets, where neither a cluster file nor the log tells all.
+    pub osts: Option<u16>,
     /// As [`AdviceOptions::rules`].
     pub rules: bool,
 }
@@ -44,6 +46,7 @@ impl AdviceRequest<'_> {
         let options = AdviceOptions {
             cluster,
             preset: self.preset,
+            osts: self.osts,
             root: self.root,
             planner: self.planner,
             present: None,

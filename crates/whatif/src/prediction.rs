@@ -108,7 +108,7 @@ impl Sides<'_> {
     /// that the two sides compare.
     fn run(&self, workload: &ClosedLoop, layouts: &[Layout]) -> Result<Observed, WhatifError> {
         let mut observed = Observed::default();
-        let note = |access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+        let note = |_, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             let region = self.new[access.file as usize].region_at(access.offset);
             for at in [None, Some((access.file, region))] {
                 for op in [None, Some(access.op)] {

@@ -14,6 +14,7 @@ from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
 from stripewise.exporters.advised import Native, of_advice
+from stripewise.heading import heading, then
 from stripewise.units import counted, mib_per_s, ratio
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ def advise(
     root: Named | None = None,
     planner: str | None = None,
     preset: str = "hdd-7200",
+    osts: int | None = None,
     workers: Workers | None = None,
 ) -> Advice:
     """Says where the files of a trace should be on the servers of a cluster or pool file, and what that would gain.
 
-    Without `cluster` the servers are those that the log's own Lustre layouts show, each taken for `preset`. `root` and
-    `planner` are as in `plan`. Where `workers` have the requests, `trace` is the index of their data set. Raises
-    `StripewiseError` that names what is wrong and the remedy.
+    Without `cluster` the servers are those that the log's own Lustre layouts show, `osts` at least, each taken for
+    `preset`; without those and `osts` all but the layouts is said. `root` and `planner` are as in `plan`. Where
+    `workers` have the requests, `trace` is the index of their data set. Raises `StripewiseError` that names what is
+    wrong and the remedy.
     """
     document = _native.advise(
         trace.native,
@@ -43,6 +46,7 @@ def advise(
         root=None if root is None else _root(trace, Path(root)),
         planner=planner,
         preset=preset,
+        osts=osts,
         passes=None if workers is None else workers.passes,
     )
     return Advice(document, trace, workers)
@@ -64,6 +68,16 @@ class Advice(HasLayout):
         """What `stripewise advise --json` prints, but for `native`."""
         self._trace = trace
         self._workers = workers
+
+    @property
+    def heading(self) -> list[str]:
+        """The job, what it moved and how fast, its share of the run, and the prediction beside that, in lines."""
+        return heading(self.document)
+
+    @property
+    def then(self) -> str | None:
+        """What the recommended layouts make of it, in words; `None` where nothing should change."""
+        return then(self.document)
 
     @cached_property
     def native(self) -> Native | None:
@@ -116,7 +130,7 @@ class Advice(HasLayout):
 
     def explain(self) -> str:
         """What should change and why, then what else was found: one line each."""
-        lines = [self._headline()]
+        lines = [*self.heading, self._headline()]
         for file in self.document["files"]:
             better = file["recommended"]
             if better is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise.cli import console
-from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, ratio
+from stripewise.units import about_bytes, counted, exact_bytes, ratio
 
 if TYPE_CHECKING:
-    from stripewise.api.advice import Native
+    from stripewise.api.advice import Advice, Native
     from stripewise.api.documents import (
         AdviceDocument,
         AdviseCluster,
@@ -37,12 +37,17 @@ STRIPES = 2
 SEVERITIES = ("high", "medium", "low")
 
 
-def show(advice: AdviceDocument, native: Native | None, log: Sequence[str], cluster: Path | None) -> None:
+def show(made: Advice, log: Sequence[str], cluster: Path | None) -> None:
     """Prints it, the most important lines first; `log` is the log with the options that choose from it."""
-    found = _findings(advice)
-    _verdict(advice, found)
+    advice, native = made.document, made.native
+    for line in made.heading:
+        _say(line, 0)
     console.result("")
-    _files(advice)
+    found = _findings(advice)
+    _verdict(advice, made.then, found)
+    if advice["files"]:
+        console.result("")
+        _files(advice)
     rest = [one for one in found if one not in _told(found)]
     if rest:
         console.result("")
@@ -90,7 +95,7 @@ def _told(found: list[Found]) -> list[Found]:
     return [one for one in found if one[0] == "high"][:GRAVE]
 
 
-def _verdict(advice: AdviceDocument, found: list[Found]) -> None:
+def _verdict(advice: AdviceDocument, then: str | None, found: list[Found]) -> None:
     total, cluster = advice["total"], advice["cluster"]
     grave = _told(found)
     for _, words, paths, mend in grave:
@@ -100,22 +105,20 @@ def _verdict(advice: AdviceDocument, found: list[Found]) -> None:
             _say(f"do: {remedy}", 2)
     if not grave:
         console.result("wrong: nothing grave")
-    now = mib_per_s(total["present_bytes_per_s"])
-    if total["change"]:
-        gain = total["gain"]
+    if then is not None:
         files = sum(row["files"] for row in advice["files"] if row["change"])
-        _say(
-            f"layout: give {counted(files, 'file')} another one (below): {ratio(gain['ratio'])} as fast, "
-            f"{now} MiB/s become {mib_per_s(total['recommended_bytes_per_s'])}",
-            0,
-        )
-        _say(f"sure: between {ratio(gain['low'])} and {ratio(gain['high'])} in 95 of 100 cases; both are predicted", 2)
-        if gain["low"] < 1:
+        _say(f"layout: give {counted(files, 'file')} another one (below): {then}", 0)
+        if total["gain"]["low"] < 1:
             _say("these files gain beyond doubt, all files together perhaps nothing", 2)
+    elif advice["lacking"] is not None:
+        _say(f"layout: {advice['lacking']}", 0)
+        return
+    elif advice["reproduced"] is not None and advice["reproduced"]["refused"] is not None:
+        _say("layout: nothing is said, as the present is not reproduced (above)", 0)
     elif cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
         _say("layout: the log shows one server alone, so there is none to compare with: name all with --cluster", 0)
     else:
-        _say(f"layout: leave it as it is: none is faster beyond doubt ({now} MiB/s predicted)", 0)
+        _say("layout: leave it as it is: none is faster beyond doubt", 0)
     tiers = ", ".join(
         f"{tier['servers']} {tier['name']}" + (f" (taken for {tier['preset']})" if tier["preset"] else "")
         for tier in cluster["tiers"]

@@ -26,6 +26,12 @@ def advise(
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="What servers that only the log shows are taken for.")
     ] = "hdd-7200",
+    osts: Annotated[
+        int | None,
+        typer.Option(
+            "--osts", metavar="N", min=1, max=4096, help="Lustre's targets, where the log shows none or not all."
+        ),
+    ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
@@ -55,6 +61,10 @@ def advise(
 ) -> None:
     """Say of any log where its files should be, what that gains, and what matters more.
 
+    First comes the job, what it moved, the measured rate and its share of the run; beside them what the model makes of
+    the same run, its servers fitted to how long the log's requests took. Where the two differ by more than a factor of
+    2 no gain is claimed, and the reason is said. Without servers all but the layouts is said.
+
     Files that are named alike but for numbers, laid out alike and used alike are one row. Each row has its present
     layout and what it waits for, and a better layout where the predicted gain is beyond doubt: no change is advised
     where the low end of its interval is below 1.03. The interval comes from simulations with several seeds, the model's
@@ -67,20 +77,21 @@ def advise(
       stripewise advise job.darshan
       stripewise advise job.darshan --file '*.h5' --app lammps
       stripewise advise job.darshan --cluster orion.toml -o new.layout
+      stripewise advise job.darshan --osts 16 --preset ssd-sata
       stripewise advise run.trace --cluster p/pool.toml -o new.layout
       stripewise advise strace.log --cluster orion.toml --root /scratch/me --json
       stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
     workers = None if dask is None else api.Workers(log, dask, console.working)
     trace = opened(log, index=workers is not None, files=file, ranks=rank, apps=app)
-    made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, workers=workers)
+    made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, osts=osts, workers=workers)
     document, native = made.document, made.native
     if output is not None:
         made.save(output)
     if as_json:
         console.document({**document, "native": None if native is None else native.as_dict()})
     else:
-        advice.show(document, native, [str(log), *options(file, rank, app)], cluster)
+        advice.show(made, [str(log), *options(file, rank, app)], cluster)
     if output is None:
         return
     if document["total"]["change"]:

@@ -12,6 +12,7 @@ mod region;
 use crate::Importer;
 use crate::counters::{FileCounters, LustreComponent, LustreLayout};
 use crate::error::ImportError;
+use crate::job_header::JobHeader;
 use crate::lacks::Lacks;
 use crate::log::Log;
 use crate::mount_point::MountPoint;
@@ -24,6 +25,7 @@ use module::Module;
 use names::CounterNames;
 use region::{Filled, LogRegion};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use stripewise_trace::{Api, Operation, Record, flags};
 
 /// Reads what Darshan writes.
@@ -36,6 +38,8 @@ const MAX_NAMES_BYTES: usize = 256 << 20;
 /// Most components of one file, and stripes, that are believed; Lustre's own limits are far lower.
 const MAX_COMPONENTS: u64 = 4096;
 const MAX_STRIPES: u64 = 1 << 20;
+/// Most names of nodes that are kept.
+const MAX_HOSTS: usize = 1 << 17;
 /// Segments that are unpacked at once.
 const CHUNK: usize = 2048;
 
@@ -56,6 +60,7 @@ impl Importer for Darshan {
             header: &header,
             out: Out::new(log, sink, self.name()),
             names: HashMap::new(),
+            hosts: HashSet::new(),
             files: HashMap::new(),
             traced: HashSet::new(),
             read: 0,
@@ -100,6 +105,8 @@ struct Reading<'a> {
     out: Out<'a>,
     /// Paths by Darshan's identifier.
     names: HashMap<u64, Box<[u8]>>,
+    /// Nodes that requests came from.
+    hosts: HashSet<Box<[u8]>>,
     /// Our numbers by Darshan's identifier.
     files: HashMap<u64, u32>,
     /// Files and interfaces with rows.
@@ -169,8 +176,16 @@ impl<'a> Reading<'a> {
         summary.processes = u64::try_from(processes).ok().filter(|count| *count > 0);
         let command = &bytes[metadata + 1024..];
         let end = command.iter().position(|byte| matches!(byte, b'\n' | 0)).unwrap_or(command.len());
-        self.out.summary.mounts = MountPoint::of_lines(command.get(end + 1..).unwrap_or_default());
-        let first = command[..end].split(|byte| *byte == b' ').next().unwrap_or_default();
+        summary.mounts = MountPoint::of_lines(command.get(end + 1..).unwrap_or_default());
+        let command = &command[..end];
+        let id = word(words - 1).to_string();
+        summary.job = JobHeader {
+            command: Some(String::from_utf8_lossy(command).trim().to_owned()).filter(|text| !text.is_empty()),
+            user: user_of(self.log.path(), &id).or_else(|| Some(format!("uid {}", word(0)))),
+            id: Some(id),
+            nodes: None,
+        };
+        let first = command.split(|byte| *byte == b' ').next().unwrap_or_default();
         let name = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.out.program(if name.is_empty() { b"unknown" } else { name })
     }
@@ -302,6 +317,11 @@ impl<'a> Reading<'a> {
                 }
             }
             let (id, rank) = (region.word(&head, 0), region.word(&head, 1) as i64);
+            let host = &head[24..88];
+            let length = host.iter().position(|byte| *byte == 0).unwrap_or(host.len());
+            if length > 0 && self.hosts.len() < MAX_HOSTS && !self.hosts.contains(&host[..length]) {
+                self.hosts.insert(host[..length].into());
+            }
             let (writes, reads) = (region.word(&head, 11), region.word(&head, 12));
             let Some(mut left) = writes.checked_add(reads).filter(|count| *count < 1 << 48) else {
                 self.damaged(module.name(), &format!("a record has {} segments", writes as i64));
@@ -547,6 +567,7 @@ impl<'a> Reading<'a> {
             let why = why.strip_suffix(REST).unwrap_or(&why).to_owned();
             return Err(ImportError::damaged(self.log.path(), format, self.header.job.start, why));
         }
+        self.out.summary.job.nodes = Some(self.hosts.len() as u64).filter(|count| *count > 0);
         if self.implausible > 0 {
             self.out.summary.lacks |= Lacks::DAMAGED;
             self.out
@@ -675,4 +696,12 @@ fn read_osts(region: &mut LogRegion, count: u64) -> Result<Vec<u64>, String> {
         osts.push(region.word(&bytes, 0));
     }
     Ok(osts)
+}
+
+/// The user that a log's name begins with, as Darshan names logs: `USER_PROGRAM_idJOB-…`. O(length of the name).
+fn user_of(log: &Path, job: &str) -> Option<String> {
+    let (user, rest) = log.file_name()?.to_str()?.split_once('_')?;
+    let (_, after) = rest.split_once("_id")?;
+    let own = after.strip_prefix(job)?;
+    (!user.is_empty() && own.starts_with(['-', '_'])).then(|| user.to_owned())
 }

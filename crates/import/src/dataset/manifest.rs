@@ -1,6 +1,7 @@
 //! [`Manifest`]: `trace.json`, what a data set says of itself.
 
 use crate::about::About;
+use crate::job_header::JobHeader;
 use crate::lacks::Lacks;
 use crate::mount_point::MountPoint;
 use crate::table::Written;
@@ -28,6 +29,9 @@ pub(super) struct Manifest {
     pub targets: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountPoint>,
+    /// Data sets of before it have none.
+    #[serde(default)]
+    pub job: JobHeader,
     /// Tables by the names of their files.
     pub tables: BTreeMap<String, Written>,
     /// Tables of requests, in order of file.
@@ -62,6 +66,7 @@ impl Manifest {
             run_ns: about.run_ns,
             targets: about.targets,
             mounts: about.mounts.clone(),
+            job: about.job.clone(),
             tables,
             requests,
         }
@@ -85,6 +90,7 @@ impl Manifest {
             run_ns: self.run_ns,
             targets: self.targets,
             mounts: self.mounts.clone(),
+            job: self.job.clone(),
             ..About::default()
         })
     }

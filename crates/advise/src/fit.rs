@@ -1,0 +1,382 @@
+//! [`Fit`]: what servers cost, as the log's own requests show it.
+//!
+//! 1. Of each tier and operation, startup and time per byte come from least squares of relative errors, both not negative,
+//!    over the part of a request that its slowest server has. Where requests are all of one size, the two keep the
+//!    proportion that they have in the profile to start from.
+//! 2. That takes waiting for other requests for the server's own work. So the requests are simulated under the present
+//!    layouts, with the program's own time between them, and both are scaled until the simulated time of all requests is
+//!    the measured one.
+//! 3. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
+
+use crate::served::{Served, critical};
+use crate::served_run::{MOST_REQUESTS, ServedRun};
+use std::collections::HashMap;
+use stripewise_layout::Layout;
+use stripewise_model::{Cluster, Head, Op, OpProfile, Request};
+use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
+
+/// Most requests that a half is fitted to.
+const HALF_REQUESTS: usize = 3_000;
+
+/// Most rounds of scaling.
+const ROUNDS: usize = 12;
+
+/// Scaling ends where times agree so well.
+const NEAR: f64 = 0.01;
+
+/// Bounds of what a server is believed to be, in seconds and in seconds per byte: a memory's, and a tape's.
+const STARTUP_S: (f64, f64) = (1e-6, 100.0);
+const TRANSFER_S_PER_BYTE: (f64, f64) = (1e-11, 1e-3);
+
+/// Parts that a file is divided into; every other one is kept back.
+const PARTS: u64 = 64;
+
+/// Fewer requests of a half say nothing.
+const LEAST_REQUESTS: usize = 16;
+
+/// Half width of the logarithm of a prediction that a single part's scatter does not explain, from trials on logs
+/// (`python -m benches logs`).
+const SYSTEMATIC: f64 = 0.20;
+
+/// Two of a normal distribution's standard deviations hold 95 of 100 cases.
+const DEVIATIONS: f64 = 2.0;
+
+/// Tier and operation.
+type Kind = (usize, Op);
+
+/// A prediction of requests that the fit has not seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeldOut {
+    /// Predicted time of the requests over the measured one.
+    pub ratio: f64,
+    /// The interval that should hold 1 in 95 of 100 logs, from the requests that were fitted alone.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// Fitted profiles.
+#[derive(Debug, Clone)]
+pub(crate) struct Fit {
+    /// The servers, with fitted profiles where the log shows them at work.
+    pub cluster: Cluster,
+    /// Tiers and operations that were fitted.
+    pub fitted: Vec<Kind>,
+    /// What a fit to one half predicts of the other; `None` where there are too few requests.
+    pub held_out: Option<HeldOut>,
+}
+
+/// The requests of files under layouts, as the log timed them.
+#[derive(Clone, Copy)]
+pub(crate) struct Timings<'a> {
+    pub layouts: &'a [Layout],
+    pub served: &'a Served,
+    /// Files whose times are of the log.
+    pub timed: &'a [bool],
+    /// Where all processes meet.
+    pub cuts_s: &'a [f64],
+    /// The program's own time between requests, in seconds.
+    pub gap_s: f64,
+}
+
+impl Fit {
+    /// Fits the profiles of `cluster`. O(rounds x requests).
+    pub(crate) fn of(cluster: &Cluster, timings: &Timings) -> Result<Self, SimulateError> {
+        let (fitted_cluster, fitted) = Fitting::new(timings, MOST_REQUESTS).fit(cluster, None)?;
+        let held_out = Fitting::new(timings, HALF_REQUESTS).held_out(cluster)?;
+        Ok(Self { cluster: fitted_cluster, fitted, held_out })
+    }
+}
+
+struct Fitting<'a> {
+    timings: &'a Timings<'a>,
+    requests: Vec<Vec<Request>>,
+    workload: ClosedLoop,
+    /// Bytes of a part of each file.
+    part_bytes: Vec<u64>,
+}
+
+/// What requests of a tier and operation took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    measured_s: f64,
+    simulated_s: f64,
+}
+
+impl<'a> Fitting<'a> {
+    fn new(timings: &'a Timings<'a>, most: usize) -> Self {
+        let run = ServedRun::of(timings.served, most, timings.cuts_s);
+        let end = |requests: &Vec<Request>| requests.iter().map(|r| r.offset.saturating_add(r.size)).max().unwrap_or(0);
+        Self {
+            timings,
+            workload: run.with_gap(timings.gap_s),
+            part_bytes: run.requests.iter().map(|requests| (end(requests) / PARTS).max(1)).collect(),
+            requests: run.requests,
+        }
+    }
+
+    /// The requests of files whose times are of the log.
+    fn timed(&self) -> impl Iterator<Item = (usize, &Vec<Request>)> {
+        self.requests.iter().enumerate().filter(|(file, _)| self.timings.timed[*file])
+    }
+
+    /// The part of a file that begins there; parts of all files are numbered on.
+    fn part(&self, file: usize, offset: u64) -> u64 {
+        file as u64 + offset / self.part_bytes[file]
+    }
+
+    /// Profiles from the requests of all parts, or of the even or odd ones alone.
+    fn fit(&self, cluster: &Cluster, half: Option<u64>) -> Result<(Cluster, Vec<Kind>), SimulateError> {
+        let mut fitted = cluster.clone();
+        let wanted = |file: usize, offset: u64| half.is_none_or(|half| self.part(file, offset) % 2 == half);
+        let mut points: HashMap<Kind, Vec<(f64, f64)>> = HashMap::new();
+        for (file, requests) in self.timed() {
+            for r in requests.iter().filter(|r| wanted(file, r.offset)) {
+                if let Some((tier, bytes)) = critical(cluster, &self.timings.layouts[file], r.op, r.offset, r.size) {
+                    points.entry((tier, r.op)).or_default().push((bytes as f64, r.end_s - r.start_s));
+                }
+            }
+        }
+        let mut kinds: Vec<Kind> = points.keys().copied().collect();
+        kinds.sort_unstable();
+        for &(tier, op) in &kinds {
+            let profile = &mut fitted.tiers[tier].profile;
+            let network = profile.network_s_per_byte;
+            let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
+            *of = regressed(of, network, &points[&(tier, op)]);
+        }
+        for _ in 0..ROUNDS {
+            let times = self.times(&fitted, wanted)?;
+            let mut worst = 0.0_f64;
+            for &(tier, op) in &kinds {
+                let Times { measured_s, simulated_s } = times.get(&(tier, op)).copied().unwrap_or_default();
+                if measured_s > 0.0 && simulated_s > 0.0 {
+                    worst = worst.max((measured_s / simulated_s).ln().abs());
+                    let profile = &mut fitted.tiers[tier].profile;
+                    let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
+                    *of = scaled(of, measured_s / simulated_s);
+                }
+            }
+            if worst < NEAR {
+                break;
+            }
+        }
+        Ok((fitted, kinds))
+    }
+
+    /// Measured and simulated seconds of the wanted requests by tier and operation, all being simulated.
+    fn times(
+        &self,
+        cluster: &Cluster,
+        wanted: impl Fn(usize, u64) -> bool,
+    ) -> Result<HashMap<Kind, Times>, SimulateError> {
+        let mut times: HashMap<Kind, Times> = HashMap::new();
+        let is_wanted = |file: usize, offset: u64| self.timings.timed[file] && wanted(file, offset);
+        let kind = |file: usize, op: Op, offset: u64, size: u64| {
+            critical(cluster, &self.timings.layouts[file], op, offset, size).map(|(tier, _)| (tier, op))
+        };
+        for (file, requests) in self.requests.iter().enumerate() {
+            for r in requests.iter().filter(|r| is_wanted(file, r.offset)) {
+                if let Some(kind) = kind(file, r.op, r.offset, r.size) {
+                    times.entry(kind).or_default().measured_s += r.end_s - r.start_s;
+                }
+            }
+        }
+        let note = |_, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            let file = access.file as usize;
+            if is_wanted(file, access.offset)
+                && let Some(kind) = kind(file, access.op, access.offset, access.size)
+            {
+                times.entry(kind).or_default().simulated_s += ended_s - issued_s;
+            }
+        };
+        simulate_observed(cluster, self.timings.layouts, &self.workload, &SimulationOptions::default(), note)?;
+        Ok(times)
+    }
+
+    /// What a fit to the even parts predicts of the odd ones.
+    fn held_out(&self, cluster: &Cluster) -> Result<Option<HeldOut>, SimulateError> {
+        let mut counts = [0_usize; 2];
+        for (file, requests) in self.timed() {
+            requests.iter().for_each(|r| counts[(self.part(file, r.offset) % 2) as usize] += 1);
+        }
+        if counts.iter().any(|count| *count < LEAST_REQUESTS) {
+            return Ok(None);
+        }
+        let (fitted, _) = self.fit(cluster, Some(0))?;
+        let sum = |times: HashMap<Kind, Times>| {
+            let all = times.values();
+            all.fold((0.0, 0.0), |sum, of| (sum.0 + of.measured_s, sum.1 + of.simulated_s))
+        };
+        let (measured_s, simulated_s) = sum(self.times(&fitted, |file, offset| self.part(file, offset) % 2 == 1)?);
+        let ratio = simulated_s / measured_s;
+        if !(ratio.is_finite() && ratio > 0.0) {
+            return Ok(None);
+        }
+        let half = (SYSTEMATIC.powi(2) + (DEVIATIONS * self.scatter(0)).powi(2)).sqrt();
+        Ok(Some(HeldOut { ratio, low: (-half).exp(), high: half.exp() }))
+    }
+
+    /// Relative standard error of the sum of the measured times of half of the parts, by the scatter from part to part
+    /// of what a request takes; both halves have it.
+    fn scatter(&self, half: u64) -> f64 {
+        let mut parts: HashMap<u64, (f64, f64)> = HashMap::new();
+        for (file, requests) in self.timed() {
+            for r in requests {
+                let part = self.part(file, r.offset);
+                if part % 2 == half {
+                    let of = parts.entry(part).or_default();
+                    *of = (of.0 + 1.0, of.1 + r.end_s - r.start_s);
+                }
+            }
+        }
+        let (count, sum_s) = parts.values().fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let (parts_count, mean_s) = (parts.len() as f64, sum_s / f64::max(count, 1.0));
+        if parts_count < 2.0 || mean_s <= 0.0 {
+            return 1.0;
+        }
+        // Of a ratio of sums (Cochran, Sampling Techniques, eq. 6.13): the residuals of parts around the common mean.
+        let squares = parts.values().map(|(of, s)| (s - of * mean_s).powi(2)).sum::<f64>();
+        let variance = squares * parts_count / (parts_count - 1.0);
+        (2.0 * variance).sqrt() / sum_s
+    }
+}
+
+/// Startup and time per byte by least squares of relative errors over `(bytes, seconds)`.
+fn regressed(start: &OpProfile, network_s_per_byte: f64, points: &[(f64, f64)]) -> OpProfile {
+    // Times below the clock's resolution have no relative error.
+    let weight = |took_s: f64| 1.0 / took_s.max(1e-6).powi(2);
+    let mut sums = [0.0; 5];
+    for &(bytes, took_s) in points {
+        let w = weight(took_s);
+        for (sum, term) in sums.iter_mut().zip([w, w * bytes, w * bytes * bytes, w * took_s, w * bytes * took_s]) {
+            *sum += term;
+        }
+    }
+    let [one, x, xx, y, xy] = sums;
+    let determinant = one * xx - x * x;
+    let mean_s = 0.5 * (start.startup_min_s + start.startup_max_s);
+    let alike = determinant <= 1e-3 * one * xx;
+    let (startup_s, slope) = if alike {
+        // By how much longer than by the profile to start from.
+        let expected: f64 = points.iter().map(|(bytes, _)| mean_s + bytes * start.transfer_s_per_byte).sum();
+        let factor = points.iter().map(|(_, took_s)| took_s).sum::<f64>() / expected.max(f64::MIN_POSITIVE);
+        (mean_s * factor, start.transfer_s_per_byte * factor)
+    } else {
+        match ((y * xx - x * xy) / determinant, (one * xy - x * y) / determinant) {
+            (startup_s, _) if startup_s < 0.0 => (0.0, xy / xx),
+            (_, slope) if slope < 0.0 => (y / one, 0.0),
+            (startup_s, slope) => (startup_s, (slope - network_s_per_byte).max(0.0)),
+        }
+    };
+    bounded(start, startup_s, slope)
+}
+
+fn scaled(of: &OpProfile, factor: f64) -> OpProfile {
+    bounded(of, 0.5 * (of.startup_min_s + of.startup_max_s) * factor, of.transfer_s_per_byte * factor)
+}
+
+/// With this mean startup, spread around it as in `of`.
+fn bounded(of: &OpProfile, startup_s: f64, transfer_s_per_byte: f64) -> OpProfile {
+    let mean_s = 0.5 * (of.startup_min_s + of.startup_max_s);
+    let spread = if mean_s > 0.0 { 1.0 - of.startup_min_s / mean_s } else { 0.0 };
+    let startup_s = startup_s.clamp(STARTUP_S.0, STARTUP_S.1);
+    OpProfile {
+        startup_min_s: startup_s * (1.0 - spread),
+        startup_max_s: startup_s * (1.0 + spread),
+        transfer_s_per_byte: transfer_s_per_byte.clamp(TRANSFER_S_PER_BYTE.0, TRANSFER_S_PER_BYTE.1),
+        head: of.head.map(|head| Head {
+            sequential_startup_s: head.sequential_startup_s * startup_s / mean_s.max(f64::MIN_POSITIVE),
+            ..head
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_layout::ServerId;
+    use stripewise_model::presets;
+
+    /// Requests of sizes in turn, timed by the simulator on servers of `truth`, with `gap_s` between two of a process.
+    fn timed_on(truth: &Cluster, layouts: &[Layout], sizes: &[u64], processes: u32, gap_s: f64) -> Served {
+        let mut offset = 0;
+        let request = |n: u64| {
+            let size = sizes[n as usize % sizes.len()];
+            offset += size;
+            Request {
+                offset: offset - size,
+                size,
+                op: Op::Write,
+                process: n as u32 % processes,
+                start_s: n as f64,
+                end_s: n as f64,
+            }
+        };
+        let mut requests: Vec<Request> = (0..600).map(request).collect();
+        let served = |requests| Served { by_servers: vec![requests], by_memory: vec![Vec::new()] };
+        let workload = ServedRun::of(&served(requests.clone()), MOST_REQUESTS, &[]).with_gap(gap_s);
+        let mut took: HashMap<u64, f64> = HashMap::new();
+        let note = |_, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            took.insert(access.offset, ended_s - issued_s);
+        };
+        simulate_observed(truth, layouts, &workload, &SimulationOptions { seed: 9, ..Default::default() }, note)
+            .unwrap();
+        requests.iter_mut().for_each(|r| r.end_s = r.start_s + took[&r.offset]);
+        served(requests)
+    }
+
+    #[test]
+    fn servers_that_are_no_presets_are_fitted_by_their_requests() {
+        let cluster = |name| presets::cluster(&[("ost", 4, presets::device(name).unwrap())]);
+        let layouts = [Layout::striped((0..4).map(ServerId), 1 << 20).unwrap()];
+        for (sizes, processes) in [(&[64 << 10, 4 << 20][..], 8), (&[1 << 20], 1), (&[1 << 20], 16)] {
+            let served = timed_on(&cluster("ssd-sata"), &layouts, sizes, processes, 0.0);
+            let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
+            let fit = Fit::of(&cluster("hdd-7200"), &timings).unwrap();
+            assert_eq!(fit.fitted, [(0, Op::Write)]);
+            let times =
+                Fitting::new(&timings, MOST_REQUESTS).times(&fit.cluster, |_, _| true).unwrap()[&(0, Op::Write)];
+            let ratio = times.simulated_s / times.measured_s;
+            assert!((0.95..1.05).contains(&ratio), "{sizes:?} by {processes}: {ratio}");
+            let held_out = fit.held_out.unwrap();
+            assert!(held_out.low < held_out.ratio && held_out.ratio < held_out.high, "{held_out:?}");
+            assert_eq!(fit.cluster.tiers[0].profile.read, cluster("hdd-7200").tiers[0].profile.read, "none was seen");
+        }
+    }
+
+    #[test]
+    fn who_computes_between_requests_does_not_wait_for_others() {
+        let cluster = |name| presets::cluster(&[("ost", 1, presets::device(name).unwrap())]);
+        let (truth, layouts) = (cluster("ssd-sata"), [Layout::striped([ServerId(0)], 1 << 20).unwrap()]);
+        let served = timed_on(&truth, &layouts, &[1 << 20], 8, 1.0);
+        let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 1.0 };
+        let fit = Fit::of(&cluster("hdd-7200"), &timings).unwrap();
+        let took_s = |cluster: &Cluster| {
+            let of = cluster.tiers[0].profile.write;
+            0.5 * (of.startup_min_s + of.startup_max_s) + of.transfer_s_per_byte * f64::from(1 << 20)
+        };
+        let ratio = took_s(&fit.cluster) / took_s(&truth);
+        assert!((0.8..1.25).contains(&ratio), "{ratio}: servers are not as much faster as there are processes");
+    }
+
+    #[test]
+    fn startup_and_bandwidth_are_told_apart_where_sizes_differ() {
+        let start = presets::device("hdd-7200").unwrap().read;
+        let points: Vec<(f64, f64)> = (1..50).map(|n| (n as f64 * 1e5, 2e-4 + n as f64 * 1e5 * 1e-9)).collect();
+        let fitted = regressed(&start, 0.0, &points);
+        let startup_s = 0.5 * (fitted.startup_min_s + fitted.startup_max_s);
+        assert!((startup_s - 2e-4).abs() < 1e-6 && (fitted.transfer_s_per_byte - 1e-9).abs() < 1e-12, "{fitted:?}");
+        // Alike: as the disk's, only faster.
+        let fitted = regressed(&start, 0.0, &[(1e6, 0.00205); 20]);
+        assert!((fitted.startup_min_s - start.startup_min_s / 10.0).abs() < 1e-6, "{fitted:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_times_give_an_invalid_profile(points in proptest::collection::vec((0.0_f64..1e12, 0.0_f64..1e6), 1..40)) {
+            let start = presets::device("nvme").unwrap().write;
+            proptest::prop_assert!(regressed(&start, 1e-9, &points).is_valid());
+        }
+    }
+}
