@@ -221,8 +221,15 @@ class Lack(TypedDict):
     name: str
     words: str
 
+class TraceJob(TypedDict):
+    command: str | None
+    user: str | None
+    id: str | None
+    nodes: int | None
+
 class TraceAbout(TypedDict):
     format: str
+    job: TraceJob
     lacks: list[Lack]
     notes: list[str]
     processes: int | None

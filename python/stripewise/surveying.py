@@ -111,9 +111,8 @@ def _looked(log: str, asked: Asked) -> dict[str, Any]:
     total = {name: sum(row[name] for row in directories) for name in ("requests", "read_bytes", "written_bytes")}
     busy_s = trace.busy_s(list(range(len(paths))))
     moved = total["read_bytes"] + total["written_bytes"]
-    job: Mapping[str, Any] = dict(about).get("job") or {}  # type: ignore[assignment]
     return {
-        "job": {name: job.get(name) for name in ("id", "user", "command", "nodes")},
+        "job": about["job"],
         "format": about["format"],
         "lacks": [lack["name"] for lack in about["lacks"]],
         "programs": trace.programs(),

@@ -63,6 +63,7 @@ impl PyTrace {
         let lacks = about.lacks.named().map(|(name, words)| json!({ "name": name, "words": words }));
         let value = json!({
             "format": about.format,
+            "job": about.job,
             "lacks": lacks.collect::<Vec<_>>(),
             "notes": about.notes,
             "processes": about.processes,
