@@ -224,9 +224,12 @@ def test_what_a_log_says_is_text(browser, stripewise, mixed):
     )
 
 
-def test_commands_are_copied_with_the_keyboard(browser, stripewise, mixed, cluster):
-    emulated, trace, _ = mixed
-    page = report(stripewise, trace, "--cluster", cluster, "--root", emulated.mount)
+def test_commands_are_copied_with_the_keyboard(browser, stripewise, cluster, tmp_path):
+    # Large enough for more stripes, and in no directory of a node: else there are no commands of Lustre.
+    log = tmp_path / "run.csv"
+    rows = (f"/data/a,write,{n << 25},{1 << 25},{n % 4},{n * 10**8},{n * 10**8 + 3 * 10**8}\n" for n in range(64))
+    log.write_text("file,op,offset,size,pid,start_ns,end_ns\n" + "".join(rows))
+    page = report(stripewise, log, "--cluster", cluster)
     browser.look(1440)
     browser.open(page)
     assert "lfs " in browser.run("document.querySelector('#commands pre').textContent")
