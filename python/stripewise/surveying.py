@@ -151,6 +151,7 @@ def _advised(trace: _native.Trace, asked: Asked, moved: int) -> dict[str, Any]:
         )
     except StripewiseError as error:
         return {"findings": [], "predicted_bytes_per_s": None, "rules": [], "no_rules": str(error)}
+    reproduced = advice["reproduced"]
     found: dict[str, dict[str, Any]] = {}
     of_files = [finding for file in advice["files"] for finding in file["findings"]]
     for finding in [*advice["total"]["findings"], *of_files]:
@@ -160,7 +161,7 @@ def _advised(trace: _native.Trace, asked: Asked, moved: int) -> dict[str, Any]:
         "findings": list(found.values()),
         "predicted_bytes_per_s": advice["total"]["present_bytes_per_s"],
         "rules": [{"name": rule["name"], "words": rule["words"], **rule["gain"]} for rule in advice["rules"]],
-        "no_rules": None,
+        "no_rules": advice["lacking"] or (reproduced and reproduced["refused"]),
     }
 
 

@@ -157,8 +157,9 @@ impl<'a> ComparedCase<'a> {
         let of_kinds: Vec<&[Cause]> =
             self.kinds.iter().map(|kind| if is_counted(kind) { &*with_counters } else { &*of_all }).collect();
         let causes = if self.kinds.iter().any(is_counted) { &with_counters } else { &of_all };
-        let rules = if options.rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
         let is_refused = reproduced.as_ref().is_some_and(|of| of.refused.is_some());
+        let tries_rules = options.rules && !is_refused && self.servers_from != ServersFrom::Unknown;
+        let rules = if tries_rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
         let named = self.named(gathered, &about.mounts).into_iter();
         let may_change: Vec<bool> =
             named.zip(&factors).map(|(named, factor)| named && !is_refused && factor.is_none_or(is_near)).collect();

@@ -10,7 +10,7 @@
 
 use crate::served::{Served, critical};
 use crate::served_run::{MOST_REQUESTS, ServedRun};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Head, Op, OpProfile, Request};
 use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
@@ -129,7 +129,7 @@ impl<'a> Fitting<'a> {
     fn fit(&self, cluster: &Cluster, half: Option<u64>) -> Result<(Cluster, Vec<Kind>), SimulateError> {
         let mut fitted = cluster.clone();
         let wanted = |file: usize, offset: u64| half.is_none_or(|half| self.part(file, offset) % 2 == half);
-        let mut points: HashMap<Kind, Vec<(f64, f64)>> = HashMap::new();
+        let mut points: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
         for (file, requests) in self.timed() {
             for r in requests.iter().filter(|r| wanted(file, r.offset)) {
                 if let Some((tier, bytes)) = critical(cluster, &self.timings.layouts[file], r.op, r.offset, r.size) {
@@ -169,8 +169,8 @@ impl<'a> Fitting<'a> {
         &self,
         cluster: &Cluster,
         wanted: impl Fn(usize, u64) -> bool,
-    ) -> Result<HashMap<Kind, Times>, SimulateError> {
-        let mut times: HashMap<Kind, Times> = HashMap::new();
+    ) -> Result<BTreeMap<Kind, Times>, SimulateError> {
+        let mut times: BTreeMap<Kind, Times> = BTreeMap::new();
         let is_wanted = |file: usize, offset: u64| self.timings.timed[file] && wanted(file, offset);
         let kind = |file: usize, op: Op, offset: u64, size: u64| {
             critical(cluster, &self.timings.layouts[file], op, offset, size).map(|(tier, _)| (tier, op))
@@ -204,7 +204,7 @@ impl<'a> Fitting<'a> {
             return Ok(None);
         }
         let (fitted, _) = self.fit(cluster, Some(0))?;
-        let sum = |times: HashMap<Kind, Times>| {
+        let sum = |times: BTreeMap<Kind, Times>| {
             let all = times.values();
             all.fold((0.0, 0.0), |sum, of| (sum.0 + of.measured_s, sum.1 + of.simulated_s))
         };
@@ -220,7 +220,7 @@ impl<'a> Fitting<'a> {
     /// Relative standard error of the sum of the measured times of half of the parts, by the scatter from part to part
     /// of what a request takes; both halves have it.
     fn scatter(&self, half: u64) -> f64 {
-        let mut parts: HashMap<u64, (f64, f64)> = HashMap::new();
+        let mut parts: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
         for (file, requests) in self.timed() {
             for r in requests {
                 let part = self.part(file, r.offset);
@@ -316,7 +316,7 @@ mod tests {
         let mut requests: Vec<Request> = (0..600).map(request).collect();
         let served = |requests| Served { by_servers: vec![requests], by_memory: vec![Vec::new()] };
         let workload = ServedRun::of(&served(requests.clone()), MOST_REQUESTS, &[]).with_gap(gap_s);
-        let mut took: HashMap<u64, f64> = HashMap::new();
+        let mut took: BTreeMap<u64, f64> = BTreeMap::new();
         let note = |_, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             took.insert(access.offset, ended_s - issued_s);
         };

@@ -118,12 +118,12 @@ impl Gathered {
 
 /// Seconds that the slowest process reads and writes. Counters add up the threads of a rank, which are taken to be busy
 /// at the same time; rows that were made from counters may be fewer than were counted.
-fn slowest_s(whole: &Use, threads: &[(ThreadKey, f64)]) -> f64 {
+fn slowest_s(whole: &Use, threads: &[(ThreadKey, u64)]) -> f64 {
     let mut of_rank: HashMap<u32, u32> = HashMap::new();
     threads.iter().for_each(|((rank, ..), _)| *of_rank.entry(*rank).or_default() += 1);
     let by_rank =
         whole.ranks.iter().map(|(rank, used)| used.busy_s / f64::from(of_rank.get(rank).copied().unwrap_or(1)));
-    let by_thread = threads.iter().map(|(_, busy_s)| *busy_s);
+    let by_thread = threads.iter().map(|(_, busy_ns)| *busy_ns as f64 * 1e-9);
     by_rank.chain(by_thread).fold(whole.slowest_rank_s, f64::max).min(whole.busy_s)
 }
 

@@ -18,8 +18,8 @@ pub(crate) type ThreadKey = (u32, u32, u32);
 pub struct Looked {
     /// Number in the trace, and use, of every file with records.
     pub(crate) files: Vec<(u32, Use)>,
-    /// All that read or wrote, and for how many seconds.
-    pub(crate) threads: Vec<(ThreadKey, f64)>,
+    /// All that read or wrote, and for how many nanoseconds: whole numbers add up to the same in any order.
+    pub(crate) threads: Vec<(ThreadKey, u64)>,
 }
 
 impl Looked {
@@ -46,7 +46,7 @@ impl Looked {
         self.threads.sort_by_key(|(thread, _)| *thread);
         self.threads.dedup_by(|next, first| {
             let same = next.0 == first.0;
-            first.1 += if same { next.1 } else { 0.0 };
+            first.1 = first.1.saturating_add(if same { next.1 } else { 0 });
             same
         });
         self
@@ -91,22 +91,23 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
 }
 
 /// How a file was used, by its rows. O(records log records).
-fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, f64>) -> Use {
+fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, u64>) -> Use {
     let mut used = used_meta(trace, id);
     let mut count = 0_usize;
     // Most requests are of the same thread as the one before.
-    let mut last: Option<(ThreadKey, f64)> = None;
+    let mut last: Option<(ThreadKey, u64)> = None;
     let mut pids = HashSet::new();
     for record in trace.stream(id) {
         count += 1;
         let thread = (record.rank, record.pid, record.tid);
-        let took_s = record.end_ns.saturating_sub(record.start_ns) as f64 * 1e-9;
+        let took_ns = record.end_ns.saturating_sub(record.start_ns);
+        let took_s = took_ns as f64 * 1e-9;
         match &mut last {
-            Some((same, busy_s)) if *same == thread => *busy_s += took_s,
+            Some((same, busy_ns)) if *same == thread => *busy_ns = busy_ns.saturating_add(took_ns),
             _ => {
                 pids.insert((record.rank, record.pid));
-                if let Some((done, busy_s)) = last.replace((thread, took_s)) {
-                    *threads.entry(done).or_default() += busy_s;
+                if let Some((done, busy_ns)) = last.replace((thread, took_ns)) {
+                    add(threads, done, busy_ns);
                 }
             }
         }
@@ -126,14 +127,19 @@ fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, f64>) -> Use {
             busy_s: rank.busy_s + took_s,
         };
     }
-    if let Some((done, busy_s)) = last {
-        *threads.entry(done).or_default() += busy_s;
+    if let Some((done, busy_ns)) = last {
+        add(threads, done, busy_ns);
     }
     used.sharers = used.ranks.len();
     used.processes = pids.len();
     used.find_movers();
     place(&mut used, trace, id, count);
     used
+}
+
+fn add(threads: &mut HashMap<ThreadKey, u64>, thread: ThreadKey, busy_ns: u64) {
+    let of = threads.entry(thread).or_default();
+    *of = of.saturating_add(busy_ns);
 }
 
 fn of<'u>(used: &'u mut Use, record: &Record) -> &'u mut RequestCounts {

@@ -4,7 +4,7 @@ use crate::gaps::Gaps;
 use crate::served::Served;
 use crate::served_run::{MOST_REQUESTS, SEEDS, ServedRun};
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
 use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
@@ -42,7 +42,7 @@ pub(crate) struct RunTimes {
 struct MemoryTimes {
     bytes: f64,
     /// Seconds by process and kind.
-    times_s: HashMap<(u32, u32), f64>,
+    times_s: BTreeMap<(u32, u32), f64>,
     kind_bytes: Vec<f64>,
 }
 
@@ -59,8 +59,8 @@ impl MemoryTimes {
         found
     }
 
-    fn by_process(&self) -> HashMap<u32, f64> {
-        let mut by_process = HashMap::new();
+    fn by_process(&self) -> BTreeMap<u32, f64> {
+        let mut by_process = BTreeMap::new();
         self.times_s.iter().for_each(|((process, _), took_s)| *by_process.entry(*process).or_default() += took_s);
         by_process
     }

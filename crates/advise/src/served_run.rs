@@ -2,7 +2,7 @@
 //! comparison of layouts both replay: what the one is fitted to is what the other predicts with.
 
 use crate::served::Served;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use stripewise_model::Request;
 use stripewise_simulate::{ClosedLoop, SimulatedStep};
 
@@ -23,7 +23,7 @@ pub(crate) struct ServedRun {
     /// Without time between requests.
     workload: ClosedLoop,
     /// Seconds of requests that no server answers, by process.
-    memory_s: HashMap<u32, f64>,
+    memory_s: BTreeMap<u32, f64>,
 }
 
 impl ServedRun {
@@ -33,7 +33,7 @@ impl ServedRun {
         let count = |of: &[Vec<Request>]| of.iter().map(Vec::len).sum::<usize>();
         let all = count(&served.by_servers);
         let share = if all == 0 { 1.0 } else { count(&requests) as f64 / all as f64 };
-        let mut memory_s = HashMap::new();
+        let mut memory_s = BTreeMap::new();
         for r in served.by_memory.iter().flatten() {
             *memory_s.entry(r.process).or_default() += share * (r.end_s - r.start_s);
         }
