@@ -190,8 +190,8 @@ def test_a_worker_that_is_killed_at_its_work_does_not_show(command, repeated, tm
         out, err = run.communicate(timeout=120)
         assert (run.returncode, err) == (0, alone.stderr)
         assert out == alone.stdout
-        if command == "advise":  # it had requests to survey, and layouts whose commands are priced with them
-            assert '"loss_ratio": ' in out and "a sample" in out
+        if command == "advise":  # it had requests to survey, and servers to fit to them
+            assert '"factor": ' in out and "a sample" in out
         # As the scheduler saw it: one worker went with work that it had not done.
         gone = [event for _, event in client.get_events("all") if event.get("action") == "remove-worker"]
         assert len(gone) == 1
