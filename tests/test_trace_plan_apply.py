@@ -346,9 +346,9 @@ def test_many_files_are_few_lines(pool):
         "trace", "--pool", pool.file, "-o", pool.base / "many.trace", "--", sys.executable, "-c", program, pool.mount
     )
     signed = pool.stripewise("signature", pool.base / "many.trace")
-    # Two lines a file: its row, and its words with the pattern below them.
-    assert 20 <= signed.stdout.count(".dat") <= 40 and len(signed.stdout.splitlines()) < 100
-    assert "and 40 more files: --all lists them, --json has everything" in signed.stderr
+    # Files that are used alike are one row, with its words below it.
+    assert 1 <= signed.stdout.count(".dat") <= 4 and len(signed.stdout.splitlines()) < 12
+    assert "60" in signed.stdout.split()
     assert pool.stripewise("signature", pool.base / "many.trace", "--all").stdout.count(".dat") >= 60
     assert len(json.loads(pool.stripewise("signature", pool.base / "many.trace", "--json").stdout)["files"]) == 60
 
