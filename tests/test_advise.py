@@ -246,6 +246,19 @@ def test_what_is_not_reproduced_claims_no_gain(advise, stripewise, tmp_path):
     assert "NOT reproduced, so no gain is claimed" in printed and "layout: nothing is said" in printed
 
 
+def test_a_file_without_a_handle_is_on_the_metadata_tier(emulated, advise, tmp_path):
+    (emulated.base / "namespace" / "tree" / "plain.dat").write_bytes(bytes(1 << 20))
+    emulated.stripewise("run", "--pool", emulated.file, "--", "cp", __file__, emulated.mount / "placed.py")
+    trace, page = tmp_path / "run.trace", tmp_path / "r.html"
+    files = [emulated.mount / "plain.dat", emulated.mount / "placed.py"]
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", "sha256sum", *files)
+    document = check(advise(trace, "--cluster", emulated.file))
+    row = next(row for row in document["files"] if row["path"] == "plain.dat")
+    assert row["present"]["bottleneck"]["words"].startswith("all requests go to meta, ")
+    emulated.stripewise("report", trace, "--pool", emulated.file, "-o", page)
+    assert ">meta<" in page.read_text()
+
+
 def test_processes_of_a_shell_script_are_no_ranks(emulated, advise, tmp_path):
     trace = tmp_path / "run.trace"
     script = 'for n in a b c d; do dd if=/dev/zero of="$0/$n.dat" bs=65536 count=8 2>/dev/null; done'

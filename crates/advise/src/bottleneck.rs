@@ -4,7 +4,7 @@ use crate::slow::Slow;
 use std::collections::HashSet;
 use stripewise_layout::Layout;
 use stripewise_layout::units::format_bytes;
-use stripewise_model::{Cluster, CostModel, Request};
+use stripewise_model::{Cluster, CostModel, Profile, Request};
 
 /// A server that is busy for this many times the mean of its tier is what others wait for.
 const IMBALANCE: f64 = 1.5;
@@ -44,8 +44,8 @@ impl Loads {
     fn of<'r>(cluster: &Cluster, files: impl Iterator<Item = (&'r Layout, &'r [Request])>) -> Self {
         let model = CostModel::new(cluster);
         let servers = model.servers();
-        let tiers: Vec<usize> =
-            cluster.tiers.iter().enumerate().flat_map(|(at, tier)| vec![at; tier.servers.len()]).collect();
+        let profiles: Vec<&Profile> =
+            cluster.all_tiers().flat_map(|tier| vec![&tier.profile; tier.servers.len()]).collect();
         let mut loads = Self {
             busy_s: vec![0.0; servers],
             startup_s: vec![0.0; servers],
@@ -58,7 +58,7 @@ impl Loads {
             for r in requests {
                 let Loads { busy_s, startup_s, pieces, .. } = &mut loads;
                 let latency = model.layout_latency_s(layout, r.op, r.offset, r.size, |slot, busy| {
-                    let profile = cluster.tiers[tiers[slot]].profile.of(r.op);
+                    let profile = profiles[slot].of(r.op);
                     busy_s[slot] += busy.device_s + busy.network_s;
                     startup_s[slot] += 0.5 * (profile.startup_min_s + profile.startup_max_s);
                     *pieces += 1;
@@ -87,7 +87,7 @@ pub(crate) fn bottleneck<'r>(
     let used = loads.busy_s.iter().filter(|busy_s| **busy_s > 0.0).count();
     let mut tiers = Vec::new();
     let mut first = 0;
-    for tier in &cluster.tiers {
+    for tier in cluster.all_tiers() {
         tiers.push((tier, first..first + tier.servers.len()));
         first += tier.servers.len();
     }
@@ -98,8 +98,8 @@ pub(crate) fn bottleneck<'r>(
     let mut servers: Vec<usize> =
         (0..loads.busy_s.len()).filter(|&at| loads.busy_s[at] > 0.9 * most_s && most_s > 0.0).collect();
     servers.truncate(8);
-    // A tier whose servers begin sooner has none of the requests.
-    let idle = tiers.iter().find(|(other, servers)| {
+    // A tier whose servers begin sooner has none of the requests. No file has to be on the metadata tier.
+    let idle = tiers.iter().take(cluster.tiers.len()).find(|(other, servers)| {
         let startup =
             |tier: &stripewise_model::Tier| tier.profile.read.startup_max_s + tier.profile.write.startup_max_s;
         let none = loads.busy_s[servers.clone()].iter().all(|busy_s| *busy_s == 0.0);

@@ -27,7 +27,7 @@ use crate::slow::{Slow, slow_of_log, slow_of_pool};
 use std::collections::BTreeMap;
 use std::path::Path;
 use stripewise_import::{About, Lacks, MountPoint};
-use stripewise_layout::{FileLayout, Layout, LayoutFile, MAX_STRIPES, Pattern};
+use stripewise_layout::{FileLayout, Layout, LayoutFile, MAX_STRIPES, META_NAME, Pattern};
 use stripewise_model::{Cluster, Request};
 use stripewise_simulate::SimulateError;
 
@@ -106,7 +106,7 @@ impl<'a> ComparedCase<'a> {
         };
         let count: usize = names.tiers().iter().map(|(_, servers)| usize::from(*servers)).sum();
         let label = |server| if is_known { targets.label(&names, server) } else { "the file system".to_owned() };
-        let labels = (0..count).map(label).collect();
+        let labels = (0..count).map(label).chain(servers.meta.map(|_| META_NAME.to_owned())).collect();
         Ok(Self {
             servers,
             servers_from,

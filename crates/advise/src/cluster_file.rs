@@ -107,10 +107,12 @@ pub struct ClusterFile {
     pub default: DefaultLayout,
     /// The tiers in order; at least one, at most [`stripewise_model::MAX_TIERS`].
     pub tiers: Vec<ClusterTier>,
+    /// What the metadata tier costs: the namespace of a pool. A cluster file names none.
+    pub meta: Option<Profile>,
 }
 
 impl ClusterFile {
-    /// The servers as planner and simulator see them, numbered in order of tiers.
+    /// The servers as planner and simulator see them, numbered in order of tiers. The metadata tier has no room for plans.
     pub fn cluster(&self) -> Cluster {
         let mut next = 0;
         let tiers = self.tiers.iter().map(|tier| {
@@ -123,7 +125,7 @@ impl ClusterFile {
                 capacity_bytes: tier.capacity_bytes,
             }
         });
-        Cluster { tiers: tiers.collect(), meta: None }
+        Cluster { tiers: tiers.collect(), meta: self.meta.map(|profile| Tier::meta(profile, 0)) }
     }
 
     /// The servers by their names in layout files.

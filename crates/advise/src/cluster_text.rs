@@ -258,7 +258,7 @@ impl RawCluster {
         }
         let name = name("name", &self.name)?;
         let default = self.default(file_system, &tiers)?;
-        Ok(ClusterFile { name, file_system, default, tiers })
+        Ok(ClusterFile { name, file_system, default, tiers, meta: None })
     }
 
     fn default(&self, file_system: Option<FileSystem>, tiers: &[ClusterTier]) -> Result<DefaultLayout, Wrong> {

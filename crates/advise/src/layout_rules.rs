@@ -80,7 +80,7 @@ mod tests {
         let tier =
             ClusterTier { name: "ost".into(), servers: 6, profile, preset: None, capacity_bytes: None, pool: None };
         let default = DefaultLayout { tier: None, count: 1, width_bytes: MIB };
-        let servers = ClusterFile { name: "c".into(), file_system: None, default, tiers: vec![tier] };
+        let servers = ClusterFile { name: "c".into(), file_system: None, default, tiers: vec![tier], meta: None };
         let counts = |rule: &LayoutRule| -> Vec<Vec<usize>> {
             let layouts = rule.layouts(&servers, 6);
             layouts

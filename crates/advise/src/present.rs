@@ -94,7 +94,7 @@ pub(crate) fn alike(servers: u16, preset: &str, is_lustre: bool) -> Result<Clust
     };
     let file_system = is_lustre.then_some(FileSystem::Lustre);
     let default = DefaultLayout { tier: None, count: 1, width_bytes: 1 << 20 };
-    Ok(ClusterFile { name: "found".into(), file_system, default, tiers: vec![tier] })
+    Ok(ClusterFile { name: "found".into(), file_system, default, tiers: vec![tier], meta: None })
 }
 
 fn profile_of(preset: &str) -> Result<Profile, String> {
@@ -158,7 +158,7 @@ pub(crate) fn found(
         count: count.clamp(1, u64::from(first)) as u16,
         width_bytes: width.clamp(1, 1 << 40),
     };
-    let file = ClusterFile { name: "found".into(), file_system: Some(FileSystem::Lustre), default, tiers };
+    let file = ClusterFile { name: "found".into(), file_system: Some(FileSystem::Lustre), default, tiers, meta: None };
     Ok(Some((file, Targets { known, pools: by_pool, others: (0, first) })))
 }
 

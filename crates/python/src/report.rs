@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use stripewise_advise::LayoutSource;
-use stripewise_layout::{Layout, ServerNames, round_entries};
+use stripewise_layout::{Layout, META_NAME, ServerNames, round_entries};
 use stripewise_trace::{AccessLoads, AccessMaps, AccessTotals, Fineness, HeatMap, Maps};
 use stripewise_whatif::{AdviceRequest, ServerLoads, ServerTraffic};
 
@@ -142,18 +142,23 @@ fn describe(loads: &ServerLoads) -> Value {
             "layout": regions(&file.layout, &names),
         })
     });
+    let server = |number: usize, name: &str, tier: &str| {
+        let [present, layout] = [0, 1].map(|side| {
+            let ServerTraffic { requests, bytes } = loads.moved[side][number];
+            let busy_s = simulated.map(|simulated| simulated.busy_s[side].get(number).copied().unwrap_or(0.0));
+            json!({ "requests": requests, "bytes": bytes, "busy_s": busy_s })
+        });
+        json!({ "name": name, "tier": tier, "present": present, "layout": layout })
+    };
     let mut servers = Vec::new();
     for tier in &cluster.tiers {
         for index in 0..tier.servers {
-            let number = servers.len();
-            let [present, layout] = [0, 1].map(|side| {
-                let ServerTraffic { requests, bytes } = loads.moved[side][number];
-                let busy_s = simulated.and_then(|simulated| simulated.busy_s[side].get(number));
-                json!({ "requests": requests, "bytes": bytes, "busy_s": busy_s })
-            });
-            let name = format!("{}.{index}", tier.name);
-            servers.push(json!({ "name": name, "tier": tier.name, "present": present, "layout": layout }));
+            servers.push(server(servers.len(), &format!("{}.{index}", tier.name), &tier.name));
         }
+    }
+    // Most files have nothing on the metadata tier.
+    if loads.moved.iter().any(|moved| moved.get(servers.len()).is_some_and(|meta| meta.requests > 0)) {
+        servers.push(server(servers.len(), META_NAME, META_NAME));
     }
     let processes = simulated.map(|simulated| {
         let processes = simulated.processes_s.iter().map(|(&(program, rank, pid), [present_s, layout_s])| {

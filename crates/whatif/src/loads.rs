@@ -7,7 +7,7 @@ use crate::target::cuts_s;
 use std::collections::{BTreeMap, HashMap};
 use stripewise_advise::{Below, ClusterFile, Sided, Sides};
 use stripewise_import::About;
-use stripewise_layout::{Layout, LayoutFile};
+use stripewise_layout::{Layout, LayoutFile, ServerId};
 use stripewise_simulate::{Did, SimulatedAccess, System, run_observed};
 use stripewise_trace::{ProcessId, Trace};
 
@@ -16,7 +16,7 @@ use stripewise_trace::{ProcessId, Trace};
 pub struct ServerLoads {
     /// Servers, root, and the files with both layouts.
     pub sides: Sides,
-    /// By server. Exact.
+    /// By server, the metadata tier last where the servers have one. Exact.
     pub moved: [Vec<ServerTraffic>; 2],
     /// Both simulated once; `None` where there are too many requests to be held.
     pub simulated: Option<SimulatedLoads>,
@@ -36,7 +36,7 @@ pub struct ServerTraffic {
 pub struct SimulatedLoads {
     /// Seconds that the run took, and bytes per second.
     pub totals: [(f64, f64); 2],
-    /// Busy seconds of each server.
+    /// Busy seconds of each server, the metadata tier last where a layout names it.
     pub busy_s: [Vec<f64>; 2],
     /// Seconds that each process waited for its requests.
     pub processes_s: BTreeMap<ProcessId, [f64; 2]>,
@@ -73,13 +73,14 @@ impl ServerLoads {
 
 /// What each server has to do under one of the layouts. O(requests x their sub-requests).
 fn moved(trace: &Trace, sides: &Sides, side: usize) -> Vec<ServerTraffic> {
-    let servers = sides.cluster.tiers.iter().map(|tier| usize::from(tier.servers)).sum();
-    let mut moved = vec![ServerTraffic::default(); servers];
+    let servers: usize = sides.cluster.tiers.iter().map(|tier| usize::from(tier.servers)).sum();
+    let mut moved = vec![ServerTraffic::default(); servers + usize::from(sides.cluster.meta.is_some())];
     for file in &sides.files {
         let layout = layout_of(file, side);
         for record in trace.stream(file.id) {
             for part in layout.split(record.offset, record.size) {
-                if let Some(server) = moved.get_mut(part.server.index()) {
+                let at = if part.server == ServerId::META { servers } else { part.server.index() };
+                if let Some(server) = moved.get_mut(at) {
                     server.requests += 1;
                     server.bytes = server.bytes.saturating_add(part.len);
                 }

@@ -40,7 +40,9 @@ impl Servers {
         let tiers = tiers.collect();
         let count = pool.servers.len() as u16;
         let default = DefaultLayout { tier: None, count, width_bytes: pool.default_width_bytes };
-        Ok(Self { cluster: ClusterFile { name: pool.name, file_system: None, default, tiers }, pool_file: Some(file) })
+        let meta = Some(pool.meta.profile.0);
+        let cluster = ClusterFile { name: pool.name, file_system: None, default, tiers, meta };
+        Ok(Self { cluster, pool_file: Some(file) })
     }
 }
 
