@@ -2,7 +2,7 @@
 
 use crate::about::About;
 use crate::error::ImportError;
-use crate::open::Imported;
+use crate::imported::Imported;
 use crate::scratch::ScratchTrace;
 use crate::sink::BATCH_ROWS;
 use std::collections::{HashMap, HashSet};

@@ -16,6 +16,9 @@ mod dftracer;
 mod error;
 mod excerpt;
 mod fio;
+mod formats;
+mod imported;
+mod importer;
 mod job_header;
 mod lacks;
 mod lines;
@@ -33,6 +36,7 @@ mod schema;
 mod scratch;
 mod sink;
 mod sizes;
+mod stated;
 mod strace;
 mod table;
 
@@ -42,71 +46,14 @@ pub use counters::{FileCounters, LustreComponent, LustreLayout};
 pub use dataset::{write_dataset, write_parquet};
 pub use error::ImportError;
 pub use excerpt::Excerpt;
+pub use formats::{IMPORTERS, import, importer_of};
+pub use imported::{Imported, Progress};
+pub use importer::Importer;
 pub use job_header::JobHeader;
 pub use lacks::Lacks;
 pub use log::Log;
 pub use mount_point::MountPoint;
-pub use open::{Imported, Progress, format_of, open, open_files, open_index};
+pub use open::{format_of, open, open_files, open_index};
 pub use osts::{OstRate, OstRates, ost_rates, target_rates};
 pub use schema::write_csv;
 pub use sink::{BATCH_ROWS, MemorySink, Sink, Summary};
-
-use std::path::Path;
-
-/// Reads one format.
-pub trait Importer: Sync {
-    /// Name in messages and options.
-    fn name(&self) -> &'static str;
-
-    /// How the names of files end that, all those in one folder together, are one log; most formats have none.
-    fn endings(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Whether a log that starts with these bytes is of this format.
-    fn recognises(&self, start: &[u8]) -> bool;
-
-    /// Reads the log and hands it to the sink.
-    ///
-    /// # Errors
-    /// [`ImportError`] where nothing of the log can be used, or the sink fails.
-    fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError>;
-}
-
-/// Every importer, in the order in which they are asked.
-pub const IMPORTERS: &[&dyn Importer] = &[
-    &darshan::Darshan,
-    &recorder::RecorderImporter,
-    &parquet_log::Parquet,
-    &fio::Fio,
-    &dftracer::Dftracer,
-    &csv::Csv,
-    &strace::Strace,
-];
-
-/// The importer for this log.
-///
-/// # Errors
-/// [`ImportError::Unknown`] with what is known; [`ImportError::Io`] where the log cannot be read.
-pub fn importer_of(log: &Log) -> Result<&'static dyn Importer, ImportError> {
-    let start = log.start()?;
-    IMPORTERS.iter().copied().find(|importer| importer.recognises(&start)).ok_or_else(|| ImportError::Unknown {
-        path: log.path().to_owned(),
-        known: IMPORTERS.iter().map(|importer| importer.name()).collect::<Vec<_>>().join(", "),
-        why: if start.is_empty() {
-            "it is empty".to_owned()
-        } else {
-            let shown = String::from_utf8_lossy(&start[..start.len().min(24)]).into_owned();
-            format!("it starts with {shown:?}")
-        },
-    })
-}
-
-/// Opens a log of any known format and hands it to the sink.
-///
-/// # Errors
-/// [`ImportError`] with the file, the place in it and the remedy.
-pub fn import(path: &Path, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
-    let log = Log::open(path)?;
-    importer_of(&log)?.import(&log, sink)
-}

@@ -39,18 +39,22 @@ struct Stored {
 }
 
 impl Log {
-    /// Opens a regular file, or a folder of files of which each is a part of a log
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// [`ImportError::Io`] where that fails or it is none (a pipe cannot be looked at twice).
+    pub fn open(path: &Path) -> Result<Self, ImportError> {
+        Ok(Log { path: path.to_owned(), parts: vec![Stored::open(path)?] })
+    }
+
+    /// Opens a folder of which the files with such `endings` are the parts of a log
     /// ([`Importer::endings`](crate::Importer::endings)); others in it are left alone, and so are empty ones.
     ///
     /// # Errors
-    /// [`ImportError::Io`] where that fails or it is neither (a pipe cannot be looked at twice).
-    pub fn open(path: &Path) -> Result<Self, ImportError> {
-        let metadata = std::fs::metadata(path).map_err(|error| ImportError::io("open", path, error))?;
-        if !metadata.is_dir() {
-            return Ok(Log { path: path.to_owned(), parts: vec![Stored::open(path)?] });
-        }
+    /// [`ImportError::Io`] where that fails or there are none.
+    pub(crate) fn of_folder(path: &Path, endings: &[&str]) -> Result<Self, ImportError> {
         let mut parts = Vec::new();
-        for found in parts_of(path).map_err(|error| ImportError::io("open", path, error))? {
+        for found in Self::parts_of(path, endings).map_err(|error| ImportError::io("open", path, error))? {
             let part = Stored::open(&found)?;
             if part.length > 0 {
                 let first = parts.is_empty();
@@ -58,16 +62,25 @@ impl Log {
             }
         }
         if parts.is_empty() {
-            let endings: Vec<_> = endings().map(|ending| format!("*{ending}")).collect();
+            let endings: Vec<_> = endings.iter().map(|ending| format!("*{ending}")).collect();
             let why = format!("the folder has no parts of a log ({})", endings.join(", "));
             return Err(ImportError::io("import", path, io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
         Ok(Log { path: path.to_owned(), parts })
     }
 
-    /// Whether a folder has files that are parts of a log.
-    pub(crate) fn is_folder(path: &Path) -> bool {
-        path.is_dir() && parts_of(path).is_ok_and(|parts| !parts.is_empty())
+    /// The files in a folder that have such endings, by name.
+    pub(crate) fn parts_of(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+        let mut parts = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            if endings.iter().any(|ending| name.ends_with(ending.as_bytes())) {
+                parts.push(path);
+            }
+        }
+        parts.sort();
+        Ok(parts)
     }
 
     /// Its path.
@@ -175,25 +188,6 @@ impl Stored {
             }
         }
     }
-}
-
-/// Endings of the names of files that are parts of logs.
-fn endings() -> impl Iterator<Item = &'static str> {
-    crate::IMPORTERS.iter().flat_map(|importer| importer.endings()).copied()
-}
-
-/// The files in a folder that are parts of a log, by name.
-fn parts_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut parts = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if endings().any(|ending| name.ends_with(ending.as_bytes())) {
-            parts.push(path);
-        }
-    }
-    parts.sort();
-    Ok(parts)
 }
 
 /// Reads a part of a log by position: no shared cursor.

@@ -3,31 +3,20 @@
 use crate::about::About;
 use crate::dataset;
 use crate::error::ImportError;
+use crate::formats::{importer_of, is_log_folder, open_log};
+use crate::imported::{Imported, Progress};
+use crate::importer::Importer;
 use crate::log::Log;
 use crate::scratch::ScratchTrace;
 use crate::sink::{Sink, Summary};
-use crate::{FileCounters, Lacks, LustreLayout, importer_of};
+use crate::{FileCounters, Lacks, LustreLayout};
 use std::collections::HashMap;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::Path;
 use stripewise_trace::{Process, Program, Record, Tables, Trace};
 
 /// Name of the format of our own recorder.
 const OWN: &str = "Stripewise";
-
-/// Told how many of how many bytes of the log are read, about once a megabyte; breaking off ends the import with
-/// [`ImportError::Stopped`].
-pub type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
-
-/// A log as a trace.
-#[derive(Debug)]
-pub struct Imported {
-    /// Its rows.
-    pub trace: Trace,
-    /// What is known beside them.
-    pub about: About,
-}
 
 /// Opens a trace of our own (a file, or the directory of its processes), a data set that [`crate::write_dataset`] wrote,
 /// or a log of any known format. The last two are converted to a temporary trace, which has no name and is gone when it
@@ -40,13 +29,13 @@ pub fn open(path: &Path, progress: &mut Progress<'_>) -> Result<Imported, Import
     if dataset::is_dataset(path) {
         return dataset::read(path, progress);
     }
-    if path.is_dir() && !Log::is_folder(path) {
+    if path.is_dir() && !is_log_folder(path) {
         return Trace::open(path).map(recorded).map_err(|error| match logs_in(path) {
             0 => error.into(),
             logs => ImportError::Logs { path: path.to_owned(), logs },
         });
     }
-    let log = Log::open(path)?;
+    let log = open_log(path)?;
     if log.start()?.starts_with(&stripewise_trace::MAGIC) {
         return Ok(recorded(Trace::open(path)?));
     }
@@ -58,17 +47,17 @@ pub fn format_of(path: &Path) -> Option<&'static str> {
     if dataset::is_dataset(path) {
         return Some("data set");
     }
-    if path.is_dir() && !Log::is_folder(path) {
+    if path.is_dir() && !is_log_folder(path) {
         let own = std::fs::read_dir(path).ok()?.flatten().any(|entry| {
             entry.file_name().as_encoded_bytes().ends_with(stripewise_trace::PROCESS_FILE_SUFFIX.as_bytes())
         });
         return own.then_some(OWN);
     }
-    let log = Log::open(path).ok()?;
+    let log = open_log(path).ok()?;
     if log.start().ok()?.starts_with(&stripewise_trace::MAGIC) {
         return Some(OWN);
     }
-    importer_of(&log).ok().map(crate::Importer::name)
+    importer_of(&log).ok().map(Importer::name)
 }
 
 /// Logs that a directory has, as far as their first bytes tell.

@@ -1,7 +1,7 @@
 //! Where requests of known sizes stand in a file, and which rank makes them, so that they agree with counters.
 
-use crate::reconstruct::Stated;
 use crate::sizes::Sizes;
+use crate::stated::Stated;
 
 /// How the requests of one direction lie in the file.
 ///

@@ -1,7 +1,9 @@
 //! What the rows of counters must keep, for counters of real requests and for impossible ones.
 
 use super::*;
+use crate::stated::CLASSES;
 use proptest::prelude::*;
+use stripewise_trace::Api;
 
 /// Counts requests as Darshan does, for one rank or reduced over several.
 fn counted(requests: &[(u32, Operation, u64, u64)], shared: bool) -> FileCounters {

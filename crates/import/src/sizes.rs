@@ -1,6 +1,6 @@
 //! Sizes of requests that agree with counters: a class of size each, the commonest sizes, and the sum.
 
-use crate::reconstruct::Stated;
+use crate::stated::Stated;
 
 /// Largest size of each class but the last, as Darshan counts them.
 const CLASS_ENDS: [u64; 9] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30];

@@ -9,7 +9,7 @@ use super::{
 use crate::counters::{FileCounters, LustreComponent, LustreLayout};
 use crate::darshan::names::known;
 use crate::error::ImportError;
-use crate::open::{Imported, Progress};
+use crate::imported::{Imported, Progress};
 use crate::schema;
 use crate::scratch::ScratchTrace;
 use crate::table::{Column, TableFile, Take, Written};

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::about::About;
 use crate::error::ImportError;
-use crate::open::Progress;
+use crate::imported::Progress;
 use crate::schema::{self, GROUP_ROWS, RowWriter};
 use crate::table::{Cells, TableWriter, Written, sync_all};
 use parquet::data_type::ByteArray;

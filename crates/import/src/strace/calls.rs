@@ -1,8 +1,7 @@
 //! What each system call does to descriptors, positions and sizes, and the row it becomes.
 
-use super::scan::{Call, Leader, angled, call, descriptor, number, unescape, unquote};
+use super::scan::{Call, Leader, UNFINISHED, angled, call, descriptor, number, unescape, unquote};
 use super::tables::{KernelTables, OpenDescription, TracedThread};
-use super::{MAX_PENDING_BYTES, UNFINISHED};
 use crate::error::ImportError;
 use crate::lacks::Lacks;
 use crate::out::Out;
@@ -10,6 +9,9 @@ use crate::sink::Summary;
 use memchr::memmem;
 use std::collections::HashMap;
 use stripewise_trace::{Api, Operation, Record, flags};
+
+/// A call that waits for its end keeps at most this much of its line.
+const MAX_PENDING_BYTES: usize = 64 * 1024;
 
 /// Everything that the log has told so far.
 pub(super) struct StraceState<'a> {

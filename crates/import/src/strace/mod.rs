@@ -13,15 +13,11 @@ use crate::out::Out;
 use crate::sink::{Sink, Summary};
 
 use calls::StraceState;
-use scan::{Stamp, leader};
+use scan::{Stamp, UNFINISHED, leader};
 
 /// Reads what `strace` writes.
 pub struct Strace;
 
-/// A call that waits for its end keeps at most this much of its line.
-const MAX_PENDING_BYTES: usize = 64 * 1024;
-
-const UNFINISHED: &[u8] = b"<unfinished ...>";
 const DAY_NS: u64 = 86_400_000_000_000;
 
 impl Importer for Strace {

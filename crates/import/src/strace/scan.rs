@@ -1,5 +1,8 @@
 //! Splits a line of strace into thread, time, call, arguments and result. No allocation.
 
+/// The end of a line whose call goes on in a later one.
+pub(super) const UNFINISHED: &[u8] = b"<unfinished ...>";
+
 /// Most arguments that are looked at; no call that matters here has more.
 pub(super) const MAX_ARGUMENTS: usize = 8;
 
