@@ -229,7 +229,6 @@ ONE_TYPE: list[tuple[str, set[str], str]] = []
 # Files in each circle that is not untied yet, by crate, the largest first. What has become smaller, or is none any
 # more, is changed here.
 TO_UNTIE: dict[str, list[int]] = {
-    "preload": [5],
     "store": [28, 7, 2],
 }
 

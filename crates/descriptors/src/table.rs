@@ -20,7 +20,7 @@ pub trait CountedFiles {
     /// Counts one descriptor less.
     fn release(&self, slot: u16);
 
-    /// A descriptor came whose number had an entry: the mount alone serves this process from now on.
+    /// Numbers no longer say which file is meant: the mount alone serves this process from now on.
     fn give_up(&self);
 }
 
@@ -177,8 +177,15 @@ impl<F: CountedFiles, const N: usize> DescriptorTable<F, N> {
     fn came(&self, entry: DescriptorState) {
         if entry.is_known() {
             self.release(entry);
-            self.files.give_up();
+            self.give_up();
         }
+    }
+
+    /// The mount serves everything from now on, in this process: parts of it have descriptor tables of their own, so a
+    /// number no longer says which file is meant.
+    pub fn give_up(&self) {
+        self.files.give_up();
+        self.forget_all();
     }
 
     /// Sets another file of the trace, unless the entry changed meanwhile.

@@ -1,10 +1,12 @@
 //! Reads and writes: of a placed file straight from its datafiles, of others by libc's own call; recorded if asked for.
 
-use crate::descriptors::{TABLE, borrow};
+use crate::fd::borrow;
 use crate::placed;
+use crate::pool::Bypass;
 use crate::reach;
 use crate::real::set_errno;
-use crate::runtime::{self, Bypass};
+use crate::runtime;
+use crate::table::TABLE;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 //! It is a fast path over the mount, not a second file system. The program holds the mount's own descriptors; what is
 //! not caught here, or is in any way odd, goes to the mount, which is right, only slower. So every function below is
 //! libc's own with something done before or after it, and the one state that could do harm, the table of descriptors
-//! ([`descriptors::TABLE`]), is cleared by everything that can close or replace a descriptor.
+//! ([`table::TABLE`]), is cleared by everything that can close or replace a descriptor.
 //!
 //! Rules of this crate: no call by a name that it wraps (it would meet itself), no lock and no allocation on the way of
 //! a request, nowhere a lock or the program's allocator ([`memory`]) that a signal handler could wait for, no panic across
@@ -22,14 +22,18 @@ mod bypass;
 mod calls;
 mod descriptors;
 mod door;
+mod environment;
+mod fd;
 mod memory;
 mod mpi;
 mod paths;
 mod placed;
+mod pool;
 mod reach;
 mod real;
 mod recording;
 mod runtime;
+mod table;
 
 pub use door::{DoorMaker, install_door};
 

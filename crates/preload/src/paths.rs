@@ -1,5 +1,6 @@
 //! Paths: what they are below, and which file a descriptor stands for.
 
+use crate::fd::borrow;
 use rustix::fd::IntoRawFd;
 use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::{CStr, c_char, c_int};
@@ -30,7 +31,7 @@ pub(crate) fn read_start(path: &CStr, room: &mut [u8]) -> usize {
     // An owned descriptor would be closed through our own `close`.
     let own = IntoRawFd::into_raw_fd(file);
     let mut filled = 0;
-    while let Ok(count @ 1..) = rustix::io::read(crate::descriptors::borrow(own), &mut room[filled..]) {
+    while let Ok(count @ 1..) = rustix::io::read(borrow(own), &mut room[filled..]) {
         filled += count;
     }
     // SAFETY: opened above, not used any more.
@@ -75,7 +76,7 @@ fn without_mark(fd: c_int, path: &[u8]) -> &[u8] {
     let Some(name) = path.strip_suffix(b" (deleted)") else { return path };
     let same = || {
         let there = rustix::fs::stat(name).ok()?;
-        let here = rustix::fs::fstat(crate::descriptors::borrow(fd)).ok()?;
+        let here = rustix::fs::fstat(borrow(fd)).ok()?;
         Some((there.st_dev, there.st_ino) == (here.st_dev, here.st_ino))
     };
     if same() == Some(true) { name } else { path }

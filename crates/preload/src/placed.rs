@@ -1,10 +1,11 @@
 //! The placed files that this process has open, each once however many descriptors it has ([`Slots`]), and what
 //! the mount says of them.
 
-use crate::runtime::{self, Bypass};
+use crate::pool::Bypass;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl};
+use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_descriptors::{CountedFiles, FileKey, Joined, Slots};
 use stripewise_store::ioctl::{
     CUT_BACK, CutBack, ENSURE_DATAFILES, EnsureDatafiles, LOST, MAPPED, PLACEMENT, PlacementPage, SIZE,
@@ -18,6 +19,8 @@ const SLOTS: usize = 4096;
 const MAX_PLACEMENT_BYTES: usize = 16 << 20;
 
 static FILES: Slots<PlacedFile, SLOTS> = Slots::new();
+/// Set when descriptors can no longer be told apart by their number.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// A placed file that stays open as long as this lives.
 pub(crate) type PlacedPin = stripewise_descriptors::Pin<'static, PlacedFile>;
@@ -39,8 +42,13 @@ impl CountedFiles for Placed {
     }
 
     fn give_up(&self) {
-        runtime::give_up_bypass();
+        GIVEN_UP.store(true, Ordering::SeqCst);
     }
+}
+
+/// Whether the mount alone serves this process.
+pub(crate) fn is_given_up() -> bool {
+    GIVEN_UP.load(Ordering::Relaxed)
 }
 
 /// Holds the file of slot `index` for one request, as [`Slots::pin`] does.

@@ -1,9 +1,12 @@
 //! Calls that close descriptors, their own argument's or others that glibc closes inside without calling `close`.
 
-use crate::descriptors::{TABLE, floor, for_each_open, is_own, opened};
+use super::recorded::on_descriptor;
+use crate::descriptors::{floor, is_own, opened};
+use crate::fd::for_each_open;
 use crate::real::{set_errno, wrap};
-use crate::recording::{TimedOperation, on_descriptor};
+use crate::recording::TimedOperation;
 use crate::runtime;
+use crate::table::TABLE;
 use libc::FILE;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use stripewise_trace::{Api, Operation, flags as marks, now_ns};
@@ -25,7 +28,7 @@ pub(crate) fn close_range_with(first: c_uint, last: c_uint, flags: c_int, call: 
         return call();
     }
     if flags & libc::CLOSE_RANGE_UNSHARE as c_int != 0 {
-        runtime::give_up_bypass();
+        TABLE.give_up();
     }
     TABLE.forget_range(first, last);
     let Some(floor) = floor().map(|floor| floor as c_uint).filter(|&floor| last >= floor) else {

@@ -1,11 +1,13 @@
 //! Calls that are recorded and otherwise libc's: positions, sizes, durability, names and attributes.
 
+use super::recorded::{on_descriptor, on_path};
 use crate::bypass;
-use crate::descriptors::{TABLE, borrow};
+use crate::fd::borrow;
 use crate::placed;
 use crate::real::wrap;
-use crate::recording::{TimedOperation, on_descriptor, on_path};
+use crate::recording::TimedOperation;
 use crate::runtime;
+use crate::table::TABLE;
 use libc::{gid_t, loff_t, mode_t, off_t, size_t, ssize_t, uid_t};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -136,7 +138,7 @@ fn copied(fd: c_int, place: *const loff_t, count: ssize_t, start_ns: u64, write:
     let moved = count.max(0) as u64;
     // Either is behind what was moved.
     let end = if place.is_null() {
-        rustix::fs::seek(crate::descriptors::borrow(fd), rustix::fs::SeekFrom::Current(0)).unwrap_or(0)
+        rustix::fs::seek(crate::fd::borrow(fd), rustix::fs::SeekFrom::Current(0)).unwrap_or(0)
     } else {
         // SAFETY: the program passed a place for an offset, and the kernel used it.
         unsafe { place.read_unaligned() }.max(0) as u64

@@ -5,4 +5,5 @@ mod data;
 mod metadata;
 mod opening;
 mod processes;
+mod recorded;
 mod stdio;

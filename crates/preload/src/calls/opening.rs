@@ -3,11 +3,14 @@
 //! Those that open a file by name enter it in the table. All others clear what may stand there: a program may have
 //! closed the number in a way that no library sees.
 
+use super::recorded::on_descriptor;
 use crate::bypass::TransferDirection;
-use crate::descriptors::{TABLE, borrow, claim_for_mount, is_own, opened};
+use crate::descriptors::{claim_for_mount, is_own, opened};
+use crate::fd::borrow;
 use crate::real::{set_errno, wrap};
-use crate::recording::{self, TimedOperation};
+use crate::recording::TimedOperation;
 use crate::runtime;
+use crate::table::TABLE;
 use libc::{mode_t, size_t, sockaddr, socklen_t};
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use stripewise_trace::{Operation, flags as marks, now_ns};
@@ -335,7 +338,7 @@ fn map(
     claim_for_mount(fd);
     let writable = protection & libc::PROT_WRITE != 0 && flags & libc::MAP_SHARED != 0;
     let mapped = std::cell::Cell::new(libc::MAP_FAILED);
-    recording::on_descriptor(fd, Operation::Mmap, offset.max(0) as u64, len as u64, || {
+    on_descriptor(fd, Operation::Mmap, offset.max(0) as u64, len as u64, || {
         mapped.set(call());
         if mapped.get() == libc::MAP_FAILED { -1_i64 } else { i64::from(writable) }
     });

@@ -3,19 +3,20 @@
 
 use crate::real::wrap;
 use crate::runtime;
+use crate::table::TABLE;
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// A process or thread is made with these flags of `clone`.
 pub(crate) fn clone_flags(flags: c_int) {
     if (flags & libc::CLONE_VM != 0) != (flags & libc::CLONE_FILES != 0) {
-        runtime::give_up_bypass();
+        TABLE.give_up();
     }
 }
 
 /// This thread gets what these flags say for itself.
 pub(crate) fn unshared(flags: c_int) {
     if flags & libc::CLONE_FILES != 0 {
-        runtime::give_up_bypass();
+        TABLE.give_up();
     }
 }
 

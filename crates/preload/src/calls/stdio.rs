@@ -2,10 +2,10 @@
 //! buffer happen inside glibc, where no library can see them, and go through the mount.
 
 use super::closing::{descriptor_of, stream_opened};
-use crate::descriptors::TABLE;
 use crate::real::wrap;
 use crate::recording::TimedOperation;
 use crate::runtime;
+use crate::table::TABLE;
 use libc::{FILE, off_t, size_t, ssize_t};
 use std::ffi::{c_char, c_int, c_long, c_void};
 use stripewise_trace::{Api, Operation, flags as marks, now_ns};
