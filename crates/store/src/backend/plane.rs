@@ -110,12 +110,14 @@ impl DataPlane {
         self.epochs.bump(handle);
     }
 
+    /// The server of that id, if the pool has one; the metadata tier is one.
+    pub(crate) fn find(&self, id: ServerId) -> Option<&OpenServer> {
+        if id == ServerId::META { Some(&self.meta) } else { self.servers.get(id.index()) }
+    }
+
     /// The server of that id; an error when the pool has none.
     pub(crate) fn server(&self, id: ServerId) -> Result<&OpenServer> {
-        if id == ServerId::META {
-            return Ok(&self.meta);
-        }
-        self.servers.get(id.index()).ok_or_else(|| {
+        self.find(id).ok_or_else(|| {
             let last = self.servers.last().map_or("", OpenServer::name);
             Error::Invalid(format!("the file's layout names server {id}, the pool's last one is {last}"))
         })

@@ -1,6 +1,6 @@
 //! Reading and writing one placed file, straight on its datafiles.
 
-use crate::backend::emulate::{Device, Op, QueueTicket, now_ns, sleep_until};
+use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
@@ -16,6 +16,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::fence;
 use stripewise_control::{Door, FileId, Request};
@@ -216,7 +217,8 @@ impl PlacedFile {
         hole: &mut Hole<'_>,
     ) -> Result<TransferOutcome> {
         let mut notes = Notes::of(request);
-        let got = self.transfer(Direction::Read, bufs, offset, len, Pass::First, &mut notes)?;
+        let asked = Transfer { direction: Direction::Read, bufs, offset, len, pass: Pass::First };
+        let got = self.transfer(asked, &mut notes)?;
         if got == len || self.whole_inode().is_some() {
             return Ok(TransferOutcome::Done(got as usize));
         }
@@ -232,7 +234,7 @@ impl PlacedFile {
         }
         // A hole, or bytes that were written after we looked for them and before we knew the size: what is missing at
         // a second look is a hole.
-        let count = self.transfer(Direction::Read, bufs, offset, within, Pass::ZeroHoles, &mut notes)?;
+        let count = self.transfer(Transfer { len: within, pass: Pass::ZeroHoles, ..asked }, &mut notes)?;
         let mut upto = offset + count;
         let mut lost = None;
         for (index, position, at) in notes.zeroed {
@@ -293,7 +295,8 @@ impl PlacedFile {
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
         let mut notes = Notes::of(request);
-        let written = self.transfer(Direction::Write, bufs, offset, len, Pass::First, &mut notes);
+        let asked = Transfer { direction: Direction::Write, bufs, offset, len, pass: Pass::First };
+        let written = self.transfer(asked, &mut notes);
         if let Ok(count) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
             self.for_each_datafile(offset, len, |index| self.mark_written(index));
@@ -320,6 +323,23 @@ enum Pass {
     First,
     /// A second look at what the first charged: no charge, and what is missing is zeros.
     ZeroHoles,
+}
+
+/// What [`PlacedFile::transfer`] is to do.
+#[derive(Clone, Copy)]
+struct Transfer<'a> {
+    direction: Direction,
+    bufs: &'a [Buffer],
+    offset: u64,
+    /// At least 1.
+    len: u64,
+    pass: Pass,
+}
+
+impl Transfer<'_> {
+    fn op(&self) -> Op {
+        if self.direction == Direction::Read { Op::Read } else { Op::Write }
+    }
 }
 
 /// Greatest sum that one call can transfer.
@@ -582,15 +602,14 @@ impl PlacedFile {
         self.inode().filter(|_| self.datafiles.table.is_empty())
     }
 
-    /// The descriptor of the namespace inode, and the server that it is on, connected.
+    /// The descriptor of the namespace inode, whose server is connected.
     ///
     /// # Errors
     /// [`Error::Elsewhere`] where the inode is not here; those of [`OpenServer::backend`].
-    fn inode_on_meta(&self) -> Result<(RawFd, &OpenServer)> {
+    fn inode_on_meta(&self) -> Result<RawFd> {
         let inode = self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd();
-        let meta = self.plane.server(ServerId::META)?;
-        meta.backend()?;
-        Ok((inode, meta))
+        self.plane.server(ServerId::META)?.backend()?;
+        Ok(inode)
     }
 
     /// The namespace inode, if there are regions of the metadata tier.
@@ -651,7 +670,7 @@ impl PlacedFile {
     /// Lets go of the datafiles on file systems that have died.
     pub(crate) fn let_go_of_dead(&self) {
         for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
-            let has_died = self.plane.server(datafile.server).is_ok_and(OpenServer::has_died);
+            let has_died = self.plane.find(datafile.server).is_some_and(OpenServer::has_died);
             let state = slot.descriptor.load(Ordering::Acquire);
             if has_died && self.has_died(index as u16) && replace_by_nothing(state >> 1) {
                 slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
@@ -718,97 +737,108 @@ impl PlacedFile {
     }
 
     /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
-    /// are done without a gap. `len` is not 0. To `notes` is added what may be written behind the first byte that is not.
+    /// are done without a gap. To `notes` is added what may be written behind the first byte that is not.
     ///
     /// # Errors
     /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
-    #[expect(clippy::too_many_lines, reason = "one pass over a request: every part would take its whole state")]
-    fn transfer(
-        &self,
-        direction: Direction,
-        bufs: &[Buffer],
-        offset: u64,
-        len: u64,
-        pass: Pass,
-        notes: &mut Notes<'_>,
-    ) -> Result<u64> {
+    fn transfer(&self, asked: Transfer<'_>, notes: &mut Notes<'_>) -> Result<u64> {
+        let Transfer { direction, bufs, offset, len, .. } = asked;
         let layout = &*self.placement.layout;
         let region = layout.region_at(offset);
-        let row = &layout.regions()[region];
-        let one = if offset + len > layout.region_end(region) {
-            None
-        } else if row.stripes().len() == 1 {
-            Some(0)
-        } else {
-            let slot = row.slot_at(offset);
-            let behind = offset % row.round_bytes() - row.start_of(slot);
-            (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
-        };
+        let one = self.only_slot(region, offset, len);
         if let (Some(slot), [buf]) = (one, bufs) {
-            let datafile = self.datafiles.index(region, slot);
-            let place = (datafile, row.datafile_offset(slot, offset), offset);
-            let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
-            let done = self.transfer_one(direction, *buf, place, len, pass, notes);
-            if let (Some(begin_ns), Ok(done_bytes)) = (begin_ns, &done) {
-                self.observed(notes.request, &self.part(region, slot, offset, len), *done_bytes, begin_ns);
-            }
-            return done;
+            // Most requests: lists of one, which need no room for more.
+            let subs = [self.part(region, slot, offset, len)];
+            let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
+            let mut tasks = [self.task(direction, &subs[0], 0..1)?];
+            let request =
+                InFlight { subs: &subs, tasks: &mut tasks, buffers: &mut buffers, failure: None, upto: u64::MAX };
+            return self.serve(asked, request, notes);
         }
-        let mut subs = SubRequests::new();
-        match one {
-            Some(slot) => subs.push(self.part(region, slot, offset, len)),
-            None => subs = layout.split(offset, len),
-        }
-        let mut request = InFlight::default();
+        let subs = match one {
+            Some(slot) => SubRequests::from_iter([self.part(region, slot, offset, len)]),
+            None => layout.split(offset, len),
+        };
+        let (mut tasks, mut buffers, mut failure) = (Tasks::new(), Buffers::new(), None);
         for sub in &subs {
-            let index = self.datafiles.index(sub.region, sub.slot);
-            let fd = if index == Datafiles::INODE {
-                Some(self.inode_on_meta()?.0)
-            } else {
-                match self.descriptor(index, direction) {
-                    Ok(fd) => fd,
-                    Err(error) => {
-                        InFlight::fail(&mut request.failure, self.first_byte(sub, 0), error);
-                        None
-                    }
-                }
-            };
-            let first = request.buffers.len();
+            let first = buffers.len();
             let mut cursor = Cursor { bufs, index: 0, start: 0 };
             if one.is_some() {
-                cursor.cut(0, len, &mut request.buffers, first);
+                cursor.cut(0, len, &mut buffers, first);
             } else {
                 for (at, bytes) in layout.pieces(sub) {
-                    cursor.cut(at - offset, bytes, &mut request.buffers, first);
+                    cursor.cut(at - offset, bytes, &mut buffers, first);
                 }
             }
-            let end = request.buffers.len();
-            request.tasks.push(Task {
-                fd: fd.unwrap_or(-1),
-                offset: sub.datafile_offset,
-                len: sub.len,
-                first,
-                end,
-                waits: self.plane.server(sub.server).is_ok_and(OpenServer::waits),
-                ..Task::default()
+            let own = first..buffers.len();
+            tasks.push(match self.task(direction, sub, own.clone()) {
+                Ok(task) => task,
+                Err(Error::Elsewhere) => return Err(Error::Elsewhere),
+                Err(error) => {
+                    fail(&mut failure, self.first_byte(sub, 0), error);
+                    Task { fd: -1, len: sub.len, first: own.start, end: own.end, ..Task::default() }
+                }
             });
         }
-        let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
-        self.carry_out(direction, &subs, &mut request, pass, &mut notes.parts);
-        if let Some(begin_ns) = begin_ns {
-            for (sub, task) in subs.iter().zip(&request.tasks) {
-                self.observed(notes.request, sub, task.done, begin_ns);
-            }
+        let request = InFlight { subs: &subs, tasks: &mut tasks, buffers: &mut buffers, failure, upto: u64::MAX };
+        self.serve(asked, request, notes)
+    }
+
+    /// The stripe of `region` that has all of `[offset, offset + len)`, if that is one.
+    fn only_slot(&self, region: usize, offset: u64, len: u64) -> Option<usize> {
+        let layout = &*self.placement.layout;
+        let row = &layout.regions()[region];
+        if offset + len > layout.region_end(region) {
+            return None;
         }
+        if row.stripes().len() == 1 {
+            return Some(0);
+        }
+        let slot = row.slot_at(offset);
+        let behind = offset % row.round_bytes() - row.start_of(slot);
+        (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
+    }
+
+    /// The work of a sub-request that has these buffers.
+    ///
+    /// # Errors
+    /// Its datafile or the metadata tier cannot be opened; [`Error::Elsewhere`]: its bytes are in the inode, which is not
+    /// here.
+    fn task(&self, direction: Direction, sub: &SubRequest, buffers: Range<usize>) -> Result<Task> {
+        let index = self.datafiles.index(sub.region, sub.slot);
+        let fd =
+            if index == Datafiles::INODE { Some(self.inode_on_meta()?) } else { self.descriptor(index, direction)? };
+        Ok(Task {
+            fd: fd.unwrap_or(-1),
+            offset: sub.datafile_offset,
+            len: sub.len,
+            first: buffers.start,
+            end: buffers.end,
+            waits: self.plane.find(sub.server).is_some_and(OpenServer::waits),
+            ends_short: self.whole_inode().is_some() && buffers.len() == 1 && sub.len <= engine::MAX_CALL_BYTES,
+            ..Task::default()
+        })
+    }
+
+    /// [`PlacedFile::transfer`], its sub-requests being known.
+    fn serve(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
+        let Transfer { direction, offset, len, pass, .. } = asked;
+        let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
+        self.carry_out(asked, &mut request, &mut notes.parts);
+        let InFlight { subs, tasks, buffers, mut failure, upto } = request;
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
             task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
         };
-        if subs.iter().zip(&request.tasks).any(has_come_back) {
-            return self.transfer(direction, bufs, offset, len, pass, notes);
+        if subs.iter().zip(&*tasks).any(has_come_back) {
+            return self.transfer(asked, notes);
         }
-        let InFlight { tasks, buffers, mut failure, upto } = request;
+        if let Some(begin_ns) = begin_ns {
+            for (sub, task) in subs.iter().zip(&*tasks) {
+                self.observed(notes.request, sub, task.done, begin_ns);
+            }
+        }
         let mut upto = upto.min(offset + len);
-        for (sub, task) in subs.iter().zip(&tasks) {
+        for (sub, task) in subs.iter().zip(&*tasks) {
             if task.done == task.len {
                 continue;
             }
@@ -816,7 +846,7 @@ impl PlacedFile {
             if let Some(errno) = task.error {
                 let error =
                     self.plane.server(sub.server).map_or_else(|error| error, |server| failed(direction, server, errno));
-                InFlight::fail(&mut failure, missing, error);
+                fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
                 zero(&buffers[task.first..task.end]);
                 let index = self.datafiles.index(sub.region, sub.slot);
@@ -830,9 +860,8 @@ impl PlacedFile {
         match failure {
             // Everything before the failure is good.
             Some((at, error)) if at == offset => Err(error),
-            Some((at, _)) if direction == Direction::Read => {
-                self.transfer(direction, bufs, offset, at - offset, pass, notes)
-            }
+            // What was filled with zeros may lie behind it.
+            Some((at, _)) if pass == Pass::ZeroHoles => self.transfer(Transfer { len: at - offset, ..asked }, notes),
             _ => Ok(upto - offset),
         }
     }
@@ -872,60 +901,6 @@ impl PlacedFile {
         }
     }
 
-    /// [`PlacedFile::transfer`] of a request that one server serves from or into one buffer; `place` is its datafile, the
-    /// position in that, and the offset in the file.
-    fn transfer_one(
-        &self,
-        direction: Direction,
-        buf: Buffer,
-        place: (u16, u64, u64),
-        len: u64,
-        pass: Pass,
-        notes: &mut Notes<'_>,
-    ) -> Result<u64> {
-        let (datafile, datafile_offset, offset) = place;
-        let (fd, server) = if datafile == Datafiles::INODE {
-            let (inode, meta) = self.inode_on_meta()?;
-            (Some(inode), meta)
-        } else {
-            (self.descriptor(datafile, direction)?, self.server_of(datafile)?)
-        };
-        let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
-        let ends_short = self.whole_inode().is_some() && len <= engine::MAX_CALL_BYTES;
-        let mut task = Task { offset: datafile_offset, len, end: 1, ends_short, ..Task::default() };
-        if let Some(fd) = fd {
-            task.fd = fd;
-            let device = server.device().filter(|_| pass == Pass::First);
-            let op = if direction == Direction::Read { Op::Read } else { Op::Write };
-            let arrival_ns = device.map_or(0, |_| now_ns());
-            let position = device.map_or(0, |_| self.head_position(datafile, datafile_offset));
-            let reserved = |device: &Device, bytes| device.reserve_at(op, position, bytes, arrival_ns);
-            let ticket = device.filter(|_| direction == Direction::Write).map(|device| reserved(device, len));
-            // SAFETY: the descriptor is open as long as `self` lives; the buffer is the caller's, for this direction.
-            unsafe { task.run(direction, &mut buffers) };
-            if let Some(device) = device {
-                let charged = || (task.done > 0).then(|| reserved(device, task.done));
-                if let Some(ticket) = ticket.or_else(charged) {
-                    device.finish(&ticket);
-                }
-            }
-        }
-        match task.error {
-            Some(errno) if self.comes_back(datafile, errno) => {
-                self.transfer_one(direction, buf, place, len, pass, notes)
-            }
-            Some(errno) if task.done == 0 => Err(failed(direction, server, errno)),
-            None if pass == Pass::ZeroHoles => {
-                if task.done < len && datafile != Datafiles::INODE && fd.is_some() {
-                    notes.zeroed.push((datafile, datafile_offset + task.done, offset + task.done));
-                }
-                zero(&buffers);
-                Ok(len)
-            }
-            _ => Ok(task.done),
-        }
-    }
-
     /// The file offset of byte `done` of a sub-request.
     fn first_byte(&self, sub: &SubRequest, done: u64) -> u64 {
         let region = &self.placement.layout.regions()[sub.region];
@@ -939,16 +914,10 @@ impl PlacedFile {
     }
 
     /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
-    fn carry_out(
-        &self,
-        direction: Direction,
-        subs: &[SubRequest],
-        request: &mut InFlight,
-        pass: Pass,
-        parts: &mut Parts,
-    ) {
-        let op = if direction == Direction::Read { Op::Read } else { Op::Write };
-        let device = |sub: &SubRequest| self.plane.server(sub.server).ok().and_then(OpenServer::device);
+    fn carry_out(&self, asked: Transfer<'_>, request: &mut InFlight<'_>, parts: &mut Parts) {
+        let Transfer { direction, pass, .. } = asked;
+        let (op, subs) = (asked.op(), request.subs);
+        let device = |sub: &SubRequest| self.plane.find(sub.server).and_then(OpenServer::device);
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
         let reserve = |sub: &SubRequest, bytes| {
@@ -962,15 +931,15 @@ impl PlacedFile {
         }
         match direction {
             // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
-            Direction::Read => unsafe { engine::read(&mut request.tasks, &mut request.buffers) },
-            Direction::Write => self.write_in_order(subs, request, parts),
+            Direction::Read => unsafe { engine::read(request.tasks, request.buffers) },
+            Direction::Write => self.write_in_order(request, parts),
         }
         if !emulated {
             return;
         }
         if direction == Direction::Read {
             // Only what was really read is charged, as of its arrival: the end of a file costs nothing.
-            let done = subs.iter().zip(&request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
+            let done = subs.iter().zip(&*request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
             tickets.extend(done.filter_map(|(index, (sub, task))| Some((index, reserve(sub, task.done)?))));
         }
         let Some(deadline_ns) = tickets.iter().map(|(_, ticket)| ticket.deadline_ns).max() else {
@@ -993,26 +962,34 @@ fn failed(direction: Direction, server: &OpenServer, errno: Errno) -> Error {
 impl PlacedFile {
     /// Writes the sub-requests in the order of their first bytes, of each all that lies before the first byte that is known
     /// not to be written: behind that byte nothing counts.
-    fn write_in_order(&self, subs: &[SubRequest], request: &mut InFlight, parts: &mut Parts) {
+    fn write_in_order(&self, request: &mut InFlight<'_>, parts: &mut Parts) {
+        let InFlight { subs, tasks, buffers, failure, upto } = request;
+        if let [task] = &mut **tasks {
+            if task.fd >= 0 {
+                // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
+                unsafe { task.run(Direction::Write, buffers) };
+            }
+            return;
+        }
         let first_bytes = subs.iter().enumerate().map(|(number, sub)| (self.first_byte(sub, 0), number));
         let mut order: SmallVec<[(u64, usize); 16]> = first_bytes.collect();
         order.sort_unstable();
-        if let Some((at, _)) = &request.failure {
-            request.upto = *at;
+        if let Some((at, _)) = failure {
+            *upto = *at;
         }
         for (place, &(first, number)) in order.iter().enumerate() {
-            if first >= request.upto {
+            if first >= *upto {
                 break;
             }
-            let (sub, task) = (&subs[number], &mut request.tasks[number]);
+            let (sub, task) = (&subs[number], &mut tasks[number]);
             let last = self.first_byte(sub, sub.len - 1);
-            if last >= request.upto {
+            if last >= *upto {
                 let below = self
                     .placement
                     .layout
                     .pieces(sub)
-                    .map_while(|(at, bytes)| (at < request.upto).then(|| bytes.min(request.upto - at)));
-                task.shorten(below.sum(), &mut request.buffers);
+                    .map_while(|(at, bytes)| (at < *upto).then(|| bytes.min(*upto - at)));
+                task.shorten(below.sum(), buffers);
             }
             let index = self.datafiles.index(sub.region, sub.slot);
             // Where the next server fails, this one has bytes behind.
@@ -1024,12 +1001,12 @@ impl PlacedFile {
                 parts.extend(before.map(|before_bytes| DatafileWrite { index, before_bytes, from, to: from }));
             }
             // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
-            unsafe { task.run(Direction::Write, &mut request.buffers) };
+            unsafe { task.run(Direction::Write, buffers) };
             if let Some(part) = parts.iter_mut().find(|part| part.index == index) {
                 part.to = part.to.max(sub.datafile_offset + task.done);
             }
             if task.done < task.len {
-                request.upto = request.upto.min(self.first_byte(sub, task.done));
+                *upto = (*upto).min(self.first_byte(sub, task.done));
             }
         }
     }
@@ -1050,27 +1027,21 @@ fn zero(buffers: &[Buffer]) {
 }
 
 /// The sub-requests of one request on their way.
-struct InFlight {
-    tasks: Tasks,
-    buffers: Buffers,
+struct InFlight<'a> {
+    subs: &'a [SubRequest],
+    /// One for each of them.
+    tasks: &'a mut [Task],
+    buffers: &'a mut [Buffer],
     /// First byte that failed, and why.
     failure: Option<(u64, Error)>,
     /// Of a write: the first byte that is known not to be written.
     upto: u64,
 }
 
-impl Default for InFlight {
-    fn default() -> Self {
-        Self { tasks: Tasks::new(), buffers: Buffers::new(), failure: None, upto: u64::MAX }
-    }
-}
-
-impl InFlight {
-    /// Keeps the failure of the lowest byte.
-    fn fail(failure: &mut Option<(u64, Error)>, at: u64, error: Error) {
-        if failure.as_ref().is_none_or(|(before, _)| at < *before) {
-            *failure = Some((at, error));
-        }
+/// Keeps the failure of the lowest byte.
+fn fail(failure: &mut Option<(u64, Error)>, at: u64, error: Error) {
+    if failure.as_ref().is_none_or(|(before, _)| at < *before) {
+        *failure = Some((at, error));
     }
 }
 
