@@ -170,36 +170,18 @@ impl Inode {
         name: &str,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Moved> {
-        let mut handle = self.read_handle()?;
+        let handle = self.read_handle()?;
         let size_bytes = self.stat()?.st_size as u64;
         if handle.layout == hash {
             return Ok(Moved { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() });
         }
-        self.remove_strangers(&handle)?;
-        let times = self.times()?;
-        let version = handle.version.wrapping_add(1);
-        let old = self.file()?;
-        let plan = plan(&old.current_placement(), layout, version, size_bytes);
-        let copy = Copy::new(self, &old, &plan, version)?;
-        let done = copy.run(&plan, &times, name, progress);
-        let switched = done.and_then(|moved| {
-            handle.version = version;
-            handle.layout = hash;
-            handle.generations = plan.generations.clone();
-            handle.present = copy.file.current_placement().present;
-            handle.truncating_to = Some(size_bytes);
-            self.record_move(&old, &copy.file, size_bytes)?;
-            self.switch(&handle).map(|()| moved)
-        });
-        if let Err(error) = switched {
-            copy.undo();
-            return Err(error);
+        let mut moving = Move::start(self, handle, layout, size_bytes)?;
+        while let Some(done_bytes) = moving.step(CHUNK_BYTES)? {
+            if !progress(done_bytes, moving.total_bytes()) {
+                return Err(Error::Invalid("it was stopped".into()));
+            }
         }
-        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
-        // other regions had in the inode and in datafiles is no change of the file.
-        let _ = self.finish_change();
-        let _ = copy.set_times(&times);
-        switched
+        moving.finish(hash, name)
     }
 
     /// The times of a file without a writer.
@@ -225,17 +207,36 @@ impl Inode {
     }
 }
 
-/// A copy of a file's bytes into its new layout, under way.
-struct Copy<'a> {
+/// A move under way, by the holder of the file's structural lock. Each [`Move::step`] copies a part of one region or
+/// reads it back; [`Move::finish`] makes the copy the file. Dropped before that, it leaves the file as it was.
+struct Move<'a> {
     inode: &'a Inode,
-    old: &'a PlacedFile,
-    file: PlacedFile,
+    handle: Handle,
+    plan: Plan,
+    times: Timestamps,
+    size_bytes: u64,
+    old: Arc<PlacedFile>,
+    copy: PlacedFile,
     created: RefCell<Vec<Datafile>>,
+    /// What of `plan.copy` is next, and how many bytes of it are done.
+    next: (usize, u64),
+    /// Bytes copied and read back.
+    done_bytes: u64,
+    reads_back: bool,
+    original: blake3::Hasher,
+    copied: blake3::Hasher,
+    buffer: Vec<u8>,
+    has_switched: bool,
 }
 
-impl<'a> Copy<'a> {
-    fn new(inode: &'a Inode, old: &'a PlacedFile, plan: &Plan, version: u32) -> Result<Self> {
+impl<'a> Move<'a> {
+    fn start(inode: &'a Inode, handle: Handle, layout: Arc<Layout>, size_bytes: u64) -> Result<Self> {
+        inode.remove_strangers(&handle)?;
+        let times = inode.times()?;
+        let old = inode.file()?;
         let before = old.current_placement();
+        let version = handle.version.wrapping_add(1);
+        let plan = plan(&before, layout, version, size_bytes);
         let mut placement = Placement {
             version,
             generations: plan.generations.clone(),
@@ -251,54 +252,98 @@ impl<'a> Copy<'a> {
             }
         }
         let own = inode.descriptor().try_clone_to_owned().map_err(|_| inode.failed("duplicate")(Errno::MFILE))?;
-        let file = PlacedFile::new(inode.store.plane().clone(), placement, Some(Arc::new(own)))?;
-        Ok(Self { inode, old, file, created: RefCell::default() })
+        let copy = PlacedFile::new(inode.store.plane().clone(), placement, Some(Arc::new(own)))?;
+        Ok(Self {
+            inode,
+            handle,
+            plan,
+            times,
+            size_bytes,
+            old,
+            copy,
+            created: RefCell::default(),
+            next: (0, 0),
+            done_bytes: 0,
+            reads_back: false,
+            original: blake3::Hasher::new(),
+            copied: blake3::Hasher::new(),
+            buffer: Vec::new(),
+            has_switched: false,
+        })
     }
 
-    fn run(
-        &self,
-        plan: &Plan,
-        times: &Timestamps,
-        name: &str,
-        progress: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<Moved> {
-        let copied_bytes: u64 = plan.copy.iter().map(|(from, to)| to - from).sum();
-        let total = copied_bytes * 2;
-        let mut done = 0;
-        let mut buffer = vec![0; CHUNK_BYTES.min(copied_bytes) as usize];
-        let mut original = blake3::Hasher::new();
-        let mut step = |bytes: u64| {
-            done += bytes;
-            if progress(done, total) { Ok(()) } else { Err(Error::Invalid("it was stopped".into())) }
+    /// Bytes of the file that are copied.
+    fn copied_bytes(&self) -> u64 {
+        self.plan.copy.iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// What [`Move::step`] comes to at last: all is copied, and read back.
+    fn total_bytes(&self) -> u64 {
+        self.copied_bytes() * 2
+    }
+
+    /// Copies at most `budget_bytes` of one region, or reads as many back once all is copied and synced; the bytes done so
+    /// far. `None`: nothing is left to do.
+    fn step(&mut self, budget_bytes: u64) -> Result<Option<u64>> {
+        let (number, done) = self.next;
+        let Some(&(from, to)) = self.plan.copy.get(number) else {
+            if self.reads_back {
+                return Ok(None);
+            }
+            self.set_times()?;
+            self.sync()?;
+            (self.reads_back, self.next) = (true, (0, 0));
+            return self.step(budget_bytes);
         };
-        for (at, chunk) in chunks(&plan.copy) {
-            let chunk = &mut buffer[..chunk];
-            self.read(self.old, chunk, at)?;
-            original.update(chunk);
-            self.write(chunk, at, plan)?;
-            step(chunk.len() as u64)?;
+        let at = from + done;
+        let len = budget_bytes.min(to - at);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(buffer.len().max(len as usize), 0);
+        let chunk = &mut buffer[..len as usize];
+        if self.reads_back {
+            self.read(&self.copy, chunk, at)?;
+            self.copied.update(chunk);
+        } else {
+            self.read(&self.old, chunk, at)?;
+            self.original.update(chunk);
+            self.write(chunk, at)?;
         }
-        self.set_times(times)?;
-        self.sync()?;
-        let mut copied = blake3::Hasher::new();
-        for (at, chunk) in chunks(&plan.copy) {
-            let chunk = &mut buffer[..chunk];
-            self.read(&self.file, chunk, at)?;
-            copied.update(chunk);
-            step(chunk.len() as u64)?;
-        }
-        let (original, copied) = (original.finalize(), copied.finalize());
+        self.buffer = buffer;
+        self.next = if at + len == to { (number + 1, 0) } else { (number, done + len) };
+        self.done_bytes += len;
+        Ok(Some(self.done_bytes))
+    }
+
+    /// Makes the copy the file, whose layout is kept as `hash` then. `name` stands in errors.
+    fn finish(mut self, hash: [u8; 32], name: &str) -> Result<Moved> {
+        let (original, copied) = (self.original.finalize(), self.copied.finalize());
         if original != copied {
             let (original, copied) = (original.to_hex().to_string(), copied.to_hex().to_string());
             return Err(Error::Checksum { file: name.to_owned(), original, copied });
         }
-        let kept_bytes = self.inode.stat()?.st_size as u64 - copied_bytes;
-        Ok(Moved { copied_bytes, kept_bytes, checksum: *original.as_bytes() })
+        let placement = self.copy.current_placement();
+        let switched = Handle {
+            version: placement.version,
+            layout: hash,
+            generations: placement.generations,
+            present: placement.present,
+            truncating_to: Some(self.size_bytes),
+            ..self.handle.clone()
+        };
+        self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
+        self.inode.switch(&switched)?;
+        self.has_switched = true;
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
+        // other regions had in the inode and in datafiles is no change of the file.
+        let _ = self.inode.finish_change();
+        let _ = self.set_times();
+        let copied_bytes = self.copied_bytes();
+        Ok(Moved { copied_bytes, kept_bytes: self.size_bytes - copied_bytes, checksum: *original.as_bytes() })
     }
 
     /// Reads all of `chunk`; what the file does not have is zeros.
     fn read(&self, file: &PlacedFile, chunk: &mut [u8], at: u64) -> Result<()> {
-        let places = ByPlan { copy: self, file, end: at + chunk.len() as u64 };
+        let places = ByPlan { moving: self, file, end: at + chunk.len() as u64 };
         let mut done = 0;
         while done < chunk.len() {
             match placements::read(&places, &mut [IoSliceMut::new(&mut chunk[done..])], at + done as u64)? {
@@ -311,9 +356,10 @@ impl<'a> Copy<'a> {
 
     /// Writes `chunk`, leaving out blocks of zeros so that holes stay holes, except in the inode, whose bytes may hold
     /// anything from before.
-    fn write(&self, chunk: &[u8], at: u64, plan: &Plan) -> Result<()> {
+    fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
         const BLOCK: usize = 64 << 10;
-        let in_inode = plan.layout.regions()[plan.layout.region_at(at)].stripes()[0].server == ServerId::META;
+        let layout = &self.plan.layout;
+        let in_inode = layout.regions()[layout.region_at(at)].stripes()[0].server == ServerId::META;
         let zeros = |block: &[u8]| !in_inode && block.iter().all(|&byte| byte == 0);
         let mut from = 0;
         while from < chunk.len() {
@@ -332,7 +378,7 @@ impl<'a> Copy<'a> {
     }
 
     fn write_all(&self, bytes: &[u8], at: u64) -> Result<()> {
-        let places = ByPlan { copy: self, file: &self.file, end: at };
+        let places = ByPlan { moving: self, file: &self.copy, end: at };
         let mut done = 0;
         while done < bytes.len() {
             // What cannot be written is found out by the next; then the whole copy goes.
@@ -342,23 +388,28 @@ impl<'a> Copy<'a> {
     }
 
     /// Gives the copy the file's times: the last writer to close the file takes the latest of its datafiles'.
-    fn set_times(&self, times: &Timestamps) -> Result<()> {
-        self.file.for_each_present(|_, fd| rustix::fs::futimens(fd, times))?;
-        rustix::fs::futimens(self.inode.descriptor(), times).map_err(self.inode.failed("set the times of"))
+    fn set_times(&self) -> Result<()> {
+        self.copy.for_each_present(|_, fd| rustix::fs::futimens(fd, &self.times))?;
+        rustix::fs::futimens(self.inode.descriptor(), &self.times).map_err(self.inode.failed("set the times of"))
     }
 
     /// Makes the copy durable, names included.
     fn sync(&self) -> Result<()> {
-        self.file.sync(false)?;
+        self.copy.sync(false)?;
         retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
         self.created
             .borrow()
             .iter()
             .try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
     }
+}
 
-    /// Removes what was made. What cannot be removed is left to the next move.
-    fn undo(&self) {
+impl Drop for Move<'_> {
+    /// Removes what a move that did not come to its end has made. What cannot be removed is left to the next move.
+    fn drop(&mut self) {
+        if self.has_switched {
+            return;
+        }
         let Ok(stat) = self.inode.stat() else { return };
         for datafile in self.created.borrow().iter() {
             let (store, identity) = (&self.inode.store, self.inode.identity());
@@ -370,7 +421,7 @@ impl<'a> Copy<'a> {
 /// How a move finds the bytes of the file, or of its copy. The placement cannot change under the structural lock; only
 /// another file that shares the epoch counter can seem to change it.
 struct ByPlan<'a> {
-    copy: &'a Copy<'a>,
+    moving: &'a Move<'a>,
     file: &'a PlacedFile,
     /// End of what is read.
     end: u64,
@@ -386,18 +437,18 @@ impl<'a> Placements for ByPlan<'a> {
 
     fn renew(&self, file: &PlacedFile) -> Result<()> {
         let mut placement = file.current_placement();
-        placement.epoch = self.copy.inode.store.plane().epoch(self.copy.inode.handle());
+        placement.epoch = self.moving.inode.store.plane().epoch(self.moving.inode.handle());
         file.refresh(&placement);
         Ok(())
     }
 
     fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
-        let inode = self.copy.inode;
+        let inode = self.moving.inode;
         let rights = inode.rights()?;
         let mut placement = file.current_placement();
         for &index in indexes {
             let datafile = file.datafiles().table[usize::from(index)];
-            self.copy.created.borrow_mut().push(datafile);
+            self.moving.created.borrow_mut().push(datafile);
             create_datafile(&inode.store, inode.handle(), inode.identity(), datafile, rights)?;
             placement.present.insert(usize::from(index));
         }
@@ -411,7 +462,7 @@ impl<'a> Placements for ByPlan<'a> {
 
     /// What the copy does not have are its holes; of the original it would be lost for good.
     fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
-        if std::ptr::eq(file, self.copy.old) { self.copy.inode.check_hole(file, index, position) } else { Ok(()) }
+        if std::ptr::eq(file, &*self.moving.old) { self.moving.inode.check_hole(file, index, position) } else { Ok(()) }
     }
 
     /// All of a copy that cannot be finished goes.
@@ -426,11 +477,4 @@ impl<'a> Placements for ByPlan<'a> {
     fn sender(&self) -> Sender {
         Sender::this_process(Way::Mover)
     }
-}
-
-/// Cuts stretches into chunks: `(offset, bytes)`.
-fn chunks(stretches: &[(u64, u64)]) -> impl Iterator<Item = (u64, usize)> + '_ {
-    stretches.iter().flat_map(|&(from, to)| {
-        (from..to).step_by(CHUNK_BYTES as usize).map(move |at| (at, (to - at).min(CHUNK_BYTES) as usize))
-    })
 }
