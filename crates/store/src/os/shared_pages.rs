@@ -1,4 +1,4 @@
-//! Files of counters that processes share by mapping them: each byte has its place on the disk before it is mapped.
+//! Memory that processes share by mapping a file: each byte has its place on the disk before it is mapped.
 //!
 //! A page of a mapped file that has no block yet gets it when it is first written, and where the disk is full the
 //! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC when the pool is opened.
@@ -7,7 +7,66 @@ use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::io::IoSlice;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// What a file can hold that other processes map, too.
+///
+/// # Safety
+/// It consists of atomics alone, so that all bytes are a value of it and others may change them at any time.
+pub(crate) unsafe trait Atomics: Sync {}
+
+// SAFETY: an atomic.
+unsafe impl Atomics for crate::os::sync::mapped::AtomicU32 {}
+// SAFETY: an atomic.
+unsafe impl Atomics for AtomicU64 {}
+// SAFETY: atomics one after the other.
+unsafe impl<T: Atomics, const COUNT: usize> Atomics for [T; COUNT] {}
+
+/// A `T` in a file, which all processes that map it share.
+#[derive(Debug)]
+pub(crate) struct SharedPage<T>(NonNull<T>);
+
+// SAFETY: the mapping is shared memory of atomics, valid in every thread until it is dropped.
+unsafe impl<T: Atomics> Send for SharedPage<T> {}
+// SAFETY: as above.
+unsafe impl<T: Atomics> Sync for SharedPage<T> {}
+
+impl<T: Atomics> SharedPage<T> {
+    /// Maps `file` from byte `offset` on, a multiple of the page size; to be written to only with `access` for it. What
+    /// lies behind the file's end must not be used.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub(crate) fn map(file: BorrowedFd<'_>, offset: u64, access: ProtFlags) -> rustix::io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096) };
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let address =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED, file, offset) };
+        NonNull::new(address?.cast()).map(Self).ok_or(Errno::NOMEM)
+    }
+}
+
+impl<T> Deref for SharedPage<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping begins at a page, is as long as a `T` and lives as long as `self`; `map` makes none but of
+        // atomics, for which all bytes are a value and which other processes change as memory only.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for SharedPage<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; no reference to it outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}
 
 /// Gives the first `bytes` of `file`, which is open for writing, their place on the disk; they are zeros where nothing
 /// was. Grows the file only: one that is shortened under a mapping would kill its users, too. One system call where a

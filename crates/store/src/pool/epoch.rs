@@ -8,27 +8,30 @@
 //! placement.
 
 use crate::os::error::{Error, Result};
+use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::atomic::Ordering;
 use crate::os::sync::mapped::AtomicU32;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 use std::path::Path;
-use std::ptr::NonNull;
 
 /// Name of the page's file in the namespace.
 pub const EPOCH_FILE: &str = "epoch";
 /// Number of counters.
 const COUNTERS: usize = 1 << 16;
-const BYTES: usize = COUNTERS * size_of::<AtomicU32>();
+
+type Counters = [AtomicU32; COUNTERS];
+
+const BYTES: usize = size_of::<Counters>();
 
 /// The mapped pages of a pool.
 #[derive(Debug)]
 pub struct EpochPage {
     /// Of the one user of the pool; of root in a shared one.
-    common: Mapped,
+    common: SharedPage<Counters>,
     /// Of this user in a shared pool, if that is not root.
-    own: Option<Mapped>,
+    own: Option<SharedPage<Counters>>,
 }
 
 impl EpochPage {
@@ -43,11 +46,11 @@ impl EpochPage {
         if shared && !read_only {
             rustix::fs::fchmod(&file, mode).map_err(Error::io("change the mode of", &path))?;
         }
-        let common = Mapped::new(&file, &path, !read_only)?;
+        let common = map(&file, &path, !read_only)?;
         let own = if read_only {
             let name = rustix::process::geteuid().as_raw().to_string();
             let path = namespace.join(crate::pool::shared::EPOCHS).join(name);
-            Some(Mapped::new(&crate::pool::shared::open_own(&path, Mode::from_raw_mode(0o644))?, &path, true)?)
+            Some(map(&crate::pool::shared::open_own(&path, Mode::from_raw_mode(0o644))?, &path, true)?)
         } else {
             None
         };
@@ -57,57 +60,32 @@ impl EpochPage {
     /// The counter of a file now. One atomic load, two for a user of a shared pool.
     #[inline]
     pub fn get(&self, handle: u64) -> u32 {
-        let own = self.own.as_ref().map_or(0, |page| page.counter(handle).load(Ordering::Acquire));
-        self.common.counter(handle).load(Ordering::Acquire).wrapping_add(own)
+        let own = self.own.as_ref().map_or(0, |page| page[index(handle)].load(Ordering::Acquire));
+        self.common[index(handle)].load(Ordering::Acquire).wrapping_add(own)
     }
 
     /// Tells all holders of a placement of this file to fetch it again.
     pub fn bump(&self, handle: u64) {
-        self.own.as_ref().unwrap_or(&self.common).counter(handle).fetch_add(1, Ordering::AcqRel);
+        self.own.as_ref().unwrap_or(&self.common)[index(handle)].fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// One mapped page.
-#[derive(Debug)]
-struct Mapped {
-    counters: NonNull<AtomicU32>,
+/// Where the counter of a file is.
+#[inline]
+fn index(handle: u64) -> usize {
+    // Fibonacci hashing: handles are random, but a user can choose them; any index is in bounds.
+    (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
-// SAFETY: the mapping is shared memory of atomics, valid in every thread until it is dropped.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    fn new(file: &OwnedFd, path: &Path, write: bool) -> Result<Self> {
-        if write {
-            crate::os::shared_pages::allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", path))?;
-        } else if rustix::fs::fstat(file).map_err(Error::io("read", path))?.st_size < BYTES as i64 {
-            let path = path.display();
-            return Err(Error::Invalid(format!(
-                "{path} is shorter than {BYTES} bytes: root makes it whole by mounting the pool"
-            )));
-        }
-        let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, access, MapFlags::SHARED, file, 0) };
-        let address = address.map_err(Error::io("map", path))?;
-        let counters = NonNull::new(address.cast()).ok_or_else(|| Error::Invalid("a mapping at address 0".into()))?;
-        Ok(Self { counters })
+fn map(file: &OwnedFd, path: &Path, write: bool) -> Result<SharedPage<Counters>> {
+    if write {
+        allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", path))?;
+    } else if rustix::fs::fstat(file).map_err(Error::io("read", path))?.st_size < BYTES as i64 {
+        let path = path.display();
+        return Err(Error::Invalid(format!(
+            "{path} is shorter than {BYTES} bytes: root makes it whole by mounting the pool"
+        )));
     }
-
-    fn counter(&self, handle: u64) -> &AtomicU32 {
-        // Fibonacci hashing: handles are random, but a user can choose them; any index is in bounds.
-        let index = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize;
-        // SAFETY: index < 2^16 = COUNTERS, and the mapping holds COUNTERS aligned counters as long as `self` lives;
-        // other processes change them only as memory, which atomics allow.
-        unsafe { self.counters.add(index).as_ref() }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; no reference to it outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.counters.as_ptr().cast(), BYTES) };
-    }
+    let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+    SharedPage::map(file.as_fd(), 0, access).map_err(Error::io("map", path))
 }

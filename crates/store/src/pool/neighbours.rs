@@ -13,20 +13,20 @@
 use crate::backend::emulate::now_ns;
 use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
+use crate::os::shared_pages::{SharedPage, allocate};
+use crate::os::sync::mapped::AtomicU32;
 use crate::os::sys::retry;
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Name of the file in the namespace.
 const FILE: &str = "mounts";
-const BYTES: usize = 4096;
 /// The byte of the file whose lock keeps others out.
 const ALONE_BYTE: i64 = 2;
 /// How long a mount's kernel may believe what it was told of sizes of placed files, and of the absence of names, while
@@ -50,16 +50,12 @@ pub struct Neighbours {
 #[derive(Debug)]
 struct Page {
     file: OwnedFd,
-    count: NonNull<AtomicU32>,
+    /// The count of mounts stands first.
+    counts: SharedPage<[AtomicU32; 1024]>,
     /// The count at which this mount was found alone.
     alone_at: AtomicU64,
     look_again_ns: AtomicU64,
 }
-
-// SAFETY: the mapping is shared memory of one atomic, valid in every thread until it is dropped.
-unsafe impl Send for Page {}
-// SAFETY: as above.
-unsafe impl Sync for Page {}
 
 impl Neighbours {
     /// Joins the mounts of the pool of this store. If [`Neighbours::alone`] is false then, the caller must
@@ -100,14 +96,12 @@ impl Page {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
         let file = file.map_err(Error::io("open", &path))?;
-        crate::os::shared_pages::allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", &path))?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, access, MapFlags::SHARED, &file, 0) };
-        let address = address.map_err(Error::io("map", &path))?;
-        let count = NonNull::new(address.cast()).ok_or_else(|| Error::Invalid("a mapping at address 0".into()))?;
+        let bytes = size_of::<[AtomicU32; 1024]>() as u64;
+        allocate(file.as_fd(), bytes).map_err(Error::io("allocate", &path))?;
+        let counts = SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE);
+        let counts = counts.map_err(Error::io("map", &path))?;
         let never = AtomicU64::new(NOT_ALONE);
-        let page = Self { file, count, alone_at: never, look_again_ns: AtomicU64::new(0) };
+        let page = Self { file, counts, alone_at: never, look_again_ns: AtomicU64::new(0) };
         if lock_byte(page.file.as_fd(), ALONE_BYTE, libc::F_RDLCK, false).is_err() {
             return Err(Error::Invalid(format!(
                 "{}: the pool is mounted with `writeback_cache`, and can be used through that mount alone: work there, or \
@@ -118,18 +112,12 @@ impl Page {
         // Others have the lock alone for a moment only. With the lock first, a process that takes it alone after us has
         // seen us in the count.
         lock_byte(page.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
-        page.count().fetch_add(1, Ordering::AcqRel);
+        page.counts[0].fetch_add(1, Ordering::AcqRel);
         Ok(page)
     }
 
-    fn count(&self) -> &AtomicU32 {
-        // SAFETY: the mapping holds an aligned counter as long as `self` lives; other processes change it only as
-        // memory, which atomics allow.
-        unsafe { self.count.as_ref() }
-    }
-
     fn alone(&self) -> bool {
-        let count = u64::from(self.count().load(Ordering::Acquire));
+        let count = u64::from(self.counts[0].load(Ordering::Acquire));
         self.alone_at.load(Ordering::Acquire) == count || self.look(count)
     }
 
@@ -147,13 +135,6 @@ impl Page {
         let alone = lock(libc::F_WRLCK) && lock(libc::F_RDLCK);
         self.alone_at.store(if alone { count } else { NOT_ALONE }, Ordering::Release);
         alone
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `join` with this length; no reference to it outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.count.as_ptr().cast(), BYTES) };
     }
 }
 

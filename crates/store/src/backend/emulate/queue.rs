@@ -1,19 +1,18 @@
 //! The queue of one emulated server: a page in its directory that all processes map.
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 use stripewise_layout::ServerId;
 use stripewise_model::{GATHERED, HeadRun, Op, OpProfile, RunEnds};
 
 use super::sleep::{now_ns, sleep_until};
 use super::stats::{AtomicHistogram, AtomicOpStatistics, OpStatistics, ServerStatistics};
 use super::{EmulateConfig, EmulateError};
+use crate::os::shared_pages::{Atomics, SharedPage, allocate};
 
 /// Name of the queue's file in the server's directory.
 pub const QUEUE_FILE: &str = "queue";
@@ -71,6 +70,9 @@ pub const NOWHERE: u64 = 0;
 
 const _: () = assert!(size_of::<Page>() <= FILE_BYTES);
 
+// SAFETY: all of its fields are atomics.
+unsafe impl Atomics for Page {}
+
 /// A sub-request's place in the queue of its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueTicket {
@@ -124,47 +126,9 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The mapped page.
-struct Mapping(NonNull<Page>);
-
-// SAFETY: the mapping is plain shared memory of atomics, valid in every thread until it is dropped.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; all access is through atomics.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(file: BorrowedFd<'_>) -> rustix::io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let address = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                FILE_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                file,
-                0,
-            )?
-        };
-        NonNull::new(address.cast()).map(Self).ok_or(Errno::NOMEM)
-    }
-
-    fn page(&self) -> &Page {
-        // SAFETY: the mapping is page-aligned, FILE_BYTES >= size_of::<Page>() long and lives as long as `self`; `Page`
-        // is made of atomics, for which every bit pattern is valid and which others may change at any time.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new`, and no reference to it outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast::<c_void>(), FILE_BYTES) };
-    }
-}
-
 /// One emulated server, open in this process. It may be used by all threads and by children after `fork`.
 pub struct Device {
-    mapping: Mapping,
+    page: SharedPage<Page>,
     read: ServiceTime,
     write: ServiceTime,
     stream: u64,
@@ -187,16 +151,16 @@ impl Device {
         config.validate()?;
         let file = open_queue(directory.as_fd())?;
         let locked = lock_for_setup(file.as_fd());
-        let mapping = extend_and_map(file.as_fd());
-        if let Ok(mapping) = &mapping {
-            set_up(mapping.page());
+        let page = extend_and_map(file.as_fd());
+        if let Ok(page) = &page {
+            set_up(page);
         }
         if locked {
             let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
         }
         let network = config.profile.network_s_per_byte;
         Ok(Self {
-            mapping: mapping?,
+            page: page?,
             read: ServiceTime::new(&config.profile.read, network, config.dilation),
             write: ServiceTime::new(&config.profile.write, network, config.dilation),
             stream: mix(config.seed ^ mix(u64::from(server.0) + 1)),
@@ -216,7 +180,7 @@ impl Device {
     /// Cost: two atomic operations (more only while others reserve at the same instant) and, on a device with a head, some
     /// thirty plain loads; no lock, no system call.
     pub fn reserve_at(&self, op: Op, position: u64, bytes: u64, arrival_ns: u64) -> QueueTicket {
-        let head = &self.mapping.page().head;
+        let head = &self.page.head;
         let draw = head.draws.fetch_add(1, Relaxed);
         let service = match op {
             Op::Read => &self.read,
@@ -247,7 +211,7 @@ impl Device {
     ///
     /// Cost: four atomic additions, eight on the server that decided.
     pub fn complete(&self, ticket: &QueueTicket, request_deadline_ns: u64, now_ns: u64) {
-        let page = self.mapping.page();
+        let page = &*self.page;
         let statistics = match ticket.op {
             Op::Read => &page.read,
             Op::Write => &page.write,
@@ -277,7 +241,7 @@ impl Device {
     /// What the server did since its queue was made, over all processes. Counters are read one by one while others
     /// may add to them.
     pub fn statistics(&self) -> ServerStatistics {
-        self.mapping.page().statistics()
+        self.page.statistics()
     }
 
     /// The statistics in a server's directory, for an observer that has no configuration; `None` when there is no
@@ -297,8 +261,8 @@ impl Device {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size < FILE_BYTES as i64 {
             return Ok(None);
         }
-        let mapping = Mapping::new(file.as_fd()).map_err(error("map"))?;
-        Ok((mapping.page().magic.load(Relaxed) == MAGIC).then(|| mapping.page().statistics()))
+        let page = map(file.as_fd())?;
+        Ok((page.magic.load(Relaxed) == MAGIC).then(|| page.statistics()))
     }
 }
 
@@ -367,10 +331,14 @@ fn lock_for_setup(file: BorrowedFd<'_>) -> bool {
     }
 }
 
-fn extend_and_map(file: BorrowedFd<'_>) -> Result<Mapping, EmulateError> {
-    let error = |action| move |errno| EmulateError::Queue { action, errno };
-    crate::os::shared_pages::allocate(file, FILE_BYTES as u64).map_err(error("allocate"))?;
-    Mapping::new(file).map_err(error("map"))
+fn extend_and_map(file: BorrowedFd<'_>) -> Result<SharedPage<Page>, EmulateError> {
+    allocate(file, FILE_BYTES as u64).map_err(|errno| EmulateError::Queue { action: "allocate", errno })?;
+    map(file)
+}
+
+fn map(file: BorrowedFd<'_>) -> Result<SharedPage<Page>, EmulateError> {
+    SharedPage::map(file, 0, ProtFlags::READ | ProtFlags::WRITE)
+        .map_err(|errno| EmulateError::Queue { action: "map", errno })
 }
 
 /// Makes a new, foreign or stale page usable; leaves one of this boot alone.

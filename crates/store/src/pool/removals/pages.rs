@@ -18,13 +18,13 @@ use super::gone::Gone;
 use super::record::{BYTES, RemovalState, StoredRecord, WORDS, decode, encode, in_state};
 use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
+use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sys::retry;
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
-use std::ptr::NonNull;
+use rustix::mm::ProtFlags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -125,41 +125,12 @@ pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = StoredRecord> + '_ {
     })
 }
 
-#[derive(Debug)]
-struct Chunk(NonNull<AtomicU64>);
-
-// SAFETY: the mapping is shared memory of atomics, valid in every thread until it is dropped.
-unsafe impl Send for Chunk {}
-
-impl Chunk {
-    fn map(file: BorrowedFd<'_>, number: usize) -> rustix::io::Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let offset = (number * CHUNK_BYTES) as u64;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), CHUNK_BYTES, access, MapFlags::SHARED, file, offset)? };
-        NonNull::new(address.cast()).map(Self).ok_or(Errno::NOMEM)
-    }
-
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping holds that many aligned words as long as `self` lives, and is only changed as atomics.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), CHUNK_BYTES / 8) }
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; no reference to it outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), CHUNK_BYTES) };
-    }
-}
-
 /// The file of this process.
 #[derive(Debug)]
 pub(super) struct JournalPages {
     file: Arc<OwnedFd>,
     name: String,
-    chunks: Vec<Chunk>,
+    chunks: Vec<SharedPage<[AtomicU64; CHUNK_BYTES / 8]>>,
     free: Vec<Slot>,
     /// It takes no more records: its process ends.
     ended: bool,
@@ -222,8 +193,10 @@ impl JournalPages {
         if number >= MAX_CHUNKS {
             return Err(Errno::FBIG);
         }
-        crate::os::shared_pages::allocate(self.file.as_fd(), ((number + 1) * CHUNK_BYTES) as u64)?;
-        self.chunks.push(Chunk::map(self.file.as_fd(), number)?);
+        let file = self.file.as_fd();
+        allocate(file, ((number + 1) * CHUNK_BYTES) as u64)?;
+        let chunk = SharedPage::map(file, (number * CHUNK_BYTES) as u64, ProtFlags::READ | ProtFlags::WRITE)?;
+        self.chunks.push(chunk);
         let header = if number == 0 { HEADER_BYTES / BYTES } else { 0 };
         self.free.extend((header..CHUNK).rev().map(|place| Slot((number * CHUNK + place) as u32)));
         Ok(())
@@ -231,7 +204,7 @@ impl JournalPages {
 
     fn words(&self, slot: Slot) -> &[AtomicU64] {
         let place = slot.0 as usize % CHUNK * WORDS;
-        &self.chunks[slot.0 as usize / CHUNK].words()[place..place + WORDS]
+        &self.chunks[slot.0 as usize / CHUNK][place..place + WORDS]
     }
 
     /// Writes a record: 16 stores, and a system call or two for each 512 records more than there ever were at once.
@@ -275,7 +248,7 @@ impl JournalPages {
     /// Notes that a sync has failed.
     pub(super) fn doubt(&self) {
         if let Some(first) = self.chunks.first() {
-            first.words()[DOUBT_AT / 8].store(u64::MAX, Ordering::Release);
+            first[DOUBT_AT / 8].store(u64::MAX, Ordering::Release);
         }
     }
 
