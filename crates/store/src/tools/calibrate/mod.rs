@@ -6,23 +6,24 @@
 //! ahead. All servers are measured at once, each in its own thread. The times are those that programs see: of an emulated
 //! server the dilated ones.
 
+mod error;
 mod fit;
 mod scratch;
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use stripewise_layout::META_NAME;
 use stripewise_model::{Head, Op, OpProfile, Profile};
 
 use crate::backend::emulate::now_ns;
 use crate::pool::pool_file::{Pool, Server};
+pub use error::CalibrateError;
 use fit::{InOrder, head};
 pub use fit::{OpFit, Sample, fit};
+pub use scratch::IoPath;
 use scratch::{AlignedBuffer, BLOCK_BYTES, ScratchFile};
 
 /// Sizes of the timed requests in bytes.
@@ -67,18 +68,6 @@ impl Default for CalibrateOptions {
 /// Scratch file of an emulated server: its device does not seek, and its bytes stay in the page cache.
 const EMULATED_SCRATCH_BYTES: u64 = 16 << 20;
 
-/// How requests reached the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IoPath {
-    /// By direct I/O.
-    Direct,
-    /// Through the queue of an emulated device.
-    Emulated,
-    /// Through the page cache, because the file system refuses direct I/O: writes synced one by one, pages dropped before
-    /// reads. On a file system in memory this measures memory.
-    Cached,
-}
-
 /// What one server costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerCalibration {
@@ -114,46 +103,6 @@ pub struct TierCalibration {
     pub requests: usize,
     /// What a person should know before believing the figures.
     pub warnings: Vec<String>,
-}
-
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error)]
-pub enum CalibrateError {
-    /// A system call on a server failed.
-    #[error("server {server}: cannot {action} {}: {errno}", root.display())]
-    Io {
-        /// Name of the server.
-        server: String,
-        /// What was tried.
-        action: &'static str,
-        /// Its place.
-        root: PathBuf,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// The server is not there, or the queue of an emulated one cannot be used.
-    #[error("server {server}: cannot open {}: {reason}", root.display())]
-    Missing {
-        /// Name of the server.
-        server: String,
-        /// Its place.
-        root: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// Too few requests in the time for a fit.
-    #[error("server {server}: only {rounds} requests of each size in {budget_s} s; give it more time")]
-    TooSlow {
-        /// Name of the server.
-        server: String,
-        /// Requests of each size.
-        rounds: usize,
-        /// The time that there was.
-        budget_s: f64,
-    },
-    /// The caller's `progress` asked to stop.
-    #[error("calibration was stopped; no profile has changed")]
-    Stopped,
 }
 
 /// Measures all `targets` at once. `progress` is called on the caller's thread ten times a second with the share that is

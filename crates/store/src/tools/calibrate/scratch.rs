@@ -5,7 +5,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 use stripewise_model::{Op, head_position};
 
-use super::{CalibrateError, IoPath};
+use super::error::CalibrateError;
 use crate::backend::emulate::now_ns;
 use crate::backend::{Backend, Setting};
 use crate::os::error::Error;
@@ -13,6 +13,18 @@ use crate::pool::pool_file::Server;
 
 /// Alignment of offsets, sizes and memory: what direct I/O needs on any device of today.
 pub const BLOCK_BYTES: usize = 4096;
+
+/// How requests reached the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoPath {
+    /// By direct I/O.
+    Direct,
+    /// Through the queue of an emulated device.
+    Emulated,
+    /// Through the page cache, because the file system refuses direct I/O: writes synced one by one, pages dropped before
+    /// reads. On a file system in memory this measures memory.
+    Cached,
+}
 
 /// Memory aligned to [`BLOCK_BYTES`].
 pub struct AlignedBuffer {

@@ -1,6 +1,6 @@
 //! Owner, mode, times and extended attributes of what was exported.
 
-use super::{Export, count};
+use super::run::{Export, count};
 use crate::os::sys::proc_path;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};

@@ -2,8 +2,8 @@
 
 use super::attributes;
 use super::pair::Pair;
+use super::run::{Export, count};
 use super::source::{ExportedFile, is_of, key, read_full};
-use super::{Export, count};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;

@@ -1,6 +1,7 @@
 //! A directory that is exported, and its copy.
 
-use super::{Export, attributes};
+use super::attributes;
+use super::run::Export;
 use crate::os::error::{Error, Result};
 use crate::tools::directories::{Directory, why};
 use rustix::fd::{AsFd, OwnedFd};

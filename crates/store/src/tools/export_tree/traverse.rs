@@ -2,8 +2,9 @@
 
 use super::destination::{STATE, make_directory, open_directory};
 use super::pair::{Pair, failure};
+use super::run::{Export, count};
 use super::source::ExportedFile;
-use super::{Export, attributes, copy, count, verify};
+use super::{attributes, copy, verify};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Condvar, Mutex, guard};
 use crate::tools::directories::{Directory, open_inside};

@@ -2,8 +2,8 @@
 
 use super::attributes::{times, xattrs};
 use super::pair::Pair;
+use super::run::{Export, count};
 use super::source::{ExportedFile, is_of, read_full};
-use super::{Export, count};
 use crate::os::error::{Error, Result};
 use crate::os::sys::proc_path;
 use crate::tools::directories::open_inside;
