@@ -8,19 +8,20 @@
 //! ```
 //! All names are looked up below the open directory, never by the server's path; no link is followed.
 
-use super::{Backend, DatafileAccess, Found, KEPT, Kind, Listing, ServerLimits, Setting, Site, Upkeep, missing};
 use crate::backend::emulate::QUEUE_FILE;
+use crate::backend::server::{
+    Backend, DatafileAccess, Found, KEPT, Kind, Listing, Server, ServerLimits, Setting, Site, Upkeep, missing,
+};
+use crate::format::marker::{MARKER_FILE, check_marker, marker_server};
 use crate::format::placement::DatafileKey;
 use crate::os::descriptors::{close, lift, replace, replace_by_nothing};
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::{
-    make_directories, open_directory, read_file_at, replace_file, retry, sync_directory, sync_file_system,
+    make_directories, make_directory, open_directory, probe_attributes, read_file_at, replace_file, retry,
+    sync_directory, sync_file_system,
 };
-use crate::pool::namespace::{MARKER_FILE, check_marker, marker_server, set_attribute};
-use crate::pool::pool_file::Server;
-use crate::pool::shared;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access as Test, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -83,18 +84,18 @@ pub(super) fn site(server: &Server) -> Box<dyn Site> {
 impl Site for Place {
     fn make(&self, for_several: bool) -> Result<()> {
         if for_several {
-            return shared::make_directory(&self.root, 0o711);
+            return make_directory(&self.root, 0o711);
         }
         make_directories(&self.root, Mode::from_raw_mode(0o700)).map_err(Error::io("make directory", &self.root))
     }
 
     fn make_shared(&self) -> Result<()> {
-        let make = |low| shared::make_directory(&self.root.join(shelf_name(low)), SHARED_SHELF_MODE);
+        let make = |low| make_directory(&self.root.join(shelf_name(low)), SHARED_SHELF_MODE);
         (0..=u8::MAX).try_for_each(make)
     }
 
     fn probe_binding(&self) -> rustix::io::Result<()> {
-        set_attribute(&self.root)
+        probe_attributes(&self.root)
     }
 
     fn marker(&self) -> rustix::io::Result<Vec<u8>> {

@@ -2,11 +2,10 @@
 //! stands for.
 
 use super::emulate::{Device, EmulateConfig};
-use super::{Backend, DatafileAccess, ServerLimits, Upkeep, missing};
+use super::server::{Backend, DatafileAccess, Server, ServerLimits, Upkeep, missing};
 use crate::format::placement::DatafileKey;
 use crate::os::error::Result;
 use crate::os::room::Room;
-use crate::pool::pool_file::Server;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Result as Io;

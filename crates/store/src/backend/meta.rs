@@ -3,17 +3,19 @@
 //! It has no datafiles to make, list or remove: an inode is found by the file's own name, and goes with it. That the namespace
 //! is there it leaves to the backend `directory`, which it asks only where it needs the directory itself.
 
-use super::{Backend, DatafileAccess, Found, Kind, Listing, ServerLimits, Setting, Upkeep, directory};
+use super::directory;
+use super::server::{Backend, DatafileAccess, Found, Kind, Listing, Server, ServerLimits, Setting, Upkeep};
 use crate::format::placement::DatafileKey;
 use crate::os::error::Result;
 use crate::os::room::Room;
 use crate::os::sys::retry;
-use crate::pool::namespace::TREE;
-use crate::pool::pool_file::Server;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result as Io};
 use std::path::{Path, PathBuf};
+
+/// Directory of the names, in the namespace: the inodes are there.
+pub(crate) const TREE: &str = "tree";
 
 /// What it can do: its stripe stands alone in its region, because a byte has the same offset in the inode as in the
 /// file.

@@ -5,21 +5,24 @@
 //! allocates nothing.
 
 use crate::backend::emulate::Device;
-use crate::backend::{Backend, DatafileAccess, ServerLimits, Setting};
-use crate::file::rights::{check_datafile, open_error};
+use crate::backend::{Backend, DatafileAccess, Server, ServerLimits, Setting};
 use crate::format::identity::{Identity, Said};
 use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::descriptors::lift;
 use crate::os::error::{Error, Result};
 use crate::pool::epoch::EpochPage;
 use crate::pool::namespace::{is_shared, namespace_uuid};
-use crate::pool::pool_file::{Pool, Server};
+use crate::pool::pool_file::Pool;
 use rustix::fd::{OwnedFd, RawFd};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use stripewise_control::Door;
 use stripewise_layout::ServerId;
+
+/// What errors say of something else than a file in a datafile's place.
+pub(crate) const NOT_REGULAR: &str = "is not a regular file";
 
 /// How to open a data plane.
 #[derive(Debug, Clone, Default)]
@@ -168,10 +171,10 @@ impl DataPlane {
                     Err(errno) => server.missing(format!("its marker file is gone: {errno}")),
                 });
             }
-            Err(errno) => return Err(open_error(server, "open a datafile", path.as_str(), errno)),
+            Err(errno) => return Err(server.open_error("open a datafile", path.as_str(), errno)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(server.error("open a datafile"))?;
-        check_datafile(server, path.as_str(), &stat, owner)?;
+        server.check_datafile(path.as_str(), &stat, owner)?;
         self.check_bound(server, path.as_str(), &fd, identity)?;
         let fd = lift(fd, self.options.descriptor_floor).map_err(server.error("open a datafile"))?;
         Ok((fd, writable))
@@ -254,6 +257,34 @@ impl OpenServer {
 
     fn missing(&self, reason: String) -> Error {
         crate::backend::missing(self.backend.server(), reason)
+    }
+
+    /// Refuses what stands under a datafile's name and is not one of user `owner`.
+    pub(crate) fn check_datafile(&self, path: &str, stat: &Stat, owner: u32) -> Result<()> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if stat.st_uid == owner => Ok(()),
+            FileType::RegularFile => Err(Error::ForeignDatafile {
+                server: self.name().to_owned(),
+                datafile: path.to_owned(),
+                found: stat.st_uid,
+                expected: owner,
+            }),
+            _ => Err(self.not_a_datafile(path, NOT_REGULAR)),
+        }
+    }
+
+    pub(crate) fn not_a_datafile(&self, path: &str, what: &'static str) -> Error {
+        Error::NotADatafile { server: self.name().to_owned(), datafile: path.to_owned(), what }
+    }
+
+    /// What opening a datafile's name failed with, in words where something else stands there.
+    pub(crate) fn open_error(&self, action: &'static str, path: &str, errno: Errno) -> Error {
+        match errno {
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
+                self.not_a_datafile(path, NOT_REGULAR)
+            }
+            errno => self.error(action)(errno),
+        }
     }
 
     /// An [`Error::Server`] of this server, for `map_err`; [`Error::Full`] when it has no space.

@@ -18,15 +18,8 @@ use crate::os::error::Result;
 use crate::os::sync::atomic::{AtomicBool, Ordering};
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, SeekFrom, StatxFlags};
+use rustix::fs::SeekFrom;
 use std::sync::atomic::fence;
-
-/// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for
-/// nothing but the size: on network file systems other attributes would have to wait for what is not written back yet.
-pub(crate) fn length_before(fd: BorrowedFd<'_>) -> Option<u64> {
-    let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE).ok()?;
-    Some(found.stx_size)
-}
 
 /// Set as long as it lives.
 struct Flag<'a>(&'a AtomicBool);

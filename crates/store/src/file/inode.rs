@@ -314,7 +314,7 @@ impl Inode {
                 break;
             };
             if !handle.present.contains(usize::from(index)) {
-                made = create_datafile(&self.store, self.handle(), self.identity, *datafile, rights).map(drop);
+                made = create_datafile(self.store.plane(), self.handle(), self.identity, *datafile, rights).map(drop);
                 if made.is_err() {
                     break;
                 }

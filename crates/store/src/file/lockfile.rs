@@ -7,11 +7,11 @@
 //! In a shared pool a lock file is bound to the inode of its file, as datafiles are: a handle that is written into
 //! another file neither locks nor removes the lock file of the file that the handle names.
 
+use crate::backend::plane::DataPlane;
 use crate::file::rights::Rights;
 use crate::format::identity::{Identity, Said};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{AsUser, retry};
-use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -102,32 +102,33 @@ impl LockFile {
         Self { fd: None, handle: real, waits: Waits::InKernel, remover: None }
     }
 
-    /// Opens the lock file of `handle` in the store's directory `locks`; `true` when it was made just now. In a shared
+    /// Opens the lock file of `handle` in the directory `locks`; `true` when it was made just now. In a shared
     /// pool count the `identity` and the `rights` of the file, and whether it `has_datafiles` that are bound to it.
     ///
     /// # Errors
     /// [`Error::ForeignLock`] when a user who has no part in the file has put something there, [`Error::UnboundLock`]
     /// when it is another file's.
     pub(crate) fn open(
-        store: &Store,
+        plane: &DataPlane,
+        locks: BorrowedFd<'_>,
         handle: u64,
         identity: Identity,
         rights: impl FnOnce() -> Result<Rights>,
         has_datafiles: impl Fn() -> bool,
     ) -> Result<(Self, bool)> {
-        if !store.plane().is_shared() {
-            return Self::open_any(store.locks(), handle);
+        if !plane.is_shared() {
+            return Self::open_any(locks, handle);
         }
         let rights = rights()?;
         for _ in 0..TRIES {
-            let (lock, made) = Self::open_shared(store, handle, identity, rights)?;
+            let (lock, made) = Self::open_shared(locks, handle, identity, rights)?;
             // One without the attribute was made just now, or its maker has died before it was set.
             let said = lock.fd.as_ref().map_or(Ok(Said::Another), |fd| identity.asked_of(fd));
             if said.map_err(|errno| lock.failed(errno))? != Said::Another {
                 return Ok((lock, made));
             }
             // The datafiles say whose the handle is. Another file in which it was written has left this one.
-            let goes = has_datafiles() && lock.try_exclusive(Purpose::Writers)? && lock.remove(store.locks()).is_ok();
+            let goes = has_datafiles() && lock.try_exclusive(Purpose::Writers)? && lock.remove(locks).is_ok();
             if !goes {
                 break;
             }
@@ -174,7 +175,7 @@ impl LockFile {
 
     /// In a shared pool any user can put something under the name. A lock file is the owner's or root's; where others
     /// may write the file, it can be theirs as well. Anything else is refused; root removes it.
-    fn open_shared(store: &Store, handle: u64, identity: Identity, rights: Rights) -> Result<(Self, bool)> {
+    fn open_shared(locks: BorrowedFd<'_>, handle: u64, identity: Identity, rights: Rights) -> Result<(Self, bool)> {
         let user = rustix::process::geteuid().as_raw();
         let waits = if user == rights.uid && rights.mode & OTHERS_WRITE == 0 {
             Waits::InKernel
@@ -186,7 +187,7 @@ impl LockFile {
             tries += 1;
             // Made and removed again and again by another, on purpose or not.
             let vanishes = || Error::HeldLock { lock: name(handle), owner: rights.uid };
-            let opened = match Self::open_once(store.locks(), handle) {
+            let opened = match Self::open_once(locks, handle) {
                 // The disk's own error, which it would tell anew each time.
                 Err(Error::Io { errno, .. }) if !is_of_what_stands_there(errno) => {
                     return Err(Error::io("create lock file", name(handle))(errno));
@@ -199,7 +200,7 @@ impl LockFile {
                 Ok(Some((fd, made))) if *made => {
                     if let Err(errno) = identity.bind(fd).and_then(|()| Self::shape(fd, rights)) {
                         // Made for the wrong users it must not stay.
-                        let _ = rustix::fs::unlinkat(store.locks(), name(handle), AtFlags::empty());
+                        let _ = rustix::fs::unlinkat(locks, name(handle), AtFlags::empty());
                         return Err(Error::io("create lock file", name(handle))(errno));
                     }
                     false
@@ -209,7 +210,7 @@ impl LockFile {
             };
             let stat = match &opened {
                 Ok(Some((fd, _))) => rustix::fs::fstat(fd),
-                _ => rustix::fs::statat(store.locks(), name(handle), AtFlags::SYMLINK_NOFOLLOW),
+                _ => rustix::fs::statat(locks, name(handle), AtFlags::SYMLINK_NOFOLLOW),
             };
             let stat = match stat {
                 Ok(stat) => stat,
@@ -233,7 +234,7 @@ impl LockFile {
             let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             // As the user whose it is: what has taken its place meanwhile stays.
             let _theirs = AsUser::become_if_root(stat.st_uid, stat.st_gid);
-            if let Err(errno) = rustix::fs::unlinkat(store.locks(), name(handle), flags)
+            if let Err(errno) = rustix::fs::unlinkat(locks, name(handle), flags)
                 && errno != Errno::NOENT
             {
                 return Err(Error::ForeignLock { lock: name(handle), found: stat.st_uid, owner: rights.uid });

@@ -413,7 +413,7 @@ impl Drop for Move<'_> {
         let Ok(stat) = self.inode.stat() else { return };
         for datafile in self.created.borrow().iter() {
             let (store, identity) = (&self.inode.store, self.inode.identity());
-            let _ = remove_datafile(store, self.inode.handle(), *datafile, stat.st_uid, identity);
+            let _ = remove_datafile(store.plane(), self.inode.handle(), *datafile, stat.st_uid, identity);
         }
     }
 }
@@ -449,7 +449,7 @@ impl<'a> Placements for ByPlan<'a> {
         for &index in indexes {
             let datafile = file.datafiles().table[usize::from(index)];
             self.moving.created.borrow_mut().push(datafile);
-            create_datafile(&inode.store, inode.handle(), inode.identity(), datafile, rights)?;
+            create_datafile(inode.store.plane(), inode.handle(), inode.identity(), datafile, rights)?;
             placement.present.insert(usize::from(index));
         }
         file.refresh(&placement);

@@ -2,7 +2,6 @@
 
 use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
-use crate::file::cut_back::length_before;
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
 use crate::format::placement::{Datafile, Datafiles, Placement};
@@ -12,7 +11,7 @@ use crate::os::error::{Error, Result, has_gone};
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
@@ -1010,6 +1009,13 @@ impl PlacedFile {
             }
         }
     }
+}
+
+/// Bytes of a datafile that is about to be written; `None` if it cannot be asked. One system call, which asks for
+/// nothing but the size: on network file systems other attributes would have to wait for what is not written back yet.
+fn length_before(fd: BorrowedFd<'_>) -> Option<u64> {
+    let found = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE).ok()?;
+    Some(found.stx_size)
 }
 
 /// Attributes of a datafile; EBADF of one that another thread has just let go of.

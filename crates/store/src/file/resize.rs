@@ -203,7 +203,7 @@ impl Inode {
             for datafile in found.into_iter().map(|generation| Datafile { server: server.id(), generation }) {
                 if !datafiles.table.contains(&datafile) {
                     // Another user's stays: it is not this file's, whatever its name says.
-                    remove_datafile(&self.store, self.handle(), datafile, owner, self.identity())?;
+                    remove_datafile(self.store.plane(), self.handle(), datafile, owner, self.identity())?;
                 }
             }
         }
@@ -219,7 +219,7 @@ impl Inode {
         let (mut all, mut collected) = (Ok(()), Collected::Gone);
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {
-                match remove_datafile(&self.store, self.handle(), *datafile, owner, self.identity()) {
+                match remove_datafile(self.store.plane(), self.handle(), *datafile, owner, self.identity()) {
                     Err(Error::MissingServer { .. }) => collected = Collected::Missing,
                     removed => all = all.and(removed),
                 }

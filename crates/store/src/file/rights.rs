@@ -10,7 +10,7 @@
 //! link, a FIFO or an own file there. Any user can also write a handle that names another user's datafiles into an own
 //! inode.
 
-use crate::backend::plane::OpenServer;
+use crate::backend::plane::{DataPlane, NOT_REGULAR, OpenServer};
 use crate::backend::{Backend, DatafileAccess};
 use crate::file::inode::Inode;
 use crate::format::handle::FORMER_OWNER;
@@ -18,14 +18,12 @@ use crate::format::identity::{Identity, Said};
 use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{AsUser, retry};
-use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Gid, Mode, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 /// The attribute of an access control list.
 const ACL: &str = "system.posix_acl_access";
-const NOT_REGULAR: &str = "is not a regular file";
 /// Permission bits that a datafile can have for others than its owner.
 const SHARED_BITS: u32 = 0o066;
 /// Those that it always has.
@@ -103,58 +101,27 @@ impl Rights {
     }
 }
 
-/// Refuses what stands under a datafile's name and is not one of user `owner`.
-pub(crate) fn check_datafile(server: &OpenServer, path: &str, stat: &Stat, owner: u32) -> Result<()> {
-    let what = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if stat.st_uid == owner => return Ok(()),
-        FileType::RegularFile => {
-            return Err(Error::ForeignDatafile {
-                server: server.name().to_owned(),
-                datafile: path.to_owned(),
-                found: stat.st_uid,
-                expected: owner,
-            });
-        }
-        _ => NOT_REGULAR,
-    };
-    Err(not_a_datafile(server, path, what))
-}
-
-fn not_a_datafile(server: &OpenServer, path: &str, what: &'static str) -> Error {
-    Error::NotADatafile { server: server.name().to_owned(), datafile: path.to_owned(), what }
-}
-
-/// What opening a datafile's name failed with, in words where something else stands there.
-pub(crate) fn open_error(server: &OpenServer, action: &'static str, path: &str, errno: Errno) -> Error {
-    match errno {
-        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
-            not_a_datafile(server, path, NOT_REGULAR)
-        }
-        errno => server.error(action)(errno),
-    }
-}
-
 /// Makes an empty datafile with these rights, in a shared pool bound to inode `identity`.
 ///
 /// One that a crash left there is emptied: its present bit was not set, so it holds nothing of the file. Anything else
 /// under its name is refused; for root, a link or a FIFO goes.
 pub(crate) fn create_datafile(
-    store: &Store,
+    plane: &DataPlane,
     handle: u64,
     identity: Identity,
     datafile: Datafile,
     rights: Rights,
 ) -> Result<OwnedFd> {
-    let server = store.plane().server(datafile.server)?;
+    let server = plane.server(datafile.server)?;
     let backend = server.current()?;
     let key = datafile.key(handle);
-    let error = |errno| open_error(server, "create a datafile", key.path().as_str(), errno);
+    let error = |errno| server.open_error("create a datafile", key.path().as_str(), errno);
     let (fd, is_new) = match backend.make(key) {
-        Err(Errno::EXIST) => match adopt_leftover(store, server, key, identity, rights) {
+        Err(Errno::EXIST) => match adopt_leftover(plane, server, key, identity, rights) {
             // A regular file may be another user's datafile, whatever this handle says; nothing else holds bytes.
             Err(Error::NotADatafile { what: NOT_REGULAR, .. }) if rustix::process::geteuid().is_root() => {
                 let stat = backend.stat(key).map_err(error)?;
-                unlink_as_owner(store, backend, key, &stat).map_err(error)?;
+                unlink_as_owner(plane, backend, key, &stat).map_err(error)?;
                 (backend.make(key).map_err(error)?, true)
             }
             adopted => (adopted?, false),
@@ -162,7 +129,7 @@ pub(crate) fn create_datafile(
         made => (made.map_err(error)?, true),
     };
     // Before a byte is in it, and before another user could open it.
-    let bound = if store.plane().is_shared() { identity.bind(&fd) } else { Ok(()) };
+    let bound = if plane.is_shared() { identity.bind(&fd) } else { Ok(()) };
     if let Err(errno) = bound.and_then(|()| rights.give(fd.as_fd())) {
         if is_new {
             // This user may not make it: it must not stand in the way of a user who may.
@@ -174,31 +141,30 @@ pub(crate) fn create_datafile(
 }
 
 fn adopt_leftover(
-    store: &Store,
+    plane: &DataPlane,
     server: &OpenServer,
     key: DatafileKey,
     identity: Identity,
     rights: Rights,
 ) -> Result<OwnedFd> {
     let (backend, path) = (server.backend()?, key.path());
-    let error = |errno| open_error(server, "create a datafile", path.as_str(), errno);
+    let error = |errno| server.open_error("create a datafile", path.as_str(), errno);
     // By name first: another user's file may not even be opened.
     let stat = backend.stat(key).map_err(error)?;
     // Root makes a datafile and then gives it away; what a crash left between the two is root's.
     let owner = if stat.st_uid == rustix::process::geteuid().as_raw() { stat.st_uid } else { rights.uid };
-    check_datafile(server, path.as_str(), &stat, owner)?;
+    server.check_datafile(path.as_str(), &stat, owner)?;
     let fd = backend.open(key, DatafileAccess::ReadWrite).map_err(error)?;
     let stat = rustix::fs::fstat(&fd).map_err(error)?;
-    check_datafile(server, path.as_str(), &stat, owner)?;
+    server.check_datafile(path.as_str(), &stat, owner)?;
     if stat.st_nlink > 1 {
         // Perhaps another file's datafile, which a user who may write it has linked here.
-        return Err(not_a_datafile(server, path.as_str(), "has a second name (a hard link)"));
+        return Err(server.not_a_datafile(path.as_str(), "has a second name (a hard link)"));
     }
     // One that was made and not yet bound when a crash came holds nothing.
-    let fresh =
-        stat.st_size == 0 && store.plane().is_shared() && identity.asked_of(&fd).map_err(error)? == Said::Nothing;
+    let fresh = stat.st_size == 0 && plane.is_shared() && identity.asked_of(&fd).map_err(error)? == Said::Nothing;
     if !fresh {
-        store.plane().check_bound(server, path.as_str(), &fd, identity)?;
+        plane.check_bound(server, path.as_str(), &fd, identity)?;
     }
     retry(|| rustix::fs::ftruncate(&fd, 0)).map_err(error)?;
     Ok(fd)
@@ -206,8 +172,8 @@ fn adopt_leftover(
 
 /// Removes the name of what `stat` describes. In a shared pool with the rights of the user whose it is: should another
 /// user's file have come to stand there since, the kernel refuses.
-fn unlink_as_owner(store: &Store, backend: &dyn Backend, key: DatafileKey, stat: &Stat) -> rustix::io::Result<()> {
-    let _owner = store.plane().is_shared().then(|| AsUser::become_if_root(stat.st_uid, stat.st_gid));
+fn unlink_as_owner(plane: &DataPlane, backend: &dyn Backend, key: DatafileKey, stat: &Stat) -> rustix::io::Result<()> {
+    let _owner = plane.is_shared().then(|| AsUser::become_if_root(stat.st_uid, stat.st_gid));
     match backend.unlink(key, FileType::from_raw_mode(stat.st_mode)) {
         Err(Errno::NOENT) => Ok(()),
         done => done,
@@ -217,19 +183,19 @@ fn unlink_as_owner(store: &Store, backend: &dyn Backend, key: DatafileKey, stat:
 /// Removes a datafile if it is one of user `owner` and, in a shared pool, of inode `identity`. Something else that
 /// stands there stays: a handle may name what is not its file's. A name that is not there is no error.
 pub(crate) fn remove_datafile(
-    store: &Store,
+    plane: &DataPlane,
     handle: u64,
     datafile: Datafile,
     owner: u32,
     identity: Identity,
 ) -> Result<()> {
-    let server = store.plane().server(datafile.server)?;
-    let removed = remove_own(store, server.current()?, datafile.key(handle), owner, identity);
+    let server = plane.server(datafile.server)?;
+    let removed = remove_own(plane, server.current()?, datafile.key(handle), owner, identity);
     removed.map_err(server.error("remove a datafile"))
 }
 
 fn remove_own(
-    store: &Store,
+    plane: &DataPlane,
     backend: &dyn Backend,
     key: DatafileKey,
     owner: u32,
@@ -243,7 +209,7 @@ fn remove_own(
     if stat.st_uid != owner || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(());
     }
-    if store.plane().is_shared() {
+    if plane.is_shared() {
         let opened = match backend.open(key, DatafileAccess::Read) {
             // Another user's: only that user may remove it.
             Err(Errno::ACCESS) => return Err(Errno::PERM),
@@ -255,7 +221,7 @@ fn remove_own(
             return Ok(());
         }
     }
-    unlink_as_owner(store, backend, key, &stat)
+    unlink_as_owner(plane, backend, key, &stat)
 }
 
 /// What [`FORMER_OWNER`] holds.

@@ -78,7 +78,14 @@ impl Inode {
         if !self.has_handle() {
             return Ok((LockFile::without_handle(self.handle()), false));
         }
-        LockFile::open(&self.store, self.handle(), self.identity(), || self.rights(), || self.opens_a_datafile())
+        LockFile::open(
+            self.store.plane(),
+            self.store.locks(),
+            self.handle(),
+            self.identity(),
+            || self.rights(),
+            || self.opens_a_datafile(),
+        )
     }
 
     /// Whether some datafile of the handle is this file's: there, its owner's, and in a shared pool bound to its inode.

@@ -5,5 +5,6 @@ pub mod generations;
 pub mod handle;
 pub mod identity;
 pub mod ioctl;
+pub(crate) mod marker;
 pub mod placement;
 pub mod surplus;

@@ -102,6 +102,23 @@ pub(crate) fn make_directories(path: &Path, mode: Mode) -> rustix::io::Result<()
     })
 }
 
+/// Makes or opens the directory `path` and gives it `mode`, whatever the umask.
+pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
+    let error = || Error::io("make directory", path);
+    let mode = Mode::from_raw_mode(mode);
+    make_directories(path, mode).map_err(error())?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(error())?;
+    rustix::fs::fchmod(&fd, mode).map_err(error())
+}
+
+/// Sets a user attribute on a directory and removes it.
+pub(crate) fn probe_attributes(directory: &Path) -> rustix::io::Result<()> {
+    const PROBE: &str = "user.stripewise.probe";
+    rustix::fs::setxattr(directory, PROBE, b"1", rustix::fs::XattrFlags::empty())?;
+    rustix::fs::removexattr(directory, PROBE)
+}
+
 /// Replaces the file `name` in `dir` by one with `bytes`, durably: a reader sees the old content or the new.
 pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
     let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));

@@ -15,6 +15,8 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use stripewise_layout::{Layout, Stripe};
 
+/// Directory of the layouts, in the namespace.
+pub(crate) const LAYOUTS: &str = "layouts";
 /// Greatest length of a layout's binary form in bytes.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
 
@@ -89,7 +91,7 @@ pub(crate) fn from_hex(digits: &str) -> Option<[u8; 32]> {
 impl Layouts {
     /// Opens the directory below `namespace`, of a pool of that many servers.
     pub(crate) fn open(namespace: &Path, shared: bool, servers: usize) -> Result<Self> {
-        let path = namespace.join(crate::pool::namespace::LAYOUTS);
+        let path = namespace.join(LAYOUTS);
         let directory = sys::open_directory(&path).map_err(Error::io("open", path))?;
         Ok(Self { directory, shared, servers, known: Mutex::default() })
     }

@@ -12,4 +12,5 @@ pub(crate) mod shared;
 pub(crate) mod space;
 pub mod store;
 
-pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, Server, TierSpec};
+pub use crate::backend::server::Server;
+pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};

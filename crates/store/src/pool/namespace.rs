@@ -1,4 +1,4 @@
-//! The namespace directory, and the markers by which a server's directory is known.
+//! The namespace directory, and the steps that make a pool.
 //!
 //! ```text
 //! <namespace>/.stripewise   marker with the pool's uuid
@@ -11,76 +11,23 @@
 //!             mounts        how many mounts there have been; locked by those there are
 //! ```
 
-use crate::backend;
+use crate::backend::meta::TREE;
+use crate::backend::{self, Server};
+use crate::format::marker::{MARKER_FILE, Marker, check_marker, marker_server, marker_text, read_marker};
 use crate::os::error::{Error, Result};
-use crate::pool::layouts::Layouts;
-use crate::pool::pool_file::{Pool, Server};
+use crate::pool::layouts::{LAYOUTS, Layouts};
+use crate::pool::pool_file::{Pool, PoolSpec};
 use crate::pool::shared;
-use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use serde::Deserialize;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Name of the marker file in each server's directory and in the namespace.
-pub const MARKER_FILE: &str = ".stripewise";
-/// Directory of the names, in the namespace.
-pub const TREE: &str = "tree";
-/// Directory of the layouts, in the namespace.
-pub const LAYOUTS: &str = "layouts";
 /// Directory of the lock files, in the namespace.
 pub const LOCKS: &str = "locks";
-
-/// What a marker says.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Marker {
-    /// Name of the pool.
-    pub(crate) pool: String,
-    /// Its uuid.
-    pub(crate) uuid: String,
-    /// Which directory of the pool it is.
-    pub(crate) server: String,
-    /// Several users use the pool directly (`crate::pool::shared`); what the namespace's says counts.
-    #[serde(default)]
-    pub(crate) shared: bool,
-}
-
-/// The text of a marker.
-pub(crate) fn marker_text(marker: &Marker) -> String {
-    let Marker { pool, uuid, server, shared } = marker;
-    let shared = if *shared { "shared = true\n" } else { "" };
-    format!(
-        "# A directory of a Stripewise pool. Do not remove: without this file it counts as missing.\n\
-         pool = \"{pool}\"\nuuid = \"{uuid}\"\nserver = \"{server}\"\n{shared}"
-    )
-}
-
-/// Reads the text of a marker; says what is wrong otherwise.
-pub(crate) fn read_marker(text: &[u8]) -> Result<Marker, String> {
-    let text = std::str::from_utf8(text).map_err(|_| format!("its {MARKER_FILE} is not text"))?;
-    toml::from_str(text).map_err(|error| format!("its {MARKER_FILE} is damaged: {}", error.message()))
-}
-
-/// What a marker calls a server: name and id, because layouts name servers by id, and adding one in the middle of the
-/// pool file would shift the ids of those behind it.
-pub(crate) fn marker_server(name: &str, id: stripewise_layout::ServerId) -> String {
-    format!("{name} #{}", id.0)
-}
-
-/// Checks that the marker `text` is that of `server` in the pool of `uuid`; says what is wrong otherwise.
-pub(crate) fn check_marker(text: &[u8], uuid: &str, server: &str) -> Result<(), String> {
-    let marker = read_marker(text)?;
-    if marker.uuid != uuid {
-        return Err(format!("it belongs to another pool, '{}' ({})", marker.pool, marker.uuid));
-    }
-    if marker.server != server {
-        return Err(format!(
-            "it is server {}, the pool file makes it {server}; keep the order of servers, add new ones in a tier at the end",
-            marker.server
-        ));
-    }
-    Ok(())
-}
+/// Directory of the journals of removals, in the namespace. In a shared pool every user's mount has its journal there, and
+/// no user removes another's.
+pub(crate) const REMOVALS: &str = "removals";
 
 /// The pool's uuid, from the marker in its namespace.
 pub(crate) fn namespace_uuid(pool: &Pool) -> Result<String> {
@@ -104,8 +51,41 @@ pub(crate) fn is_shared(pool: &Pool) -> Result<bool> {
     read_marker(&text).map(|marker| marker.shared).map_err(Error::Invalid)
 }
 
+impl Pool {
+    /// Writes a new pool file at `path` (which must not exist), then makes its directories ([`Pool::prepare`]).
+    pub fn init(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, false)
+    }
+
+    /// [`Pool::init`] for a pool that several users use directly; only root can make one.
+    pub fn init_shared(path: &Path, spec: &PoolSpec) -> Result<Self> {
+        Self::make(path, spec, true)
+    }
+
+    fn make(path: &Path, spec: &PoolSpec, shared: bool) -> Result<Self> {
+        let text = spec.to_toml();
+        let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
+        let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
+        let pool = Self::parse(&text, &file)?;
+        if rustix::fs::lstat(&file).is_ok() {
+            return Err(Error::io("create", &file)(rustix::io::Errno::EXIST));
+        }
+        // The pool file comes last, and whole: where there is one, there is a pool. A command that was killed before that does it
+        // again.
+        prepare(&pool, shared)?;
+        crate::os::sys::create_file(&file, text.as_bytes(), Mode::from_raw_mode(0o644))
+            .map_err(Error::io("create", &file))?;
+        Ok(pool)
+    }
+
+    /// Makes what is missing of the pool's directories, markers and namespace. A directory that another pool marked is
+    /// an error, as is a server that has lost its marker while the namespace already has files.
+    pub fn prepare(&self) -> Result<()> {
+        prepare(self, false)
+    }
+}
+
 /// Makes what is missing of the pool's directories. `shared` is for a new pool; one that exists stays what it is.
-#[expect(clippy::too_many_lines, reason = "the steps that make a pool, in their order")]
 pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     let known = exists(&pool.namespace.join(MARKER_FILE))?;
     let shared = if known { is_shared(pool)? } else { shared };
@@ -117,13 +97,7 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
             ));
         }
     }
-    // For one user, and for several; only a shared pool's must be exactly so.
-    let make = |path: &Path, own: u32, several: u32| {
-        if shared {
-            return shared::make_directory(path, several);
-        }
-        crate::os::sys::make_directories(path, Mode::from_raw_mode(own)).map_err(Error::io("make directory", path))
-    };
+    let make = |path: &Path, own: u32, several: u32| make_directory(path, shared, own, several);
     let text_for = |uuid: &str, server: &str| {
         marker_text(&Marker { pool: pool.name.clone(), uuid: uuid.to_owned(), server: server.to_owned(), shared })
     };
@@ -133,19 +107,18 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     if !shared || !known {
         make(&tree, 0o755, 0o1777)?;
     }
-    let uuid = match namespace_uuid(pool) {
-        Ok(uuid) => uuid,
-        Err(_) if !exists(&pool.namespace.join(MARKER_FILE))? => {
-            let uuid = format!("{:032x}", u128::from_ne_bytes(crate::os::sys::random()));
-            write_marker(&pool.namespace, &text_for(&uuid, "namespace"))?;
-            uuid
-        }
-        Err(error) => return Err(error),
+    let uuid = if exists(&pool.namespace.join(MARKER_FILE))? {
+        namespace_uuid(pool)?
+    } else {
+        let uuid = format!("{:032x}", u128::from_ne_bytes(crate::os::sys::random()));
+        write_marker(&pool.namespace, &text_for(&uuid, "namespace"))?;
+        uuid
     };
     make(&pool.namespace.join(LAYOUTS), 0o700, 0o1777)?;
     make(&pool.namespace.join(LOCKS), 0o700, 0o1733)?;
-    crate::pool::removals::prepare(&pool.namespace, shared)?;
-    probe_attributes(&tree)?;
+    make(&pool.namespace.join(REMOVALS), 0o700, 0o1777)?;
+    // Handles are user attributes: a file system without them is an error now.
+    crate::os::sys::probe_attributes(&tree).map_err(Error::io("set user attributes in", &tree))?;
     let mount = crate::os::sys::make_directories(&pool.mount, Mode::from_raw_mode(0o755));
     mount.map_err(Error::io("make directory", &pool.mount))?;
     if shared {
@@ -190,6 +163,14 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     Layouts::open(&pool.namespace, shared, pool.servers.len())?.keep(&pool.default_layout()).map(drop)
 }
 
+/// Makes directory `path` with the mode for one user, or for several; only a shared pool's must be exactly so.
+pub(crate) fn make_directory(path: &Path, shared: bool, own: u32, several: u32) -> Result<()> {
+    if shared {
+        return crate::os::sys::make_directory(path, several);
+    }
+    crate::os::sys::make_directories(path, Mode::from_raw_mode(own)).map_err(Error::io("make directory", path))
+}
+
 fn exists(path: &Path) -> Result<bool> {
     match rustix::fs::stat(path) {
         Ok(_) => Ok(true),
@@ -203,18 +184,6 @@ fn write_marker(directory: &Path, text: &str) -> Result<()> {
     let fd = crate::os::sys::open_directory(directory).map_err(Error::io("open", directory))?;
     crate::os::sys::replace_file(fd, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
         .map_err(Error::io("write", path))
-}
-
-/// Sets a user attribute on a directory and removes it.
-pub(crate) fn set_attribute(directory: &Path) -> rustix::io::Result<()> {
-    const PROBE: &str = "user.stripewise.probe";
-    rustix::fs::setxattr(directory, PROBE, b"1", XattrFlags::empty())?;
-    rustix::fs::removexattr(directory, PROBE)
-}
-
-/// Handles are user attributes: says so now if the file system of the namespace has none.
-fn probe_attributes(tree: &Path) -> Result<()> {
-    set_attribute(tree).map_err(Error::io("set user attributes in", tree))
 }
 
 /// In a shared pool a user attribute says of which file a datafile is.

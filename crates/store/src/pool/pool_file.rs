@@ -1,6 +1,7 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
 use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
+use crate::backend::server::Server;
 use crate::backend::{DEFAULT_KIND, META_KIND};
 use crate::os::error::{Error, Result};
 use rustix::fs::Mode;
@@ -40,25 +41,6 @@ pub struct MetaTier {
     pub server: Server,
     /// What a request costs on it, and the source of that.
     pub profile: (Profile, ProfileSource),
-}
-
-/// One server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Server {
-    /// Index in the pool.
-    pub id: ServerId,
-    /// Name: tier and index in it, as in `hdd.0`.
-    pub name: String,
-    /// Index of its tier; none of the server of the metadata tier.
-    pub tier: usize,
-    /// What it is made of: the name of a kind of servers, as `directory`.
-    pub kind: &'static str,
-    /// Its place: the directory of one that is a directory.
-    pub root: PathBuf,
-    /// Bytes that it may hold, if limited.
-    pub capacity_bytes: Option<u64>,
-    /// The device that it stands for, if it is emulated.
-    pub emulate: Option<EmulateConfig>,
 }
 
 /// Servers of one kind.
@@ -505,38 +487,6 @@ impl Pool {
         self.server(id).map_or_else(|| id.to_string(), |server| server.name.clone())
     }
 
-    /// Writes a new pool file at `path` (which must not exist), then makes its directories ([`Pool::prepare`]).
-    pub fn init(path: &Path, spec: &PoolSpec) -> Result<Self> {
-        Self::make(path, spec, false)
-    }
-
-    /// [`Pool::init`] for a pool that several users use directly; only root can make one.
-    pub fn init_shared(path: &Path, spec: &PoolSpec) -> Result<Self> {
-        Self::make(path, spec, true)
-    }
-
-    fn make(path: &Path, spec: &PoolSpec, shared: bool) -> Result<Self> {
-        let text = spec.to_toml();
-        let directory = rustix::process::getcwd(Vec::new()).map_err(Error::io("find the directory of", path))?;
-        let file = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(path);
-        let pool = Self::parse(&text, &file)?;
-        if rustix::fs::lstat(&file).is_ok() {
-            return Err(Error::io("create", &file)(rustix::io::Errno::EXIST));
-        }
-        // The pool file comes last, and whole: where there is one, there is a pool. A command that was killed before that does it
-        // again.
-        crate::pool::namespace::prepare(&pool, shared)?;
-        crate::os::sys::create_file(&file, text.as_bytes(), Mode::from_raw_mode(0o644))
-            .map_err(Error::io("create", &file))?;
-        Ok(pool)
-    }
-
-    /// Makes what is missing of the pool's directories, markers and namespace. A directory that another pool marked is
-    /// an error, as is a server that has lost its marker while the namespace already has files.
-    pub fn prepare(&self) -> Result<()> {
-        crate::pool::namespace::prepare(self, false)
-    }
-
     /// Writes a tier's profile, or that of `meta`, into the pool file `path`, keeping everything else, comments included.
     pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
         let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
@@ -589,7 +539,7 @@ impl Pool {
 }
 
 impl PoolSpec {
-    fn to_toml(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
         let path = |path: &Path| value(path.to_string_lossy().into_owned());
         let mut document = DocumentMut::new();

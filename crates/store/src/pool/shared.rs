@@ -42,16 +42,6 @@ pub(crate) fn check(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// Makes or opens the directory `path` and gives it `mode`, whatever the umask.
-pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
-    let error = || Error::io("make directory", path);
-    let mode = Mode::from_raw_mode(mode);
-    crate::os::sys::make_directories(path, mode).map_err(error())?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(error())?;
-    rustix::fs::fchmod(&fd, mode).map_err(error())
-}
-
 /// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there
 /// is none. What another user has put there is refused.
 pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {

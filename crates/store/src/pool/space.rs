@@ -1,10 +1,10 @@
 //! The room of all servers together: what can still be written, which servers new files leave out, and whether moves
 //! fit.
 
+use crate::backend::Server;
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
-use crate::pool::pool_file::Server;
 use crate::pool::store::Store;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
 //! The store: the files of a pool, as the mount, the command line and the Python module use them.
 
+use crate::backend::meta::TREE;
 use crate::backend::plane::{DataPlane, PlaneOptions};
 use crate::file::inode::Inode;
 use crate::file::lockfile::LockFile;
@@ -12,7 +13,7 @@ use crate::os::sync::Mutex;
 use crate::os::sync::atomic::{AtomicU32, Ordering};
 use crate::os::sys::{open_directory, proc_path, retry};
 use crate::pool::layouts::Layouts;
-use crate::pool::namespace::{LOCKS, TREE};
+use crate::pool::namespace::LOCKS;
 use crate::pool::pool_file::Pool;
 use crate::pool::rules::Rules;
 use crate::pool::space::Spill;

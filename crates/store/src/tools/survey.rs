@@ -1,11 +1,12 @@
 //! What servers have and have done, asked without opening their pool.
 
+use crate::backend::Server;
 use crate::backend::emulate::{Device, ServerStatistics};
 use crate::backend::plane::OpenServer;
 use crate::backend::{self, Backend, Setting};
 use crate::format::placement::Datafile;
 use crate::os::error::Result;
-use crate::pool::pool_file::{Pool, Server};
+use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use rustix::fs::Stat;
 use std::collections::HashMap;

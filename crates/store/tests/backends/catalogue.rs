@@ -10,12 +10,11 @@
 //! there, and is the right one, it leaves to the backend `directory`.
 
 use super::directory;
-use super::{Backend, DatafileAccess, Found, KEPT, Kind, Listing, ServerLimits, Setting, Upkeep};
+use super::server::{Backend, DatafileAccess, Found, KEPT, Kind, Listing, Server, ServerLimits, Setting, Upkeep};
 use crate::format::placement::DatafileKey;
 use crate::os::error::Result;
 use crate::os::room::Room;
 use crate::os::sys::{random, read_all, retry, sync_directory, write_all};
-use crate::pool::pool_file::Server;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result as Io};

@@ -7,6 +7,7 @@ use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;
+use crate::pool::namespace::REMOVALS;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -41,11 +42,11 @@ impl Journal {
     }
 
     fn path(&self, name: &CStr) -> PathBuf {
-        self.store.pool().namespace.join(super::DIRECTORY).join(&*name.to_string_lossy())
+        self.store.pool().namespace.join(REMOVALS).join(&*name.to_string_lossy())
     }
 
     fn look_into(&self, messages: &mut Vec<String>) -> Result<()> {
-        let failed = || Error::io("read", self.store.pool().namespace.join(super::DIRECTORY));
+        let failed = || Error::io("read", self.store.pool().namespace.join(REMOVALS));
         let user = rustix::process::geteuid().as_raw();
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.directory).map_err(failed())?.take(MAX_ENTRIES) {

@@ -157,7 +157,8 @@ impl Gone {
             return Ok(RemovalOutcome::Left);
         }
         let lock = loop {
-            let (lock, _) = LockFile::open(store, self.handle, self.identity, || Ok(self.rights), || false)?;
+            let (lock, _) =
+                LockFile::open(store.plane(), store.locks(), self.handle, self.identity, || Ok(self.rights), || false)?;
             if !lock.try_exclusive(Purpose::Writers)? {
                 return Ok(RemovalOutcome::InUse);
             }
@@ -192,7 +193,7 @@ impl Gone {
     }
 
     fn remove(&self, store: &Store, datafile: Datafile) -> Result<()> {
-        remove_datafile(store, self.handle, datafile, self.rights.uid, self.identity)
+        remove_datafile(store.plane(), self.handle, datafile, self.rights.uid, self.identity)
     }
 }
 

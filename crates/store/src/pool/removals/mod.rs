@@ -28,6 +28,7 @@ pub use pages::Slot;
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
+use crate::pool::namespace::REMOVALS;
 use crate::pool::neighbours::Neighbours;
 use crate::pool::store::Store;
 use gone::{Gone, Outages, RemovalOutcome, Which};
@@ -36,20 +37,7 @@ use record::{RemovalState, StoredRecord};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::{HashSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
-
-/// Directory of the journals, in the namespace.
-pub(crate) const DIRECTORY: &str = "removals";
-
-/// Makes the directory of journals. In a shared pool every user's mount has its journal there, and no user removes another's.
-pub(crate) fn prepare(namespace: &Path, shared: bool) -> Result<()> {
-    let path = namespace.join(DIRECTORY);
-    if shared {
-        return crate::pool::shared::make_directory(&path, 0o1777);
-    }
-    crate::os::sys::make_directories(&path, Mode::from_raw_mode(0o700)).map_err(Error::io("make directory", path))
-}
 
 /// The journal of this process. All methods may be called from any thread.
 #[derive(Debug)]
@@ -75,7 +63,7 @@ impl Journal {
         let boot = boot.trim().to_owned();
         let directory = pages::directory(store)?;
         let pages = JournalPages::make(directory.as_fd(), Origin { pool: store.plane().pool_uuid(), boot: &boot })
-            .map_err(Error::io("make a journal in", store.pool().namespace.join(DIRECTORY)))?;
+            .map_err(Error::io("make a journal in", store.pool().namespace.join(REMOVALS)))?;
         Ok(Self {
             store: store.clone(),
             neighbours,

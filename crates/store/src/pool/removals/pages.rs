@@ -20,6 +20,7 @@ use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sys::retry;
+use crate::pool::namespace::{REMOVALS, make_directory};
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -278,12 +279,12 @@ impl JournalPages {
 
 /// Opens the directory of journals of the pool of `store`, and makes it where there is none.
 pub(super) fn directory(store: &Store) -> Result<OwnedFd> {
-    let path = store.pool().namespace.join(super::DIRECTORY);
+    let path = store.pool().namespace.join(REMOVALS);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || retry(|| rustix::fs::open(&path, flags, Mode::empty()));
     let opened = match open() {
         Err(Errno::NOENT) => {
-            super::prepare(&store.pool().namespace, store.plane().is_shared())?;
+            make_directory(&path, store.plane().is_shared(), 0o700, 0o1777)?;
             open()
         }
         opened => opened,

@@ -18,8 +18,9 @@ use std::time::Duration;
 use stripewise_layout::META_NAME;
 use stripewise_model::{Head, Op, OpProfile, Profile};
 
+use crate::backend::Server;
 use crate::backend::emulate::now_ns;
-use crate::pool::pool_file::{Pool, Server};
+use crate::pool::pool_file::Pool;
 pub use error::CalibrateError;
 use fit::{InOrder, head};
 pub use fit::{OpFit, Sample, fit};

@@ -7,9 +7,8 @@ use stripewise_model::{Op, head_position};
 
 use super::error::CalibrateError;
 use crate::backend::emulate::now_ns;
-use crate::backend::{Backend, Setting};
+use crate::backend::{Backend, Server, Setting};
 use crate::os::error::Error;
-use crate::pool::pool_file::Server;
 
 /// Alignment of offsets, sizes and memory: what direct I/O needs on any device of today.
 pub const BLOCK_BYTES: usize = 4096;

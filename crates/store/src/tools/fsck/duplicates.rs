@@ -5,7 +5,7 @@ use super::context::Context;
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{hold, shown};
 use crate::backend::DatafileAccess;
-use crate::file::rights::{check_datafile, create_datafile};
+use crate::file::rights::create_datafile;
 use crate::format::handle::Handle;
 use crate::format::identity::Identity;
 use crate::format::placement::Datafiles;
@@ -80,8 +80,9 @@ fn copy_bytes(context: &Context<'_>, original: &Twin, copy: &Twin) -> Result<(Ha
             server.backend()?.open(datafile.key(original.handle.logical), DatafileAccess::Read).map_err(error)?;
         // A copied handle is no way to another user's bytes.
         let path = datafile.path(original.handle.logical);
-        check_datafile(server, path.as_str(), &rustix::fs::fstat(&from).map_err(error)?, owner)?;
-        let to = create_datafile(&store, new.logical, Identity::without_generation(new.real), *datafile, rights)?;
+        server.check_datafile(path.as_str(), &rustix::fs::fstat(&from).map_err(error)?, owner)?;
+        let to =
+            create_datafile(store.plane(), new.logical, Identity::without_generation(new.real), *datafile, rights)?;
         copy_sparse(&from, &to).map_err(error)?;
         rustix::fs::fsync(&to).map_err(error)?;
         crate::file::inode::sync_names(&store, new.logical, *datafile)?;

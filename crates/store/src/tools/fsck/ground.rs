@@ -2,16 +2,18 @@
 
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use super::options::CheckOptions;
+use crate::backend::Server;
+use crate::backend::meta::TREE;
 use crate::backend::{self, Backend, Setting};
 use crate::format::handle::{ATTRIBUTE, Handle, MAX_BYTES};
+use crate::format::marker::{MARKER_FILE, Marker, marker_server, marker_text, read_marker};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file, retry};
 use crate::pool::epoch::EpochPage;
+use crate::pool::layouts::LAYOUTS;
 use crate::pool::layouts::Layouts;
-use crate::pool::namespace::{
-    LAYOUTS, LOCKS, MARKER_FILE, Marker, TREE, is_shared, marker_server, marker_text, read_marker,
-};
-use crate::pool::pool_file::{Pool, Server};
+use crate::pool::namespace::{LOCKS, is_shared};
+use crate::pool::pool_file::Pool;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -72,7 +72,7 @@ fn found_again(context: &Context<'_>, hash: &[u8; 32], damaged: &[u8]) -> Option
     let mut directories = vec![context.ground.pool.namespace.clone()];
     directories.extend(context.options.layouts_from.iter().cloned());
     for directory in directories {
-        let path = directory.join(crate::pool::namespace::LAYOUTS);
+        let path = directory.join(crate::pool::layouts::LAYOUTS);
         let Ok(fd) = open_directory(&path) else { continue };
         for entry in crate::tools::walk::entries(&fd, ".".as_ref()).into_iter().flatten().flatten() {
             let same_name = entry.file_name().to_bytes() == hex(hash).as_bytes();
@@ -122,9 +122,9 @@ fn usual_layouts<'a>(context: &'a Context<'_>) -> impl Iterator<Item = Layout> +
 pub(super) fn check_rest(context: &Context<'_>, lost: &Lost) -> Result<()> {
     let entries = crate::tools::walk::entries(&context.ground.layouts, ".".as_ref());
     for entry in
-        entries.map_err(Error::io("read", context.ground.pool.namespace.join(crate::pool::namespace::LAYOUTS)))?
+        entries.map_err(Error::io("read", context.ground.pool.namespace.join(crate::pool::layouts::LAYOUTS)))?
     {
-        let entry = entry.map_err(Error::io("read", crate::pool::namespace::LAYOUTS))?;
+        let entry = entry.map_err(Error::io("read", crate::pool::layouts::LAYOUTS))?;
         let Some(hash) = entry.file_name().to_str().ok().and_then(crate::pool::layouts::from_hex) else { continue };
         lost.get(context, &hash);
     }

@@ -6,9 +6,10 @@
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use super::ground::{mark, read_namespace_marker, server_marker, write_namespace_marker};
 use super::options::CheckOptions;
+use crate::format::marker::{MARKER_FILE, Marker, marker_server};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file};
-use crate::pool::namespace::{MARKER_FILE, Marker, is_shared, marker_server};
+use crate::pool::namespace::is_shared;
 use crate::pool::neighbours::Quiet;
 use crate::pool::pool_file::Pool;
 use rustix::fs::{AtFlags, Mode};
