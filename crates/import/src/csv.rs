@@ -3,7 +3,6 @@
 
 use crate::Importer;
 use crate::error::ImportError;
-use crate::lacks::Lacks;
 use crate::log::Log;
 use crate::out::Out;
 use crate::rows::{RowBuilder, TableCell};
@@ -82,8 +81,7 @@ impl Importer for Csv {
             }
         }
         if let Some(why) = &records.stopped {
-            out.summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
-            out.summary.note(format!("the compressed log could not be unpacked to its end: {why}"));
+            out.summary.note_cut(why);
         }
         rows.finish(&mut out, log, self.name())?;
         out.finish()

@@ -38,7 +38,6 @@ impl Importer for Fio {
     }
 
     /// O(length); memory for the names.
-    #[expect(clippy::too_many_lines, reason = "one format of lines, read from front to back")]
     fn import(&self, log: &Log, sink: &mut dyn Sink) -> Result<Summary, ImportError> {
         let mut lines = Lines::new(log)?;
         let mut out = Out::new(log, sink, self.name());
@@ -99,22 +98,14 @@ impl Importer for Fio {
                 out.progress(lines.done_bytes());
             }
         }
-        let summary = &mut out.summary;
         if version == 2 {
-            summary.lacks |= Lacks::TIMES;
+            out.summary.lacks |= Lacks::TIMES;
         }
-        if lines.unfinished_line {
-            summary.lacks |= Lacks::CUT;
-            summary.note("the log ends within a line");
-        }
-        if let Some(why) = &lines.stopped {
-            summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
-            summary.note(format!("the compressed log could not be unpacked to its end: {why}"));
-        }
+        lines.note_end(&mut out.summary);
         if bad + lines.too_long > 0 {
-            summary.lacks |= Lacks::DAMAGED;
+            out.summary.lacks |= Lacks::DAMAGED;
             let first = if bad > 0 { format!(", the first is line {first_bad}") } else { String::new() };
-            summary.note(format!("{} lines were not understood{first}", bad + lines.too_long));
+            out.summary.note(format!("{} lines were not understood{first}", bad + lines.too_long));
         }
         out.finish()
     }

@@ -1,7 +1,9 @@
 //! [`Lines`]: lines of untrusted text in one buffer, no allocation a line, no line without bound.
 
 use crate::error::ImportError;
+use crate::lacks::Lacks;
 use crate::log::{Log, Text};
+use crate::sink::Summary;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +55,18 @@ impl<'a> Lines<'a> {
             too_long: 0,
             stopped: None,
             unfinished_line: false,
+        }
+    }
+
+    /// Notes how the log ends, where it does not end as a whole one does. After the last line.
+    pub fn note_end(&self, summary: &mut Summary) {
+        // An interrupted last line is how every log of a running program ends, and may be half a number.
+        if self.unfinished_line {
+            summary.lacks |= Lacks::CUT;
+            summary.note("the log ends within a line");
+        }
+        if let Some(why) = &self.stopped {
+            summary.note_cut(why);
         }
     }
 

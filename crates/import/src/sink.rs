@@ -72,6 +72,12 @@ impl Summary {
             self.notes.push(text.into());
         }
     }
+
+    /// A compressed log could not be unpacked to its end.
+    pub(crate) fn note_cut(&mut self, why: &str) {
+        self.lacks |= Lacks::CUT | Lacks::DAMAGED;
+        self.note(format!("the compressed log could not be unpacked to its end: {why}"));
+    }
 }
 
 /// Keeps everything in memory: for tests and small logs.

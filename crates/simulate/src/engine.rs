@@ -103,6 +103,19 @@ struct Process<'a> {
     arrivals_left: u32,
 }
 
+impl<'a> Process<'a> {
+    fn new(steps: &'a [SimulatedStep]) -> Self {
+        Self { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0 }
+    }
+
+    /// A part of the current request ends at `end_s`. When the request ends, if that was its last part.
+    fn arrived(&mut self, end_s: f64) -> Option<f64> {
+        self.ends_s = self.ends_s.max(end_s);
+        self.arrivals_left -= 1;
+        (self.arrivals_left == 0).then_some(self.ends_s)
+    }
+}
+
 /// Times are finite and not negative, so their bits order as they do; the count makes ties first come, first served.
 struct Agenda {
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -140,7 +153,6 @@ pub fn simulate(
 ///
 /// # Errors
 /// As [`simulate`].
-#[expect(clippy::too_many_lines, reason = "the event loop: every arm would take its whole state")]
 pub fn simulate_observed(
     cluster: &Cluster,
     layouts: &[Layout],
@@ -152,14 +164,8 @@ pub fn simulate_observed(
     let mut servers = servers_of(&places, options.seed);
     check(layouts, workload)?;
     let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
-    let mut processes: Vec<Process> = workload
-        .processes
-        .iter()
-        .map(|steps| Process { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0 })
-        .collect();
-    for process in 0..processes.len() as u32 {
-        agenda.at(0.0, Event::Step { process });
-    }
+    let mut processes: Vec<Process> = workload.processes.iter().map(|steps| Process::new(steps)).collect();
+    (0..processes.len() as u32).for_each(|process| agenda.at(0.0, Event::Step { process }));
     let mut live = processes.len();
     let mut at_barrier: Vec<u32> = Vec::new();
     let mut latencies = Vec::with_capacity(workload.requests());
@@ -198,9 +204,7 @@ pub fn simulate_observed(
                 }
                 if live > 0 && at_barrier.len() == live {
                     barriers_s.push(now);
-                    for process in at_barrier.drain(..) {
-                        agenda.at(now, Event::Step { process });
-                    }
+                    at_barrier.drain(..).for_each(|process| agenda.at(now, Event::Step { process }));
                 }
             }
             Event::Issue { process } => {
@@ -208,18 +212,10 @@ pub fn simulate_observed(
                 issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
             }
             Event::Arrival { process, server, position, bytes } => {
-                let end = servers[usize::from(server)].as_mut().expect("checked").serve(
-                    now,
-                    Op::Write,
-                    position,
-                    bytes,
-                    options.network,
-                );
-                let state = &mut processes[process as usize];
-                state.ends_s = state.ends_s.max(end);
-                state.arrivals_left -= 1;
-                if state.arrivals_left == 0 {
-                    agenda.at(state.ends_s, Event::Step { process });
+                let server = servers[usize::from(server)].as_mut().expect("checked");
+                let end_s = server.serve(now, Op::Write, position, bytes, options.network);
+                if let Some(ends_s) = processes[process as usize].arrived(end_s) {
+                    agenda.at(ends_s, Event::Step { process });
                 }
             }
         }

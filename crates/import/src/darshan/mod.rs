@@ -291,7 +291,6 @@ impl<'a> Reading<'a> {
     }
 
     /// Requests of DXT.
-    #[expect(clippy::too_many_lines, reason = "one format of records, read from front to back")]
     fn segments(
         &mut self,
         module: Module,
@@ -357,33 +356,14 @@ impl<'a> Reading<'a> {
                 for segment in bytes.chunks_exact(words * 8) {
                     let op = if writes > 0 { Operation::Write } else { Operation::Read };
                     writes = writes.saturating_sub(1);
-                    let (offset, size) = (region.word(segment, 0) as i64, region.word(segment, 1) as i64);
-                    let times = [2, 3].map(|index| f64::from_bits(region.word(segment, index)));
-                    let [start_ns, end_ns] = times.map(nanoseconds);
-                    let (Some(start_ns), Some(end_ns), Ok(size)) = (start_ns, end_ns, u64::try_from(size)) else {
+                    let Some(row) = request_of(&region, segment, has_offsets) else {
                         self.implausible += 1;
                         continue;
                     };
-                    let known = u64::try_from(offset).ok().filter(|_| has_offsets);
-                    if known.is_none() {
+                    if row.flags & flags::OFFSET_UNKNOWN != 0 {
                         self.out.summary.lacks |= Lacks::OFFSETS;
                     }
-                    let row = Record {
-                        offset: known.unwrap_or(0),
-                        size,
-                        start_ns,
-                        end_ns: end_ns.max(start_ns),
-                        file,
-                        program,
-                        rank,
-                        pid: 0,
-                        // Threads are told apart by the low half of their `pthread_t`.
-                        tid: if words == 5 { region.word(segment, 4) as u32 } else { 0 },
-                        api: api as u8,
-                        op: op as u8,
-                        flags: if known.is_none() { flags::OFFSET_UNKNOWN } else { 0 },
-                    };
-                    self.out.row(row)?;
+                    self.out.row(Record { file, program, rank, api: api as u8, op: op as u8, ..row })?;
                 }
                 left -= count as u64;
             }
@@ -589,6 +569,24 @@ impl<'a> Reading<'a> {
         }
         self.out.finish()
     }
+}
+
+/// Place, size, times and thread of one segment of DXT; `None` for what cannot be.
+fn request_of(region: &LogRegion, segment: &[u8], has_offsets: bool) -> Option<Record> {
+    let times = [2, 3].map(|index| f64::from_bits(region.word(segment, index)));
+    let [Some(start_ns), Some(end_ns)] = times.map(nanoseconds) else { return None };
+    let size = u64::try_from(region.word(segment, 1) as i64).ok()?;
+    let offset = u64::try_from(region.word(segment, 0) as i64).ok().filter(|_| has_offsets);
+    Some(Record {
+        offset: offset.unwrap_or(0),
+        size,
+        start_ns,
+        end_ns: end_ns.max(start_ns),
+        // Threads are told apart by the low half of their `pthread_t`, which the newest versions have.
+        tid: if segment.len() == 5 * 8 { region.word(segment, 4) as u32 } else { 0 },
+        flags: if offset.is_none() { flags::OFFSET_UNKNOWN } else { 0 },
+        ..Record::default()
+    })
 }
 
 /// The newest version of a module of requests that is known.

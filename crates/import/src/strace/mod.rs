@@ -79,15 +79,7 @@ impl Importer for Strace {
             Some(Stamp::Unix(first)) => summary.start_unix_ns = Some(first),
             Some(_) => {}
         }
-        // An interrupted last line is how every log of a running program ends, and may be half a number.
-        if lines.unfinished_line {
-            summary.lacks |= Lacks::CUT;
-            summary.note("the log ends within a line");
-        }
-        if let Some(why) = &lines.stopped {
-            summary.lacks |= Lacks::CUT | Lacks::DAMAGED;
-            summary.note(format!("the compressed log could not be unpacked to its end: {why}"));
-        }
+        lines.note_end(summary);
         if not_understood > 0 {
             summary.lacks |= Lacks::DAMAGED;
             summary.note(format!("{not_understood} lines were not understood, the first is line {first_bad}"));

@@ -39,7 +39,6 @@ pub(crate) struct Iteration {
 }
 
 /// The best segmentations over all iterations, best first. O(rounds x chunks x candidates x phases x tiers).
-#[expect(clippy::too_many_lines, reason = "one iteration: every part would take its prices, loads and paths")]
 pub(crate) fn segmentations(
     tables: &[PriceTable],
     pricer: &Pricer,
@@ -49,18 +48,7 @@ pub(crate) fn segmentations(
     let tiers = pricer.cluster.tiers.len();
     let phases = pricer.phases();
     let resources = tiers * pricer.resources_per_server();
-    // Room of each tier in bytes; a tier is full when its servers are, and they fill evenly.
-    let mut slot = 0;
-    let room = pricer.cluster.tiers.iter().map(|tier| {
-        let first = slot;
-        slot += tier.servers.len();
-        if tier.servers.is_empty() || limits.of(first) == u64::MAX {
-            f64::INFINITY
-        } else {
-            limits.of(first) as f64 * tier.servers.len() as f64
-        }
-    });
-    let room: Vec<f64> = room.collect();
+    let room = room_of_tiers(pricer, limits);
     let copies: Vec<f64> = (0..resources).map(|i| pricer.cluster.tiers[i % tiers].servers.len() as f64).collect();
     let nothing = PathLoad {
         latency_s: vec![0.0; phases.len()],
@@ -73,20 +61,7 @@ pub(crate) fn segmentations(
             .map(|(phase, (&latency_s, busy_s))| closed_loop::time_s(phase.processes, latency_s, busy_s, &copies))
             .sum()
     };
-    let mut prices = Prices {
-        latency: phases.iter().map(|phase| 1.0 / phase.processes).collect(),
-        // Before anything is known: every server may be the busiest.
-        busy: phases
-            .iter()
-            .map(|phase| {
-                copies
-                    .iter()
-                    .map(|n| (phase.processes - 1.0) / phase.processes * n / copies.iter().sum::<f64>())
-                    .collect()
-            })
-            .collect(),
-        bytes: vec![0.0; tiers],
-    };
+    let mut prices = first_prices(phases, &copies, tiers);
     let mut mix = nothing.clone();
     let mut kept: Vec<((f64, f64), Segmentation)> = Vec::new();
     let mut scale = 0.0;
@@ -101,13 +76,7 @@ pub(crate) fn segmentations(
                 table.costs(chunk, &prices, row);
             });
             table.add_path(&path, &mut sum);
-            let mut spans: Vec<ChunkSpan> = Vec::new();
-            for (chunk, &candidate) in path.iter().enumerate() {
-                match spans.last_mut() {
-                    Some(last) if last.widths == table.candidates[candidate] => last.chunks.end = chunk + 1,
-                    _ => spans.push(ChunkSpan { chunks: chunk..chunk + 1, widths: table.candidates[candidate] }),
-                }
-            }
+            let spans = spans_of(&path, table);
             regions_s += settings.region_s * (spans.len() as f64 - 1.0);
             segmentation.push(spans);
         }
@@ -138,6 +107,45 @@ pub(crate) fn segmentations(
         }
     }
     kept.into_iter().map(|(_, segmentation)| segmentation).collect()
+}
+
+/// Room of each tier in bytes; a tier is full when its servers are, and they fill evenly.
+fn room_of_tiers(pricer: &Pricer, limits: &Limits) -> Vec<f64> {
+    let mut slot = 0;
+    let room = pricer.cluster.tiers.iter().map(|tier| {
+        let first = slot;
+        slot += tier.servers.len();
+        if tier.servers.is_empty() || limits.of(first) == u64::MAX {
+            f64::INFINITY
+        } else {
+            limits.of(first) as f64 * tier.servers.len() as f64
+        }
+    });
+    room.collect()
+}
+
+/// Prices before anything is known: every server may be the busiest.
+fn first_prices(phases: &[PhaseDemand], copies: &[f64], tiers: usize) -> Prices {
+    let servers: f64 = copies.iter().sum();
+    let busy_of =
+        |phase: &PhaseDemand| copies.iter().map(|n| (phase.processes - 1.0) / phase.processes * n / servers).collect();
+    Prices {
+        latency: phases.iter().map(|phase| 1.0 / phase.processes).collect(),
+        busy: phases.iter().map(busy_of).collect(),
+        bytes: vec![0.0; tiers],
+    }
+}
+
+/// The regions of a path: neighbouring chunks of equal widths are one.
+fn spans_of(path: &[usize], table: &PriceTable) -> Vec<ChunkSpan> {
+    let mut spans: Vec<ChunkSpan> = Vec::new();
+    for (chunk, &candidate) in path.iter().enumerate() {
+        match spans.last_mut() {
+            Some(last) if last.widths == table.candidates[candidate] => last.chunks.end = chunk + 1,
+            _ => spans.push(ChunkSpan { chunks: chunk..chunk + 1, widths: table.candidates[candidate] }),
+        }
+    }
+    spans
 }
 
 /// Prices of latency and of each tier's time at `mix`: the slopes of the objective there, by differences. Slopes that
