@@ -6,16 +6,13 @@
 //! counts for more than a read before it: an inode whose status has changed since the last read is left as it is.
 
 use crate::backend::plane::OpenServer;
-use crate::file::inode::Inode;
+use crate::file::inode::{Inode, NEVER};
 use crate::os::sync::atomic::Ordering;
 use rustix::fs::Stat;
 
 /// Behind what any namespace holds of a file's bytes, and before what file systems refuse (16 TiB): a read there takes
 /// nothing into memory.
 const BEHIND: u64 = 1 << 40;
-
-/// What [`Inode`] has for a file that was not read.
-pub(crate) const NEVER: i64 = i64::MIN;
 
 /// Enough for times until the year 2262; beyond, none is later than another.
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {

@@ -4,30 +4,72 @@
 //! Every regular file has a layout. One without a handle has the layout `[meta]`: all of its bytes are the inode's own. No
 //! datafile can come to it, so that its writers need not register and its size is always the inode's.
 
-use crate::file::access::NEVER;
-use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
-use crate::file::unsynced::Failures;
-use crate::file::writers::Writers;
+use crate::file::unsynced::{Failures, Told};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::{ATTRIBUTE, Created, Handle, Present, read_handle};
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
-use crate::os::sync::atomic::{AtomicBool, AtomicI64};
+use crate::os::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
 use crate::os::sys::{proc_path, retry};
-use crate::pool::store::Store;
+use crate::pool::open_pool::OpenPool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use stripewise_control::Sender;
 use stripewise_layout::{Layout, ServerId};
+
+/// What [`Inode::note_read`] notes of a file that was not read.
+pub(crate) const NEVER: i64 = i64::MIN;
+
+/// An open pool, and its files that this process has open.
+#[derive(Debug)]
+pub struct Store {
+    pool: Arc<OpenPool>,
+    /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
+    pub(crate) inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
+    /// The deaths of servers after which all open files have let go of what is dead.
+    deaths: AtomicU32,
+}
+
+impl Deref for Store {
+    type Target = Arc<OpenPool>;
+
+    fn deref(&self) -> &Arc<OpenPool> {
+        &self.pool
+    }
+}
+
+impl Store {
+    /// The store of `pool`, in which nothing is open yet.
+    pub(crate) fn of(pool: Arc<OpenPool>) -> Self {
+        Self { pool, inodes: Mutex::default(), deaths: AtomicU32::new(0) }
+    }
+
+    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted
+    /// again. One load a server when none was. Not for those who hold a lock of the store.
+    #[cold]
+    pub(crate) fn let_go_of_dead(&self) {
+        let deaths = self.plane().deaths();
+        if self.deaths.swap(deaths, Ordering::AcqRel) == deaths {
+            return;
+        }
+        let known = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        open.iter().for_each(|inode| inode.let_go_of_dead());
+    }
+}
 
 /// One regular file, shared by all opens in this process (of a file without a handle: by the users of one descriptor). All
 /// methods may be called from any thread.
@@ -335,6 +377,27 @@ impl Inode {
             self.note_lost(error.errno());
             self.store.let_go_of_dead();
         })
+    }
+
+    /// For a file that is opened now: it is told of nothing that failed before.
+    pub fn told(&self) -> Told {
+        self.failures.told()
+    }
+
+    /// [`Inode::sync`] for an open file that has been `told` of what failed so far.
+    ///
+    /// # Errors
+    /// Those of the servers; that of another's sync that has failed since, once.
+    pub fn sync_for(&self, told: &Told, data_only: bool) -> Result<()> {
+        let done = self.sync(data_only);
+        let failed = self.failures.tell(told);
+        done?;
+        failed.map_or(Ok(()), |errno| Err(self.failed("keep what was written to")(errno)))
+    }
+
+    /// Notes that bytes of the file may be lost: each that has it open is told by its next sync.
+    pub fn note_lost(&self, errno: Errno) {
+        self.failures.note(errno);
     }
 
     fn sync_once(&self, data_only: bool) -> Result<()> {

@@ -16,7 +16,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a lock is for: a byte of the lock file.
@@ -94,6 +94,13 @@ fn is_of_what_stands_there(errno: Errno) -> bool {
 
 fn name(handle: u64) -> String {
     format!("{handle:016x}")
+}
+
+/// Writers of a file in this process, and the lock that registers them with the others.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    pub(crate) count: usize,
+    pub(crate) lock: Option<Arc<LockFile>>,
 }
 
 impl LockFile {

@@ -11,6 +11,7 @@ pub(crate) mod lockfile;
 pub mod mover;
 pub(crate) mod open_file;
 pub(crate) mod open_memory;
+pub(crate) mod owners;
 pub(crate) mod placed_file;
 pub mod placements;
 pub(crate) mod requests;

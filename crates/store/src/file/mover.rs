@@ -6,8 +6,9 @@
 //! file and some datafiles that no handle names; after it, the new file and some leftovers. The next
 //! process that opens the file for writing or moves it clears both.
 
+use crate::backend::Server;
 use crate::backend::plane::OpenServer;
-use crate::file::inode::{Inode, sync_names};
+use crate::file::inode::{Inode, Store, sync_names};
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
@@ -18,9 +19,11 @@ use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::os::sys::retry;
+use crate::pool::space::Forecast;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Sender, Way};
@@ -476,5 +479,55 @@ impl<'a> Placements for ByPlan<'a> {
 
     fn sender(&self) -> Sender {
         Sender::this_process(Way::Mover)
+    }
+}
+
+impl Store {
+    /// What moving these files would do, one after the other: each is copied before its old bytes go. Nothing is moved.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] with the first file that does not fit; a server of a new layout is missing or read-only.
+    pub fn check_moves<'a>(
+        &self,
+        moves: impl IntoIterator<Item = (&'a str, &'a Inode, &'a Layout)>,
+    ) -> Result<Forecast> {
+        let mut moved_bytes = Vec::new();
+        // By device: what it had when it was asked, once, because others write there, too; and what is left of that.
+        let mut free: HashMap<u64, (u64, u64)> = HashMap::new();
+        for (file, inode, layout) in moves {
+            let change = inode.change_of_space(layout)?;
+            moved_bytes.push(change.moved_bytes);
+            let mut needed: HashMap<u64, u64> = HashMap::new();
+            for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
+                let room = self.room(id)?;
+                if room.is_read_only {
+                    return Err(self.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
+                }
+                let sum = needed.entry(room.device).or_default();
+                *sum = sum.saturating_add(bytes);
+                let (_, free_bytes) = *free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+                if *sum > free_bytes {
+                    let server = self.pool().server_name(id);
+                    return Err(Error::NoRoom { file: file.to_owned(), server, needed_bytes: *sum, free_bytes });
+                }
+            }
+            for (device, bytes) in needed {
+                free.entry(device).and_modify(|(_, free)| *free -= bytes);
+            }
+            for (id, bytes) in change.freed {
+                // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
+                if let Ok(room) = self.room(id) {
+                    let (_, free) = free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+                    *free = free.saturating_add(bytes);
+                }
+            }
+        }
+        let of_server = |server: &Server| {
+            let room = self.room(server.id).ok()?;
+            let (before, after) =
+                free.get(&room.device).copied().unwrap_or((room.available_bytes, room.available_bytes));
+            Some((server.id, before, after))
+        };
+        Ok(Forecast { moved_bytes, rooms: self.pool().servers.iter().filter_map(of_server).collect() })
     }
 }

@@ -3,12 +3,12 @@
 use crate::file::inode::Inode;
 use crate::file::placed_file::{PlacedFile, stat_datafile};
 use crate::file::rights::remove_datafile;
+use crate::file::writers::Collected;
 use crate::format::extent::{datafile_bytes, gaps};
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
-use crate::pool::store::Collected;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;

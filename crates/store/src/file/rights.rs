@@ -12,22 +12,20 @@
 
 use crate::backend::plane::{DataPlane, NOT_REGULAR, OpenServer};
 use crate::backend::{Backend, DatafileAccess};
-use crate::file::inode::Inode;
-use crate::format::handle::FORMER_OWNER;
 use crate::format::identity::{Identity, Said};
 use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{AsUser, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Gid, Mode, Stat, Uid, XattrFlags};
+use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use rustix::io::Errno;
 
 /// The attribute of an access control list.
 const ACL: &str = "system.posix_acl_access";
 /// Permission bits that a datafile can have for others than its owner.
-const SHARED_BITS: u32 = 0o066;
+pub(crate) const SHARED_BITS: u32 = 0o066;
 /// Those that it always has.
-const OWNER_BITS: u32 = 0o600;
+pub(crate) const OWNER_BITS: u32 = 0o600;
 
 /// Owner, group and mode that the datafiles of a file have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,180 +222,10 @@ fn remove_own(
     unlink_as_owner(plane, backend, key, &stat)
 }
 
-/// What [`FORMER_OWNER`] holds.
+/// What [`crate::format::handle::FORMER_OWNER`] holds.
 pub(crate) fn former_owner(handle: u64, uid: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&handle.to_be_bytes());
     bytes[8..].copy_from_slice(&uid.to_be_bytes());
     bytes
-}
-
-impl Inode {
-    /// The rights that the file's datafiles have by its inode now.
-    pub(crate) fn rights(&self) -> Result<Rights> {
-        Rights::of(self.descriptor()).map_err(self.failed("read the attributes of"))
-    }
-
-    /// Changes owner, group or permissions of the file, by `change` (a `chmod` to `mode` of its inode or, with `None`, a change
-    /// of its access control list), and has the datafiles follow: all of them or, after an error, none. `undo` takes
-    /// back what `change` did.
-    ///
-    /// At no time, also after a crash, do the datafiles allow more than the inode does: what the new mode takes away is
-    /// taken from the datafiles first, what it adds is added last.
-    ///
-    /// # Errors
-    /// Those of the datafiles, and of `change` as they are. A datafile that cannot be opened, of a missing server say,
-    /// is one unless the mode concerns no datafile. Inode and datafiles are then as they were; where that fails as well
-    /// the datafiles allow less.
-    pub fn change_mode(
-        &self,
-        mode: Option<u32>,
-        change: impl FnOnce() -> Result<(), Errno>,
-        undo: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<()> {
-        let before = self.rights()?;
-        let asked = mode.unwrap_or(0) & SHARED_BITS | OWNER_BITS;
-        let datafiles = self.hold_datafiles(before.uid, mode.is_some() && asked == before.mode)?;
-        let narrow = Rights { mode: before.mode & asked, ..before };
-        // What is only to be widened shows first that it can be changed at all.
-        let widens = mode.is_none() || asked != before.mode;
-        let ready = if narrow == before && widens { datafiles.probe() } else { datafiles.give(narrow) };
-        let done = ready.and_then(|()| change().map_err(self.failed("change the mode of")));
-        if let Err(error) = done {
-            datafiles.restore();
-            return Err(error);
-        }
-        let followed = self.rights().and_then(|after| datafiles.give(after));
-        let Err(error) = followed else { return Ok(()) };
-        // They allow less than either mode before the inode has its old one again.
-        let narrowed = datafiles.give(narrow);
-        if undo().is_ok() && narrowed.is_ok() && self.rights().is_ok_and(|now| now == before) {
-            datafiles.restore();
-        }
-        Err(error)
-    }
-
-    /// Changes owner or group of the file by `change` (a `chown` of its inode) and has the datafiles follow: all of
-    /// them or, after an error, none. Meanwhile they are their owner's alone. `undo` takes back what `change` did.
-    ///
-    /// # Errors
-    /// As [`Inode::change_mode`]; a missing server always is one. Where undoing fails as well, the file is refused
-    /// (EIO) until `stripewise fsck` by root.
-    pub fn change_owner(
-        &self,
-        change: impl FnOnce() -> Result<(), Errno>,
-        undo: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<()> {
-        let before = self.rights()?;
-        let datafiles = self.hold_datafiles(before.uid, false)?;
-        let gives_away = self.store.plane().is_shared() && crate::pool::shared::is_root();
-        if gives_away {
-            // The old owner could remove that user's copy of the layout.
-            self.store.layouts.put(self.layout()?.as_ref())?;
-        }
-        if let Err(error) = datafiles.shut() {
-            datafiles.restore();
-            return Err(error);
-        }
-        if self.store.plane().is_shared() {
-            self.note_former_owner(before.uid);
-        }
-        if let Err(errno) = change() {
-            datafiles.restore();
-            return Err(self.failed("change the owner of")(errno));
-        }
-        let followed = self.rights().and_then(|after| Ok((after, datafiles.give(after)?)));
-        if followed.is_err() {
-            // The datafiles first: as long as they are not the inode's owner's, they are refused.
-            let restored = datafiles.give(before.private());
-            if restored.is_err()
-                && gives_away
-                && let Ok(after) = self.rights()
-            {
-                self.note_former_owner(after.uid);
-            }
-            if undo().is_ok() && restored.is_ok() && self.rights().is_ok_and(|now| now == before) {
-                datafiles.restore();
-            }
-        }
-        self.bump_epoch();
-        followed.map(drop)
-    }
-
-    /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the
-    /// datafiles for root to give away by hand.
-    fn note_former_owner(&self, uid: u32) {
-        let former = former_owner(self.handle(), uid);
-        let _ = rustix::fs::fsetxattr(self.descriptor(), FORMER_OWNER, &former, XattrFlags::empty());
-    }
-
-    /// Opens all datafiles that exist, which have to be `owner`'s. One that is lost is left out: there is nothing to
-    /// protect. `if_possible`: so are those that cannot be opened.
-    fn hold_datafiles(&self, owner: u32, if_possible: bool) -> Result<HeldDatafiles<'_>> {
-        let file = self.file()?;
-        let placement = file.current_placement();
-        let plane = self.store.plane();
-        let mut held = Vec::new();
-        for (index, datafile) in file.datafiles().table.iter().enumerate() {
-            if !placement.present.contains(index) {
-                continue;
-            }
-            let fd = match plane.open_datafile(self.handle(), owner, placement.identity, *datafile, false) {
-                Ok((fd, _)) => fd,
-                Err(Error::MissingDatafile { .. }) => continue,
-                Err(_) if if_possible => continue,
-                Err(error) => return Err(error),
-            };
-            // SAFETY: opened just now, and owned by nothing else.
-            let fd = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
-            let server = plane.server(datafile.server)?;
-            let stat = rustix::fs::fstat(&fd).map_err(server.error(CHANGE))?;
-            let before = Rights { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 };
-            held.push(HeldDatafile { server, fd, before });
-        }
-        Ok(HeldDatafiles(held))
-    }
-}
-
-/// What changes of rights are called in errors.
-const CHANGE: &str = "change the owner or mode of a datafile";
-
-/// The datafiles of a file, open, while their rights change.
-struct HeldDatafiles<'a>(Vec<HeldDatafile<'a>>);
-
-struct HeldDatafile<'a> {
-    server: &'a OpenServer,
-    fd: OwnedFd,
-    /// Its rights when it was opened.
-    before: Rights,
-}
-
-impl HeldDatafile<'_> {
-    fn set_mode(&self, mode: u32) -> Result<()> {
-        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode)).map_err(self.server.error(CHANGE))
-    }
-}
-
-impl HeldDatafiles<'_> {
-    /// Gives `rights` to all, up to the first that fails.
-    fn give(&self, rights: Rights) -> Result<()> {
-        self.0.iter().try_for_each(|held| rights.give(held.fd.as_fd()).map_err(held.server.error(CHANGE)))
-    }
-
-    /// Shows that the rights of all can be changed, by giving them the mode that they have.
-    fn probe(&self) -> Result<()> {
-        self.0.iter().try_for_each(|held| held.set_mode(held.before.mode))
-    }
-
-    /// Leaves all to their owner alone, and shows that they can be changed where they are that already.
-    fn shut(&self) -> Result<()> {
-        self.0.iter().try_for_each(|held| held.set_mode(OWNER_BITS))
-    }
-
-    /// Gives all the rights that they had. Best effort, after a failure: `stripewise fsck` does what is left to do.
-    fn restore(&self) {
-        for held in &self.0 {
-            let _ = held.before.give(held.fd.as_fd());
-        }
-    }
 }

@@ -1,23 +1,26 @@
 //! The writers of a file: registration, appends, the size while a file is being written, what a crash left.
 
 use crate::file::inode::Inode;
-use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
 use crate::os::sync::guard;
-use crate::pool::store::Collected;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Writers of a file in this process.
-#[derive(Debug, Default)]
-pub(crate) struct Writers {
-    count: usize,
-    lock: Option<Arc<LockFile>>,
+/// What has become of the datafiles of a file that has lost a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collected {
+    /// It still has a name or a writer, and its datafiles.
+    InUse,
+    /// None is left that this user may remove.
+    Gone,
+    /// Those on servers that are missing are left.
+    Missing,
 }
 
 /// Size and times of a placed file.

@@ -5,11 +5,13 @@ pub mod epoch;
 pub(crate) mod layouts;
 pub(crate) mod namespace;
 pub mod neighbours;
+pub mod open_pool;
 pub(crate) mod pool_file;
 pub(crate) mod removals;
 pub mod rules;
 pub(crate) mod shared;
 pub(crate) mod space;
+pub(crate) mod spill;
 pub mod store;
 
 pub use crate::backend::server::Server;

@@ -4,15 +4,13 @@ use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;
 use crate::os::sys;
 use crate::pool::layouts::{from_hex, hex};
-use crate::pool::store::Store;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use stripewise_layout::{Layout, Pattern};
+use stripewise_layout::Pattern;
 
 /// Name of the file of rules in the namespace.
 pub const RULES_FILE: &str = "rules.toml";
@@ -70,7 +68,7 @@ impl Rules {
         Ok(Self { namespace, known: Mutex::default() })
     }
 
-    fn all(&self) -> Result<Arc<Vec<Rule>>> {
+    pub(crate) fn all(&self) -> Result<Arc<Vec<Rule>>> {
         let stamp = match rustix::fs::statat(&self.namespace, RULES_FILE, AtFlags::empty()) {
             Ok(stat) => Some((stat.st_ino, stat.st_mtime, stat.st_mtime_nsec)),
             Err(Errno::NOENT) => None,
@@ -100,7 +98,7 @@ impl Rules {
     }
 
     /// Changes the file under a lock, so that two changes at once both count.
-    fn change(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&self.namespace, ".", flags, Mode::empty()).map_err(failed)?;
         sys::retry(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(failed)?;
@@ -111,64 +109,5 @@ impl Rules {
         let raw = |rule: &Rule| RawRule { pattern: rule.pattern.as_str().to_owned(), layout: hex(&rule.layout) };
         let text = toml::to_string(&RawRules { rule: rules.iter().map(raw).collect() }).map_err(failed)?;
         sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(mode)).map_err(failed)
-    }
-}
-
-impl Store {
-    /// Files to come whose path (relative to the tree) matches `pattern` get `layout`. Replaces the rule of the same
-    /// pattern. An exact path wins over a pattern, a later pattern over an earlier one.
-    pub fn set_rule(&self, pattern: &Pattern, layout: &Layout) -> Result<()> {
-        self.check_layout(layout)?;
-        let layout = self.layouts.put(layout)?;
-        self.rules.change(|rules| {
-            rules.retain(|rule| rule.pattern != *pattern);
-            rules.push(Rule { pattern: pattern.clone(), layout });
-        })
-    }
-
-    /// Removes the rule of exactly this pattern; whether there was one.
-    pub fn remove_rule(&self, pattern: &Pattern) -> Result<bool> {
-        let mut found = false;
-        self.rules.change(|rules| {
-            let before = rules.len();
-            rules.retain(|rule| rule.pattern != *pattern);
-            found = rules.len() < before;
-        })?;
-        Ok(found)
-    }
-
-    /// All rules, the oldest first.
-    pub fn rules(&self) -> Result<Arc<Vec<Rule>>> {
-        self.rules.all()
-    }
-
-    /// The layout that a rule gives.
-    pub fn rule_layout(&self, rule: &Rule) -> Result<Arc<Layout>> {
-        self.layouts.get(&rule.layout)
-    }
-
-    /// The layout that a new file at `path` (relative to the tree) gets. O(rules).
-    pub fn layout_for(&self, path: &Path) -> Result<Arc<Layout>> {
-        self.layout_by(&self.rules.all()?, path)
-    }
-
-    /// As [`Store::layout_for`] of a path that is asked for only if there are rules.
-    pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
-        let rules = self.rules.all()?;
-        if rules.is_empty() { Ok(self.default_layout().clone()) } else { self.layout_by(&rules, &path()?) }
-    }
-
-    fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
-        let path = path.as_os_str().as_bytes();
-        let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
-        let exact = matching().find(|rule| rule.pattern.exact_path().is_some());
-        match exact.or_else(|| matching().next()) {
-            None => Ok(self.default_layout().clone()),
-            Some(rule) => {
-                let layout = self.rule_layout(rule)?;
-                self.check_layout(&layout)?;
-                Ok(layout)
-            }
-        }
     }
 }

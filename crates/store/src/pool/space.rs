@@ -1,15 +1,11 @@
 //! The room of all servers together: what can still be written, which servers new files leave out, and whether moves
 //! fit.
 
-use crate::backend::Server;
-use crate::file::inode::Inode;
-use crate::os::error::{Error, Result};
+use crate::os::error::Result;
 use crate::os::room::Room;
-use crate::pool::store::Store;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use crate::pool::open_pool::OpenPool;
+use std::sync::Arc;
+use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
 
 /// Servers are asked for their room at most this often …
@@ -40,66 +36,30 @@ pub struct Forecast {
     pub rooms: Vec<(ServerId, u64, u64)>,
 }
 
-/// Which servers new files leave out, as far as it is known.
-#[derive(Debug)]
-pub(crate) struct Spill {
-    began: Instant,
-    /// When servers are asked next, in nanoseconds since `began`; without end while they are asked.
-    next_ns: AtomicU64,
-    left_out: Mutex<Arc<[ServerId]>>,
-}
-
-impl Default for Spill {
-    fn default() -> Self {
-        Self { began: Instant::now(), next_ns: AtomicU64::new(0), left_out: Mutex::new(Arc::new([])) }
-    }
-}
-
-impl Spill {
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Whether it is time to ask; to one thread until [`Spill::done`].
-    fn is_due(&self) -> bool {
-        let next = self.next_ns.load(Ordering::Relaxed);
-        self.now_ns() >= next
-            && self.next_ns.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    fn done(&self, good_for: Duration) {
-        self.next_ns.store(self.now_ns().saturating_add(good_for.as_nanos() as u64), Ordering::Relaxed);
-    }
-
-    fn known(&self) -> MutexGuard<'_, Arc<[ServerId]>> {
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A look at the room of all servers that is due, by which new files go from then on. A server that does not answer
 /// makes it wait; until it is done there is no other, and new files go by what is known.
 #[derive(Debug)]
 pub struct RoomSurvey {
-    store: Arc<Store>,
+    pool: Arc<OpenPool>,
     good_for: Duration,
 }
 
 impl RoomSurvey {
     /// Asks all servers. Four system calls a server.
     pub fn take(mut self) {
-        let (servers, good_for) = self.store.nearly_full();
-        *self.store.spill.known() = servers.into();
+        let (servers, good_for) = self.pool.nearly_full();
+        *self.pool.spill.known() = servers.into();
         self.good_for = good_for;
     }
 }
 
 impl Drop for RoomSurvey {
     fn drop(&mut self) {
-        self.store.spill.done(self.good_for);
+        self.pool.spill.done(self.good_for);
     }
 }
 
-impl Store {
+impl OpenPool {
     /// The room of a server; an error when it is not there.
     pub fn room(&self, id: ServerId) -> Result<Room> {
         let server = self.plane().server(id)?;
@@ -118,7 +78,7 @@ impl Store {
 
     /// The look at the servers' room that is to be taken before a file is made, if it is time for one.
     pub fn due_look(self: &Arc<Self>) -> Option<RoomSurvey> {
-        self.spill.is_due().then(|| RoomSurvey { store: self.clone(), good_for: LONGEST })
+        self.spill.is_due().then(|| RoomSurvey { pool: self.clone(), good_for: LONGEST })
     }
 
     /// The layout that a new file gets in place of `layout`: without servers that were nearly full, read-only or away
@@ -155,54 +115,6 @@ impl Store {
         };
         // Where all are nearly full, those that can take nothing; where none can take anything, the layout stays.
         (without(&spare).or_else(|| without(&available)).unwrap_or_default(), good_for)
-    }
-
-    /// What moving these files would do, one after the other: each is copied before its old bytes go. Nothing is moved.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`] with the first file that does not fit; a server of a new layout is missing or read-only.
-    pub fn check_moves<'a>(
-        &self,
-        moves: impl IntoIterator<Item = (&'a str, &'a Inode, &'a Layout)>,
-    ) -> Result<Forecast> {
-        let mut moved_bytes = Vec::new();
-        // By device: what it had when it was asked, once, because others write there, too; and what is left of that.
-        let mut free: HashMap<u64, (u64, u64)> = HashMap::new();
-        for (file, inode, layout) in moves {
-            let change = inode.change_of_space(layout)?;
-            moved_bytes.push(change.moved_bytes);
-            let mut needed: HashMap<u64, u64> = HashMap::new();
-            for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
-                let room = self.room(id)?;
-                if room.is_read_only {
-                    return Err(self.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
-                }
-                let sum = needed.entry(room.device).or_default();
-                *sum = sum.saturating_add(bytes);
-                let (_, free_bytes) = *free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
-                if *sum > free_bytes {
-                    let server = self.pool().server_name(id);
-                    return Err(Error::NoRoom { file: file.to_owned(), server, needed_bytes: *sum, free_bytes });
-                }
-            }
-            for (device, bytes) in needed {
-                free.entry(device).and_modify(|(_, free)| *free -= bytes);
-            }
-            for (id, bytes) in change.freed {
-                // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
-                if let Ok(room) = self.room(id) {
-                    let (_, free) = free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
-                    *free = free.saturating_add(bytes);
-                }
-            }
-        }
-        let of_server = |server: &Server| {
-            let room = self.room(server.id).ok()?;
-            let (before, after) =
-                free.get(&room.device).copied().unwrap_or((room.available_bytes, room.available_bytes));
-            Some((server.id, before, after))
-        };
-        Ok(Forecast { moved_bytes, rooms: self.pool().servers.iter().filter_map(of_server).collect() })
     }
 }
 

@@ -1,48 +1,22 @@
 //! The store: the files of a pool, as the mount, the command line and the Python module use them.
 
-use crate::backend::meta::TREE;
-use crate::backend::plane::{DataPlane, PlaneOptions};
+use crate::backend::plane::PlaneOptions;
 use crate::file::inode::Inode;
+pub use crate::file::inode::Store;
 use crate::file::lockfile::LockFile;
-use crate::file::open_memory::OpenMemory;
+pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
 use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
-use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
-use crate::os::sync::Mutex;
-use crate::os::sync::atomic::{AtomicU32, Ordering};
-use crate::os::sys::{open_directory, proc_path, retry};
-use crate::pool::layouts::Layouts;
-use crate::pool::namespace::LOCKS;
+use crate::os::sys::{proc_path, retry};
+use crate::pool::open_pool::OpenPool;
 use crate::pool::pool_file::Pool;
-use crate::pool::rules::Rules;
-use crate::pool::space::Spill;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
-use stripewise_layout::Layout;
-
-/// An open pool.
-#[derive(Debug)]
-pub struct Store {
-    pool: Pool,
-    default_layout: Arc<Layout>,
-    in_inode: Arc<Layout>,
-    plane: Arc<DataPlane>,
-    tree: OwnedFd,
-    locks: OwnedFd,
-    pub(crate) layouts: Layouts,
-    pub(crate) open_memory: Arc<OpenMemory>,
-    pub(crate) rules: Rules,
-    pub(crate) spill: Spill,
-    /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
-    inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
-    /// The deaths of servers after which all open files have let go of what is dead.
-    deaths: AtomicU32,
-}
 
 impl Store {
     /// Opens a pool: its namespace, servers and epoch page. A missing server is no error here.
@@ -55,87 +29,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_with(pool: Pool, options: PlaneOptions) -> Result<Arc<Self>> {
-        let plane = DataPlane::open(&pool, options)?;
-        let directory = |name| {
-            let path = pool.namespace.join(name);
-            open_directory(&path).map_err(Error::io("open", path))
-        };
-        let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
-        let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
-        let rules = Rules::open(&pool.namespace)?;
-        let default_layout = Arc::new(pool.default_layout());
-        Ok(Arc::new(Self {
-            pool,
-            default_layout,
-            in_inode: Arc::new(Layout::in_inode()),
-            plane,
-            tree,
-            locks,
-            layouts,
-            open_memory: Arc::default(),
-            rules,
-            spill: Spill::default(),
-            inodes: Mutex::default(),
-            deaths: AtomicU32::new(0),
-        }))
-    }
-
-    /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted
-    /// again. One load a server when none was. Not for those who hold a lock of the store.
-    #[cold]
-    pub(crate) fn let_go_of_dead(&self) {
-        let deaths = self.plane.deaths();
-        if self.deaths.swap(deaths, Ordering::AcqRel) == deaths {
-            return;
-        }
-        let known = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let open: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
-        open.iter().for_each(|inode| inode.let_go_of_dead());
-    }
-
-    /// The pool.
-    pub fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// The layout of files that no rule names.
-    pub fn default_layout(&self) -> &Arc<Layout> {
-        &self.default_layout
-    }
-
-    /// The layout `[meta]` of files without a handle.
-    pub(crate) fn in_inode(&self) -> &Arc<Layout> {
-        &self.in_inode
-    }
-
-    /// The data plane.
-    pub fn plane(&self) -> &Arc<DataPlane> {
-        &self.plane
-    }
-
-    /// Descriptor (O_PATH|O_DIRECTORY) of the directory that holds the names (`<namespace>/tree`).
-    pub fn tree(&self) -> BorrowedFd<'_> {
-        self.tree.as_fd()
-    }
-
-    pub(crate) fn locks(&self) -> BorrowedFd<'_> {
-        self.locks.as_fd()
-    }
-
-    /// Checks that a layout can be served by this pool: its servers exist, and it keeps to their limits.
-    pub fn check_layout(&self, layout: &Layout) -> Result<()> {
-        for (index, region) in layout.regions().iter().enumerate() {
-            for stripe in region.stripes() {
-                self.plane.server(stripe.server)?.limits().check(region, stripe).map_err(|what| {
-                    let (name, offset) = (self.pool.server_name(stripe.server), region.offset());
-                    Error::Invalid(format!("region {index} (offset {offset}): {name} {what}"))
-                })?;
-            }
-        }
-        // The table of a single generation is the smallest that the file will ever have.
-        Datafiles::new(layout, &crate::format::generations::GenerationMap::whole(1))?;
-        Ok(())
+        Ok(Arc::new(Self::of(OpenPool::open(pool, options)?)))
     }
 
     /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
@@ -306,17 +200,6 @@ impl Store {
         let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         inodes.get(&(handle, real)).is_some_and(|inode| inode.strong_count() > 0)
     }
-}
-
-/// What has become of the datafiles of a file that has lost a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Collected {
-    /// It still has a name or a writer, and its datafiles.
-    InUse,
-    /// None is left that this user may remove.
-    Gone,
-    /// Those on servers that are missing are left.
-    Missing,
 }
 
 /// Remembers an inode, and forgets those that are no longer in use: each about once for every time it was remembered.

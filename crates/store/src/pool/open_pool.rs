@@ -1,0 +1,164 @@
+//! An open pool as its files need it: servers, layouts, and which layout a new file gets.
+
+use crate::backend::meta::TREE;
+use crate::backend::plane::{DataPlane, PlaneOptions};
+use crate::file::open_memory::OpenMemory;
+use crate::format::placement::Datafiles;
+use crate::os::error::{Error, Result};
+use crate::os::sys::open_directory;
+use crate::pool::layouts::Layouts;
+use crate::pool::namespace::LOCKS;
+use crate::pool::pool_file::Pool;
+use crate::pool::rules::{Rule, Rules};
+use crate::pool::spill::Spill;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::{Layout, Pattern};
+
+/// An open pool.
+#[derive(Debug)]
+pub struct OpenPool {
+    pool: Pool,
+    default_layout: Arc<Layout>,
+    in_inode: Arc<Layout>,
+    plane: Arc<DataPlane>,
+    tree: OwnedFd,
+    locks: OwnedFd,
+    pub(crate) layouts: Layouts,
+    pub(crate) open_memory: Arc<OpenMemory>,
+    pub(crate) rules: Rules,
+    pub(crate) spill: Spill,
+}
+
+impl OpenPool {
+    /// Opens its namespace, servers and epoch page. A missing server is no error here.
+    pub(crate) fn open(pool: Pool, options: PlaneOptions) -> Result<Arc<Self>> {
+        let plane = DataPlane::open(&pool, options)?;
+        let directory = |name| {
+            let path = pool.namespace.join(name);
+            open_directory(&path).map_err(Error::io("open", path))
+        };
+        let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
+        let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
+        let rules = Rules::open(&pool.namespace)?;
+        let default_layout = Arc::new(pool.default_layout());
+        Ok(Arc::new(Self {
+            pool,
+            default_layout,
+            in_inode: Arc::new(Layout::in_inode()),
+            plane,
+            tree,
+            locks,
+            layouts,
+            open_memory: Arc::default(),
+            rules,
+            spill: Spill::default(),
+        }))
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The layout of files that no rule names.
+    pub fn default_layout(&self) -> &Arc<Layout> {
+        &self.default_layout
+    }
+
+    /// The layout `[meta]` of files without a handle.
+    pub(crate) fn in_inode(&self) -> &Arc<Layout> {
+        &self.in_inode
+    }
+
+    /// The data plane.
+    pub fn plane(&self) -> &Arc<DataPlane> {
+        &self.plane
+    }
+
+    /// Descriptor (O_PATH|O_DIRECTORY) of the directory that holds the names (`<namespace>/tree`).
+    pub fn tree(&self) -> BorrowedFd<'_> {
+        self.tree.as_fd()
+    }
+
+    pub(crate) fn locks(&self) -> BorrowedFd<'_> {
+        self.locks.as_fd()
+    }
+
+    /// Checks that a layout can be served by this pool: its servers exist, and it keeps to their limits.
+    pub fn check_layout(&self, layout: &Layout) -> Result<()> {
+        for (index, region) in layout.regions().iter().enumerate() {
+            for stripe in region.stripes() {
+                self.plane.server(stripe.server)?.limits().check(region, stripe).map_err(|what| {
+                    let (name, offset) = (self.pool.server_name(stripe.server), region.offset());
+                    Error::Invalid(format!("region {index} (offset {offset}): {name} {what}"))
+                })?;
+            }
+        }
+        // The table of a single generation is the smallest that the file will ever have.
+        Datafiles::new(layout, &crate::format::generations::GenerationMap::whole(1))?;
+        Ok(())
+    }
+}
+
+/// Which layout a new file gets by its path.
+impl OpenPool {
+    /// Files to come whose path (relative to the tree) matches `pattern` get `layout`. Replaces the rule of the same
+    /// pattern. An exact path wins over a pattern, a later pattern over an earlier one.
+    pub fn set_rule(&self, pattern: &Pattern, layout: &Layout) -> Result<()> {
+        self.check_layout(layout)?;
+        let layout = self.layouts.put(layout)?;
+        self.rules.change(|rules| {
+            rules.retain(|rule| rule.pattern != *pattern);
+            rules.push(Rule { pattern: pattern.clone(), layout });
+        })
+    }
+
+    /// Removes the rule of exactly this pattern; whether there was one.
+    pub fn remove_rule(&self, pattern: &Pattern) -> Result<bool> {
+        let mut found = false;
+        self.rules.change(|rules| {
+            let before = rules.len();
+            rules.retain(|rule| rule.pattern != *pattern);
+            found = rules.len() < before;
+        })?;
+        Ok(found)
+    }
+
+    /// All rules, the oldest first.
+    pub fn rules(&self) -> Result<Arc<Vec<Rule>>> {
+        self.rules.all()
+    }
+
+    /// The layout that a rule gives.
+    pub fn rule_layout(&self, rule: &Rule) -> Result<Arc<Layout>> {
+        self.layouts.get(&rule.layout)
+    }
+
+    /// The layout that a new file at `path` (relative to the tree) gets. O(rules).
+    pub fn layout_for(&self, path: &Path) -> Result<Arc<Layout>> {
+        self.layout_by(&self.rules.all()?, path)
+    }
+
+    /// As [`OpenPool::layout_for`] of a path that is asked for only if there are rules.
+    pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
+        let rules = self.rules.all()?;
+        if rules.is_empty() { Ok(self.default_layout().clone()) } else { self.layout_by(&rules, &path()?) }
+    }
+
+    fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
+        let path = path.as_os_str().as_bytes();
+        let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
+        let exact = matching().find(|rule| rule.pattern.exact_path().is_some());
+        match exact.or_else(|| matching().next()) {
+            None => Ok(self.default_layout().clone()),
+            Some(rule) => {
+                let layout = self.rule_layout(rule)?;
+                self.check_layout(&layout)?;
+                Ok(layout)
+            }
+        }
+    }
+}
