@@ -226,22 +226,18 @@ class Crate:
 # Circles that stay: crate, modules, why. Only where the files are parts of one type.
 ONE_TYPE: list[tuple[str, set[str], str]] = []
 
-# Files in each circle that is not untied yet, by crate, the largest first. What has become smaller, or is none any
-# more, is changed here.
-TO_UNTIE: dict[str, list[int]] = {
-    "store": [28, 7, 2],
-}
 
-
-def wrong(name: str, crate: Crate, stay: list[set[str]], to_untie: list[int]) -> list[str]:
-    """How the circles of a crate differ from the listed ones, and where each of them is."""
-    circles = [circle for circle in crate.circles() if {"::".join(module) for module in circle} not in stay]
-    sizes = sorted(map(len, circles), reverse=True)
-    if sizes == to_untie:
-        return []
-    said = [f"crates/{name}: circles of {sizes} files, TO_UNTIE has {to_untie}: untie what is new, list what is less"]
-    for circle in circles:
-        said += [f" a circle of {len(circle)}:", *crate.told(circle)]
+def wrong(name: str, crate: Crate, stay: list[set[str]]) -> list[str]:
+    """The circles of a crate that are not to `stay`, each with where it is; those of `stay` that are none."""
+    circles = {frozenset("::".join(module) for module in circle): circle for circle in crate.circles()}
+    said = [
+        f"crates/{name}: no circle, take it off ONE_TYPE: {sorted(one)}"
+        for one in stay
+        if frozenset(one) not in circles
+    ]
+    for modules, circle in circles.items():
+        if modules not in stay:
+            said += [f"crates/{name}: a circle of {len(circle)} files:", *crate.told(circle)]
     return said
 
 
@@ -249,7 +245,7 @@ def test_no_two_files_of_a_crate_need_each_other() -> None:
     said = []
     for directory in sorted(CRATES.iterdir()):
         stay = [modules for crate, modules, _ in ONE_TYPE if crate == directory.name]
-        said += wrong(directory.name, Crate(directory / "src"), stay, TO_UNTIE.get(directory.name, []))
+        said += wrong(directory.name, Crate(directory / "src"), stay)
     assert not said, "\n".join(said)
 
 
@@ -276,13 +272,12 @@ def test_a_circle_is_found_through_a_re_export_and_named_with_its_lines(tmp_path
     )
     circle = ["a", "b", "dir::inner"]
     assert [["::".join(module) for module in found] for found in crate.circles()] == [circle]
-    said = "\n".join(wrong("x", crate, [], []))
+    said = "\n".join(wrong("x", crate, []))
     for line in ("a.rs:1 needs b.rs", "b.rs:4 needs dir/inner.rs", "dir/inner.rs:2 needs a.rs"):
         assert line in said
-    assert not wrong("x", crate, [], [3])
-    assert not wrong("x", crate, [set(circle)], [])
+    assert not wrong("x", crate, [set(circle)])
     # A circle that was larger, or is none any more, is taken off the list.
-    assert wrong("x", crate, [], [4]) and wrong("x", crate, [], [3, 2]) and wrong("x", crate, [set(circle)], [3])
+    assert wrong("x", crate, [{*circle, "dir"}]) and wrong("x", crate, [set(circle), {"dir"}])
 
 
 def test_what_makes_no_circle(tmp_path: Path) -> None:
