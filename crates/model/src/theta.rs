@@ -74,11 +74,6 @@ impl BusyTimes {
         &self.servers
     }
 
-    /// Sum of the latencies in seconds.
-    pub fn latency_sum_s(&self) -> f64 {
-        self.latency_s
-    }
-
     /// Mean latency in seconds; 0 without requests.
     pub fn latency_mean_s(&self) -> f64 {
         if self.requests > 0.0 { self.latency_s / self.requests } else { 0.0 }

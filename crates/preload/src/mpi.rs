@@ -113,9 +113,21 @@ impl OpenFiles {
     }
 }
 
+/// The name under which an MPI library has the function `$name` too, for those who define that themselves.
+macro_rules! profiling_name {
+    ($name:ident) => {
+        const {
+            match CStr::from_bytes_with_nul(concat!("P", stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name without zeros"),
+            }
+        }
+    };
+}
+
 /// Calls the MPI function `$name` with arguments of the given types; `None` when no library has it.
 macro_rules! pmpi {
-    ($name:literal, $($arg:expr => $type:ty),*) => {{
+    ($name:expr, $($arg:expr => $type:ty),*) => {{
         static FUNCTION: Function = Function::new($name);
         FUNCTION.address().map(|address| {
             // SAFETY: MPI defines the function with these parameters (a handle is a word or half of one).
@@ -270,53 +282,27 @@ extern "C" fn MPI_File_preallocate(file: Handle, size: Offset) -> c_int {
     )
 }
 
-/// The data calls. `last` is the status, the request, or nothing (null, not passed on by split collectives).
+/// The data calls, each with a count of `int` and one of `MPI_Count`. `last` is the status or the request; those that begin a
+/// split collective have none.
 macro_rules! data_calls {
-    ($($name:ident, $pmpi:literal, $shape:ident, $op:ident, $at:ident, $count:ty, $flags:expr;)*) => {
-        $( data_calls!(@$shape $name, $pmpi, $op, $at, $count, $flags); )*
+    ($($name:ident $large:ident: $shape:ident, $op:ident, $flags:expr;)*) => {
+        $( data_calls!(@$shape $name, c_int, $op, $flags); data_calls!(@$shape $large, Offset, $op, $flags); )*
     };
-    // (file, offset, buffer, count, datatype, status or request)
-    (@explicit $name:ident, $pmpi:literal, $op:ident, $at:ident, $count:ty, $flags:expr) => {
+    (@at $($call:tt)*) => { data_calls!(@define [offset] [last] At::Given(offset), $($call)*); };
+    (@at_begin $($call:tt)*) => { data_calls!(@define [offset] [] At::Given(offset), $($call)*); };
+    (@own $($call:tt)*) => { data_calls!(@define [] [last] At::OwnPointer, $($call)*); };
+    (@own_begin $($call:tt)*) => { data_calls!(@define [] [] At::OwnPointer, $($call)*); };
+    (@shared $($call:tt)*) => { data_calls!(@define [] [last] At::SharedPointer, $($call)*); };
+    (@shared_begin $($call:tt)*) => { data_calls!(@define [] [] At::SharedPointer, $($call)*); };
+    (@define [$($offset:ident)?] [$($last:ident)?] $at:expr, $name:ident, $count:ty, $op:ident, $flags:expr) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name(
-            file: Handle, offset: Offset, buffer: *mut c_void, count: $count, datatype: Handle, last: *mut c_void,
+            file: Handle, $($offset: Offset,)? buffer: *mut c_void, count: $count, datatype: Handle,
+            $($last: *mut c_void,)?
         ) -> c_int {
-            request(file, Operation::$op, At::Given(offset), (i64::from(count), datatype), $flags, || {
-                pmpi!($pmpi, file => Handle, offset => Offset, buffer => *mut c_void, count => $count,
-                      datatype => Handle, last => *mut c_void)
-            })
-        }
-    };
-    // (file, offset, buffer, count, datatype)
-    (@explicit_begin $name:ident, $pmpi:literal, $op:ident, $at:ident, $count:ty, $flags:expr) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(
-            file: Handle, offset: Offset, buffer: *mut c_void, count: $count, datatype: Handle,
-        ) -> c_int {
-            request(file, Operation::$op, At::Given(offset), (i64::from(count), datatype), $flags, || {
-                pmpi!($pmpi, file => Handle, offset => Offset, buffer => *mut c_void, count => $count,
-                      datatype => Handle)
-            })
-        }
-    };
-    // (file, buffer, count, datatype, status or request)
-    (@pointer $name:ident, $pmpi:literal, $op:ident, $at:ident, $count:ty, $flags:expr) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(
-            file: Handle, buffer: *mut c_void, count: $count, datatype: Handle, last: *mut c_void,
-        ) -> c_int {
-            request(file, Operation::$op, At::$at, (i64::from(count), datatype), $flags, || {
-                pmpi!($pmpi, file => Handle, buffer => *mut c_void, count => $count, datatype => Handle,
-                      last => *mut c_void)
-            })
-        }
-    };
-    // (file, buffer, count, datatype)
-    (@pointer_begin $name:ident, $pmpi:literal, $op:ident, $at:ident, $count:ty, $flags:expr) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(file: Handle, buffer: *mut c_void, count: $count, datatype: Handle) -> c_int {
-            request(file, Operation::$op, At::$at, (i64::from(count), datatype), $flags, || {
-                pmpi!($pmpi, file => Handle, buffer => *mut c_void, count => $count, datatype => Handle)
+            request(file, Operation::$op, $at, (i64::from(count), datatype), $flags, || {
+                pmpi!(profiling_name!($name), file => Handle, $($offset => Offset,)? buffer => *mut c_void,
+                      count => $count, datatype => Handle $(, $last => *mut c_void)?)
             })
         }
     };
@@ -326,60 +312,32 @@ const COLLECTIVE: u16 = marks::COLLECTIVE;
 const LATER: u16 = marks::NONBLOCKING;
 
 data_calls! {
-    MPI_File_read_at, c"PMPI_File_read_at", explicit, Read, Given, c_int, 0;
-    MPI_File_read_at_all, c"PMPI_File_read_at_all", explicit, Read, Given, c_int, COLLECTIVE;
-    MPI_File_iread_at, c"PMPI_File_iread_at", explicit, Read, Given, c_int, LATER;
-    MPI_File_iread_at_all, c"PMPI_File_iread_at_all", explicit, Read, Given, c_int, COLLECTIVE | LATER;
-    MPI_File_read_at_all_begin, c"PMPI_File_read_at_all_begin", explicit_begin, Read, Given, c_int, COLLECTIVE | LATER;
-    MPI_File_read, c"PMPI_File_read", pointer, Read, OwnPointer, c_int, 0;
-    MPI_File_read_all, c"PMPI_File_read_all", pointer, Read, OwnPointer, c_int, COLLECTIVE;
-    MPI_File_iread, c"PMPI_File_iread", pointer, Read, OwnPointer, c_int, LATER;
-    MPI_File_iread_all, c"PMPI_File_iread_all", pointer, Read, OwnPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_read_all_begin, c"PMPI_File_read_all_begin", pointer_begin, Read, OwnPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_read_shared, c"PMPI_File_read_shared", pointer, Read, SharedPointer, c_int, 0;
-    MPI_File_iread_shared, c"PMPI_File_iread_shared", pointer, Read, SharedPointer, c_int, LATER;
-    MPI_File_read_ordered, c"PMPI_File_read_ordered", pointer, Read, SharedPointer, c_int, COLLECTIVE;
-    MPI_File_read_ordered_begin, c"PMPI_File_read_ordered_begin", pointer_begin, Read, SharedPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_read_at_c, c"PMPI_File_read_at_c", explicit, Read, Given, Offset, 0;
-    MPI_File_read_at_all_c, c"PMPI_File_read_at_all_c", explicit, Read, Given, Offset, COLLECTIVE;
-    MPI_File_iread_at_c, c"PMPI_File_iread_at_c", explicit, Read, Given, Offset, LATER;
-    MPI_File_iread_at_all_c, c"PMPI_File_iread_at_all_c", explicit, Read, Given, Offset, COLLECTIVE | LATER;
-    MPI_File_read_at_all_begin_c, c"PMPI_File_read_at_all_begin_c", explicit_begin, Read, Given, Offset, COLLECTIVE | LATER;
-    MPI_File_read_c, c"PMPI_File_read_c", pointer, Read, OwnPointer, Offset, 0;
-    MPI_File_read_all_c, c"PMPI_File_read_all_c", pointer, Read, OwnPointer, Offset, COLLECTIVE;
-    MPI_File_iread_c, c"PMPI_File_iread_c", pointer, Read, OwnPointer, Offset, LATER;
-    MPI_File_iread_all_c, c"PMPI_File_iread_all_c", pointer, Read, OwnPointer, Offset, COLLECTIVE | LATER;
-    MPI_File_read_all_begin_c, c"PMPI_File_read_all_begin_c", pointer_begin, Read, OwnPointer, Offset, COLLECTIVE | LATER;
-    MPI_File_read_shared_c, c"PMPI_File_read_shared_c", pointer, Read, SharedPointer, Offset, 0;
-    MPI_File_iread_shared_c, c"PMPI_File_iread_shared_c", pointer, Read, SharedPointer, Offset, LATER;
-    MPI_File_read_ordered_c, c"PMPI_File_read_ordered_c", pointer, Read, SharedPointer, Offset, COLLECTIVE;
-    MPI_File_read_ordered_begin_c, c"PMPI_File_read_ordered_begin_c", pointer_begin, Read, SharedPointer, Offset, COLLECTIVE | LATER;
-    MPI_File_write_at, c"PMPI_File_write_at", explicit, Write, Given, c_int, 0;
-    MPI_File_write_at_all, c"PMPI_File_write_at_all", explicit, Write, Given, c_int, COLLECTIVE;
-    MPI_File_iwrite_at, c"PMPI_File_iwrite_at", explicit, Write, Given, c_int, LATER;
-    MPI_File_iwrite_at_all, c"PMPI_File_iwrite_at_all", explicit, Write, Given, c_int, COLLECTIVE | LATER;
-    MPI_File_write_at_all_begin, c"PMPI_File_write_at_all_begin", explicit_begin, Write, Given, c_int, COLLECTIVE | LATER;
-    MPI_File_write, c"PMPI_File_write", pointer, Write, OwnPointer, c_int, 0;
-    MPI_File_write_all, c"PMPI_File_write_all", pointer, Write, OwnPointer, c_int, COLLECTIVE;
-    MPI_File_iwrite, c"PMPI_File_iwrite", pointer, Write, OwnPointer, c_int, LATER;
-    MPI_File_iwrite_all, c"PMPI_File_iwrite_all", pointer, Write, OwnPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_write_all_begin, c"PMPI_File_write_all_begin", pointer_begin, Write, OwnPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_write_shared, c"PMPI_File_write_shared", pointer, Write, SharedPointer, c_int, 0;
-    MPI_File_iwrite_shared, c"PMPI_File_iwrite_shared", pointer, Write, SharedPointer, c_int, LATER;
-    MPI_File_write_ordered, c"PMPI_File_write_ordered", pointer, Write, SharedPointer, c_int, COLLECTIVE;
-    MPI_File_write_ordered_begin, c"PMPI_File_write_ordered_begin", pointer_begin, Write, SharedPointer, c_int, COLLECTIVE | LATER;
-    MPI_File_write_at_c, c"PMPI_File_write_at_c", explicit, Write, Given, Offset, 0;
-    MPI_File_write_at_all_c, c"PMPI_File_write_at_all_c", explicit, Write, Given, Offset, COLLECTIVE;
-    MPI_File_iwrite_at_c, c"PMPI_File_iwrite_at_c", explicit, Write, Given, Offset, LATER;
-    MPI_File_iwrite_at_all_c, c"PMPI_File_iwrite_at_all_c", explicit, Write, Given, Offset, COLLECTIVE | LATER;
-    MPI_File_write_at_all_begin_c, c"PMPI_File_write_at_all_begin_c", explicit_begin, Write, Given, Offset, COLLECTIVE | LATER;
-    MPI_File_write_c, c"PMPI_File_write_c", pointer, Write, OwnPointer, Offset, 0;
-    MPI_File_write_all_c, c"PMPI_File_write_all_c", pointer, Write, OwnPointer, Offset, COLLECTIVE;
-    MPI_File_iwrite_c, c"PMPI_File_iwrite_c", pointer, Write, OwnPointer, Offset, LATER;
-    MPI_File_iwrite_all_c, c"PMPI_File_iwrite_all_c", pointer, Write, OwnPointer, Offset, COLLECTIVE | LATER;
-    MPI_File_write_all_begin_c, c"PMPI_File_write_all_begin_c", pointer_begin, Write, OwnPointer, Offset, COLLECTIVE | LATER;
-    MPI_File_write_shared_c, c"PMPI_File_write_shared_c", pointer, Write, SharedPointer, Offset, 0;
-    MPI_File_iwrite_shared_c, c"PMPI_File_iwrite_shared_c", pointer, Write, SharedPointer, Offset, LATER;
-    MPI_File_write_ordered_c, c"PMPI_File_write_ordered_c", pointer, Write, SharedPointer, Offset, COLLECTIVE;
-    MPI_File_write_ordered_begin_c, c"PMPI_File_write_ordered_begin_c", pointer_begin, Write, SharedPointer, Offset, COLLECTIVE | LATER;
+    MPI_File_read_at MPI_File_read_at_c: at, Read, 0;
+    MPI_File_read_at_all MPI_File_read_at_all_c: at, Read, COLLECTIVE;
+    MPI_File_iread_at MPI_File_iread_at_c: at, Read, LATER;
+    MPI_File_iread_at_all MPI_File_iread_at_all_c: at, Read, COLLECTIVE | LATER;
+    MPI_File_read_at_all_begin MPI_File_read_at_all_begin_c: at_begin, Read, COLLECTIVE | LATER;
+    MPI_File_read MPI_File_read_c: own, Read, 0;
+    MPI_File_read_all MPI_File_read_all_c: own, Read, COLLECTIVE;
+    MPI_File_iread MPI_File_iread_c: own, Read, LATER;
+    MPI_File_iread_all MPI_File_iread_all_c: own, Read, COLLECTIVE | LATER;
+    MPI_File_read_all_begin MPI_File_read_all_begin_c: own_begin, Read, COLLECTIVE | LATER;
+    MPI_File_read_shared MPI_File_read_shared_c: shared, Read, 0;
+    MPI_File_iread_shared MPI_File_iread_shared_c: shared, Read, LATER;
+    MPI_File_read_ordered MPI_File_read_ordered_c: shared, Read, COLLECTIVE;
+    MPI_File_read_ordered_begin MPI_File_read_ordered_begin_c: shared_begin, Read, COLLECTIVE | LATER;
+    MPI_File_write_at MPI_File_write_at_c: at, Write, 0;
+    MPI_File_write_at_all MPI_File_write_at_all_c: at, Write, COLLECTIVE;
+    MPI_File_iwrite_at MPI_File_iwrite_at_c: at, Write, LATER;
+    MPI_File_iwrite_at_all MPI_File_iwrite_at_all_c: at, Write, COLLECTIVE | LATER;
+    MPI_File_write_at_all_begin MPI_File_write_at_all_begin_c: at_begin, Write, COLLECTIVE | LATER;
+    MPI_File_write MPI_File_write_c: own, Write, 0;
+    MPI_File_write_all MPI_File_write_all_c: own, Write, COLLECTIVE;
+    MPI_File_iwrite MPI_File_iwrite_c: own, Write, LATER;
+    MPI_File_iwrite_all MPI_File_iwrite_all_c: own, Write, COLLECTIVE | LATER;
+    MPI_File_write_all_begin MPI_File_write_all_begin_c: own_begin, Write, COLLECTIVE | LATER;
+    MPI_File_write_shared MPI_File_write_shared_c: shared, Write, 0;
+    MPI_File_iwrite_shared MPI_File_iwrite_shared_c: shared, Write, LATER;
+    MPI_File_write_ordered MPI_File_write_ordered_c: shared, Write, COLLECTIVE;
+    MPI_File_write_ordered_begin MPI_File_write_ordered_begin_c: shared_begin, Write, COLLECTIVE | LATER;
 }
