@@ -25,6 +25,15 @@ pub(super) fn new(under: Box<dyn Backend>, config: EmulateConfig) -> Box<dyn Bac
     Box::new(Emulated { under, config, device: OnceLock::new() })
 }
 
+/// What the backend below does.
+macro_rules! as_under {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> $result {
+            self.under.$name($($argument),*)
+        })*
+    };
+}
+
 impl Backend for Emulated {
     /// Its waiting comes after the real reads, and the kernel would not wait at all.
     fn limits(&self) -> ServerLimits {
@@ -47,72 +56,27 @@ impl Backend for Emulated {
         self.device.get()
     }
 
-    fn server(&self) -> &Server {
-        self.under.server()
-    }
-
-    fn look_again(&self) -> Result<()> {
-        self.under.look_again()
-    }
-
-    fn has_died(&self) -> bool {
-        self.under.has_died()
-    }
-
-    fn deaths(&self) -> u32 {
-        self.under.deaths()
-    }
-
-    fn is_marked(&self) -> Io<()> {
-        self.under.is_marked()
-    }
-
-    fn holds(&self, datafile: BorrowedFd<'_>) -> bool {
-        self.under.holds(datafile)
-    }
-
-    fn make(&self, key: DatafileKey) -> Io<OwnedFd> {
-        self.under.make(key)
-    }
-
-    fn open(&self, key: DatafileKey, access: DatafileAccess) -> Io<OwnedFd> {
-        self.under.open(key, access)
-    }
-
-    fn stat(&self, key: DatafileKey) -> Io<Stat> {
-        self.under.stat(key)
-    }
-
-    fn unlink(&self, key: DatafileKey, what: FileType) -> Io<()> {
-        self.under.unlink(key, what)
-    }
-
-    fn sync_names(&self, key: DatafileKey) -> Io<()> {
-        self.under.sync_names(key)
-    }
-
-    fn generations(&self, handle: u64) -> Io<Option<Vec<u32>>> {
-        self.under.generations(handle)
-    }
-
-    fn place(&self, key: DatafileKey) -> PathBuf {
-        self.under.place(key)
-    }
-
-    fn room(&self) -> Io<Room> {
-        self.under.room()
-    }
-
-    fn own_directory(&self) -> Io<BorrowedFd<'_>> {
-        self.under.own_directory()
+    as_under! {
+        server() -> &Server;
+        look_again() -> Result<()>;
+        has_died() -> bool;
+        deaths() -> u32;
+        is_marked() -> Io<()>;
+        holds(datafile: BorrowedFd<'_>) -> bool;
+        make(key: DatafileKey) -> Io<OwnedFd>;
+        open(key: DatafileKey, access: DatafileAccess) -> Io<OwnedFd>;
+        stat(key: DatafileKey) -> Io<Stat>;
+        unlink(key: DatafileKey, what: FileType) -> Io<()>;
+        sync_names(key: DatafileKey) -> Io<()>;
+        generations(handle: u64) -> Io<Option<Vec<u32>>>;
+        place(key: DatafileKey) -> PathBuf;
+        room() -> Io<Room>;
+        own_directory() -> Io<BorrowedFd<'_>>;
+        upkeep() -> &dyn Upkeep;
     }
 
     /// A device's queue is charged for what goes the store's way, through the page cache.
     fn scratch(&self, _direct: bool) -> Io<OwnedFd> {
         self.under.scratch(false)
-    }
-
-    fn upkeep(&self) -> &dyn Upkeep {
-        self.under.upkeep()
     }
 }
