@@ -103,7 +103,7 @@ impl Mount {
 
     fn reads_or_writes(&self, open: &OpenFile) {
         open.let_past_the_mount(&self.core).expect("a placement");
-        if open.writes {
+        if open.writes() {
             open.write(PROGRAM, b"bytes", 0, thread_rng().gen_bool(0.3)).expect("written");
         }
         let mut found = [0; 5];

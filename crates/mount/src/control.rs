@@ -32,7 +32,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
         }
         ENSURE_DATAFILES => {
             let wanted = EnsureDatafiles::from_bytes(payload).ok_or(Errno::INVAL)?;
-            if !file.writes {
+            if !file.writes() {
                 return Err(Errno::BADF.into());
             }
             file.let_past_the_mount(core)?;
@@ -41,7 +41,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
         }
         CUT_BACK => {
             let surplus = CutBack::surplus(payload).ok_or(Errno::INVAL)?;
-            if !file.writes {
+            if !file.writes() {
                 return Err(Errno::BADF.into());
             }
             file.let_past_the_mount(core)?;
@@ -50,7 +50,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
         }
         SIZE => Ok(inode.certain_size_bytes()?.to_ne_bytes().to_vec()),
         LOST => {
-            if !file.writes {
+            if !file.writes() {
                 return Err(Errno::BADF.into());
             }
             inode.note_lost(Errno::IO);

@@ -1,6 +1,7 @@
 //! Open files: what they share, reads and writes.
 
 use std::cell::RefCell;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use fuser::FopenFlags;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stripewise_control::{Action, FileId, Request, Sender, Way};
-use stripewise_store::{Inode, Told};
+use stripewise_store::{Inode, OpenInode, Requests};
 
 use crate::core::Core;
 use crate::node::{Backing, LostName, Node, SharedFile};
@@ -39,22 +40,13 @@ pub struct OpenFile {
     pub node: Arc<Node>,
     /// What it shares with other opens.
     pub shared: Arc<SharedFile>,
-    /// The file: of all its opens the same one, but of a file without a handle this open's own, with its own descriptor.
-    inode: Arc<Inode>,
-    /// The failed syncs that this open has been told of.
-    told: Told,
-    /// Opened for writing.
-    pub writes: bool,
+    /// The file. Registered as a writer from the open on, but of a file that this open has made, and of one without a handle,
+    /// from the first change on. Many files are only made, and what has no bytes has none to lose.
+    open: OpenInode,
     /// The kernel alone may have what was written: no way in may go past it.
     pub kept_by_kernel: bool,
-    /// What it reads moves the file's time of access.
-    notes_reads: bool,
     /// Its program knows where the bytes are.
     is_past_the_mount: AtomicBool,
-    /// Registered as a writer: from the open on, but of a file that this open has made, and of one without a handle, from the
-    /// first change on. Many files are only made, and what has no bytes has none to lose.
-    registered: AtomicBool,
-    registering: Mutex<()>,
     /// What it counts for its user.
     pub held: OnceLock<InodeHold>,
 }
@@ -65,16 +57,24 @@ impl OpenFile {
     /// # Errors
     /// Those of [`Inode::register_writer`].
     fn register(&self) -> Result<(), Failure> {
-        if self.registered.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let _one = lock(&self.registering);
-        if !self.registered.load(Ordering::Acquire) {
-            self.inode.register_writer()?;
+        if self.open.register()? {
             self.shared.writers.fetch_add(1, Ordering::AcqRel);
-            self.registered.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Opened for writing.
+    pub fn writes(&self) -> bool {
+        self.open.writes()
+    }
+
+    /// The requests of `sender` that change the file.
+    fn changes(&self, sender: Sender) -> Result<Requests<'_>, Failure> {
+        if !self.writes() {
+            return Err(Errno::BADF.into());
+        }
+        self.register()?;
+        Ok(self.open.sent_by(sender))
     }
 
     /// A program is to be told where the bytes of the placed file are. If it may write past the mount, it is a writer
@@ -84,7 +84,7 @@ impl OpenFile {
     /// Those of [`Inode::register_writer`].
     pub fn let_past_the_mount(&self, core: &Core) -> Result<(), Failure> {
         self.is_past_the_mount.store(true, Ordering::Release);
-        if self.writes && !self.kept_by_kernel {
+        if self.writes() && !self.kept_by_kernel {
             self.register()?;
             if !self.shared.grows_past_the_mount.swap(true, Ordering::AcqRel) {
                 core.forget_attributes(&self.node);
@@ -98,7 +98,7 @@ impl OpenFile {
     /// # Errors
     /// The store's.
     pub fn settle_whole(&self) -> Result<(), Failure> {
-        Ok(self.inode.settle_whole()?)
+        Ok(self.open.inode().settle_whole()?)
     }
 
     /// Reads at `offset`; short only at the end of the file.
@@ -106,11 +106,7 @@ impl OpenFile {
     /// # Errors
     /// The store's.
     pub fn read_at(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        let count = self.inode.sent_by(sender).read_at(buf, offset)?;
-        if self.notes_reads {
-            self.inode.note_read();
-        }
-        Ok(count)
+        Ok(self.open.read_at(sender, &mut [IoSliceMut::new(buf)], offset)?)
     }
 
     /// Reads `size` bytes at `offset` into this thread's buffer and gives them to `answer`. `syscall`: a program asked
@@ -144,11 +140,7 @@ impl OpenFile {
     /// # Errors
     /// The store's.
     pub fn write(&self, sender: Sender, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
-        if !self.writes {
-            return Err(Errno::BADF.into());
-        }
-        self.register()?;
-        let requests = self.inode.sent_by(sender);
+        let requests = self.changes(sender)?;
         Ok(if append { requests.append_blindly(data)? } else { requests.write_at(data, offset)? })
     }
 
@@ -158,12 +150,7 @@ impl OpenFile {
     /// # Errors
     /// As [`OpenFile::write`], the first of them; what can be written is written all the same.
     pub fn write_pages(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
-        if !self.writes {
-            return Err(Errno::BADF.into());
-        }
-        self.register()?;
-        let kernel = Sender::thread(Way::Mount, 0);
-        Ok(self.inode.sent_by(kernel).write_all_at(data, offset)?)
+        Ok(self.changes(Sender::thread(Way::Mount, 0))?.write_all_at(data, offset)?)
     }
 
     /// Makes what was written durable, at a program's request.
@@ -171,7 +158,7 @@ impl OpenFile {
     /// # Errors
     /// The store's, also of a sync of another open of the file, once.
     pub fn sync(&self, sender: Sender, data_only: bool) -> Result<(), Failure> {
-        Ok(self.inode.sent_by(sender).sync(&self.told, data_only)?)
+        Ok(self.open.sync(sender, data_only)?)
     }
 
     /// Makes what was just written durable, as a part of the same request.
@@ -179,7 +166,7 @@ impl OpenFile {
     /// # Errors
     /// As [`OpenFile::sync`].
     pub fn make_durable(&self, data_only: bool) -> Result<(), Failure> {
-        Ok(self.inode.sync_for(&self.told, data_only)?)
+        Ok(self.open.make_durable(data_only)?)
     }
 
     /// `fallocate`.
@@ -187,12 +174,8 @@ impl OpenFile {
     /// # Errors
     /// `EOPNOTSUPP` for modes the store does not have; the store's.
     pub fn allocate(&self, sender: Sender, mode: i32, offset: u64, len: u64) -> Result<(), Failure> {
-        if !self.writes {
-            return Err(Errno::BADF.into());
-        }
         let mode = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
-        self.register()?;
-        Ok(self.inode.sent_by(sender).allocate(mode, offset, len)?)
+        Ok(self.changes(sender)?.allocate(mode, offset, len)?)
     }
 
     /// `lseek` to data or to a hole; the kernel does the other kinds itself.
@@ -207,12 +190,12 @@ impl OpenFile {
         let changing = self.shared.mapped.load(Ordering::Acquire) && self.shared.writable.load(Ordering::Acquire) > 0;
         let found = match whence {
             libc::SEEK_DATA | libc::SEEK_HOLE if changing => {
-                let size = self.inode.certain_size_bytes()?;
+                let size = self.open.inode().certain_size_bytes()?;
                 let found = if whence == libc::SEEK_DATA { from } else { size };
                 if from < size { found } else { return Err(Errno::NXIO.into()) }
             }
-            libc::SEEK_DATA => self.inode.seek_data(from)?,
-            libc::SEEK_HOLE => self.inode.seek_hole(from)?,
+            libc::SEEK_DATA => self.open.inode().seek_data(from)?,
+            libc::SEEK_HOLE => self.open.inode().seek_hole(from)?,
             _ => return Err(Errno::INVAL.into()),
         };
         Ok(i64::try_from(found).map_err(|_| Errno::OVERFLOW)?)
@@ -311,28 +294,22 @@ impl Core {
             shared.writable.fetch_add(1, Ordering::AcqRel);
         }
         let kept_by_kernel = self.writeback;
-        let told = inode.told();
-        let open = Arc::new(OpenFile {
+        // With writeback_cache the kernel reads to fill pages of which a program writes a part.
+        let notes_reads = self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel);
+        let file = Arc::new(OpenFile {
             node,
             shared,
-            inode,
-            told,
-            writes,
+            open: OpenInode::new(inode, writes, notes_reads),
             kept_by_kernel,
-            // With writeback_cache the kernel reads to fill pages of which a program writes a part.
-            notes_reads: self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel),
             is_past_the_mount: AtomicBool::new(false),
-            registered: AtomicBool::new(false),
-            registering: Mutex::default(),
             held: OnceLock::new(),
         });
-        if !is_new && open.inode.has_handle() {
-            let registered = if writes { open.register() } else { Ok(()) };
-            let requests = open.inode.sent_by(sender);
+        if !is_new && file.open.inode().has_handle() {
+            let requests = file.open.sent_by(sender);
             let truncate = || if flags.contains(OFlags::TRUNC) { Ok(requests.truncate(0)?) } else { Ok(()) };
-            registered.and_then(|()| truncate()).inspect_err(|_| self.close(&open))?;
+            file.register().and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
         }
-        Ok(open)
+        Ok(file)
     }
 
     /// Undoes [`Core::open`]. The last close of a file without a name removes its datafiles.
@@ -344,12 +321,12 @@ impl Core {
         }
         let one_less = |writers: usize| writers.checked_sub(1);
         // At the end of the mount all writers are released at once, and a late close must not do it again.
-        if file.registered.load(Ordering::Acquire)
+        if file.open.is_registered()
             && file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
         {
-            self.note(&file.node, "closing", file.inode.release_writer());
+            self.note(&file.node, "closing", file.open.release());
         }
-        if file.writes {
+        if file.writes() {
             file.shared.writable.fetch_sub(1, Ordering::AcqRel);
         }
         self.unshare(slot, &file.node, &file.shared);
@@ -358,9 +335,9 @@ impl Core {
     /// Puts the time of access into the inode. Reads of the kernel or of the program itself are not
     /// reported: the time is that of the datafiles then, unless the same open may have written them.
     fn settle_access(&self, file: &OpenFile) {
-        let Some(inode) = file.shared.placed.as_ref().filter(|_| file.notes_reads) else { return };
+        let Some(inode) = file.shared.placed.as_ref().filter(|_| file.open.notes_reads()) else { return };
         let is_past = file.shared.backing.is_some() || file.is_past_the_mount.load(Ordering::Acquire);
-        if is_past && !file.writes {
+        if is_past && !file.writes() {
             inode.settle_access_past();
         } else {
             inode.settle_access();

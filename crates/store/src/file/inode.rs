@@ -380,7 +380,7 @@ impl Inode {
     }
 
     /// For a file that is opened now: it is told of nothing that failed before.
-    pub fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> Told {
         self.failures.told()
     }
 
@@ -388,7 +388,7 @@ impl Inode {
     ///
     /// # Errors
     /// Those of the servers; that of another's sync that has failed since, once.
-    pub fn sync_for(&self, told: &Told, data_only: bool) -> Result<()> {
+    pub(crate) fn sync_for(&self, told: &Told, data_only: bool) -> Result<()> {
         let done = self.sync(data_only);
         let failed = self.failures.tell(told);
         done?;

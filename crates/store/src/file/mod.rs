@@ -10,6 +10,7 @@ pub(crate) mod lengths;
 pub(crate) mod lockfile;
 pub mod mover;
 pub(crate) mod open_file;
+pub(crate) mod open_inode;
 pub(crate) mod open_memory;
 pub(crate) mod owners;
 pub(crate) mod placed_file;

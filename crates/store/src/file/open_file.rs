@@ -2,8 +2,8 @@
 
 use crate::file::files::{Files, has_no_name};
 use crate::file::inode::Inode;
+use crate::file::open_inode::OpenInode;
 use crate::file::requests::{LIBRARY, Requests};
-use crate::file::unsynced::Told;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
@@ -21,9 +21,7 @@ use stripewise_layout::{Layout, MAX_OFFSET};
 pub struct File {
     files: Arc<Files>,
     fd: Arc<OwnedFd>,
-    inode: Arc<Inode>,
-    /// The failed syncs that it has been told of.
-    told: Told,
+    open: OpenInode,
     /// Whether [`File::close`] has left the file.
     is_closed: bool,
     flags: OFlags,
@@ -87,13 +85,11 @@ impl File {
         let placed = files.store().inode(fd.as_fd())?;
         let inode = placed.map_or_else(|| files.store().without_handle(stat.st_ino, fd.clone()), Ok)?;
         files.note_open(&inode)?;
-        let told = inode.told();
+        let open = OpenInode::new(inode, access != OFlags::RDONLY, true);
         let path = path.to_owned();
-        let mut file = Self { files, fd, inode, told, is_closed: true, flags, offset: Mutex::new(0), path };
-        if file.writes()
-            && let Err(error) = file.inode.register_writer()
-        {
-            return file.files.note_close(&file.inode).and(Err(error));
+        let mut file = Self { files, fd, open, is_closed: true, flags, offset: Mutex::new(0), path };
+        if let Err(error) = file.open.register() {
+            return file.files.note_close(file.inode()).and(Err(error));
         }
         file.is_closed = false;
         if flags.contains(OFlags::TRUNC) {
@@ -109,7 +105,7 @@ impl File {
 
     /// Whether it is open for writing.
     pub fn writes(&self) -> bool {
-        self.flags & OFlags::ACCMODE != OFlags::RDONLY
+        self.open.writes()
     }
 
     /// Whether every write goes to the end.
@@ -127,15 +123,19 @@ impl File {
     /// # Errors
     /// The handle is damaged.
     pub fn layout(&self) -> Result<Arc<Layout>> {
-        self.inode.layout()
+        self.inode().layout()
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(Errno) -> Error + '_ {
         move |errno| Error::io(action, &self.path)(errno)
     }
 
+    fn inode(&self) -> &Inode {
+        self.open.inode()
+    }
+
     fn requests(&self) -> Requests<'_> {
-        self.inode.sent_by(LIBRARY)
+        self.open.sent_by(LIBRARY)
     }
 
     fn readable(&self) -> Result<()> {
@@ -153,7 +153,7 @@ impl File {
     pub fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         self.readable()?;
         self.within(offset, bufs.iter().map(|buf| buf.len()))?;
-        self.requests().read_vectored_at(bufs, offset).inspect(|_| self.inode.note_read())
+        self.open.read_at(LIBRARY, bufs, offset)
     }
 
     /// Writes at `offset`, or at the end if it [appends](File::appends), as the kernel does.
@@ -222,9 +222,9 @@ impl File {
         let target = match to {
             SeekFrom::Start(target) => (target <= MAX_OFFSET).then_some(target),
             SeekFrom::Current(by) => from(*offset, by),
-            SeekFrom::End(by) => from(self.inode.certain_size_bytes()?, by),
-            SeekFrom::Data(at) => Some(self.inode.seek_data(at)?),
-            SeekFrom::Hole(at) => Some(self.inode.seek_hole(at)?),
+            SeekFrom::End(by) => from(self.inode().certain_size_bytes()?, by),
+            SeekFrom::Data(at) => Some(self.inode().seek_data(at)?),
+            SeekFrom::Hole(at) => Some(self.inode().seek_hole(at)?),
         };
         *offset = target.ok_or_else(|| self.failed("seek in")(Errno::INVAL))?;
         Ok(*offset)
@@ -242,7 +242,7 @@ impl File {
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<()> {
-        self.requests().truncate(size_bytes).and_then(|()| self.inode.settle_whole())
+        self.requests().truncate(size_bytes).and_then(|()| self.inode().settle_whole())
     }
 
     /// `fallocate`.
@@ -256,7 +256,7 @@ impl File {
         if !self.writes() {
             return Err(self.failed("allocate space for")(Errno::BADF));
         }
-        self.requests().allocate(mode, offset, len).and_then(|()| self.inode.settle_whole())
+        self.requests().allocate(mode, offset, len).and_then(|()| self.inode().settle_whole())
     }
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).
@@ -264,7 +264,7 @@ impl File {
     /// # Errors
     /// Those of the servers.
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        self.requests().sync(&self.told, data_only)
+        self.open.sync(LIBRARY, data_only)
     }
 
     /// Attributes, with the size and time that the file has over all servers.
@@ -272,7 +272,7 @@ impl File {
     /// # Errors
     /// Those of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
-        self.inode.settle_access();
+        self.inode().settle_access();
         self.files.stat_of(self.fd.as_fd())
     }
 
@@ -288,9 +288,8 @@ impl File {
         if std::mem::replace(&mut self.is_closed, true) {
             return Ok(());
         }
-        self.inode.settle_access();
-        let released = if self.writes() { self.inode.release_writer() } else { Ok(()) };
-        released.and(self.files.note_close(&self.inode))
+        self.inode().settle_access();
+        self.open.release().and(self.files.note_close(self.inode()))
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::file::inode::{ByHandle, Inode};
 use crate::file::lockfile::Purpose;
 use crate::file::placements;
-use crate::file::unsynced::Told;
 use crate::os::error::Result;
 use crate::os::sync::guard;
 use rustix::fs::FallocateFlags;
@@ -131,7 +130,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Waits at the gate, with no lock that others wait for. One comparison where there is none.
-    fn enter(&self, action: Action, offset: u64, len: u64) -> Request {
+    pub(crate) fn enter(&self, action: Action, offset: u64, len: u64) -> Request {
         let request = Request { sender: self.sender, action, offset, len };
         if !self.are_admitted {
             self.inode.store.plane().door().enter(FileId(self.inode.handle()), &request);
@@ -156,16 +155,6 @@ impl<'a> Requests<'a> {
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
         self.enter(Action::Allocate, offset, len);
         self.inode.allocate(mode, offset, len)
-    }
-
-    /// Makes everything written so far durable (`data_only`: as fdatasync), for an open file that has been `told` of what
-    /// failed so far.
-    ///
-    /// # Errors
-    /// Those of the servers; that of another's sync that has failed since, once.
-    pub fn sync(&self, told: &Told, data_only: bool) -> Result<()> {
-        self.enter(Action::Sync, 0, 0);
-        self.inode.sync_for(told, data_only)
     }
 
     fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {

@@ -13,7 +13,7 @@ pub(crate) struct Failures(AtomicU64);
 
 /// How many failed syncs one open file has been told of.
 #[derive(Debug)]
-pub struct Told(AtomicU64);
+pub(crate) struct Told(AtomicU64);
 
 const ERRNO_BITS: u32 = 16;
 

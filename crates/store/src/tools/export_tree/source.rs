@@ -2,7 +2,7 @@
 
 use super::journal::ExportKey;
 use super::pair::Pair;
-use crate::file::inode::Inode;
+use crate::file::open_inode::OpenInode;
 use crate::file::writers::Attributes;
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
@@ -11,8 +11,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, OFlags, Stat, Timespec};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::io::IoSliceMut;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Arc;
 use stripewise_control::{Sender, Way};
 
 /// Who sends the requests of an export.
@@ -24,7 +24,7 @@ pub(super) struct ExportedFile {
     pub(super) stat: Stat,
     pub(super) size_bytes: u64,
     pub(super) mtime: Timespec,
-    inode: Arc<Inode>,
+    open: OpenInode,
 }
 
 impl ExportedFile {
@@ -37,7 +37,7 @@ impl ExportedFile {
         }
         let inode = pair.export.store.file(place.as_fd())?;
         let Attributes { size_bytes, mtime, .. } = inode.attributes()?;
-        Ok(Self { place, stat, size_bytes, mtime, inode })
+        Ok(Self { place, stat, size_bytes, mtime, open: OpenInode::new(inode, false, false) })
     }
 
     /// Reads at `offset`; fewer bytes than asked for only at the end.
@@ -45,7 +45,7 @@ impl ExportedFile {
         let mut done = 0;
         // It gives what stands before a server that is missing, and only then says so.
         while done < buffer.len() {
-            match self.inode.sent_by(EXPORTER).read_at(&mut buffer[done..], offset + done as u64)? {
+            match self.open.read_at(EXPORTER, &mut [IoSliceMut::new(&mut buffer[done..])], offset + done as u64)? {
                 0 => break,
                 count => done += count,
             }
@@ -55,7 +55,7 @@ impl ExportedFile {
 
     /// Where the next byte that is no hole may be, from `offset` on; the size if there is none.
     pub(super) fn next_data(&self, offset: u64) -> u64 {
-        let found = match self.inode.seek_data(offset) {
+        let found = match self.open.inode().seek_data(offset) {
             Ok(data) => data,
             Err(error) if error.errno() == Errno::NXIO => self.size_bytes,
             // Reading says what is wrong.
@@ -66,7 +66,7 @@ impl ExportedFile {
 
     /// Whether its size and time are what they were when it was opened.
     pub(super) fn is_unchanged(&self) -> Result<bool> {
-        let now = self.inode.attributes()?;
+        let now = self.open.inode().attributes()?;
         Ok((now.size_bytes, now.mtime) == (self.size_bytes, self.mtime))
     }
 

@@ -1,0 +1,112 @@
+//! One open of a regular file, by the mount for a program, by the library, or by an export.
+
+use crate::file::inode::Inode;
+use crate::file::requests::Requests;
+use crate::file::unsynced::Told;
+use crate::os::error::Result;
+use crate::os::sync::atomic::{AtomicBool, Ordering};
+use crate::os::sync::{Mutex, guard};
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use stripewise_control::{Action, Sender};
+
+/// A file that is open: for what, and which failed syncs it has been told of. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct OpenInode {
+    /// Of all opens of a file the same one, but of a file without a handle this open's own, with its own descriptor.
+    inode: Arc<Inode>,
+    writes: bool,
+    notes_reads: bool,
+    told: Told,
+    registered: AtomicBool,
+    registering: Mutex<()>,
+}
+
+impl OpenInode {
+    /// Opens `inode`, for writing if it `writes`. Not registered as a writer yet. `notes_reads`: what it reads moves the
+    /// file's time of access.
+    pub fn new(inode: Arc<Inode>, writes: bool, notes_reads: bool) -> Self {
+        let told = inode.told();
+        Self { inode, writes, notes_reads, told, registered: AtomicBool::new(false), registering: Mutex::default() }
+    }
+
+    /// The file.
+    pub fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    /// Whether it is open for writing.
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether what it reads moves the file's time of access.
+    pub fn notes_reads(&self) -> bool {
+        self.notes_reads
+    }
+
+    /// Whether it is registered as a writer.
+    pub fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire)
+    }
+
+    /// Registers it as a writer, if it is open for writing and not registered yet; whether this call has done it. One load
+    /// where it has nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`Inode::register_writer`].
+    pub fn register(&self) -> Result<bool> {
+        if !self.writes || self.is_registered() {
+            return Ok(false);
+        }
+        let _one = guard(&self.registering);
+        if self.is_registered() {
+            return Ok(false);
+        }
+        self.inode.register_writer()?;
+        self.registered.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Undoes [`OpenInode::register`], if it is registered.
+    ///
+    /// # Errors
+    /// Those of [`Inode::release_writer`].
+    pub fn release(&self) -> Result<()> {
+        if self.registered.swap(false, Ordering::AcqRel) { self.inode.release_writer() } else { Ok(()) }
+    }
+
+    /// The requests of `sender`. Those that write need [`OpenInode::register`] first.
+    pub fn sent_by(&self, sender: Sender) -> Requests<'_> {
+        self.inode.sent_by(sender)
+    }
+
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.
+    ///
+    /// # Errors
+    /// Those of the servers.
+    pub fn read_at(&self, sender: Sender, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let count = self.sent_by(sender).read_vectored_at(bufs, offset)?;
+        if self.notes_reads {
+            self.inode.note_read();
+        }
+        Ok(count)
+    }
+
+    /// Makes everything written so far durable (`data_only`: as fdatasync).
+    ///
+    /// # Errors
+    /// Those of the servers; that of another's sync that has failed since this open was last told of one, once.
+    pub fn sync(&self, sender: Sender, data_only: bool) -> Result<()> {
+        self.sent_by(sender).enter(Action::Sync, 0, 0);
+        self.make_durable(data_only)
+    }
+
+    /// [`OpenInode::sync`] as a part of a request that the gate has let pass.
+    ///
+    /// # Errors
+    /// As [`OpenInode::sync`].
+    pub fn make_durable(&self, data_only: bool) -> Result<()> {
+        self.inode.sync_for(&self.told, data_only)
+    }
+}
