@@ -7,7 +7,8 @@ use stripewise_advise::{ClusterFile, FileRequests};
 use stripewise_layout::{LayoutFile, ServerId, ServerNames};
 use stripewise_model::{Cluster, Tier};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_store::Pool;
+use stripewise_store::pool::ProfileSource;
+use stripewise_store::{Pool, Room};
 
 /// The servers of a pool or of a cluster file.
 #[derive(Debug, Clone)]
@@ -46,13 +47,11 @@ impl Target {
                 capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_sub(used)),
             })
         });
-        // Without room, so that plans put nothing there: reports and advice do not know the metadata tier yet.
-        let meta = Some(Tier::meta(pool.meta.profile.0, 0));
         Ok(Self {
             kind: "pool",
             name: pool.name.clone(),
             names: pool.server_names(),
-            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta },
+            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) },
             default_width_bytes: pool.default_width_bytes,
         })
     }
@@ -72,6 +71,18 @@ impl Target {
     pub(crate) fn layouts(&self, path: &Path) -> Result<LayoutFile, WhatifError> {
         Ok(LayoutFile::load(path, self.kind, &self.name, &self.names)?)
     }
+}
+
+/// The metadata tier of a pool. Plans put files there where its cost is known, and leave half of what the namespace has
+/// room for to names and to files that others make.
+fn meta_of(pool: &Pool) -> Tier {
+    let (profile, source) = pool.meta.profile;
+    let spare_bytes = |room: Room| room.spare_bytes(pool.default_width_bytes) / 2;
+    let capacity_bytes = match source {
+        ProfileSource::Preset => 0,
+        _ => Room::at(&pool.namespace).map_or(0, spare_bytes),
+    };
+    Tier::meta(profile, capacity_bytes)
 }
 
 /// Where the phases of a program that makes these requests meet, as the planner finds them: seconds in the trace.

@@ -5,7 +5,7 @@ use crate::job::Job;
 use crate::objective::priced::RegionPlans;
 use crate::planners::harl::limits;
 use crate::planners::planner::Planner;
-use crate::regions::heads;
+use crate::regions::meta_tier;
 use crate::regions::search::{rehearsed, search};
 use stripewise_layout::Layout;
 
@@ -29,7 +29,7 @@ impl Planner for Regions {
     /// beside the requests: bounded by the options, about 100 MB at the defaults.
     fn plan(&self, job: &Job) -> Result<Vec<Layout>, PlanError> {
         let found = before_rehearsal(job)?;
-        let layouts = heads::on_meta(job, rehearsed(found, job), found.region_s);
+        let layouts = meta_tier::with_meta_tier(job, rehearsed(found, job), found.region_s);
         Ok(job.spread(&layouts))
     }
 }

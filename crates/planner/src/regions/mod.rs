@@ -3,9 +3,9 @@
 pub(crate) mod candidates;
 mod duals;
 mod exhaustive;
-pub(crate) mod heads;
 mod holdout;
 mod hottest;
+pub(crate) mod meta_tier;
 mod price_table;
 mod refine;
 pub(crate) mod rehearse;

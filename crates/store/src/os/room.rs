@@ -1,7 +1,9 @@
 //! How much room the file system of a server has.
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::StatVfsMountFlags;
+use std::fs::File;
+use std::path::Path;
 
 /// New files leave out a server with less room than this part of its file system, and planners leave it free …
 const RESERVED_PART: u64 = 100;
@@ -46,6 +48,14 @@ impl Room {
             is_read_only,
             has_no_inode: space.f_files > 0 && space.f_favail == 0,
         })
+    }
+
+    /// The room of the file system that the directory `path` is on.
+    ///
+    /// # Errors
+    /// It cannot be opened, or its file system does not answer.
+    pub fn at(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::of(File::open(path)?.as_fd())?)
     }
 
     /// Bytes that new files and plans leave free on it, in a pool whose default width is `width_bytes`.

@@ -1,8 +1,8 @@
-//! Heads of files on the metadata tier: small files whole, and the first bytes of larger ones.
+//! Small files whole, and the first bytes of larger ones, on the metadata tier.
 //!
-//! A head is one request to one server that its file is opened on anyway. Which heads pay is a matter of the space and
-//! of the load of that one server, so they are taken one after the other, those of most requests a byte first, each as
-//! long as the time of the whole run goes down by it.
+//! They are one request to one server that the file is opened on anyway. Which files pay is a matter of the space and of
+//! the load of that one server, so they are taken one after the other, those of most requests a byte first, each as long
+//! as the time of the whole run goes down by it.
 
 use crate::job::Job;
 use crate::job::demand::FileDemand;
@@ -11,21 +11,21 @@ use crate::regions::candidates::STEP;
 use crate::regions::rehearse::Stage;
 use stripewise_layout::{Layout, LayoutError, ServerId, Stripe};
 
-/// No head is longer: beyond that a stripe is more than a small file.
+/// At most this many bytes of a file go there: beyond that a stripe is more than a small file.
 const LONGEST_BYTES: u64 = 16 << 20;
 
 /// Draws of startup times that decide.
 const DRAWS: u64 = 3;
 
-/// `layouts` of the job's units with the heads on the metadata tier that the time of the run goes down by, each by at
-/// least `region_s` seconds; predicted, and simulated where simulations are allowed. O(units x lengths x requests of a
+/// `layouts` of the job's units with the first bytes on the metadata tier where the time of the run goes down by that, by at
+/// least `region_s` seconds a unit; predicted, and simulated where simulations are allowed. O(units x lengths x requests of a
 /// unit).
-pub(crate) fn on_meta(job: &Job, layouts: Vec<Layout>, region_s: f64) -> Vec<Layout> {
+pub(crate) fn with_meta_tier(job: &Job, layouts: Vec<Layout>, region_s: f64) -> Vec<Layout> {
     let room_bytes = job.cluster.meta.as_ref().map_or(0, |meta| meta.capacity_bytes.unwrap_or(u64::MAX));
     if room_bytes == 0 {
         return layouts;
     }
-    let taken = Heads::new(job, &layouts, room_bytes).taken(region_s);
+    let taken = MetaTier::new(job, &layouts, room_bytes).taken(region_s);
     let is_simulated = job.options.simulations > 0 && taken != layouts;
     if is_simulated {
         let stage = Stage::new(&job.unit_traces(), job.unit_demand(), &job.priced_as, job.options, 0.0);
@@ -38,7 +38,7 @@ pub(crate) fn on_meta(job: &Job, layouts: Vec<Layout>, region_s: f64) -> Vec<Lay
 }
 
 /// The layouts of all units with what they ask of the servers.
-struct Heads<'a> {
+struct MetaTier<'a> {
     pricer: Pricer<'a>,
     units: &'a [FileDemand],
     layouts: Vec<Layout>,
@@ -50,7 +50,7 @@ struct Heads<'a> {
     most_regions: usize,
 }
 
-impl<'a> Heads<'a> {
+impl<'a> MetaTier<'a> {
     fn new(job: &'a Job, layouts: &[Layout], room_bytes: u64) -> Self {
         let demand = job.unit_demand();
         let pricer = job.pricer_for(demand, &job.spread(layouts));
@@ -76,13 +76,13 @@ impl<'a> Heads<'a> {
         self.layouts
     }
 
-    /// Gives a unit the head that lowers the time of the run most, if any does.
+    /// Gives the metadata tier the first bytes of a unit that lower the time of the run most, if any do.
     fn take(&mut self, unit: usize, region_s: f64) {
         let of = &self.units[unit];
         let now_s = self.pricer.time_s(&self.all);
         let mut best = (now_s - region_s, None);
         for bytes in lengths(of.extent) {
-            let Ok(layout) = with_head(&self.layouts[unit], bytes) else { continue };
+            let Ok(layout) = with_first_bytes(&self.layouts[unit], bytes) else { continue };
             if of.present_bytes(0, bytes) > self.room_bytes || layout.regions().len() > self.most_regions {
                 continue;
             }
@@ -101,7 +101,7 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Lengths of heads that are tried for a file of `extent` bytes, ascending: powers of four from [`STEP`] on that are
+/// Numbers of first bytes that are tried for a file of `extent` bytes, ascending: powers of four from [`STEP`] on that are
 /// shorter than the file, and all of it.
 fn lengths(extent: u64) -> impl Iterator<Item = u64> {
     let whole = extent.next_multiple_of(STEP);
@@ -110,10 +110,10 @@ fn lengths(extent: u64) -> impl Iterator<Item = u64> {
 }
 
 /// `layout` with its first `bytes` on the metadata tier; what lies behind stays where it is.
-fn with_head(layout: &Layout, bytes: u64) -> Result<Layout, LayoutError> {
-    let head = vec![Stripe { server: ServerId::META, width_bytes: bytes }];
+fn with_first_bytes(layout: &Layout, bytes: u64) -> Result<Layout, LayoutError> {
+    let first = vec![Stripe { server: ServerId::META, width_bytes: bytes }];
     let regions = layout.regions().iter().enumerate();
     let behind = regions.filter(|&(index, _)| layout.region_end(index) > bytes);
     let behind = behind.map(|(_, region)| (region.offset().max(bytes), region.stripes().to_vec()));
-    Layout::new(std::iter::once((0, head)).chain(behind))
+    Layout::new(std::iter::once((0, first)).chain(behind))
 }
