@@ -3,46 +3,21 @@
 //!
 //! `cargo run --release -p stripewise-planner --example theta_figures [SIZE-IN-KIB]`
 
+#[path = "common/closed_loops.rs"]
+mod closed_loops;
+
+use closed_loops::{rate, requests};
 use stripewise_layout::Layout;
-use stripewise_model::{Cluster, Op, Request, TierWidths, presets};
+use stripewise_model::{Op, TierWidths, presets};
 use stripewise_planner::harl::{self, HarlOptions};
 use stripewise_planner::planners::{by_name, propose};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
-use stripewise_simulate::{ClosedLoop, Network, SimulationOptions, simulate};
+use stripewise_simulate::{ClosedLoop, Network};
 
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 const FILE: u64 = 64 * GIB;
 const REQUESTS: u64 = 6000;
-/// Draws of startup times that a layout is simulated with, other than those that planners use.
-const DRAWS: u64 = 3;
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Aligned requests anywhere in the file, of `processes` closed loops.
-fn requests(seed: u64, size: u64, op: Op, processes: u64) -> Vec<Request> {
-    let request = |i: u64| {
-        let start_s = (i / processes) as f64 * 0.01;
-        let offset = mix(mix(seed) ^ i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % (FILE / size) * size;
-        Request { offset, size, op, process: (i % processes) as u32, start_s, end_s: start_s + 0.01 }
-    };
-    (0..REQUESTS).map(request).collect()
-}
-
-/// MiB/s of a layout, one FIFO disk and one link a server.
-fn rate(layout: &Layout, workload: &ClosedLoop, cluster: &Cluster) -> f64 {
-    let one = |draw| {
-        let options = SimulationOptions { seed: 9_000_000 + draw, network: Network::Link };
-        let outcome = simulate(cluster, std::slice::from_ref(layout), workload, &options);
-        outcome.expect("layouts of this cluster").makespan_s
-    };
-    let mean_s = (0..DRAWS).map(one).sum::<f64>() / DRAWS as f64;
-    workload.requests() as f64 / mean_s
-}
 
 fn described(layout: &Layout) -> String {
     let of = |region: &stripewise_layout::Region| {
@@ -66,8 +41,9 @@ fn main() {
         for op in [Op::Read, Op::Write] {
             for size in [64, 128, 512, 1024, 4096].into_iter().filter(|&size| only.is_none_or(|only| only == size)) {
                 for processes in [1, 16, 64] {
-                    let own = requests(1, size * KIB, op, processes);
-                    let fresh = ClosedLoop::replay(&[&requests(2, size * KIB, op, processes)], &[], false);
+                    let asked = |seed| requests(seed, FILE, REQUESTS, size * KIB, op, processes);
+                    let own = asked(1);
+                    let fresh = ClosedLoop::replay(&[&asked(2)], &[], false);
                     let files = [FileTrace { name: "file".into(), requests: &own, size_bytes: Some(FILE) }];
                     let base = PlanOptions {
                         processes: Some(processes as f64),
@@ -89,7 +65,8 @@ fn main() {
                         layouts.extend(propose(planner, &job).expect("a proposal").layouts);
                     }
                     let bytes = size as f64 / 1024.0;
-                    let rates: Vec<f64> = layouts.iter().map(|layout| bytes * rate(layout, &fresh, cluster)).collect();
+                    let rates: Vec<f64> =
+                        layouts.iter().map(|layout| bytes * rate(layout, &fresh, cluster, Network::Link)).collect();
                     let columns: Vec<String> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
                     let best: Vec<String> = layouts[1..].iter().map(described).collect();
                     println!("{set} {op:?} {size} {processes}: {} [{}]", columns.join(" "), best.join(", "));
