@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benches.frame import ROOT, STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, MissingError, Target, checked
+from benches import fuse_mounts
+from benches.frame import STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, MissingError, Target, checked
 from stripewise import native_paths
 from stripewise.api import pools
 
@@ -27,11 +28,11 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     )
     for pattern in ("sequential", "strided", "random")
     for processes, request, size in (
-        (1, "1MiB", "96MiB"), (2, "256KiB", "48MiB"), (4, "64KiB", "12MiB"), (8, "256KiB", "32MiB"),
-        (8, "64KiB", "12MiB"),
+        (1, "1MiB", "96MiB"), (2, "256KiB", "96MiB"), (4, "64KiB", "24MiB"), (8, "256KiB", "64MiB"),
+        (8, "64KiB", "32MiB"),
     )
 } | {
-    "file per process, p = 4": ("ior", "-p", "4", "-r", "256KiB", "-s", "8MiB", "--file-per-process"),
+    "file per process, p = 4": ("ior", "-p", "4", "-r", "256KiB", "-s", "16MiB", "--file-per-process"),
     "a hot eighth": ("ior", "-p", "8", "--region", "0:14MiB:128KiB:0.5", "--region", "14MiB:2MiB:64KiB:4"),
     "small and large": ("ior", "-p", "4", "--region", "0:4MiB:16KiB:1", "--region", "4MiB:32MiB:1MiB:1"),
     "lanl-app1": ("lanl-app1", "-p", "8", "--loops", "8"),
@@ -44,9 +45,7 @@ def mounted(base: Path) -> Iterator[tuple[list[Path], list[Path]]]:
     """The directories of slow and of fast disks of a file system of the benchmark's own."""
     if os.geteuid() != 0:
         raise MissingError("only root can mount the benchmark's disks: run it as root")
-    example = ["-p", "stripewise-mount", "--example", "slow_disk"]
-    checked(["cargo", "build", "--release", "--quiet", *example], cwd=ROOT)
-    program = ROOT / "target" / "release" / "examples" / "slow_disk"
+    program = fuse_mounts.example("slow_disk")
     servers: list[subprocess.Popen[bytes]] = []
     places: dict[str, list[Path]] = {"disk": [], "flash": []}
     try:
@@ -92,7 +91,7 @@ def run(context: Context) -> Iterator[Figure | str]:
         checked([*STRIPEWISE, "pool", "calibrate", pool, "--seconds", str(SECONDS)], cwd=base)
         yield pool.read_text(encoding="utf-8")
         errors, gains = [], []
-        chosen = list(PROGRAMS.items())[:: 5 if context.quick else 1]
+        chosen = list(PROGRAMS.items())[:: 3 if context.quick else 1]
         for number, (name, program) in enumerate(chosen):
             context.say(f"program {number + 1} of {len(chosen)}: {name}")
             directory = base / f"cycle-{number}"

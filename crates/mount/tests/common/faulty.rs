@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     AccessFlags, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 /// What goes wrong; nothing by default.
@@ -158,7 +158,7 @@ impl Drop for Faulty {
     }
 }
 
-/// Nodes by number, as paths: nothing renames below a server's directory.
+/// Nodes by number, as paths. Only files are renamed below a server's directory.
 struct Nodes {
     paths: HashMap<u64, PathBuf>,
     numbers: HashMap<PathBuf, u64>,
@@ -175,6 +175,14 @@ impl Nodes {
         let number = *self.numbers.entry(path.to_owned()).or_insert(next);
         self.paths.insert(number, path.to_owned());
         number
+    }
+
+    /// The node of `from` stands at `to` from now on.
+    fn renamed(&mut self, from: &Path, to: &Path) {
+        if let Some(number) = self.numbers.remove(from) {
+            self.numbers.insert(to.to_owned(), number);
+            self.paths.insert(number, to.to_owned());
+        }
     }
 }
 
@@ -365,6 +373,29 @@ impl Filesystem for Fs {
         match removed {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !flags.is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        let (from, to) = (self.path(parent).join(name), self.path(new_parent).join(new_name));
+        match std::fs::rename(&from, &to) {
+            Ok(()) => {
+                self.nodes.lock().unwrap().renamed(&from, &to);
+                reply.ok();
+            }
+            Err(error) => reply.error(errno(error)),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::{
-    make_directories, make_directory, open_directory, probe_attributes, read_file_at, replace_file, retry,
+    make_directories, make_directory, maps, open_directory, probe_attributes, read_file_at, replace_file, retry,
     sync_directory, sync_file_system,
 };
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -105,6 +105,13 @@ impl Site for Place {
     fn write_marker(&self, text: &str) -> rustix::io::Result<()> {
         replace_file(open_directory(&self.root)?, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
     }
+}
+
+/// Whether the kernel keeps pages of files there, and so can read ahead of a request. A file system without pages of its own
+/// (FUSE with direct I/O) reads once more for each request what advice has made the kernel read, and maps no file.
+fn keeps_pages(directory: BorrowedFd<'_>) -> bool {
+    let marker = retry(|| rustix::fs::openat(directory, MARKER_FILE, DATAFILE, Mode::empty()));
+    marker.map_or(true, |marker| maps(&marker))
 }
 
 /// The name of the directory of datafiles with that low byte.
@@ -230,8 +237,9 @@ impl Backend for Directory {
     }
 
     fn limits(&self) -> ServerLimits {
-        let in_memory = self.fd().and_then(rustix::fs::fstatfs).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
-        ServerLimits { waits: !in_memory, ..ServerLimits::NONE }
+        let Ok(directory) = self.fd() else { return ServerLimits::NONE };
+        let in_memory = rustix::fs::fstatfs(directory).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
+        ServerLimits { takes_advice: !in_memory && keeps_pages(directory), ..ServerLimits::NONE }
     }
 
     fn connect(&self) -> Result<()> {

@@ -243,10 +243,10 @@ impl OpenServer {
         self.limits.get().copied().unwrap_or_else(|| self.backend.limits())
     }
 
-    /// Whether reads may wait for a real device, so that it pays to ask for several at once.
+    /// Whether reads may wait for a real device that the kernel can be told of before, so that several work at once.
     #[inline]
-    pub(crate) fn waits(&self) -> bool {
-        self.limits.get().is_none_or(|limits| limits.waits)
+    pub(crate) fn takes_advice(&self) -> bool {
+        self.limits.get().is_none_or(|limits| limits.takes_advice)
     }
 
     /// The device that it stands for, if it is emulated. Known once it was there.

@@ -53,8 +53,8 @@ pub(crate) struct ServerLimits {
     pub(crate) width_multiple_bytes: u64,
     /// Stripes that a region with one on it can have.
     pub(crate) most_stripes: usize,
-    /// Whether reads may wait for a device, so that it pays to tell it of several before the first is waited for.
-    pub(crate) waits: bool,
+    /// Whether reads may wait for a device that the kernel can be told of before: it pays to tell it of several.
+    pub(crate) takes_advice: bool,
     /// Whether the kernel may read and write a datafile by itself: its descriptor is that of a file with just its
     /// bytes, at the server's own speed.
     pub(crate) is_plain: bool,
@@ -64,8 +64,13 @@ pub(crate) struct ServerLimits {
 
 impl ServerLimits {
     /// Those of a server that has none.
-    pub(crate) const NONE: Self =
-        Self { width_multiple_bytes: 1, most_stripes: usize::MAX, waits: true, is_plain: true, is_charged: false };
+    pub(crate) const NONE: Self = Self {
+        width_multiple_bytes: 1,
+        most_stripes: usize::MAX,
+        takes_advice: true,
+        is_plain: true,
+        is_charged: false,
+    };
 
     /// Refuses a stripe of `region` that the server cannot have: says what it must be.
     pub(crate) fn check(&self, region: &Region, stripe: &Stripe) -> Result<(), String> {

@@ -14,8 +14,8 @@
 //! | writes, ext4 | 121 | 144 | 1355 | 511 |
 //!
 //! Advice gets the devices' parallelism where there is any to get, needs no ring or thread that `fork` and `close`
-//! loops of a program could break, and costs little where everything is cached. Servers in memory and emulated ones get
-//! none.
+//! loops of a program could break, and costs little where everything is cached. Servers in memory, emulated ones and those
+//! whose file system bypasses the page cache get none.
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::Advice;
@@ -58,8 +58,8 @@ pub(crate) struct Task {
     pub(crate) first: usize,
     /// End of its buffers.
     pub(crate) end: usize,
-    /// Whether reading may wait for a device.
-    pub(crate) waits: bool,
+    /// Whether reading may wait for a device that the kernel can be told of before.
+    pub(crate) takes_advice: bool,
     /// Whether a read of fewer bytes than wanted has come to the end of the file, so that no second one has to find it.
     pub(crate) ends_short: bool,
     /// Why it stopped, if it failed.
@@ -159,8 +159,8 @@ impl Task {
 /// # Safety
 /// The tasks' descriptors are open, and their buffers can be written to.
 pub(crate) unsafe fn read(tasks: &mut [Task], buffers: &mut [Buffer]) {
-    if tasks.iter().filter(|task| task.fd >= 0 && task.waits).nth(1).is_some() {
-        for task in tasks.iter().filter(|task| task.fd >= 0 && task.waits) {
+    if tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice).nth(1).is_some() {
+        for task in tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice) {
             // SAFETY: open, as the caller says.
             let fd = unsafe { BorrowedFd::borrow_raw(task.fd) };
             // Only advice: where it cannot be given, the read itself says what is wrong.

@@ -813,7 +813,7 @@ impl PlacedFile {
             len: sub.len,
             first: buffers.start,
             end: buffers.end,
-            waits: self.plane.find(sub.server).is_some_and(OpenServer::waits),
+            takes_advice: self.plane.find(sub.server).is_some_and(OpenServer::takes_advice),
             ends_short: self.whole_inode().is_some() && buffers.len() == 1 && sub.len <= engine::MAX_CALL_BYTES,
             ..Task::default()
         })

@@ -4,6 +4,7 @@ use crate::os::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
 use std::path::{Path, PathBuf};
 
 /// `N` random bytes from the kernel.
@@ -37,6 +38,21 @@ pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
 /// Opens a directory without access to it, as a starting point for names.
 pub(crate) fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     retry(|| rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// Whether the kernel can share pages of an open file. It cannot where the file system keeps none (ENODEV).
+pub(crate) fn maps(file: impl AsFd) -> bool {
+    const PAGE_BYTES: usize = 4096;
+    let (anywhere, read, shared) = (std::ptr::null_mut(), ProtFlags::READ, MapFlags::SHARED);
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    match unsafe { rustix::mm::mmap(anywhere, PAGE_BYTES, read, shared, file, 0) } {
+        Ok(address) => {
+            // SAFETY: just mapped, and used by no other code.
+            let _ = unsafe { rustix::mm::munmap(address, PAGE_BYTES) };
+            true
+        }
+        Err(errno) => errno != Errno::NODEV,
+    }
 }
 
 /// Reads all of an open file, from where it stands; EFBIG above `limit` bytes.
