@@ -4,6 +4,7 @@
 mod planned;
 
 use planned::plan;
+use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, Request, presets};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
@@ -99,5 +100,42 @@ fn plans_of_streams_gain_in_the_simulation() {
         let planned_s = simulated_s(&planned.files[0].layout, &asked, &cluster);
         let default_s = simulated_s(&striped(6, 64 << 10), &asked, &cluster);
         assert!(planned_s <= 1.02 * default_s, "{order:?} {processes}: {planned_s} {default_s}");
+    }
+}
+
+/// Price over simulated time.
+fn ratio(order: Order, (hdds, ssds): (u16, u16), processes: u64, size: u64, width: u64) -> f64 {
+    let (cluster, layout) = (disks(hdds, ssds), striped(hdds + ssds, width));
+    let asked = requests(order, processes, 480 / processes, size);
+    price_s(&layout, &asked, &cluster, processes) / simulated_s(&layout, &asked, &cluster)
+}
+
+#[test]
+fn streams_of_several_processes_are_priced_as_they_are_simulated() {
+    for order in [Order::Sequential, Order::Strided] {
+        let mut found = Vec::new();
+        for servers in [(4, 0), (4, 2)] {
+            for (processes, size_kib) in [2, 4, 8, 16].into_iter().flat_map(|p| [(p, 64), (p, 256)]) {
+                let widths = [64, 256, 1024].into_iter();
+                found.extend(widths.map(|kib| ratio(order, servers, processes, size_kib << 10, kib << 10)));
+            }
+        }
+        found.sort_by(f64::total_cmp);
+        let (least, median, most) = (found[0], found[found.len() / 2], found[found.len() - 1]);
+        assert!(least > 0.33 && most < 2.5 && (0.8..1.25).contains(&median), "{order:?}: {least} {median} {most}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_stream_is_priced_at_a_multiple(
+        strided in any::<bool>(), servers in (1_u16..6, 0_u16..3), processes in 1_u64..17, size_kib in 4_u64..65,
+        width_kib in 4_u64..257,
+    ) {
+        let order = if strided { Order::Strided } else { Order::Sequential };
+        let ratio = ratio(order, servers, processes, size_kib << 13, width_kib << 13);
+        prop_assert!(ratio > 1.0 / 3.0 && ratio < 3.0, "{ratio}");
     }
 }

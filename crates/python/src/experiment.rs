@@ -162,7 +162,7 @@ pub(crate) fn simulate_generated<'py>(
         "latency_s": { "mean": latency.mean_s, "p50": latency.p50_s, "p99": latency.p99_s, "max": latency.max_s },
         "barriers_s": outcome.barriers_s,
         "servers": outcome.servers.iter().map(|server| json!({
-            "requests": server.requests,
+            "requests": server.requests(),
             "bytes": server.bytes,
             "busy_s": server.busy_s,
             "waiting_s": server.waiting_s,

@@ -113,7 +113,7 @@ fn describe(repeated: &Repeated, names: &ServerNames) -> Value {
     let servers = used.map(|(index, ((server, queue), busy_s))| {
         json!({
             "name": name(index),
-            "requests": server.requests,
+            "requests": server.requests(),
             "bytes": server.bytes,
             "busy_s": estimate(busy_s),
             "waiting_s": repeated.waiting_s[index].mean,

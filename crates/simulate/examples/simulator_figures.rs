@@ -111,7 +111,7 @@ fn measure_quick(cluster: &Cluster, program: &Generated) {
         let began_s = processor_s();
         let outcome = simulate(cluster, std::slice::from_ref(&layout), &workload, &SimulationOptions::default());
         seconds.push(processor_s() - began_s);
-        served = outcome.expect("a case that runs").servers.iter().map(|server| server.requests).sum();
+        served = outcome.expect("a case that runs").servers.iter().map(|server| server.requests()).sum();
     }
     print_rate("quick path (FIFO, no links)", served, &mut seconds);
     let packed = Packed::of(&workload);

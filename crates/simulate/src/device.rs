@@ -2,6 +2,7 @@
 
 use crate::anticipation::Learned;
 use crate::draw::Draws;
+use crate::outcome::TakenSubs;
 use crate::slab::{Line, Slab, Sub};
 use crate::sweeps::Sweeps;
 use crate::system::{Queue, SeekCurve, Startup};
@@ -113,7 +114,8 @@ pub(crate) struct ServerDevice {
 /// What a device did, in whole numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
-    pub requests: u64,
+    pub reads: TakenSubs,
+    pub writes: TakenSubs,
     pub bytes: u64,
     pub busy_ns: u64,
     pub waiting_ns: u64,
@@ -121,6 +123,13 @@ pub(crate) struct Used {
     /// Sub-requests here now, the one being served among them, and most at any time.
     pub present: u32,
     pub most_present: u32,
+}
+
+impl Used {
+    /// Services begun.
+    fn begun(&self) -> u64 {
+        self.reads.requests + self.writes.requests
+    }
 }
 
 impl ServerDevice {
@@ -144,7 +153,7 @@ impl ServerDevice {
             // Served in order of arrival: those with a number above the services begun still wait.
             self.arrivals += 1;
             let ahead = model.ahead_bytes(sub.write);
-            sub.adjacent = ends.take(sub.position, sub.bytes, self.arrivals, self.used.requests, ahead).1;
+            sub.adjacent = ends.take(sub.position, sub.bytes, self.arrivals, self.used.begun(), ahead).1;
         }
         if let (Some(learned), Some((wait_ns, _))) = (&mut self.learned, model.patience()) {
             learned.arrives(now_ns, wait_ns, &sub);
@@ -256,7 +265,8 @@ impl ServerDevice {
         let ends_ns = after(now_ns, takes_ns);
         self.head = sub.position.saturating_add(sub.bytes);
         self.state = State::Serving { sub, since_ns: now_ns };
-        self.used.requests += 1;
+        let taken = if sub.write { &mut self.used.writes } else { &mut self.used.reads };
+        taken.add(sub.adjacent);
         self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
         self.used.waiting_ns = after(self.used.waiting_ns, now_ns - sub.stamp_ns);
         self.used.startup_ns = after(self.used.startup_ns, ns(startup_s));

@@ -58,7 +58,8 @@ impl Server {
         let startup_s = if adjacent { costs.adjacent_startup_s(drawn_s) } else { drawn_s };
         let service = startup_s + bytes as f64 * per_byte;
         self.free_s = start + service;
-        self.used.requests += 1;
+        let taken = if op == Op::Write { &mut self.used.writes } else { &mut self.used.reads };
+        taken.add(adjacent);
         // A trace may claim more bytes than there are.
         self.used.bytes = self.used.bytes.saturating_add(bytes);
         self.used.busy_s += service;

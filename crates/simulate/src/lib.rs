@@ -78,7 +78,7 @@ pub use described::Described;
 pub use engine::{Network, SimulationOptions, simulate, simulate_observed};
 pub use error::SimulateError;
 pub use generate::{FileChoice, FilePart, Generated, GeneratorCursor, SlotOrder, Together};
-pub use outcome::{Latency, ServerUse, SimulationOutcome};
+pub use outcome::{Latency, ServerUse, SimulationOutcome, TakenSubs};
 pub use packed::{Packed, Reading};
 pub use program::StepProgram;
 pub use repeat::{Estimate, Repeated, repeat};

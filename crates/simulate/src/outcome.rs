@@ -2,11 +2,31 @@
 
 use stripewise_layout::ServerId;
 
+/// Sub-requests of one operation that a server took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TakenSubs {
+    /// All of them.
+    pub requests: u64,
+    /// Those for which the server's head did not move; 0 of a server without a head.
+    pub adjacent: u64,
+}
+
+impl TakenSubs {
+    /// Counts one. O(1).
+    #[inline]
+    pub(crate) fn add(&mut self, adjacent: bool) {
+        self.requests += 1;
+        self.adjacent += u64::from(adjacent);
+    }
+}
+
 /// What one server did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ServerUse {
-    /// Sub-requests served.
-    pub requests: u64,
+    /// Sub-requests that read.
+    pub reads: TakenSubs,
+    /// Sub-requests that wrote.
+    pub writes: TakenSubs,
     /// Bytes read and written.
     pub bytes: u64,
     /// Seconds that the device was serving.
@@ -67,6 +87,13 @@ pub struct SimulationOutcome {
     pub latency: Latency,
     /// When each barrier opened, in seconds; ascending.
     pub barriers_s: Vec<f64>,
+}
+
+impl ServerUse {
+    /// Sub-requests served.
+    pub fn requests(&self) -> u64 {
+        self.reads.requests + self.writes.requests
+    }
 }
 
 impl SimulationOutcome {

@@ -552,7 +552,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
 
     fn report(self) -> SimulationReport {
         let use_of = |server: &Server| ServerUse {
-            requests: server.device.used.requests,
+            reads: server.device.used.reads,
+            writes: server.device.used.writes,
             bytes: server.device.used.bytes,
             busy_s: seconds(server.device.used.busy_ns),
             waiting_s: seconds(server.device.used.waiting_ns),

@@ -289,5 +289,5 @@ fn replays_a_trace_by_process() {
     let workload = ClosedLoop::replay(&[&requests], &[], false);
     let outcome = simulate(&cluster, &[layout(&[4])], &workload, &SimulationOptions::default()).unwrap();
     close(outcome.makespan_s, 6.0);
-    assert_eq!(outcome.servers[0].requests, 3);
+    assert_eq!(outcome.servers[0].requests(), 3);
 }

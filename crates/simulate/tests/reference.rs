@@ -690,7 +690,7 @@ proptest! {
         prop_assert_eq!(&done, &expected);
         prop_assert_eq!(ns(report.outcome.makespan_s), makespan);
         for (server, &count) in report.outcome.servers.iter().zip(&served) {
-            prop_assert_eq!(server.requests, count);
+            prop_assert_eq!(server.requests(), count);
         }
 
         // What holds for every run.

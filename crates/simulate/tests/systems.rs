@@ -406,7 +406,7 @@ fn a_plain_system_is_the_quick_path() {
             close(quick.latency.mean_s, whole.outcome.latency.mean_s, 1e-6);
             close(quick.latency.p95_s, whole.outcome.latency.p95_s, 2e-3 * quick.latency.p95_s);
             for (quick, whole) in quick.servers.iter().zip(&whole.outcome.servers) {
-                assert_eq!((quick.requests, quick.bytes), (whole.requests, whole.bytes));
+                assert_eq!((quick.reads, quick.writes, quick.bytes), (whole.reads, whole.writes, whole.bytes));
                 close(quick.busy_s, whole.busy_s, 1e-5);
                 close(quick.waiting_s, whole.waiting_s, 1e-3);
                 close(quick.link_in_busy_s + quick.link_out_busy_s, whole.link_in_busy_s + whole.link_out_busy_s, 1e-5);

@@ -162,10 +162,11 @@ impl<'a> Job<'a> {
         let arrivals = self.arrivals.get_or_init(|| {
             let held: usize = self.files.iter().map(|file| file.requests.len()).sum();
             let is_whole = self.demand.phases.iter().map(|phase| phase.requests).sum::<u64>() <= held as u64;
-            let new = || Arrivals::new(self.files, self.options.max_phases, &self.demand.phases);
+            let new = || Arrivals::new(self.files, self.options.max_phases);
             (self.cluster.has_heads() && is_whole).then(new)
         });
-        arrivals.as_ref().map(|arrivals| arrivals.shares(layouts, self.cluster, &self.demand.phases))
+        let (phases, network) = (self.demand.phases.len(), self.options.network);
+        arrivals.as_ref().map(|arrivals| arrivals.shares(layouts, &self.priced_as, phases, network))
     }
 
     /// Widths of the default layout.
