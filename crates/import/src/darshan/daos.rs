@@ -3,7 +3,7 @@
 //! After darshan-dfs-log-format.h and darshan-daos-log-format.h, version 1. Both count the same requests where a file of
 //! DFS is one object, as MPI-IO's and POSIX's records do.
 
-use super::module::Module;
+use super::module::{KeptCounters, Module};
 use super::names::{DAOS_SAME_FLOATS, DAOS_SAME_INTEGERS};
 
 /// Where a module's records have what is taken of them, by index among their integers.
@@ -38,11 +38,7 @@ pub(super) fn record_bytes(module: Module) -> usize {
 }
 
 /// POSIX's counters of a record, whose word of an index `word` gives.
-#[expect(clippy::type_complexity, reason = "the two lists of a record of counters")]
-pub(super) fn as_posix(
-    module: Module,
-    word: impl Fn(usize) -> u64,
-) -> (Vec<(&'static str, i64)>, Vec<(&'static str, f64)>) {
+pub(super) fn as_posix(module: Module, word: impl Fn(usize) -> u64) -> KeptCounters {
     let places = places(module);
     let integer = |index: usize| word(2 + index) as i64;
     let sum = |from: &mut dyn Iterator<Item = usize>| from.map(integer).fold(0_i64, i64::saturating_add);

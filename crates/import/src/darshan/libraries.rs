@@ -3,7 +3,7 @@
 //! After darshan-hdf5-log-format.h and darshan-pnetcdf-log-format.h. What is kept of a record is what advice rests on: a
 //! program may have a record for each rank of thousands of datasets.
 
-use super::module::Module;
+use super::module::{KeptCounters, Module};
 use stripewise_trace::Api;
 
 /// A record's shape, and what is kept of it.
@@ -66,8 +66,7 @@ impl LibraryShape {
     }
 
     /// The kept counters of a record, whose word of an index `word` gives.
-    #[expect(clippy::type_complexity, reason = "the two lists of a record of counters")]
-    pub fn kept(&self, word: impl Fn(usize) -> u64) -> (Vec<(&'static str, i64)>, Vec<(&'static str, f64)>) {
+    pub fn kept(&self, word: impl Fn(usize) -> u64) -> KeptCounters {
         let integers = self.integers.iter().map(|&(at, name)| (name, word(self.head_words + at) as i64));
         let first = self.head_words + self.integer_words;
         let floats = self.floats.iter().map(|&(at, name)| (name, f64::from_bits(word(first + at))));

@@ -377,53 +377,25 @@ impl<'a> Reading<'a> {
             Module::MpiIo => 3,
             _ => 2,
         };
-        let Some((mut region, version)) = self.module(module, newest) else { return Ok(()) };
+        let Some((region, version)) = self.module(module, newest) else { return Ok(()) };
         let Some(shape) = CounterNames::of(module, version) else { return Ok(()) };
-        let mut bytes = vec![0; shape.record_bytes()];
-        loop {
-            match region.fill(&mut bytes) {
-                Ok(Filled::Whole) => {}
-                Ok(Filled::End) => return Ok(()),
-                Err(why) => {
-                    self.damaged(module.name(), &why);
-                    return Ok(());
-                }
-            }
-            self.read += 1;
-            let id = region.word(&bytes, 0);
-            let rank = region.word(&bytes, 1) as i64;
-            let mut at = 2;
-            let mut integers = Vec::with_capacity(shape.integers.len());
-            for (index, &name) in shape.integers.iter().enumerate() {
-                if let Some((skip_at, count)) = shape.skipped.filter(|(skip_at, _)| *skip_at == index) {
-                    debug_assert_eq!(at, 2 + skip_at);
-                    at += count;
-                }
-                integers.push((name, region.word(&bytes, at) as i64));
-                at += 1;
-            }
-            let floats: Vec<(&'static str, f64)> = shape
-                .floats
-                .iter()
-                .enumerate()
-                .map(|(index, &name)| (name, f64::from_bits(region.word(&bytes, at + index))))
-                .collect();
-            let has_rows = self.traced.contains(&(id, shape.api));
-            let file = self.file(id)?;
-            let counters =
-                FileCounters { file, api: shape.api, rank: u32::try_from(rank).ok(), integers, floats, has_rows };
-            self.out.counters(&counters)?;
-            if !has_rows {
-                self.reconstruct(&counters)?;
-            }
-        }
+        self.each_record(module, region, shape.record_bytes(), &mut |reading, word| {
+            let (id, rank) = (word(0), u32::try_from(word(1) as i64).ok());
+            let (integers, floats) = shape.kept(word);
+            let has_rows = reading.traced.contains(&(id, shape.api));
+            let file = reading.file(id)?;
+            let counters = FileCounters { file, api: shape.api, rank, integers, floats, has_rows };
+            reading.out.counters(&counters)?;
+            if has_rows { Ok(()) } else { reading.reconstruct(&counters) }
+        })
     }
 
     /// Counters of a library above MPI-IO, by the file that they are of.
     fn library(&mut self, module: Module) -> Result<(), ImportError> {
         let (extent, version, _) = self.header.module(module);
         let Some(shape) = LibraryShape::of(module, version).filter(|_| extent.length > 0) else { return Ok(()) };
-        self.each_record(module, shape.record_bytes(), &mut |reading, word| {
+        let Some((region, _)) = self.module(module, u32::MAX) else { return Ok(()) };
+        self.each_record(module, region, shape.record_bytes(), &mut |reading, word| {
             let Some(file) = reading.file_of_part(word(0), (shape.head_words > 2).then(|| word(2)))? else {
                 return Ok(());
             };
@@ -460,7 +432,8 @@ impl<'a> Reading<'a> {
                 continue;
             }
             let mut of_module = HashSet::new();
-            self.each_record(module, daos::record_bytes(module), &mut |reading, word| {
+            let Some((region, _)) = self.module(module, u32::MAX) else { continue };
+            self.each_record(module, region, daos::record_bytes(module), &mut |reading, word| {
                 let (integers, floats) = daos::as_posix(module, word);
                 let moved =
                     integers.iter().any(|(name, count)| matches!(*name, "POSIX_READS" | "POSIX_WRITES") && *count > 0);
@@ -485,10 +458,10 @@ impl<'a> Reading<'a> {
     fn each_record(
         &mut self,
         module: Module,
+        mut region: LogRegion,
         record_bytes: usize,
         take: &mut TakeRecord<'_, Self>,
     ) -> Result<(), ImportError> {
-        let Some((mut region, _)) = self.module(module, u32::MAX) else { return Ok(()) };
         let mut bytes = vec![0; record_bytes];
         loop {
             match region.fill(&mut bytes) {

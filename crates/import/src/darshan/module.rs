@@ -1,5 +1,8 @@
 //! [`Module`]: the parts of a log that are read, and their numbers in each format.
 
+/// The two lists of a record of counters: integers, then floats, with their names.
+pub(super) type KeptCounters = (Vec<(&'static str, i64)>, Vec<(&'static str, f64)>);
+
 /// Modules that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Module {

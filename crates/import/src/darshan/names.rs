@@ -1,7 +1,7 @@
 //! Names of Darshan's counters in the order of the log, and which of them older versions of the records lack.
 
 use super::libraries;
-use super::module::Module;
+use super::module::{KeptCounters, Module};
 use stripewise_trace::Api;
 
 /// What a record of counters holds after its identifier and rank.
@@ -36,6 +36,17 @@ impl CounterNames {
         let kept = |names: &[&'static str]| names.iter().copied().filter(|name| !lacks(name)).collect();
         let skipped = (module == Module::Posix && version == 1).then_some((6, 4));
         Some(CounterNames { api, integers: kept(integers), floats: kept(floats), skipped })
+    }
+
+    /// The counters of a record, whose word of an index `word` gives.
+    pub fn kept(&self, word: impl Fn(usize) -> u64) -> KeptCounters {
+        let (skip_at, count) = self.skipped.unwrap_or((self.integers.len(), 0));
+        let place = |index: usize| 2 + index + if index >= skip_at { count } else { 0 };
+        let integers = self.integers.iter().enumerate().map(|(index, &name)| (name, word(place(index)) as i64));
+        let first = 2 + self.integers.len() + count;
+        let floats = self.floats.iter().enumerate();
+        let floats = floats.map(|(index, &name)| (name, f64::from_bits(word(first + index))));
+        (integers.collect(), floats.collect())
     }
 
     /// Length of a record in bytes.
