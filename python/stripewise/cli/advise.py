@@ -9,43 +9,23 @@ import typer
 
 from stripewise.api import advice as api
 from stripewise.cli import advice, console
+from stripewise.cli.advised import PRESET, PlannerOption, PresetOption, RootOption, ServersOption
 from stripewise.cli.excerpt import AppOption, FileOption, RankOption, options
 from stripewise.cli.opened import opened
 
 
 def advise(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A trace, or any log that Stripewise reads.")],
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster",
-            metavar="C.toml",
-            help="The servers: a cluster file or a pool file; else those that the log's Lustre layouts show.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str, typer.Option("--preset", metavar="NAME", help="What servers that only the log shows are taken for.")
-    ] = "hdd-7200",
+    cluster: ServersOption = None,
+    preset: PresetOption = PRESET,
     osts: Annotated[
         int | None,
         typer.Option(
             "--osts", metavar="N", min=1, max=4096, help="Lustre's targets, where the log shows none or not all."
         ),
     ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            "--root",
-            metavar="DIR",
-            help="Only files below it; paths in the layout are relative to it. A pool's mount, else what all share.",
-        ),
-    ] = None,
-    planner: Annotated[
-        str | None,
-        typer.Option(
-            "--planner", metavar="NAME", help="The planner: a name of `stripewise planners`; auto for few files."
-        ),
-    ] = None,
+    root: RootOption = None,
+    planner: PlannerOption = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="LAYOUT", help="Layout file to write, of what should change."),
@@ -89,7 +69,9 @@ def advise(
     if output is not None:
         made.save(output)
     if as_json:
-        console.document({**document, "native": None if native is None else native.as_dict()})
+        console.document(
+            {**document, "now_then": made.now_then, "native": None if native is None else native.as_dict()}
+        )
     else:
         advice.show(made, [str(log), *options(file, rank, app)], cluster)
     if output is None:

@@ -10,6 +10,7 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api.reporting import check_page, write_report
 from stripewise.cli import console
+from stripewise.cli.advised import PRESET, PlannerOption, PresetOption, RootOption
 from stripewise.cli.excerpt import AppOption, FileOption, RankOption
 from stripewise.cli.opened import opened
 from stripewise.units import about_bytes
@@ -31,23 +32,9 @@ def report(
     pool_file: Annotated[
         Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Pool file, or its directory, in its place.")
     ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            "--root",
-            metavar="DIR",
-            help="Directory that paths in layouts are relative to. A pool's mount, else what all files share.",
-        ),
-    ] = None,
-    planner: Annotated[
-        str | None,
-        typer.Option(
-            "--planner", metavar="NAME", help="The planner: a name of `stripewise planners`; auto for few files."
-        ),
-    ] = None,
-    preset: Annotated[
-        str, typer.Option("--preset", metavar="NAME", help="What servers that only the log shows are taken for.")
-    ] = "hdd-7200",
+    root: RootOption = None,
+    planner: PlannerOption = None,
+    preset: PresetOption = PRESET,
     file: FileOption = None,
     rank: RankOption = None,
     app: AppOption = None,

@@ -9,6 +9,7 @@ import typer
 
 from stripewise.api import survey as api
 from stripewise.cli import console
+from stripewise.cli.advised import PRESET, PresetOption, ServersOption
 from stripewise.units import about_bytes, counted, mib_per_s, ratio, seconds
 
 if TYPE_CHECKING:
@@ -23,15 +24,8 @@ SINGULAR = {"applications": "application", "users": "user", "directories": "dire
 
 def survey(
     logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs, and directories of logs.")],
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster", metavar="C.toml", help="The servers: a cluster or pool file; else as each log shows."
-        ),
-    ] = None,
-    preset: Annotated[
-        str, typer.Option("--preset", metavar="NAME", help="What servers that only a log shows are taken for.")
-    ] = "hdd-7200",
+    cluster: ServersOption = None,
+    preset: PresetOption = PRESET,
     rules: Annotated[
         bool, typer.Option("--rules/--no-rules", help="Simulate what layouts for all files would gain.")
     ] = True,
