@@ -346,7 +346,7 @@ def test_servers_that_only_the_log_shows_have_no_pools():
     document["layout"] = (
         'version = 1\npool = "found"\n[[file]]\npath = "a"\n[[file.region]]\noffset = "0"\nround = ["ost.0-1:1MiB"]\n'
     )
-    native = of_advice(document, trace.native)
+    native = of_advice(document, trace.native, lambda _: document)
     (of_file,) = native.exported.files
     assert of_file.commands and "no pool is named" in native.assumed[0]
     assert not any("-p" in command.arguments for command in of_file.commands)

@@ -188,7 +188,8 @@ def test_two_layouts_are_compared_and_simulated(stripewise, tmp_path, runs):
     assert simulated["ratio"] == pytest.approx(simulated["b"]["mean"] / simulated["a"]["mean"])
     assert simulated["ratio"] > 1
     told = stripewise("compare", a, b, "--trace", runs[0], "--cluster", cluster).stdout
-    assert told.startswith(f"B is {simulated['ratio']:.2f}x as fast as A, simulated: ")
+    assert f"\nB is {simulated['ratio']:.2f}x as fast as A, replayed on servers as described: " in told
+    assert told.splitlines()[:4] == document["heading"] and f"\nB, {document['then'][1]}\n" in told
     assert "both have the same layouts for 3 paths" in stripewise("compare", a, a).stdout
 
 

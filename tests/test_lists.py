@@ -10,7 +10,8 @@ from stripewise.api import optimizing as report
 from stripewise.cli import console, optimize
 
 FILES = 25
-MAKE = f"for n in $(seq -w {FILES}); do head -c 300000 /dev/zero > MOUNT/f$n; cat MOUNT/f$n > /dev/null; done"
+NAMES = [f"f{chr(97 + number)}" for number in range(FILES)]
+MAKE = f"for n in {' '.join(NAMES)}; do head -c 300000 /dev/zero > MOUNT/$n; cat MOUNT/$n > /dev/null; done"
 
 
 def test_plan(emulated):
@@ -19,12 +20,11 @@ def test_plan(emulated):
     emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", "sh", "-c", script)
     command = ("plan", trace, "--pool", emulated.file, "-o", layout, "--planner", "regions")
     few = emulated.stripewise(*command)
-    names = [f"f{number:02}" for number in range(1, FILES + 1)]
-    assert [line.strip() for line in few.stdout.splitlines() if line.strip() in names] == names[:20]
-    assert "and 5 more files: --all lists them" in few.stderr
+    assert [line.strip() for line in few.stdout.splitlines() if line.strip() in NAMES] == NAMES[:20]
+    assert "and 5 more rows of files: --all lists them" in few.stderr
     every = emulated.stripewise(*command, "--all")
-    assert [line.strip() for line in every.stdout.splitlines() if line.strip() in names] == names
-    assert "more files" not in every.stderr
+    assert [line.strip() for line in every.stdout.splitlines() if line.strip() in NAMES] == NAMES
+    assert "more rows" not in every.stderr
 
 
 @pytest.mark.parametrize("everything", [False, True])

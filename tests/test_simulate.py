@@ -305,7 +305,10 @@ def test_a_trace_is_simulated_on_a_cluster_that_is_not_there(traced):
     took_s = 20 * (1e-3 + 131072e-9) + 8 * (1e-3 + 65536e-9)
     assert document["present"]["makespan_s"]["mean"] == pytest.approx(took_s, abs=1e-7)
     assert [server["requests"] for server in document["present"]["servers"]] == [28, 0, 0, 0]
-    assert simulate().stdout.startswith("simulated on cluster 'test', 5 runs\n1 process, 28 requests, 1 phase; ")
+    replayed = (
+        "\nsimulated on cluster 'test' as described, not fitted to the log, 5 runs\n1 process, 28 requests, 1 phase; "
+    )
+    assert replayed in simulate().stdout
     document = as_json(simulate("--json", "--layout", pool.base / "ssd.layout"))
     assert [server["requests"] for server in document["layout"]["servers"]] == [0, 0, 0, 28]
     assert document["ratio"]["mean"] > 1

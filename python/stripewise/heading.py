@@ -2,20 +2,59 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from stripewise import _native
 from stripewise.units import about_bytes, counted, mib_per_s, ratio, seconds
 
 
+class NowThen(TypedDict):
+    """What a job has under the present layouts and under others, as every command tells it."""
+
+    measured_bytes_per_s: float | None
+    """`None` where the log does not time requests."""
+    now_bytes_per_s: float | None
+    """Predicted; `None` where neither times nor servers are known."""
+    then_bytes_per_s: float | None
+    """`None` where no gain is claimed, or no file gets another layout."""
+    gain: _native.AdviseGain | None
+    factor: float | None
+    """Time under the present layouts, predicted over measured."""
+    refused: str | None
+    """Why no gain is claimed."""
+    how: str
+    """How the predicted figures were got."""
+
+
+def now_then(document: _native.AdviceDocument) -> NowThen:
+    """The figures of advice, which those of plans, simulations and reports are, too."""
+    total, reproduced = document["total"], document["reproduced"]
+    return {
+        "measured_bytes_per_s": document["job"]["bytes_per_s"],
+        "now_bytes_per_s": total["present_bytes_per_s"] if _is_predicted(document) else None,
+        "then_bytes_per_s": total["recommended_bytes_per_s"] if total["change"] else None,
+        "gain": total["gain"] if total["change"] else None,
+        "factor": None if reproduced is None else reproduced["factor"],
+        "refused": None if reproduced is None else reproduced["refused"],
+        "how": _how(document),
+    }
+
+
 def heading(document: _native.AdviceDocument) -> list[str]:
     """Lines of words: job, traffic, share of the run, and the prediction beside it."""
-    job, reproduced = document["job"], document["reproduced"]
+    return job_heading(document["job"]) + predicted_lines(document)
+
+
+def predicted_lines(document: _native.AdviceDocument) -> list[str]:
+    """The prediction of the present, for a place below the lines of the job."""
+    return [f"predicted: {_predicted(document)}"] if document["job"]["requests"] else []
+
+
+def job_heading(job: _native.AdviseJob) -> list[str]:
+    """The lines of the job alone: what the log says, without a prediction."""
     lines = [f"job: {_job(job)}", f"moved: {_moved(job)}"]
     if job["io_share"] is not None:
         lines.append(f"I/O: {_share(job)}")
-    if reproduced is not None:
-        lines.append(f"predicted: {_predicted(document, reproduced)}")
-    elif job["requests"]:
-        lines.append("predicted: nothing to hold it against, the log does not time requests")
     return lines
 
 
@@ -34,6 +73,16 @@ def then(document: _native.AdviceDocument) -> str | None:
         return text
     busy = f"its slowest process reads and writes for {_percent(job['slowest_share'])} of it"
     return f"{text}; the run {ratio(of_run['ratio'])} at most, as {busy}"
+
+
+def then_line(document: _native.AdviceDocument) -> str:
+    """What layouts that were given make of it, or why that is not said: a line."""
+    told = then(document)
+    if told is not None:
+        return f"then: {told}"
+    reproduced = document["reproduced"]
+    refused = reproduced is not None and reproduced["refused"] is not None
+    return "then: not said, as the present is not reproduced" if refused else "then: the same, no layout changes"
 
 
 def _job(job: _native.AdviseJob) -> str:
@@ -78,17 +127,35 @@ def _share(job: _native.AdviseJob) -> str:
     return text + (f", {_percent(slowest)} of the slowest" if slowest > 1.2 * share else "")
 
 
-def _predicted(document: _native.AdviceDocument, reproduced: _native.AdviseReproduced) -> str:
-    now = document["total"]["present_bytes_per_s"]
-    text = f"{mib_per_s(now)} MiB/s for the same"
-    if reproduced["profiles"]:
-        text += ", with servers fitted to the log"
-    if reproduced["memory_share"] >= 0.01:
+def _predicted(document: _native.AdviceDocument) -> str:
+    if not _is_predicted(document):
+        return _how(document)
+    text = f"{mib_per_s(document['total']['present_bytes_per_s'])} MiB/s for the same, {_how(document)}"
+    reproduced = document["reproduced"]
+    if reproduced is None:
+        return text
+    if reproduced["profiles"] and reproduced["memory_share"] >= 0.01:
         share = _percent(reproduced["memory_share"])
         text += f"; {share} of the bytes moved at the speed of memory (page cache), which no layout changes"
     if reproduced["refused"] is not None:
         text += f". NOT reproduced, so no gain is claimed: {reproduced['refused']}"
     return text
+
+
+def _is_predicted(document: _native.AdviceDocument) -> bool:
+    """Servers that are neither known nor fitted predict nothing."""
+    return document["reproduced"] is not None or document["lacking"] is None
+
+
+def _how(document: _native.AdviceDocument) -> str:
+    reproduced = document["reproduced"]
+    if reproduced is None and not _is_predicted(document):
+        return "nothing, as the log neither times requests nor names its servers"
+    if reproduced is None:
+        return "simulated with servers as they are described, as the log does not time requests"
+    if reproduced["profiles"]:
+        return "simulated with servers fitted to the log"
+    return "all of it from the memory of the nodes (page cache), which no layout changes"
 
 
 def _percent(share: float) -> str:

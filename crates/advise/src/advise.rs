@@ -15,6 +15,7 @@ use crate::look::Looked;
 use crate::options::{AdviceOptions, ServersFrom};
 use crate::passes::{Pass, PassResult, Passes};
 use crate::sides::servers;
+use std::path::Path;
 use stripewise_import::About;
 use stripewise_layout::LayoutFile;
 use stripewise_planner::auto;
@@ -52,14 +53,7 @@ pub fn advise_by(
         )));
     }
     let (servers, targets, from) = servers(about, options)?;
-    let mut looked = Looked::default();
-    let root = options.root.map(|root| root.as_os_str().to_owned());
-    passes.make(&Pass::Look(root), &mut |found| {
-        if let PassResult::Looked(part) = found {
-            looked.join(part);
-        }
-    })?;
-    let mut gathered = Gathered::new(trace, about, options.root, looked.finished());
+    let mut gathered = gather(trace, about, options.root, passes)?;
     let job = JobFacts::of(trace, about, &gathered);
     if gathered.files.is_empty() {
         return match options.root {
@@ -69,6 +63,25 @@ pub fn advise_by(
     }
     let case = ComparedCase::new(&servers, from, &targets, about, options, passes, &mut gathered)?;
     case.advice(&gathered, job, about, options)
+}
+
+/// What stands above every result on a log, as [`advise_by`] has it for all files. One pass over the records.
+///
+/// # Errors
+/// [`AdviseError::Passes`].
+pub fn job_facts(trace: &Trace, about: &About, passes: &dyn Passes) -> Result<JobFacts, AdviseError> {
+    Ok(JobFacts::of(trace, about, &gather(trace, about, None, passes)?))
+}
+
+/// How the files below the root were used. One pass over the records.
+fn gather(trace: &Trace, about: &About, root: Option<&Path>, passes: &dyn Passes) -> Result<Gathered, AdviseError> {
+    let mut looked = Looked::default();
+    passes.make(&Pass::Look(root.map(|root| root.as_os_str().to_owned())), &mut |found| {
+        if let PassResult::Looked(part) = found {
+            looked.join(part);
+        }
+    })?;
+    Ok(Gathered::new(trace, about, root, looked.finished()))
 }
 
 /// Of a log without reads and writes: what else it shows.

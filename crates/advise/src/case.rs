@@ -65,6 +65,8 @@ pub(crate) struct ComparedCase<'a> {
     /// What of the profiles is fitted, where the log times requests.
     fit: Option<Fit>,
     planned: Vec<Layout>,
+    /// They were given, and are taken as they are.
+    is_given: bool,
     planner: &'static str,
     processes: f64,
     /// The program's own time.
@@ -90,7 +92,12 @@ impl<'a> ComparedCase<'a> {
         let alike = kinds(&gathered.files, &present);
         let is_timed = !about.lacks.contains(Lacks::TIMES) && !about.lacks.contains(Lacks::DURATIONS);
         let is_known = servers_from != ServersFrom::Unknown;
-        let known = Present { layouts: &present, is_known, is_timed };
+        if options.given.is_some() && !is_known {
+            return Err(AdviseError::NoServers);
+        }
+        let given = given_layouts(servers, options, gathered, &present)?;
+        let is_given = given.is_some();
+        let known = Present { layouts: &present, given, is_known, is_timed };
         let Planned { planner, sampled, layouts, sample, served, fit, cuts_s, processes, gaps } =
             plan(gathered, &known, passes, &alike, servers, options)?;
         let cluster = fit.cluster.clone();
@@ -123,6 +130,7 @@ impl<'a> ComparedCase<'a> {
             planner,
             sampled,
             planned: layouts,
+            is_given,
             processes,
             gaps,
             cuts_s,
@@ -161,8 +169,8 @@ impl<'a> ComparedCase<'a> {
         let tries_rules = options.rules && !is_refused && self.servers_from != ServersFrom::Unknown;
         let rules = if tries_rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
         let named = self.named(gathered, &about.mounts).into_iter();
-        let may_change: Vec<bool> =
-            named.zip(&factors).map(|(named, factor)| named && !is_refused && factor.is_none_or(is_near)).collect();
+        let is_asked = |(named, factor): (bool, &Option<f64>)| self.is_given || named && factor.is_none_or(is_near);
+        let may_change: Vec<bool> = named.zip(&factors).map(|of| !is_refused && is_asked(of)).collect();
         let ranks_seen = gathered.all.ranks.len();
         let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
         let Wished { layouts: wished, reasons } = self.wished(&rehearsal, gathered, processes)?;
@@ -290,7 +298,7 @@ impl<'a> ComparedCase<'a> {
     }
 
     /// The planned layouts, on Lustre as its administrators set them: of stripes below 1 MiB those alone that are more
-    /// than a tenth faster.
+    /// than a tenth faster. Layouts that were given stay as they are.
     fn wished(
         &self,
         rehearsal: &KindRehearsal,
@@ -298,7 +306,7 @@ impl<'a> ComparedCase<'a> {
         processes: usize,
     ) -> Result<Wished, SimulateError> {
         let mut reasons = vec![None; self.kinds.len()];
-        if self.servers.file_system != Some(FileSystem::Lustre) {
+        if self.is_given || self.servers.file_system != Some(FileSystem::Lustre) {
             return Ok(Wished { layouts: self.planned.clone(), reasons });
         }
         let settable = Settable { cluster: &self.cluster, processes };
@@ -394,6 +402,9 @@ impl<'a> ComparedCase<'a> {
                 return Ok(Chosen { changed, layouts, after: before.to_vec() });
             }
             let after = rehearsal.runs(&layouts)?;
+            if self.is_given {
+                return Ok(Chosen { changed, layouts, after });
+            }
             let total = Gain::of(&gains(before, &after, None), causes);
             let mut doubted = false;
             for (number, changed) in changed.iter_mut().enumerate().filter(|(_, changed)| **changed) {
@@ -486,6 +497,22 @@ struct Wished {
     layouts: Vec<Layout>,
     /// Of every kind: why its stripes are not those that are set otherwise.
     reasons: Vec<Option<String>>,
+}
+
+/// Layouts of all files where some are given; files that those do not name keep their own.
+fn given_layouts(
+    servers: &ClusterFile,
+    options: &AdviceOptions,
+    gathered: &Gathered,
+    present: &[Layout],
+) -> Result<Option<Vec<Layout>>, AdviseError> {
+    let Some(read) = options.given else { return Ok(None) };
+    let given = read(servers).map_err(AdviseError::Given)?;
+    let layouts = gathered.files.iter().zip(present).map(|(file, present)| {
+        let entry = given.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
+        entry.map_or_else(|| present.clone(), |entry| entry.layout.clone())
+    });
+    Ok(Some(layouts.collect()))
 }
 
 fn is_near(factor: f64) -> bool {

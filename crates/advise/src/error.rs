@@ -16,6 +16,9 @@ pub enum AdviseError {
     /// Impossible servers.
     #[error("--osts {0}: a file system has 1 to {max}", max = crate::cluster_file::MAX_SERVERS)]
     Osts(u16),
+    /// A layout file that is wrong.
+    #[error("{0}")]
+    Given(String),
     /// An unknown preset.
     #[error("--preset: {0}")]
     Preset(String),

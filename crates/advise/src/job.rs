@@ -2,22 +2,16 @@
 
 use crate::gather::Gathered;
 use std::collections::HashSet;
-use stripewise_import::{About, Lacks};
+use stripewise_import::{About, JobHeader, Lacks};
 use stripewise_trace::Trace;
 
 /// The job of a log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFacts {
-    /// Command line of its program, or the program's name.
-    pub command: Option<String>,
-    /// Name of its user, or `uid` and the number.
-    pub user: Option<String>,
-    /// What the scheduler calls it.
-    pub id: Option<String>,
+    /// What the log says of it; program and nodes else from its processes.
+    pub header: JobHeader,
     /// Ranks, or processes of a program that has none; at least 1.
     pub processes: u64,
-    /// Nodes, where the log knows.
-    pub nodes: Option<u64>,
     /// Run time in seconds; where the log does not know, from the first request to the last.
     pub run_s: Option<f64>,
     /// The log itself knows the run time.
@@ -56,11 +50,12 @@ impl JobFacts {
         let command = first.map(|process| process.command.clone()).filter(|command| !command.is_empty());
         let program = || first.and_then(|of| trace.programs().get(of.program as usize)).map(|of| of.name.clone());
         Self {
-            command: about.job.command.clone().or(command).or_else(program),
-            user: about.job.user.clone(),
-            id: about.job.id.clone(),
+            header: JobHeader {
+                command: about.job.command.clone().or(command).or_else(program),
+                nodes: about.job.nodes.or(Some(hosts.len() as u64).filter(|count| *count > 0)),
+                ..about.job.clone()
+            },
             processes,
-            nodes: about.job.nodes.or(Some(hosts.len() as u64).filter(|count| *count > 0)),
             run_s,
             is_run_known: known_s.is_some(),
             read_bytes: whole.reads.bytes,

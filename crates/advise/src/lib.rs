@@ -40,7 +40,7 @@ mod surveying;
 mod usage;
 
 pub use advice::{Advice, AdviceRow, DirectoryAdvice, KindPlacement, Reproduced, TierSpace};
-pub use advise::{advise, advise_by};
+pub use advise::{advise, advise_by, job_facts};
 pub use bottleneck::Bottleneck;
 pub use cluster_file::{ClusterFile, ClusterTier, DefaultLayout, FileSystem};
 pub use cluster_text::ClusterError;
@@ -52,7 +52,7 @@ pub use interval::{Cause, Gain};
 pub use job::JobFacts;
 pub use kinds::numbers_replaced;
 pub use layout_rules::{LayoutRule, RULES, RuleGain};
-pub use options::{AdviceOptions, LayoutSource, PresentLayout, ServersFrom};
+pub use options::{AdviceOptions, LayoutSource, PresentLayout, ReadLayouts, ServersFrom};
 pub use passes::{Pass, PassResult, Passes, Wanted};
 pub use requests::{Below, FileRequests, below, common_directory};
 pub use sides::{Sided, Sides};

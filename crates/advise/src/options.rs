@@ -2,7 +2,7 @@
 
 use crate::cluster_file::ClusterFile;
 use std::path::Path;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, LayoutFile};
 
 /// Where a file's present layout is known from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ impl ServersFrom {
 /// The layout that a path (below the root) has; `None` where only the cluster's default is known.
 pub type PresentLayout<'a> = dyn Fn(&Path) -> Option<Layout> + 'a;
 
+/// Reads a layout file on the servers that were found; an error names the line.
+pub type ReadLayouts<'a> = dyn Fn(&ClusterFile) -> Result<LayoutFile, String> + 'a;
+
 /// What to advise on.
 #[derive(Clone, Copy)]
 pub struct AdviceOptions<'a> {
@@ -71,4 +74,6 @@ pub struct AdviceOptions<'a> {
     pub present: Option<&'a PresentLayout<'a>>,
     /// Whether [`RULES`](crate::RULES) are tried, too.
     pub rules: bool,
+    /// Layouts that are held against the present ones, doubtful or not; `None`: those that planners make.
+    pub given: Option<&'a ReadLayouts<'a>>,
 }

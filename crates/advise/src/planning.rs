@@ -47,6 +47,8 @@ pub(crate) struct Planned {
 pub(crate) struct Present<'a> {
     /// Layout of every file.
     pub layouts: &'a [Layout],
+    /// What is to be held against it; `None` is what planners make.
+    pub given: Option<Vec<Layout>>,
     /// The servers are known.
     pub is_known: bool,
     /// The log times requests.
@@ -54,7 +56,7 @@ pub(crate) struct Present<'a> {
 }
 
 /// Plans all files together. More requests than a few are surveyed; of more files than a few each kind is stood for by
-/// some. Profiles are fitted first. Where the servers are not known, nothing is planned.
+/// some. Profiles are fitted first. Where the servers are not known, or layouts are given, nothing is planned.
 pub(crate) fn plan(
     gathered: &Gathered,
     present: &Present,
@@ -77,6 +79,9 @@ pub(crate) fn plan(
     let few = gathered.files.len() <= PLANNED;
     let with = |job: &Job, sample: &[Vec<Request>], fitted: Fitted| -> Result<Planned, PlanError> {
         let run = Run { sample: sample.to_vec(), cuts_s: job.cuts_s().to_vec(), processes: job.processes(), gaps };
+        if let Some(given) = &present.given {
+            return Ok(planned("none", None, given.clone(), run, fitted));
+        }
         if !present.is_known {
             return Ok(planned("none", None, present.layouts.to_vec(), run, fitted));
         }

@@ -18,11 +18,12 @@ use stripewise_model::Op;
 use stripewise_whatif::{AdviceRequest, Advised};
 
 /// Advises on the files of `trace` below `root` (all of them without one), on the servers of a cluster or pool file, or
-/// on those that the log's Lustre layouts show. Where `passes` is given, `trace` is the index of a data set: `passes` is
-/// called with a question to all requests and gives, file by file, what [`advise_pass`] answers. With `rules` some
-/// layouts that all files might have are tried, too.
+/// on those that the log's Lustre layouts show. The text `layout` of a layout file, which errors call `origin`, is held
+/// against the present layouts in place of what planners make. Where `passes` is given, `trace` is the index of a data
+/// set: `passes` is called with a question to all requests and gives, file by file, what [`advise_pass`] answers. With
+/// `rules` some layouts that all files might have are tried, too.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", osts = None, passes = None, rules = false))]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", osts = None, layout = None, origin = "the layout", passes = None, rules = false))]
 #[expect(clippy::too_many_arguments, reason = "the arguments are those of the Python function, most by name")]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
@@ -32,23 +33,46 @@ pub(crate) fn advise<'py>(
     planner: Option<&str>,
     preset: &str,
     osts: Option<u16>,
+    layout: Option<&str>,
+    origin: &str,
     passes: Option<Py<PyAny>>,
     rules: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let (servers, root, layout) = (cluster.as_deref(), root.as_deref(), layout.map(|text| (text, origin)));
+    let asked = AdviceRequest { servers, root, planner, preset, osts, layout, rules };
+    let advised =
+        by_passes(py, trace, passes, |made_by| stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by))?;
+    let Advised { advice, is_pool } = advised.map_err(raise)?;
+    to_python(py, &describe(&advice, trace, is_pool))
+}
+
+/// The job of `trace`, what it moved and how fast, as [`advise`] has it; `passes` is as there.
+#[pyfunction]
+#[pyo3(signature = (trace, *, passes = None))]
+pub(crate) fn job_facts<'py>(
+    py: Python<'py>,
+    trace: &PyTrace,
+    passes: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let facts =
+        by_passes(py, trace, passes, |made_by| stripewise_advise::job_facts(&trace.inner, &trace.about, made_by))?;
+    to_python(py, &job(&facts.map_err(raise)?))
+}
+
+/// What `ask` makes of passes over `trace`, or over the requests that `passes` has.
+fn by_passes<T: Send>(
+    py: Python<'_>,
+    trace: &PyTrace,
+    passes: Option<Py<PyAny>>,
+    ask: impl FnOnce(&dyn Passes) -> T + Send,
+) -> PyResult<T> {
     let elsewhere = passes.map(|call| Elsewhere { call, raised: RefCell::new(None) });
-    let (servers, root) = (cluster.as_deref(), root.as_deref());
-    let asked = AdviceRequest { servers, root, planner, preset, osts, rules };
-    let (advised, elsewhere) = py.detach(move || {
-        let made_by = elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere);
-        (stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by), elsewhere)
+    let (told, elsewhere) = py.detach(move || {
+        let told = ask(elsewhere.as_ref().map_or(&trace.inner as &dyn Passes, |elsewhere| elsewhere));
+        (told, elsewhere)
     });
-    match (advised, elsewhere.and_then(|elsewhere| elsewhere.raised.into_inner())) {
-        (Err(_), Some(raised)) => Err(raised),
-        (advised, _) => {
-            let Advised { advice, is_pool } = advised.map_err(raise)?;
-            to_python(py, &describe(&advice, trace, is_pool))
-        }
-    }
+    // What the function of Python raised says more than that it failed.
+    elsewhere.and_then(|elsewhere| elsewhere.raised.into_inner()).map_or(Ok(told), Err)
 }
 
 /// Hints of MPI-IO for the files of `trace`, those that move most first: `path` and `hints`, by what was found of their use.
@@ -199,11 +223,11 @@ fn servers(advice: &Advice, is_pool: bool) -> Value {
 
 fn job(job: &JobFacts) -> Value {
     json!({
-        "command": job.command,
-        "user": job.user,
-        "id": job.id,
+        "command": job.header.command,
+        "user": job.header.user,
+        "id": job.header.id,
         "processes": job.processes,
-        "nodes": job.nodes,
+        "nodes": job.header.nodes,
         "run_s": job.run_s,
         "run_known": job.is_run_known,
         "read_bytes": job.read_bytes,

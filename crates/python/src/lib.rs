@@ -58,6 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise_pass, module)?)?;
     module.add_function(wrap_pyfunction!(advise::io_hints, module)?)?;
+    module.add_function(wrap_pyfunction!(advise::job_facts, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan_on_cluster, module)?)?;
     module.add_function(wrap_pyfunction!(plan::planners, module)?)?;
     module.add_function(wrap_pyfunction!(plan::predict, module)?)?;

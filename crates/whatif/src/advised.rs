@@ -3,9 +3,9 @@
 use crate::error::WhatifError;
 use crate::servers::Servers;
 use std::path::Path;
-use stripewise_advise::{Advice, AdviceOptions, Passes, advise_by};
+use stripewise_advise::{Advice, AdviceOptions, ClusterFile, Passes, ReadLayouts, advise_by};
 use stripewise_import::About;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, LayoutFile};
 use stripewise_store::Store;
 use stripewise_trace::Trace;
 
@@ -22,6 +22,8 @@ pub struct AdviceRequest<'a> {
     pub preset: &'a str,
     /// Lustre's targets, where neither a cluster file nor the log tells all.
     pub osts: Option<u16>,
+    /// Text of a layout file to hold against the present layouts, and what errors call it; `None`: planners make them.
+    pub layout: Option<(&'a str, &'a str)>,
     /// As [`AdviceOptions::rules`].
     pub rules: bool,
 }
@@ -43,6 +45,11 @@ impl AdviceRequest<'_> {
     ) -> Result<T, WhatifError> {
         let servers = self.servers.map(Servers::load).transpose()?;
         let cluster = servers.as_ref().map(|servers| &servers.cluster);
+        let (text, origin) = self.layout.unwrap_or_default();
+        let read = |cluster: &ClusterFile| {
+            LayoutFile::parse(text, &cluster.names())
+                .map_err(|error| format!("{origin}:{}: {}", error.line, error.problem))
+        };
         let options = AdviceOptions {
             cluster,
             preset: self.preset,
@@ -50,6 +57,7 @@ impl AdviceRequest<'_> {
             root: self.root,
             planner: self.planner,
             present: None,
+            given: self.layout.map(|_| &read as &ReadLayouts),
             rules: self.rules,
         };
         let Some(file) = servers.as_ref().and_then(|servers| servers.pool_file.as_deref()) else {

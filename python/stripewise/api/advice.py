@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from stripewise.api.frames import Columns
 from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
-from stripewise.exporters.advised import Native, of_advice
-from stripewise.heading import heading, then
-from stripewise.units import counted, mib_per_s, ratio
+from stripewise.exporters.advised import Native, figures_set, of_advice, then_set
+from stripewise.heading import NowThen, heading
+from stripewise.units import counted, ratio
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from stripewise._native import AdviceDocument
 
 __all__ = ["Advice", "Native", "Workers", "advise"]
 
@@ -40,7 +43,8 @@ def advise(
     `workers` have the requests, `trace` is the index of their data set. Raises `StripewiseError` that names what is
     wrong and the remedy.
     """
-    document = _native.advise(
+    with_layout = partial(
+        _native.advise,
         trace.native,
         None if cluster is None else str(cluster),
         root=None if root is None else _root(trace, Path(root)),
@@ -49,7 +53,7 @@ def advise(
         osts=osts,
         passes=None if workers is None else workers.passes,
     )
-    return Advice(document, trace, workers)
+    return Advice(with_layout(), trace, workers, lambda text: with_layout(layout=text))
 
 
 def _root(trace: Trace, root: Path) -> str:
@@ -61,13 +65,16 @@ def _root(trace: Trace, root: Path) -> str:
 class Advice(HasLayout):
     """Present and better layouts, gains with their intervals, and findings."""
 
-    def __init__(self, document: _native.AdviceDocument, trace: Trace, workers: Workers | None = None) -> None:
-        """Takes what the compiled part advises on a trace: see `advise`."""
+    def __init__(
+        self, document: AdviceDocument, trace: Trace, workers: Workers | None, given: Callable[[str], AdviceDocument]
+    ) -> None:
+        """Takes what the compiled part advises on a trace, and what gives the same of a layout's text: see `advise`."""
         super().__init__(document["layout"])
         self.document = document
         """What `stripewise advise --json` prints, but for `native`."""
         self._trace = trace
         self._workers = workers
+        self._given = given
 
     @property
     def heading(self) -> list[str]:
@@ -76,8 +83,19 @@ class Advice(HasLayout):
 
     @property
     def then(self) -> str | None:
-        """What the recommended layouts make of it, in words; `None` where nothing should change."""
-        return then(self.document)
+        """What the recommended layouts make of it, in words; `None` where nothing should change.
+
+        Where there are commands to set them, it is what those set that is priced.
+        """
+        return then_set(self.document, self.native)
+
+    @property
+    def now_then(self) -> NowThen:
+        """What the job has now and then: the same figures that `plan`, `simulate` and reports have.
+
+        Where there are commands of a file system to set the layouts, they are of what those set.
+        """
+        return figures_set(self.document, self.native)
 
     @cached_property
     def native(self) -> Native | None:
@@ -87,7 +105,7 @@ class Advice(HasLayout):
         known.
         """
         draw = None if self._workers is None else self._workers.sampled
-        return of_advice(self.document, self._trace.native, draw)
+        return of_advice(self.document, self._trace.native, self._given, draw)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -151,24 +169,19 @@ class Advice(HasLayout):
 
     def _headline(self) -> str:
         total, cluster = self.document["total"], self.document["cluster"]
-        gain = total["gain"]
         if cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
             what = "the log shows one server alone: there is none to compare with"
         elif not total["change"]:
-            what = f"nothing should change, {mib_per_s(total['present_bytes_per_s'])} MiB/s predicted"
+            what = "nothing should change"
         else:
-            what = (
-                f"{mib_per_s(total['present_bytes_per_s'])} MiB/s predicted become "
-                f"{mib_per_s(total['recommended_bytes_per_s'])} MiB/s, {ratio(gain['ratio'])} "
-                f"({ratio(gain['low'])} to {ratio(gain['high'])})"
-            )
+            what = str(self.then)
         return f"Advice for {counted(total['files'], 'file')} on '{cluster['name']}': {what}"
 
     def __repr__(self) -> str:
         return f"<{self._headline()}>"
 
     def _repr_html_(self) -> str:
-        return html.shown(self._headline(), self.files)
+        return html.shown(self._headline(), self.files, self.heading)
 
 
 def _layout(regions: list[_native.AdviseRegion]) -> str:

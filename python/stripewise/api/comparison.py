@@ -11,7 +11,7 @@ from stripewise import layouts
 from stripewise._native import StripewiseError
 from stripewise.api import frames, html
 from stripewise.api.servers import Named
-from stripewise.api.simulation import simulate
+from stripewise.api.simulation import Simulation, simulate
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
@@ -142,6 +142,7 @@ def _run(trace: Trace) -> dict[str, Any]:
     return {
         "log": str(trace.path),
         "format": about["format"],
+        "job": trace.job,
         "programs": trace.programs,
         "processes": about["processes"] or len(trace.native.processes()),
         "run_s": about["run_s"],
@@ -222,7 +223,9 @@ def compare_layouts(
     """Two layout files side by side, and both simulated where a `trace` and servers are given.
 
     The document has the layout of each file in both, `None` where a file is in one alone, and `simulated`: bytes per
-    second of present layouts, of those of `a` and of those of `b`, each with half of its 95 % interval.
+    second of present layouts, of those of `a` and of those of `b`, each with half of its 95 % interval, on servers as
+    they are described. `now_then` has what each makes of the job by the model that advice has, in words `heading` and
+    `then`.
     """
     documents = [layouts.read(Path(path)) for path in (a, b)]
     regions = [
@@ -235,11 +238,20 @@ def compare_layouts(
     paths = list(dict.fromkeys(path for of_one in regions for path in of_one))
     files = [{"path": path, "a": regions[0].get(path), "b": regions[1].get(path)} for path in paths]
     simulated: dict[str, Any] | None = None
+    priced: list[Simulation] = []
     if trace is not None:
-        of_a, of_b = (simulate(trace, pool=pool, cluster=cluster, layout=path, root=root).document for path in (a, b))
+        priced = [simulate(trace, pool=pool, cluster=cluster, layout=path, root=root) for path in (a, b)]
+        of_a, of_b = (of.document for of in priced)
         sides = {"present": of_a["present"], "a": of_a["layout"], "b": of_b["layout"]}
         simulated = {name: side["throughput"] for name, side in sides.items() if side is not None}
         simulated["ratio"] = _ratio(simulated["a"]["mean"], simulated["b"]["mean"])
     elif pool is not None or cluster is not None:
         raise StripewiseError("servers are for a simulation of both layouts, which needs a trace: name one")
-    return {"layouts": [str(a), str(b)], "files": files, "simulated": simulated}
+    return {
+        "layouts": [str(a), str(b)],
+        "heading": priced[0].heading if priced else [],
+        "then": [of.then for of in priced],
+        "now_then": [of.now_then for of in priced],
+        "files": files,
+        "simulated": simulated,
+    }

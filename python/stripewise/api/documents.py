@@ -6,8 +6,10 @@ if TYPE_CHECKING:
     from stripewise._native import (
         AdviceDocument,
         AdviseCluster,
+        AdviseFile,
         AdviseFinding,
         AdviseGain,
+        AdviseJob,
         AdvisePlaced,
         AdviseSpace,
         Applied,
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
     __all__ = [
         "AdviceDocument",
         "AdviseCluster",
+        "AdviseFile",
         "AdviseFinding",
         "AdviseGain",
+        "AdviseJob",
         "AdvisePlaced",
         "AdviseSpace",
         "Applied",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ ROWS = 20
 """Rows of a table that are shown."""
 
 
-def shown(headline: str, frame: pl.DataFrame) -> str:
-    """A line of text above a table, of which the first rows are shown."""
+def shown(headline: str, frame: pl.DataFrame, job: Sequence[str] = ()) -> str:
+    """Lines on the job and a line of text above a table, of which the first rows are shown."""
     import polars as pl
 
     with pl.Config(tbl_rows=ROWS, fmt_str_lengths=200):
-        return f"<p>{escape(headline)}</p>{frame._repr_html_()}"
+        return f"<p>{'<br>'.join(map(escape, (*job, headline)))}</p>{frame._repr_html_()}"

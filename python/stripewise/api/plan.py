@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise.api import frames, html
+from stripewise.api.alike import PlannedAlike, planned_alike
 from stripewise.api.frames import Columns
 from stripewise.api.layout_file import HasLayout
+from stripewise.api.priced import Priced
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
@@ -43,9 +46,12 @@ def plan(
     options: dict[str, Any] = {"planner": planner, "processes": processes, "max_regions": max_regions}
     below = servers.root(root)
     if servers.pool is not None and below is not None:
-        return Plan(_native.plan(trace.native, str(servers.pool.file), below, **options), servers, Path(below))
-    document = _native.plan_on_cluster(trace.native, str(servers.cluster), root=below, **options)
-    return Plan(document, servers, Path(document["root"]))
+        document = _native.plan(trace.native, str(servers.pool.file), below, **options)
+        at = Path(below)
+    else:
+        document = _native.plan_on_cluster(trace.native, str(servers.cluster), root=below, **options)
+        at = Path(document["root"])
+    return Plan(document, servers, at, lambda: servers.advised(trace, below, document["layout"]))
 
 
 def planners() -> list[_native.Planner]:
@@ -53,12 +59,15 @@ def planners() -> list[_native.Planner]:
     return _native.planners()
 
 
-class Plan(HasLayout):
+class Plan(HasLayout, Priced):
     """Layouts for the files of a trace, with what they are predicted to cost."""
 
-    def __init__(self, document: _native.PlanDocument, servers: Servers, root: Path) -> None:
-        """Takes what a planner made for these servers: see `plan`."""
-        super().__init__(document["layout"])
+    def __init__(
+        self, document: _native.PlanDocument, servers: Servers, root: Path, ask: Callable[[], _native.AdviceDocument]
+    ) -> None:
+        """Takes what a planner made for these servers, and what gives the job's figures: see `plan`."""
+        HasLayout.__init__(self, document["layout"])
+        Priced.__init__(self, ask)
         self.document = document
         """Everything that `stripewise plan --json` prints."""
         self.servers = servers
@@ -95,37 +104,46 @@ class Plan(HasLayout):
     def explain(self) -> str:
         """Why this plan: what it changes, what that is predicted to give, and why other planners lost."""
         document = self.document
-        lines = [
+        told = [
+            *self.heading,
+            self.then,
             f"plan by {document['planner']} for {self.servers.label}, {document['processes']:.1f} requests in flight, "
-            f"{counted(len(document['files']), 'file')} below {self.root}"
+            f"{counted(len(document['files']), 'file')} below {self.root}",
         ]
         if document["kept_default"]:
-            lines.append(f"by its own price {document['planner']} cannot better the default: it is kept")
+            told.append(f"by its own price {document['planner']} cannot better the default: it is kept")
         if document["sampled"] is not None:
-            lines.append(document["sampled"])
+            told.append(document["sampled"])
         if document["limited_by_space"] is not None:
-            lines.append(document["limited_by_space"])
+            told.append(document["limited_by_space"])
         costs = document["cost_s"]
         for name, cost_s in (("default", costs["default"]), ("HARL", costs["harl"]), ("this plan", costs["plan"])):
             if cost_s:
                 rate = f"{mib_per_s(document['bytes'] / cost_s)} MiB/s"
                 gain = f", {ratio(costs['default'] / cost_s)} the default" if name != "default" else ""
-                lines.append(f"  {name}: {seconds(cost_s)} predicted, {rate}{gain}")
-        for file in document["files"]:
-            changed = [region for region in file["regions"] if region["round"] != region["round_before"]]
+                told.append(f"  {name}: {seconds(cost_s)} by the planner's own price, {rate}{gain}")
+        for row in self.alike:
+            others = ", on other servers each" if row.spread else ""
+            name = row.path if len(row.files) == 1 else f"{row.path} ({len(row.files):,} files{others})"
+            changed = [region for region in row.regions if region["round"] != region["round_before"]]
             if not changed:
-                lines.append(f"{file['path']}: stays as it is, {' '.join(file['regions'][0]['round'])}")
+                told.append(f"{name}: stays as it is, {' '.join(row.regions[0]['round'])}")
             for region in changed:
                 moved = about_bytes(region["read_bytes"] + region["write_bytes"])
                 cost = region["cost_s"]
-                lines.append(
-                    f"{file['path']} from {exact_bytes(region['offset'])} to {exact_bytes(region['end'])}: {moved} in "
+                told.append(
+                    f"{name} from {exact_bytes(region['offset'])} to {exact_bytes(region['end'])}: {moved} in "
                     f"{region['requests']:,.0f} requests, {' '.join(region['round_before'])} becomes "
                     f"{' '.join(region['round'])}, {seconds(cost['default'])} becomes {seconds(cost['plan'])}"
                 )
         if document["comparison"] is not None:
-            lines.extend(f"{document['planner']} {reason}" for reason in document["comparison"]["why"])
-        return "\n".join(lines)
+            told.extend(f"{document['planner']} {reason}" for reason in document["comparison"]["why"])
+        return "\n".join(told)
+
+    @property
+    def alike(self) -> list[PlannedAlike]:
+        """Files that are named alike but for numbers, and laid out alike, as one; those that move most first."""
+        return planned_alike(self.document["files"])
 
     def plot(self) -> Chart:
         """A map of the layouts (an altair chart): each file before and after, its regions by tier."""
@@ -134,13 +152,11 @@ class Plan(HasLayout):
         return layout_map.chart(self)
 
     def _headline(self) -> str:
-        costs = self.document["cost_s"]
-        gain = ratio(costs["default"] / costs["plan"]) if costs["plan"] else "1.00x"
         what = f"{counted(len(self.document['files']), 'file')}, {counted(self._frame.height, 'region')}"
-        return f"Plan by {self.document['planner']} for {self.servers.label}: {what}, {gain} the default is predicted"
+        return f"Plan by {self.document['planner']} for {self.servers.label}: {what}"
 
     def __repr__(self) -> str:
         return f"<{self._headline()}>"
 
     def _repr_html_(self) -> str:
-        return html.shown(self._headline(), self._frame)
+        return html.shown(self._headline(), self._frame, [*self.heading, self.then])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 
 Named = str | os.PathLike[str]
@@ -39,6 +40,11 @@ class Servers:
         at_hand = pool if isinstance(pool, Pool) else Pool.load(Path(pool))
         at_hand.require_profiles()
         return cls(at_hand.name, f"pool '{at_hand.name}' ({at_hand.label})", at_hand, None)
+
+    def advised(self, trace: Trace, root: str | None, layout: str) -> _native.AdviceDocument:
+        """What `advise` makes of a layout file's text on these servers: the job, and its figures now and then."""
+        place = self.cluster if self.pool is None else str(self.pool.file)
+        return _native.advise(trace.native, place, root=root, layout=layout)
 
     def root(self, root: Named | None) -> str | None:
         """The directory of the trace whose files are meant: the mount, or what the files of the trace share."""

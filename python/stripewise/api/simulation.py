@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from stripewise import _native
 from stripewise.api import frames, html
 from stripewise.api.frames import Columns
 from stripewise.api.plan import Plan
+from stripewise.api.priced import Priced
 from stripewise.api.servers import Named, Servers
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
@@ -19,6 +21,9 @@ from stripewise.units import mib_per_s, ratio, seconds
 
 if TYPE_CHECKING:
     import polars as pl
+
+EMPTY = 'version = 1\npool = ""\n'
+"""A layout file that gives no file another layout."""
 
 BINS = 120
 """Steps of the time line."""
@@ -72,7 +77,9 @@ def simulate(
             document = _native.simulate(trace.native, str(servers.pool.file), below, layout_file, options)
         else:
             document = _native.simulate_on_cluster(trace.native, str(servers.cluster), below, layout_file, options)
-        return Simulation(document, servers)
+        # That it is text the simulator has checked.
+        text = EMPTY if layout_file is None else Path(layout_file).read_text(encoding="utf-8")
+        return Simulation(document, servers, partial(servers.advised, trace, below, text))
 
     if isinstance(layout, Plan):
         with tempfile.TemporaryDirectory(prefix="stripewise-") as directory:
@@ -80,11 +87,14 @@ def simulate(
     return replayed(None if layout is None else os.fspath(layout))
 
 
-class Simulation:
+class Simulation(Priced):
     """What a replay took, on which servers."""
 
-    def __init__(self, document: _native.SimulationDocument, servers: Servers) -> None:
-        """Takes what the simulator found for these servers: see `simulate`."""
+    def __init__(
+        self, document: _native.SimulationDocument, servers: Servers, ask: Callable[[], _native.AdviceDocument]
+    ) -> None:
+        """Takes what the simulator found for these servers, and what gives the job's figures: see `simulate`."""
+        super().__init__(ask)
         self.document = document
         """Everything that `stripewise simulate --json` prints."""
         self.on = servers
@@ -174,10 +184,10 @@ class Simulation:
             for name, side in self._sides.items()
         )
         gain = "" if self.ratio is None else f", layout / present {ratio(self.ratio)}"
-        return f"Simulated on {self.on.label}: {'; '.join(sides)}{gain}"
+        return f"Replayed on {self.on.label} as described: {'; '.join(sides)}{gain}"
 
     def __repr__(self) -> str:
         return f"<{self._headline()}>"
 
     def _repr_html_(self) -> str:
-        return html.shown(self._headline(), self.frame())
+        return html.shown(self._headline(), self.frame(), [*self.heading, self.then])

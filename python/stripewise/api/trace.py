@@ -13,6 +13,7 @@ from stripewise._native import StripewiseError
 from stripewise.api import frames, html
 from stripewise.api.progress import Progress, told
 from stripewise.api.signature import Signature
+from stripewise.heading import job_heading
 from stripewise.naming import common_pattern
 from stripewise.signing import fits
 from stripewise.units import about_bytes, counted
@@ -138,6 +139,16 @@ class Trace:
         """Number of records."""
         return self.native.record_count()
 
+    @cached_property
+    def job(self) -> _native.AdviseJob:
+        """The job: program, user, processes; what it moved, in seconds how long, its share of the run time."""
+        return _native.job_facts(self.native)
+
+    @property
+    def heading(self) -> list[str]:
+        """The job, what it moved and how fast, and its share of the run, in lines of words."""
+        return job_heading(self.job)
+
     @property
     def paths(self) -> list[str]:
         """Paths of the files, those that were only opened too, by their numbers in other tables."""
@@ -199,7 +210,7 @@ class Trace:
         return f"<Trace {self._headline()}>"
 
     def _repr_html_(self) -> str:
-        return html.shown(self._headline(), self.files)
+        return html.shown(self._headline(), self.files, self.heading)
 
 
 def shown_path(path: object) -> str:

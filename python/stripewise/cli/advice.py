@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise.cli import console
+from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, counted, exact_bytes, ratio
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ SEVERITIES = ("high", "medium", "low")
 def show(made: Advice, log: Sequence[str], cluster: Path | None) -> None:
     """Prints it, the most important lines first; `log` is the log with the options that choose from it."""
     advice, native = made.document, made.native
-    for line in made.heading:
-        _say(line, 0)
-    console.result("")
+    show_lines(made.heading)
     found = _findings(advice)
     _verdict(advice, made.then, found)
     if advice["files"]:
@@ -65,7 +64,7 @@ def show(made: Advice, log: Sequence[str], cluster: Path | None) -> None:
         for reason in advice["total"]["reasons"]:
             _say(reason, 2)
         _space(advice["total"]["space"])
-    if native is not None:
+    if native is not None and native.is_worth_it:
         _native_commands(native, advice, log, cluster)
 
 

@@ -11,10 +11,12 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api.comparison import OPS, compare_layouts
 from stripewise.api.comparison import compare as compare_runs
+from stripewise.api.job import job_heading
 from stripewise.api.summary import Kind, kind_of
 from stripewise.cli import console
 from stripewise.cli.excerpt import AppOption, FileOption, RankOption
 from stripewise.cli.opened import opened
+from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio, seconds
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ def _print_runs(made: Comparison, *, everything: bool) -> None:
     a, b = document["runs"]
     for name, run in (("A", a), ("B", b)):
         console.result(f"{name}: {console.short(run['log'], len('A: '))}")
+        for line in job_heading(run["job"]):
+            console.result(line, 2)
     console.result("")
     grid = console.table(["", "A", "B", "B/A"], right=["B/A"], paths=["A", "B"])
     grid.add_row("program", *(", ".join(run["programs"]) for run in (a, b)), "")
@@ -172,11 +176,14 @@ def _stripes(a: str | None, b: str | None) -> str:
 def _print_layouts(document: dict[str, Any], *, everything: bool) -> None:
     simulated = document["simulated"]
     if simulated is not None:
+        show_lines(document["heading"])
+        for name, then in zip("AB", document["then"], strict=True):
+            console.result(f"{name}, {then}")
         a, b = simulated["a"]["mean"], simulated["b"]["mean"]
         rates = (
             f"{mib_per_s(a)} MiB/s with A, {mib_per_s(b)} with B, {mib_per_s(simulated['present']['mean'])} as it is"
         )
-        console.result(f"B is {ratio(simulated['ratio'])} as fast as A, simulated: {rates}")
+        console.result(f"B is {ratio(simulated['ratio'])} as fast as A, replayed on servers as described: {rates}")
     changed = [file for file in document["files"] if file["a"] != file["b"]]
     alike = len(document["files"]) - len(changed)
     if not changed:

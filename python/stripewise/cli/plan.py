@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stripewise.api import plan as api
+from stripewise.api.alike import planned_alike
 from stripewise.api.servers import Servers
 from stripewise.cli import console
 from stripewise.cli.opened import opened
+from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
 
 if TYPE_CHECKING:
-    from stripewise.api.documents import ComparedPlanner, PlanDocument, PlannerComparison
+    from stripewise.api.alike import PlannedAlike
+    from stripewise.api.documents import ComparedPlanner, PlannerComparison
+    from stripewise.cli.console import Grid
 
 PlannerOption = Annotated[
     str, typer.Option("--planner", metavar="NAME", help="The planner: a name of `stripewise planners`.")
@@ -86,14 +90,39 @@ def plan(
     )
     made.save(output)
     if as_json:
-        console.document({**made.document, "about": run.about})
+        console.document({**made.document, "now_then": made.now_then, "about": run.about})
     else:
-        _print(servers.label, made.document, everything=everything)
+        show_lines((*made.heading, made.then))
+        _print(made, everything=everything)
+    gain = made.now_then["gain"]
+    if gain is not None and gain["ratio"] < 1:
+        console.warn("with servers fitted to the log this plan is slower than what there is: see `stripewise advise`")
     how = f"apply {output} --pool {pool_file}" if cluster is None else f"export {output} --cluster {cluster}"
     console.say(f"wrote {output}; `stripewise {how}` sets it")
 
 
-def _print(label: str, document: PlanDocument, *, everything: bool) -> None:
+def _regions(row: PlannedAlike) -> Grid:
+    """The regions of a file, or of files that are laid out alike: sizes and costs are of all of them."""
+    columns = ["region", "size", "heat", "layout before", "layout after", "default", "HARL", "plan"]
+    title = console.how_many(row.path, len(row.files)) + (", on other servers each" if row.spread else "")
+    grid = console.table(columns, title=title, right=["size", "heat", "default", "HARL", "plan"])
+    for region, size in zip(row.regions, row.sizes_bytes, strict=True):
+        moved = region["read_bytes"] + region["write_bytes"]
+        grid.add_row(
+            f"{exact_bytes(region['offset'])}..{exact_bytes(region['end'])}",
+            about_bytes(size),
+            f"{moved / size:.2f}" if size else "-",
+            " ".join(region["round_before"]),
+            " ".join(region["round"]),
+            seconds(region["cost_s"]["default"]),
+            _cost(region["cost_s"]["harl"]),
+            seconds(region["cost_s"]["plan"]),
+        )
+    return grid
+
+
+def _print(made: api.Plan, *, everything: bool) -> None:
+    document, label = made.document, made.servers.label
     in_flight = f"{document['processes']:.1f} requests in flight"
     console.result(f"plan by {document['planner']} for {label}, {in_flight}")
     if document["kept_default"]:
@@ -102,30 +131,20 @@ def _print(label: str, document: PlanDocument, *, everything: bool) -> None:
         console.say(document["sampled"])
     if document["limited_by_space"] is not None:
         console.say(document["limited_by_space"])
-    columns = ["region", "size", "heat", "layout before", "layout after", "default", "HARL", "plan"]
-    files = document["files"]
-    for file in console.shown(files, everything=everything):
-        grid = console.table(columns, title=file["path"], right=["size", "heat", "default", "HARL", "plan"])
-        for region in file["regions"]:
-            size = region["end"] - region["offset"]
-            moved = region["read_bytes"] + region["write_bytes"]
-            grid.add_row(
-                f"{exact_bytes(region['offset'])}..{exact_bytes(region['end'])}",
-                about_bytes(size),
-                f"{moved / size:.2f}" if size else "-",
-                " ".join(region["round_before"]),
-                " ".join(region["round"]),
-                seconds(region["cost_s"]["default"]),
-                _cost(region["cost_s"]["harl"]),
-                seconds(region["cost_s"]["plan"]),
-            )
-        console.out.print(grid)
-    console.say_more(files, "files", everything=everything, otherwise=", the layout file has everything")
-    totals = console.table(["layout", "predicted", "MiB/s"], right=["predicted", "MiB/s"])
+    # `--all` lists each file by itself, largest first as well.
+    rows = planned_alike(document["files"], apart=everything)
+    for row in console.shown(rows, everything=everything):
+        console.out.print(_regions(row))
+    console.say_more(rows, "rows of files", everything=everything, otherwise=", the layout file has everything")
+    totals = console.table(
+        ["layout", "planner's price", "MiB/s"],
+        right=["planner's price", "MiB/s"],
+    )
     costs = document["cost_s"]
     for label, cost_s in {"default": costs["default"], "HARL": costs["harl"], "plan": costs["plan"]}.items():
         totals.add_row(label, _cost(cost_s), mib_per_s(document["bytes"] / cost_s) if cost_s else "-")
     console.out.print()
+    console.result("by the planner's own price, with servers as they are described:")
     console.out.print(totals)
     space = console.table(
         ["tier", "servers", "default", "planned", "capacity"], right=["servers", "default", "planned"]

@@ -13,12 +13,14 @@ from rich.text import Text
 
 from stripewise import StripewiseError
 from stripewise.api import placing
+from stripewise.api.job import job_of
 from stripewise.api.pools import Pool
 from stripewise.api.summary import Kind, kind_of, largest_first, layout_frame, summary_by_workers
 from stripewise.api.trace import Trace
 from stripewise.cli import console
 from stripewise.cli.excerpt import AppOption, FileOption, RankOption
 from stripewise.cli.opened import opened
+from stripewise.cli.opening import show_job
 from stripewise.cli.pool_show import print_pool
 from stripewise.units import about_bytes, counted, exact_bytes, mib_per_s, seconds
 
@@ -50,9 +52,9 @@ def show(
 ) -> None:
     """Show what is in a trace, a log of another tool, a layout file or a pool file.
 
-    Of a trace or log: programs and ranks, and for each file how much was read and written, in which sizes, how fast,
-    and where its hot parts are. Files whose names differ by numbers alone are one row; the largest come first. Of a
-    layout file: the regions of each file and their rounds.
+    Of a trace or log: the job, what it moved and how fast, its programs and ranks, and for each file how much was read
+    and written, in which sizes, how fast, and where its hot parts are. Files whose names differ by numbers alone are
+    one row; the largest come first. Of a layout file: the regions of each file and their rounds.
 
     \b
     Examples:
@@ -81,10 +83,11 @@ def show(
             _write_regions(path, csv, parquet)
     elif kind is Kind.TRACE:
         trace = opened(path, index=dask is not None, files=file, ranks=rank, apps=app)
-        summary = _summary(trace, dask)
+        job, summary = job_of(trace, dask, console.working), _summary(trace, dask)
         if as_json:
-            console.document({**summary, "about": trace.about})
+            console.document({**summary, "job": job, "about": trace.about})
             return
+        show_job(job)
         _show_summary(summary)
         # The workers sum up file by file.
         rows = largest_first(summary["files"]) if all_files or dask is not None else trace.groups(summary["files"])
@@ -123,9 +126,9 @@ def _show_summary(summary: dict[str, Any]) -> None:
     ranks = {(process["program"], process["rank"]) for process in summary["processes"]}
     console.result(
         f"{summary['records']:,} records, {seconds(summary['duration_s'])}, "
-        f"{counted(len(summary['processes']), 'process')}, {counted(len(ranks), 'rank')}, {counted(len(hosts), 'host')}"
+        f"{counted(len(summary['processes']), 'process')}, {counted(len(ranks), 'rank')}, "
+        f"{counted(len(hosts), 'host')}, {counted(sum(map(_is_used, summary['files'])), 'file')} read or written"
     )
-    console.result(_traffic(summary["files"]))
     if summary["lost"]:
         console.warn(f"{summary['lost']} records were lost (killed processes or a full disk): figures are too low")
     right = ["processes", "ranks", "records"]
@@ -144,7 +147,7 @@ def _show_summary(summary: dict[str, Any]) -> None:
 
 
 def _show_files(rows: list[dict[str, Any]], *, all_files: bool) -> None:
-    used = [row for row in rows if all_files or row["reads"]["requests"] or row["writes"]["requests"]]
+    used = [row for row in rows if all_files or _is_used(row)]
     shown = console.shown(used, everything=all_files)
     right = ["requests", "bytes", "MiB/s", "in flight", "ranks"]
     named = console.named([row["files"] for row in shown])
@@ -184,16 +187,8 @@ def _show_files(rows: list[dict[str, Any]], *, all_files: bool) -> None:
         console.out.print(heat)
 
 
-def _traffic(files: list[dict[str, Any]]) -> str:
-    """What was moved, in words."""
-    used = [file for file in files if file["reads"]["requests"] or file["writes"]["requests"]]
-    parts = []
-    for op, verb in (("reads", "read"), ("writes", "written")):
-        requests = sum(file[op]["requests"] for file in used)
-        if requests:
-            moved = about_bytes(sum(file[op]["bytes"] for file in used))
-            parts.append(f"{moved} {verb} in {counted(requests, 'request')}")
-    return f"{' and '.join(parts) or 'nothing read or written'}, {counted(len(used), 'file')}"
+def _is_used(file: dict[str, Any]) -> bool:
+    return bool(file["reads"]["requests"] or file["writes"]["requests"])
 
 
 def _sizes(done: dict[str, Any]) -> str:

@@ -10,9 +10,11 @@ import typer
 from rich.text import Text
 
 from stripewise import StripewiseError
+from stripewise.api.job import job_of
 from stripewise.api.signing import Wanted, grouped, matching, programs_of, sign
 from stripewise.cli import console
 from stripewise.cli.opened import opened
+from stripewise.cli.opening import show_job
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, seconds
 
@@ -85,10 +87,11 @@ def signature(
             raise StripewiseError(f"no process of rank {', '.join(map(str, rank))} read or wrote these files in {log}")
         acted = {row["file"] for row, _ in signed.processes}
         files = [row for row in files if row["file"] in acted]
-    programs = programs_of(signed, trace)
+    programs, job = programs_of(signed, trace), job_of(trace, dask, console.working)
     if as_json:
         document = {
             "about": trace.about,
+            "job": job,
             "files": files,
             "programs": programs,
             "processes": [{**row, "signature": text} for row, text in signed.processes],
@@ -97,11 +100,13 @@ def signature(
     elif not files:
         console.result(f"no file of {log} was read or written, as far as it says: there is nothing to sign")
     elif closer:
+        show_job(job)
         by_file = groupby(signed.processes, key=lambda process: process[0]["file"])
         of_file = {number: list(group) for number, group in by_file}
         for row in files:
             _print_closer(row, of_file.get(row["file"], []))
     else:
+        show_job(job)
         _print_files(len(trace.paths) - len(files), files, programs, everything)
     unknown = sum(row["unknown_offsets"] for row in files)
     if unknown:

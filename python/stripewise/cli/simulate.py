@@ -13,10 +13,12 @@ from stripewise.api import simulation as api
 from stripewise.api.servers import Servers
 from stripewise.cli import console
 from stripewise.cli.opened import opened
-from stripewise.units import about_bytes, mib_per_s, seconds
+from stripewise.cli.opening import show_lines
+from stripewise.units import about_bytes, mib_per_s, ratio, seconds
 
 if TYPE_CHECKING:
     from stripewise.api.documents import (
+        AdviseFile,
         Estimate,
         ReplayedSide,
         ReplayedTimeline,
@@ -104,6 +106,7 @@ def simulate(
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the first run.")] = 1,
     timeline: Annotated[bool, typer.Option("--timeline", help="Draw how busy every server was when.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the time line with it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every row of files, however many.")] = False,
 ) -> None:
     """Simulate a trace on a pool or a cluster: throughput, latencies, busy servers.
 
@@ -147,9 +150,30 @@ def simulate(
     run = opened(trace)
     made = api.simulate(run, pool=servers.pool, cluster=servers.cluster, layout=layout, root=root, around={**around})
     if as_json:
-        console.document({**made.document, "about": run.about})
+        console.document({**made.document, "now_then": made.now_then, "kinds": made.kinds, "about": run.about})
     else:
+        show_lines((*made.heading, *([] if layout is None else [made.then])))
+        claimed = layout is not None and made.now_then["refused"] is None
+        _kinds(made.kinds, with_gain=claimed, everything=everything)
         _print(servers.label, made.document, timeline=timeline)
+
+
+def _kinds(rows: list[AdviseFile], *, with_gain: bool, everything: bool) -> None:
+    """Files that are used alike, by the model of the lines above."""
+    right = ["moved", *(["gain"] if with_gain else [])]
+    named = console.named([row["files"] for row in rows])
+    grid = console.table([named, *right, "waits now for"], right=right, paths=[named])
+    for row in console.shown(rows, everything=everything):
+        gain = "no change" if row["recommended"] is None else ratio(row["gain"]["ratio"])
+        grid.add_row(
+            console.how_many(row["path"], row["files"]),
+            about_bytes(row["read_bytes"] + row["written_bytes"]),
+            *([gain] if with_gain else []),
+            row["present"]["bottleneck"]["words"],
+        )
+    console.out.print(grid)
+    console.say_more(rows, "rows of files", everything=everything, otherwise=", --json has everything")
+    console.result("")
 
 
 def _print(servers: str, document: SimulationDocument, *, timeline: bool) -> None:
@@ -157,7 +181,7 @@ def _print(servers: str, document: SimulationDocument, *, timeline: bool) -> Non
     if document["layout"] is not None:
         sides["layout"] = document["layout"]
     calls = document["collectives"]
-    console.result(f"simulated on {servers}, {_count(document['runs'], 'run')}")
+    console.result(f"simulated on {servers} as described, not fitted to the log, {_count(document['runs'], 'run')}")
     console.result(
         f"{_count(document['processes'], 'process', 'es')}, {_count(document['requests'], 'request')}, "
         f"{_count(calls, 'collective call') + ', ' if calls else ''}{_count(document['phases'], 'phase')}; "
@@ -173,9 +197,9 @@ def _print(servers: str, document: SimulationDocument, *, timeline: bool) -> Non
         if any(latency["max_s"] for latency in latencies):
             totals.add_row(f"latency, mean of {label}", *(seconds(latency["mean_s"]) for latency in latencies))
     console.out.print(totals)
-    ratio = document["ratio"]
-    if ratio is not None:
-        console.result(f"layout / present: {_interval(ratio, '{:.2f}x'.format)}")
+    gain = document["ratio"]
+    if gain is not None:
+        console.result(f"layout / present: {_interval(gain, '{:.2f}x'.format)}")
     for name, side in sides.items():
         console.out.print()
         console.out.print(_servers(name, side))

@@ -180,9 +180,12 @@ def _export_one(
             loss_ratio=ratio,
             verify=tuple(exporter.verify(chosen.native, place)),
             native=chosen.native,
+            placed=((source.pattern, chosen.placed),),
         )
     except RefusedError as refused:
-        return ExportedFile(source.pattern, place.path, source.is_directory, (), (), None, (), None, str(refused))
+        return ExportedFile(
+            source.pattern, place.path, source.is_directory, (), (), None, (), None, refused=str(refused)
+        )
 
 
 def _cheapest(

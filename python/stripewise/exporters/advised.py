@@ -8,6 +8,10 @@ from typing import Any
 
 from stripewise import _native
 from stripewise.exporters import EXPORTERS, Exported, export, pricing
+from stripewise.heading import NowThen, now_then, then
+
+LEAST_GAIN = 1.03
+"""What is not as much faster is not worth a command."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,15 @@ class Native:
     """The files are there and keep their bytes: the program read more of them than it wrote. Else it makes them."""
     assumed: tuple[str, ...]
     """What the commands take for granted, in words."""
+    priced: _native.AdviceDocument | None
+    """The job under what the commands set; `None` where a hash chooses servers."""
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether what the commands set is faster than what there is, as far as that can be said."""
+        return self.priced is None or (
+            self.priced["total"]["change"] and self.priced["total"]["gain"]["ratio"] >= LEAST_GAIN
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as `--json` prints them."""
@@ -28,11 +41,13 @@ class Native:
 def of_advice(
     advice: _native.AdviceDocument,
     trace: _native.Trace,
+    given: Callable[[str], _native.AdviceDocument],
     draw: Callable[[Mapping[int, int]], pricing.Samples] | None = None,
 ) -> Native | None:
     """The commands for what should change, on a cluster file's servers priced with the trace's own requests.
 
-    `draw` is `pricing.sampled` of the trace where others have its requests.
+    `given` is the same advice for the text of a layout file. `draw` is `pricing.sampled` of the trace where others have
+    its requests.
 
     `None` where nothing should change, and where the servers' file system is not known. Servers that only the
     log shows have no pools: a layout then takes any targets.
@@ -52,7 +67,28 @@ def of_advice(
         root=advice["root"],
         existing=existing,
     )
-    return Native(exported, existing, tuple(_assumed(cluster, existing)))
+    return Native(exported, existing, tuple(_assumed(cluster, existing)), priced(exported, given))
+
+
+def priced(exported: Exported, given: Callable[[str], _native.AdviceDocument]) -> _native.AdviceDocument | None:
+    """What `given` says of what the commands set; `None` where a hash chooses servers."""
+    text = exported.layout_text()
+    return None if text is None else given(text)
+
+
+def then_set(advice: _native.AdviceDocument, native: Native | None) -> str | None:
+    """What the advised layouts make of a job, priced for the commands that set them; `None` where nothing changes."""
+    told = then(advice)
+    if told is None or native is None or native.priced is None:
+        return told
+    if not native.is_worth_it:
+        return f"{told}; but not by commands of {native.exported.title}: what those can set gains nothing"
+    return f"{then(native.priced)}; with the commands below"
+
+
+def figures_set(advice: _native.AdviceDocument, native: Native | None) -> NowThen:
+    """The figures of a job, priced for the commands that set what is advised."""
+    return now_then(advice if native is None or native.priced is None else native.priced)
 
 
 def _workloads(

@@ -70,4 +70,5 @@ def _default(
         loss_ratio=max(ratios, default=None),
         verify=tuple(verify),
         native=of[0].native,
+        placed=tuple(one for file in of for one in file.placed),
     )

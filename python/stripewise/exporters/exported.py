@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from stripewise.exporters.exporter import Hashed, Rounds
 from stripewise.exporters.shell import Command, comment
 
 
@@ -26,6 +28,8 @@ class ExportedFile:
     verify: tuple[Command, ...]
     native: Any
     """What the exporter's `read` makes of the commands."""
+    placed: tuple[tuple[str, Rounds | Hashed], ...] = ()
+    """Where that puts the bytes of each pattern of the layout file that it stands for; empty without commands."""
     refused: str | None = None
     """Why there are no commands."""
 
@@ -66,6 +70,25 @@ class Exported:
     def refused(self) -> list[str]:
         """What cannot be expressed, each with its file and why."""
         return [f"{file.pattern}: {file.refused}" for file in self.files if file.refused is not None]
+
+    def layout_text(self) -> str | None:
+        """What the commands set, as the text of a layout file; `None` where servers are chosen by a hash.
+
+        A layout that is refused is not in it. A server that stands in a round several times stands there once, with all
+        of its bytes.
+        """
+        lines = ["version = 1", f"pool = {_quoted(self.pool)}"]
+        for pattern, placed in (one for file in self.files for one in file.placed):
+            if isinstance(placed, Hashed):
+                return None
+            lines += ["[[file]]", f"path = {_quoted(pattern)}"]
+            for offset, stripes in placed.regions:
+                widths: dict[str, int] = {}
+                for server, width in stripes:
+                    widths[server] = widths.get(server, 0) + width
+                entries = [f"{server}:{width}" for server, width in widths.items()]
+                lines += ["[[file.region]]", f'offset = "{offset}"', f"round = {json.dumps(entries)}"]
+        return "\n".join(lines) + "\n"
 
     def script(self) -> str:
         """A script for `sh` that stops at the first command that fails, and shows at last what was set."""
@@ -109,3 +132,8 @@ class Exported:
 
 def _plain(command: Command) -> dict[str, Any]:
     return {"arguments": list(command.arguments), "stdin": command.stdin, "shell": command.text}
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

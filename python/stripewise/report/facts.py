@@ -35,6 +35,7 @@ class Facts:
     part: str
     """What of the log this is, in words; empty: all of it."""
     about: _native.TraceAbout
+    job: _native.AdviseJob
     files: list[str]
     programs: list[str]
     access: _native.Access
@@ -48,6 +49,8 @@ class Facts:
     layout: Path | None
     """The layout file that was given; `None`: what is drawn is what is advised."""
     advice: _native.AdviceDocument | None
+    given: _native.AdviceDocument | None
+    """The job and its figures under the layout file that was given."""
     no_advice: str
     """Why there is none."""
     load: _native.ServerLoad | None

@@ -8,7 +8,7 @@ from pathlib import Path
 from stripewise import _native, exporters
 from stripewise._native import StripewiseError, Trace
 from stripewise.exporters import pricing
-from stripewise.exporters.advised import Native, of_advice
+from stripewise.exporters.advised import Native, of_advice, priced
 from stripewise.pool import Pool
 from stripewise.report.facts import COLUMNS, MOST_FILES, ROWS, Facts, Servers
 
@@ -41,20 +41,26 @@ def gather(
         label = Pool.load(servers).label if is_pool else f"servers as {servers.name} describes them"
     access = _native.access(trace, most=MOST_FILES, columns=COLUMNS, rows=ROWS, progress=begin("reading requests"))
     signed = {file["file"]: file for file in _native.TraceSignature(trace, begin("finding patterns")).files()}
-    advice, load, native, reason = None, None, None, ""
+    advice, given, load, native, reason = None, None, None, None, ""
     place = None if servers is None else str(servers)
     below = None if root is None else str(root.absolute())
+
+    def ask(text: str) -> _native.AdviceDocument:
+        return _native.advise(trace, place, root=below, preset=preset, layout=text, origin=str(layout or "the layout"))
+
     try:
         if layout is None:
             begin("planning")
             advice = _native.advise(trace, place, root=below, planner=planner, preset=preset)
         begin("simulating")
         text = advice["layout"] if advice is not None else _text(layout)
+        if layout is not None:
+            given = ask(text)
         load = _native.server_load(trace, place, text, str(layout or "the layout"), root=below, preset=preset)
         if advice is not None:
-            native = of_advice(advice, trace)
+            native = of_advice(advice, trace, ask)
         elif described is not None:
-            native = _native_of(text, described, load, trace)
+            native = _native_of(text, described, load, trace, ask)
     except StripewiseError as error:
         if servers is not None or layout is not None:
             raise
@@ -64,6 +70,7 @@ def gather(
         source=source,
         part=part,
         about=trace.about(),
+        job=_native.job_facts(trace),
         files=[_shown(path) for path in trace.files()],
         programs=trace.programs(),
         access=access,
@@ -73,6 +80,7 @@ def gather(
         servers=Servers(servers, is_pool, label),
         layout=layout,
         advice=advice,
+        given=given,
         no_advice=reason,
         load=load,
         native=native,
@@ -93,7 +101,13 @@ def _text(layout: Path | None) -> str:
         raise StripewiseError(f"{layout} is no layout file: it is not text ({error.reason})") from error
 
 
-def _native_of(text: str, cluster: _native.ClusterInfo, load: _native.ServerLoad, trace: Trace) -> Native | None:
+def _native_of(
+    text: str,
+    cluster: _native.ClusterInfo,
+    load: _native.ServerLoad,
+    trace: Trace,
+    given: Callable[[str], _native.AdviceDocument],
+) -> Native | None:
     """A layout file that was given, in the commands of the cluster's file system, if that is known."""
     document = _native.layout_parse(text)
     if cluster["file_system"] is None or not document["files"]:
@@ -101,4 +115,5 @@ def _native_of(text: str, cluster: _native.ClusterInfo, load: _native.ServerLoad
     patterns = [file["path"] for file in document["files"]]
     workloads = pricing.of_trace(trace, load["root"], patterns)
     exported = exporters.export(document, cluster=cluster, workloads=workloads, root=load["root"], existing=True)
-    return Native(exported, True, ("the files are there and no program writes them meanwhile",))
+    assumed = ("the files are there and no program writes them meanwhile",)
+    return Native(exported, True, assumed, priced(exported, given))

@@ -10,6 +10,8 @@ import altair
 import vl_convert
 
 from stripewise import _native
+from stripewise.exporters.advised import figures_set
+from stripewise.heading import NowThen
 from stripewise.report import chart, pixels
 from stripewise.report.facts import Facts, moved, short
 from stripewise.terminal import middle, name
@@ -128,7 +130,7 @@ def _lines(facts: Facts) -> list[str]:
         text += f", {rate} MiB/s in the {seconds(facts.busy_s)} with requests in flight"
     lines = [text + (f", of {name(facts.part)} alone." if facts.part else ".")]
     if facts.advice is not None:
-        lines.append(_verdict(facts.advice))
+        lines.append(_verdict(figures_set(facts.advice, facts.native)))
         lines += _grave(facts.advice)[:1]
     return lines
 
@@ -140,11 +142,12 @@ def _grave(document: _native.AdviceDocument) -> list[str]:
     return [f"{name(of + one['words'])}." for of, one in found if one["severity"] == "high"]
 
 
-def _verdict(document: _native.AdviceDocument) -> str:
-    total = document["total"]
-    if not total["change"]:
+def _verdict(figures: NowThen) -> str:
+    gain = figures["gain"]
+    if gain is None:
+        if figures["refused"] is not None:
+            return "Layout: nothing is said, as the present is not reproduced."
         return "Layout: no other one is faster beyond doubt."
-    gain = total["gain"]
     between = f"{ratio(gain['low'])} to {ratio(gain['high'])} in 95 of 100 cases, predicted"
     return f"Layout: another one makes it {ratio(gain['ratio'])} as fast ({between})."
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stripewise import _native
+from stripewise.exporters.advised import then_set
+from stripewise.heading import predicted_lines, then_line
 from stripewise.report.facts import Facts
 from stripewise.report.markup import Markup, items, join, more, paragraph, section, table
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
@@ -20,36 +22,36 @@ def draw(facts: Facts) -> Markup:
         return section(NAME, TITLE, _advice(facts, facts.advice))
     if facts.layout is None:
         return section(NAME, TITLE, paragraph(f"There is none: {facts.no_advice}"))
-    text = f"The layouts below are those of {facts.layout.name}; nothing else was planned. "
-    simulated = facts.load["simulated"] if facts.load is not None else None
-    if simulated is not None:
-        before, after = simulated["present"]["bytes_per_s"], simulated["layout"]["bytes_per_s"]
-        gain = f", {ratio(after / before)}" if before else ""
-        text += (
-            f"Simulated on {facts.servers.label}: {mib_per_s(before)} MiB/s now, {mib_per_s(after)} MiB/s then{gain}."
-        )
-    return section(NAME, TITLE, paragraph(text))
+    text = f"The layouts below are those of {facts.layout.name}; nothing else was planned."
+    content = paragraph(text)
+    if facts.given is not None:
+        # What the page has commands for is priced as those set it.
+        set_by = None if facts.native is None else facts.native.priced
+        content = items([*predicted_lines(facts.given), then_line(set_by or facts.given)]) + content
+    return section(NAME, TITLE, content)
 
 
 def _advice(facts: Facts, document: _native.AdviceDocument) -> Markup:
     total, cluster = document["total"], document["cluster"]
+    opening = items(predicted_lines(document))
+    if document["lacking"] is not None:
+        return opening + paragraph(f"Layouts: {document['lacking']}") + _findings(document)
     tiers = ", ".join(
         f"{tier['servers']} {tier['name']}" + (f" ({tier['preset']})" if tier["preset"] else "")
         for tier in cluster["tiers"]
     )
     found = "found in the log" if cluster["found"] else f"of '{cluster['name']}' ({facts.servers.label})"
-    content = paragraph(f"Servers {found}: {tiers}. Planned by {document['planner']}.", kind="note")
-    now = f"{mib_per_s(total['present_bytes_per_s'])} MiB/s"
-    if total["change"]:
-        then = f"{mib_per_s(total['recommended_bytes_per_s'])} MiB/s"
-        content += paragraph(
-            Markup("Predicted: <strong>{}</strong> — {} now, {} with the layouts below.").format(
-                _gain(total["gain"]), now, then
-            )
-        )
+    content = opening + paragraph(f"Servers {found}: {tiers}. Planned by {document['planner']}.", kind="note")
+    told = then_set(document, facts.native)
+    if told is not None:
+        content += paragraph(Markup("<strong>{}</strong>.").format(told))
         content += more("Why the interval is as wide as it is", items(total["reasons"]))
     else:
-        content += paragraph(f"No change: no layout is faster beyond doubt than the present ones ({now}, simulated).")
+        refused = document["reproduced"] is not None and document["reproduced"]["refused"] is not None
+        why = (
+            "the present is not reproduced (above)" if refused else "no layout is faster beyond doubt than the present"
+        )
+        content += paragraph(f"No change: {why}.")
     content += table(
         ["files", "now", "waits for", "should be", "moved", "MiB/s now", "MiB/s then", "gain"],
         [_row(row) for row in document["files"][:ROWS]],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from stripewise.heading import job_heading
 from stripewise.report.facts import Facts, moved
-from stripewise.report.markup import Markup, join, paragraph, section
+from stripewise.report.markup import Markup, items, join, paragraph, section
 from stripewise.units import about_bytes, seconds
 
 NAME, TITLE = "overview", "The run"
@@ -29,6 +30,7 @@ def draw(facts: Facts) -> Markup:
         figures["the run took"] = seconds(run_s)
     entry = Markup("<div><dt>{}</dt><dd>{}</dd></div>")
     content = Markup('<dl class="facts">{}</dl>\n').format(join(entry.format(*figure) for figure in figures.items()))
+    content = items(job_heading(facts.job)) + content
     if facts.part:
         content += paragraph(f"This is of {facts.part} alone.")
     names = ", ".join(facts.programs[:MOST_PROGRAMS])
