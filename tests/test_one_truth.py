@@ -3,13 +3,17 @@
 import json
 import re
 import sys
+from pathlib import Path
 
+import darshan
 import pytest
 
 import stripewise as sw
 from stripewise.api.alike import planned_alike
 from stripewise.exporters import export
 from stripewise.units import mib_per_s
+
+INPUT = Path(darshan.__file__).parent / "tests" / "input"
 
 CLUSTER = """
 name = "orion"
@@ -86,6 +90,16 @@ def test_every_command_has_the_same_figures_of_one_job(job, stripewise, tmp_path
     shown = re.sub("<[^>]*>", "", page.read_text())
     assert f"predicted: {mib_per_s(told[1])} MiB/s" in shown
     assert all(line.split("&")[0] in shown for line in advice.heading[1:3]) and advice.then in shown
+
+
+def test_a_kind_of_files_that_is_all_there_is_has_the_figure_of_all(tmp_path):
+    """Counters of many ranks stand for requests of one, whose times add up to far more than the slowest rank took."""
+    cluster = tmp_path / "orion.toml"
+    cluster.write_text(CLUSTER)
+    for name in ("sample.darshan", "sample-goodost.darshan"):
+        document = sw.advise(sw.read(INPUT / name), cluster=cluster).document
+        (kind,) = document["files"]
+        assert kind["present"]["bytes_per_s"] == pytest.approx(document["total"]["present_bytes_per_s"]), name
 
 
 def test_what_the_commands_set_is_what_is_priced(job):

@@ -19,7 +19,8 @@ pub struct KindPlacement {
     pub layout: Layout,
     /// The others are on other servers, striped alike.
     pub spread: bool,
-    /// Simulated bytes per second while any of their requests is in flight.
+    /// Predicted bytes per second while any of their requests is in flight, where all files together have the present
+    /// rate of the advice.
     pub bytes_per_s: f64,
     /// What they wait for.
     pub bottleneck: Bottleneck,

@@ -18,7 +18,7 @@ use crate::options::{AdviceOptions, LayoutSource, ServersFrom};
 use crate::passes::Passes;
 use crate::planning::{Planned, Present, plan};
 use crate::present::Targets;
-use crate::rehearsal::{KindRehearsal, RunTimes, SeedRates, gains, mean};
+use crate::rehearsal::{KindRehearsal, RunTimes, SeedRates, gains, mean, scale};
 use crate::served::Served;
 use crate::served_run::thinned;
 use crate::settable::{FINER_GAIN, Settable, finer};
@@ -179,6 +179,11 @@ impl<'a> ComparedCase<'a> {
         let loaded = thinned(&self.sample, LOADED);
         let label = |server: usize| self.labels.get(server).cloned().unwrap_or_default();
         let all_bytes = gathered.all.both().bytes;
+        let present_bytes_per_s = match (&reproduced, job.bytes_per_s()) {
+            (Some(of), Some(measured)) => measured / of.factor,
+            _ => mean(&before, None),
+        };
+        let scale = scale(&before, present_bytes_per_s);
         let rows = self.kinds.iter().enumerate().map(|(number, kind)| {
             let place = |layouts: &[Layout], runs: &[SeedRates], slow: Option<&Slow>| {
                 let files = kind.files.iter().map(|&file| (&layouts[file], loaded[file].as_slice()));
@@ -186,7 +191,7 @@ impl<'a> ComparedCase<'a> {
                 KindPlacement {
                     layout: first.clone(),
                     spread: kind.files.iter().any(|&file| layouts[file] != *first),
-                    bytes_per_s: mean(runs, Some(number)),
+                    bytes_per_s: scale * mean(runs, Some(number)),
                     bottleneck: bottleneck(&self.cluster, &label, files, slow),
                 }
             };
@@ -219,10 +224,6 @@ impl<'a> ComparedCase<'a> {
         let rows: Vec<AdviceRow> = rows.collect();
         let gain = if changed.contains(&true) { Gain::of(&gains(&before, &after, None), causes) } else { Gain::NONE };
         let every: Vec<usize> = (0..gathered.files.len()).collect();
-        let present_bytes_per_s = match (&reproduced, job.bytes_per_s()) {
-            (Some(of), Some(measured)) => measured / of.factor,
-            _ => mean(&before, None),
-        };
         Ok(Advice {
             cluster: self.servers.clone(),
             servers_from: self.servers_from,

@@ -76,6 +76,8 @@ impl MemoryTimes {
 pub(crate) struct SeedRates {
     /// Over the whole run.
     pub total: f64,
+    /// Of all, while any request was in flight.
+    pub in_flight: f64,
     /// Of each kind, while any of its requests was in flight; 0 where none was.
     pub kinds: Vec<f64>,
     /// Of the requests.
@@ -125,6 +127,8 @@ impl<'a> KindRehearsal<'a> {
         let bytes = outcome.read_bytes as f64 + outcome.written_bytes as f64 + self.memory.bytes;
         let rate = |bytes: f64, took_s: f64| if took_s > 0.0 { bytes / took_s } else { 0.0 };
         let (mut kinds, mut kinds_s) = (Vec::with_capacity(self.kind_count), Vec::with_capacity(self.kind_count));
+        let every = flights.iter().flat_map(|(_, spans)| spans.iter().copied());
+        let in_flight = rate(bytes, union_s(every.collect()) + of_memory_s);
         for (kind, (bytes, spans)) in flights.into_iter().enumerate() {
             let of_memory_s = self.memory.times_s.iter().filter(|((_, of), _)| *of == kind as u32);
             kinds_s.push(
@@ -135,7 +139,7 @@ impl<'a> KindRehearsal<'a> {
             kinds.push(rate(bytes + self.memory.kind_bytes[kind], busy_s));
         }
         let slowest_s = processes_s.into_values().fold(0.0, f64::max);
-        Ok(SeedRates { total: rate(bytes, makespan_s), kinds, times: RunTimes { slowest_s, kinds_s } })
+        Ok(SeedRates { total: rate(bytes, makespan_s), in_flight, kinds, times: RunTimes { slowest_s, kinds_s } })
     }
 }
 
@@ -160,6 +164,13 @@ pub(crate) fn gains(before: &[SeedRates], after: &[SeedRates], kind: Option<usiz
 pub(crate) fn mean(runs: &[SeedRates], kind: Option<usize>) -> f64 {
     let rate = |run: &SeedRates| kind.map_or(run.total, |kind| run.kinds.get(kind).copied().unwrap_or(0.0));
     if runs.is_empty() { 0.0 } else { runs.iter().map(rate).sum::<f64>() / runs.len() as f64 }
+}
+
+/// What rates of kinds are multiplied by, where that of all of them is to be `bytes_per_s`: a kind is as fast as all
+/// where it is all that there is.
+pub(crate) fn scale(runs: &[SeedRates], bytes_per_s: f64) -> f64 {
+    let in_flight = runs.iter().map(|run| run.in_flight).sum::<f64>() / runs.len().max(1) as f64;
+    if in_flight > 0.0 { bytes_per_s / in_flight } else { 1.0 }
 }
 
 #[cfg(test)]

@@ -160,15 +160,20 @@ def simulate(
 
 def _kinds(rows: list[AdviseFile], *, with_gain: bool, everything: bool) -> None:
     """Files that are used alike, by the model of the lines above."""
-    right = ["moved", *(["gain"] if with_gain else [])]
+    right = ["moved", "MiB/s now", *(["then", "gain"] if with_gain else [])]
     named = console.named([row["files"] for row in rows])
     grid = console.table([named, *right, "waits now for"], right=right, paths=[named])
     for row in console.shown(rows, everything=everything):
-        gain = "no change" if row["recommended"] is None else ratio(row["gain"]["ratio"])
+        then = row["recommended"]
+        rates = [mib_per_s(row["present"]["bytes_per_s"])]
+        if with_gain:
+            rates += (
+                ["", "no change"] if then is None else [mib_per_s(then["bytes_per_s"]), ratio(row["gain"]["ratio"])]
+            )
         grid.add_row(
             console.how_many(row["path"], row["files"]),
             about_bytes(row["read_bytes"] + row["written_bytes"]),
-            *([gain] if with_gain else []),
+            *rates,
             row["present"]["bottleneck"]["words"],
         )
     console.out.print(grid)
