@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from native_readers import READERS, lustre, of_cephfs, split
@@ -373,6 +373,7 @@ hostile = st.text(
 
 @given(st.lists(hostile, min_size=1, max_size=5), st.none() | hostile.map(lambda text: text.replace("\r", "") + "\n"))
 @settings(max_examples=60, deadline=None)
+@example(["0"], "S\x80\n")
 def test_a_shell_takes_every_argument_as_it_is(tmp_path_factory, arguments, stdin):
     """Real `sh`: the arguments and the input that arrive are those that were meant."""
     command = shell.Command(("printf", "%s\\0", *arguments), stdin)
