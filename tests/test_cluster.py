@@ -133,7 +133,11 @@ def test_plan_takes_a_cluster_file(stripewise, cluster_file, tmp_path):
     rows = (f"/data/a,write,{n << 20},{1 << 20},{n % 4},{n * 10**7},{n * 10**7 + 3 * 10**7}\n" for n in range(64))
     log.write_text("file,op,offset,size,pid,start_ns,end_ns\n" + "".join(rows))
     planned = stripewise("plan", log, "--cluster", cluster_file, "-o", layout)
-    assert planned.stdout.startswith("plan by ") and "for cluster 'orion'" in planned.stdout
+    assert (
+        planned.stdout.startswith("job: run (4 processes)")
+        and "\nplan by " in planned.stdout
+        and "for cluster 'orion'" in planned.stdout
+    )
     assert f"stripewise export {layout} --cluster {cluster_file}" in planned.stderr
     assert "lfs setstripe" in stripewise("export", layout, "--cluster", cluster_file).stdout
     for both in [[], ["--pool", cluster_file, "--cluster", cluster_file]]:

@@ -13,7 +13,7 @@ import pytest
 import stripewise as sw
 from browser import Browser
 from stripewise import _native
-from stripewise.units import about_bytes
+from stripewise.units import about_bytes, mib_per_s
 from test_cluster import CLUSTER
 
 WIDTHS = (360, 768, 1440)
@@ -326,6 +326,8 @@ def test_a_picture_for_a_slide_is_16_to_9_and_tells_the_run(stripewise, mixed, t
         words = " ".join("".join(text.itertext()) for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
         (total,) = (run := sw.read(trace)).native.summaries([list(range(len(run.paths)))])
         assert f"{about_bytes(total['writes']['bytes'])} written" in words
+        measured = run.job["bytes_per_s"]
+        assert f"measured {mib_per_s(measured)} MiB/s" in words and "MiB/s become" in words
         assert "Servers" in words and "Bytes by request size" in words and "now" in words and "then" in words
 
 

@@ -41,8 +41,6 @@ class Facts:
     access: _native.Access
     total: dict[str, Any]
     """What all files together moved: an entry of the summary of a trace."""
-    busy_s: float | None
-    """Seconds with requests in flight; `None` where the log does not time them."""
     signatures: dict[int, _native.FileSignature]
     """How each file is used, by its number."""
     servers: Servers

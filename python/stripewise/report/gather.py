@@ -75,7 +75,6 @@ def gather(
         programs=trace.programs(),
         access=access,
         total=trace.summaries([numbers])[0],
-        busy_s=trace.busy_s(numbers),
         signatures=signed,
         servers=Servers(servers, is_pool, label),
         layout=layout,

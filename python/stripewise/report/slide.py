@@ -125,13 +125,14 @@ def _lines(facts: Facts) -> list[str]:
     processes = facts.about["processes"] or len(facts.access["processes"])
     by = f"by {processes:,} {facts.units if processes > 1 else facts.unit}"
     text = f"{' and '.join(parts) or 'No byte read or written'} {by} in {counted(files, 'file')}"
-    if facts.busy_s:
-        rate = mib_per_s(sum(facts.total[op]["bytes"] for op in ("reads", "writes")) / facts.busy_s)
-        text += f", {rate} MiB/s in the {seconds(facts.busy_s)} with requests in flight"
+    rate, took_s = facts.job["bytes_per_s"], facts.job["slowest_s"]
+    if rate is not None and took_s is not None:
+        text += f", measured {mib_per_s(rate)} MiB/s (its slowest process took {seconds(took_s)})"
     lines = [text + (f", of {name(facts.part)} alone." if facts.part else ".")]
-    if facts.advice is not None:
-        lines.append(_verdict(figures_set(facts.advice, facts.native)))
-        lines += _grave(facts.advice)[:1]
+    priced = facts.advice or facts.given
+    if priced is not None:
+        lines.append(_verdict(figures_set(priced, facts.native), is_given=facts.layout is not None))
+        lines += _grave(priced)[:1]
     return lines
 
 
@@ -142,14 +143,20 @@ def _grave(document: _native.AdviceDocument) -> list[str]:
     return [f"{name(of + one['words'])}." for of, one in found if one["severity"] == "high"]
 
 
-def _verdict(figures: NowThen) -> str:
+def _verdict(figures: NowThen, *, is_given: bool) -> str:
     gain = figures["gain"]
-    if gain is None:
+    now, then = figures["now_bytes_per_s"], figures["then_bytes_per_s"]
+    if now is None:
+        return "Layout: nothing is said, as the servers are not known."
+    if gain is None or then is None:
+        text = f"Predicted: {mib_per_s(now)} MiB/s for the same."
         if figures["refused"] is not None:
-            return "Layout: nothing is said, as the present is not reproduced."
-        return "Layout: no other one is faster beyond doubt."
-    between = f"{ratio(gain['low'])} to {ratio(gain['high'])} in 95 of 100 cases, predicted"
-    return f"Layout: another one makes it {ratio(gain['ratio'])} as fast ({between})."
+            return f"{text} Layout: nothing is said, as the present is not reproduced."
+        return f"{text} Layout: {'no file gets another one' if is_given else 'no other one is faster beyond doubt'}."
+    between = f"{ratio(gain['low'])} to {ratio(gain['high'])} in 95 of 100 cases"
+    rates = f"{mib_per_s(now)} MiB/s become {mib_per_s(then)}, both predicted"
+    which = "this one" if is_given else "another one"
+    return f"Layout: {which} makes it {ratio(gain['ratio'])} as fast ({between}): {rates}."
 
 
 def _heat(facts: Facts) -> chart.Chart:
