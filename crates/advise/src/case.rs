@@ -90,7 +90,8 @@ impl<'a> ComparedCase<'a> {
         let (present, sources): (Vec<Layout>, Vec<LayoutSource>) =
             present(servers, targets, about, options, files).into_iter().unzip();
         let alike = kinds(&gathered.files, &present);
-        let is_timed = !about.lacks.contains(Lacks::TIMES) && !about.lacks.contains(Lacks::DURATIONS);
+        let is_timed =
+            ![Lacks::TIMES, Lacks::DURATIONS, Lacks::LAYOUTS].into_iter().any(|lack| about.lacks.contains(lack));
         let is_known = servers_from != ServersFrom::Unknown;
         if options.given.is_some() && !is_known {
             return Err(AdviseError::NoServers);

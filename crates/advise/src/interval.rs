@@ -95,6 +95,7 @@ pub(crate) fn causes(lacks: Lacks, preset: Option<&str>, found: bool, sampled: O
         (Lacks::CUT, 0.10, 0.10),
         (Lacks::DAMAGED, 0.10, 0.10),
         (Lacks::OFFSETS_RECORDED, 0.02, 0.0),
+        (Lacks::LAYOUTS, 0.05, 0.05),
     ];
     for (lack, base, of_gain) in of_lacks {
         if lacks.contains(lack) {

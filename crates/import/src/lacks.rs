@@ -33,8 +33,10 @@ impl Lacks {
     pub const OFFSETS_RECORDED: Lacks = Lacks(1 << 10);
     /// Times below a microsecond.
     pub const FINE_TIMES: Lacks = Lacks(1 << 11);
+    /// The layouts that files have now: it is older than some of these.
+    pub const LAYOUTS: Lacks = Lacks(1 << 12);
 
-    const WORDS: [(Lacks, &'static str, &'static str); 12] = [
+    const WORDS: [(Lacks, &'static str, &'static str); 13] = [
         (Lacks::RANKS, "ranks", "it names no ranks: all requests count as those of rank 0"),
         (Lacks::PIDS, "pids", "it names no processes"),
         (Lacks::OFFSETS, "offsets", "offsets of some requests are not known"),
@@ -55,6 +57,7 @@ impl Lacks {
             "offsets of some requests were worked out from the calls before them",
         ),
         (Lacks::FINE_TIMES, "fine-times", "its times are in whole microseconds: the fastest requests take none"),
+        (Lacks::LAYOUTS, "layouts", "some files have got their layouts after it, so its times are those of others"),
     ];
 
     /// Whether all of `other` is missing.

@@ -42,8 +42,7 @@ pub(crate) fn advise<'py>(
     let asked = AdviceRequest { servers, root, planner, preset, osts, layout, rules };
     let advised =
         by_passes(py, trace, passes, |made_by| stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by))?;
-    let Advised { advice, is_pool } = advised.map_err(raise)?;
-    to_python(py, &describe(&advice, trace, is_pool))
+    to_python(py, &describe(&advised.map_err(raise)?, trace))
 }
 
 /// The job of `trace`, what it moved and how fast, as [`advise`] has it; `passes` is as there.
@@ -125,18 +124,19 @@ impl Passes for Elsewhere {
     }
 }
 
-fn describe(advice: &Advice, trace: &PyTrace, is_pool: bool) -> Value {
+fn describe(advised: &Advised, trace: &PyTrace) -> Value {
+    let Advised { advice, is_pool, lacks } = advised;
     let names = advice.cluster.names();
     let about = &trace.about;
     let present = placed(&names, advice, |row| Some(&row.present));
     let recommended = placed(&names, advice, |row| row.recommended.as_ref());
     let rows = advice.rows.iter().zip(present).zip(recommended);
     json!({
-        "cluster": servers(advice, is_pool),
+        "cluster": servers(advice, *is_pool),
         "root": advice.root.to_string_lossy(),
         "about": {
             "format": about.format,
-            "lacks": about.lacks.named().map(|(name, words)| json!({ "name": name, "words": words })).collect::<Vec<_>>(),
+            "lacks": lacks.named().map(|(name, words)| json!({ "name": name, "words": words })).collect::<Vec<_>>(),
             "notes": about.notes,
             "processes": about.processes,
         },

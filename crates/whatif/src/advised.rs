@@ -3,8 +3,10 @@
 use crate::error::WhatifError;
 use crate::servers::Servers;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 use stripewise_advise::{Advice, AdviceOptions, ClusterFile, Passes, ReadLayouts, advise_by};
-use stripewise_import::About;
+use stripewise_import::{About, Lacks};
 use stripewise_layout::{Layout, LayoutFile};
 use stripewise_store::Store;
 use stripewise_trace::Trace;
@@ -35,13 +37,16 @@ pub struct Advised {
     pub advice: Advice,
     /// Its servers are a pool's.
     pub is_pool: bool,
+    /// What the log lacks for it.
+    pub lacks: Lacks,
 }
 
 impl AdviceRequest<'_> {
-    /// Gives `then` the options; files of a pool have the layouts that they have there, and paths are relative to its mount.
+    /// Gives `then` the options, and the pool if it is for one: its files have the layouts that they have there, and paths are
+    /// relative to its mount.
     pub(crate) fn with_options<T>(
         &self,
-        then: impl FnOnce(&AdviceOptions, bool) -> Result<T, WhatifError>,
+        then: impl FnOnce(&AdviceOptions, Option<&Arc<Store>>) -> Result<T, WhatifError>,
     ) -> Result<T, WhatifError> {
         let servers = self.servers.map(Servers::load).transpose()?;
         let cluster = servers.as_ref().map(|servers| &servers.cluster);
@@ -61,12 +66,12 @@ impl AdviceRequest<'_> {
             rules: self.rules,
         };
         let Some(file) = servers.as_ref().and_then(|servers| servers.pool_file.as_deref()) else {
-            return then(&options, false);
+            return then(&options, None);
         };
         let store = Store::of_file(file)?;
         let present = |path: &Path| store.present_layout(path).ok().map(|layout| Layout::clone(&layout));
         let root = options.root.or(Some(store.pool().mount.as_path()));
-        then(&AdviceOptions { root, present: Some(&present), ..options }, true)
+        then(&AdviceOptions { root, present: Some(&present), ..options }, Some(&store))
     }
 }
 
@@ -80,5 +85,19 @@ pub fn advise(
     asked: &AdviceRequest,
     passes: &dyn Passes,
 ) -> Result<Advised, WhatifError> {
-    asked.with_options(|options, is_pool| Ok(Advised { advice: advise_by(trace, about, options, passes)?, is_pool }))
+    asked.with_options(|options, store| {
+        let has_newer = store.zip(options.root).is_some_and(|(store, root)| has_newer_layouts(trace, store, root));
+        let lacks = if has_newer { about.lacks | Lacks::LAYOUTS } else { about.lacks };
+        let advice = advise_by(trace, &About { lacks, ..about.clone() }, options, passes)?;
+        Ok(Advised { advice, is_pool: store.is_some(), lacks })
+    })
+}
+
+/// Whether the pool got the present layout of a file below `root` after the end of `trace`, so that the trace's times are not
+/// those of this layout. O(records + files).
+fn has_newer_layouts(trace: &Trace, store: &Arc<Store>, root: &Path) -> bool {
+    let end = UNIX_EPOCH.checked_add(Duration::from_nanos(trace.start_unix_ns().saturating_add(trace.duration_ns())));
+    let mut below = trace.files().iter().filter_map(|file| Path::new(&file.path).strip_prefix(root).ok());
+    end.filter(|end| *end > UNIX_EPOCH)
+        .is_some_and(|end| below.any(|path| store.layout_kept_at(path).is_some_and(|kept_at| kept_at > end)))
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
 use stripewise_layout::{Layout, Stripe};
 
 /// Directory of the layouts, in the namespace.
@@ -160,6 +161,13 @@ impl Layouts {
             }
         }
         Err(failed("cannot be kept in the namespace".into()))
+    }
+
+    /// When the pool got the layout of that hash; `None` where it has none, or several users have their own.
+    pub(crate) fn kept_at(&self, hash: &[u8; 32]) -> Option<SystemTime> {
+        let stat = rustix::fs::statat(&self.directory, hex(hash), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let since_1970 = Duration::new(u64::try_from(stat.st_mtime).ok()?, u32::try_from(stat.st_mtime_nsec).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since_1970)
     }
 
     /// The layout of that hash, of any user.

@@ -12,6 +12,7 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use stripewise_layout::{FileLayout, Layout, LayoutFile, Pattern, ServerId};
 
 /// What is at a path.
@@ -80,6 +81,12 @@ impl Store {
             None if self.found(path).is_some_and(|found| found.is_file()) => Ok(self.in_inode().clone()),
             None => self.layout_for(path),
         }
+    }
+
+    /// When the pool got the layout that the file at `path` has; `None` where there is no such file, or it is unknown.
+    pub fn layout_kept_at(self: &Arc<Self>, path: &Path) -> Option<SystemTime> {
+        let layout = self.existing(path).ok()??.layout().ok()?;
+        self.layouts.kept_at(&layout.hash())
     }
 
     /// What stands at `path` in the tree, a link not followed.
