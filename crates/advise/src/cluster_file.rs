@@ -123,6 +123,7 @@ impl ClusterFile {
                 servers: (first..next).map(ServerId).collect(),
                 profile: tier.profile,
                 capacity_bytes: tier.capacity_bytes,
+                in_turn: false,
             }
         });
         Cluster { tiers: tiers.collect(), meta: self.meta.map(|profile| Tier::meta(profile, 0)) }

@@ -141,6 +141,7 @@ mod tests {
             servers: servers.map(ServerId).collect(),
             profile,
             capacity_bytes: None,
+            in_turn: false,
         };
         Cluster { tiers: vec![tier("hdd", 0..servers), tier("ssd", servers..servers + 2)], meta: None }
     }

@@ -3,6 +3,7 @@
 use crate::count::Round;
 use crate::expected_max::{Branch, Branches, expected_max_s};
 use crate::profile::{Cluster, Op, OpProfile};
+use smallvec::SmallVec;
 use stripewise_layout::{Layout, ServerId};
 
 /// Mean of the greatest of `servers` startup times (Eq. 2-4): `lo + k/(k+1) (hi - lo)`, and 0 for no server.
@@ -29,6 +30,7 @@ struct TierCost {
     read: OpProfile,
     write: OpProfile,
     network_s_per_byte: f64,
+    in_turn: bool,
 }
 
 /// Time that a server is kept busy by (its part of) a request.
@@ -38,6 +40,13 @@ pub struct Busy {
     pub device_s: f64,
     /// Its network link, in seconds.
     pub network_s: f64,
+}
+
+impl Busy {
+    /// Device and link one after the other, in seconds.
+    fn total_s(&self) -> f64 {
+        self.device_s + self.network_s
+    }
 }
 
 /// The costs of a cluster in the form that the inner loops use.
@@ -59,6 +68,7 @@ impl CostModel {
             read: tier.profile.read,
             write: tier.profile.write,
             network_s_per_byte: tier.profile.network_s_per_byte,
+            in_turn: tier.in_turn,
         });
         let slots = cluster.tiers.iter().enumerate();
         let slots: Vec<(ServerId, usize)> =
@@ -151,7 +161,7 @@ impl CostModel {
     /// O(tiers), no allocation.
     #[inline]
     pub fn latency_bounds_s(&self, round: &Round, op: Op, size: u64) -> (f64, f64) {
-        let (mut least, mut latest, mut shift) = (0.0_f64, 0.0_f64, 0.0_f64);
+        let (mut least, mut latest, mut shift, mut in_turn_s) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0);
         round.for_each_share_bounds(size, |share| {
             if share.servers.1 == 0 {
                 return;
@@ -163,21 +173,32 @@ impl CostModel {
                 let fullest = expected_startup_s(1, profile) + share.max_bytes.0 as f64 * s_per_byte;
                 least = least.max(fullest).max(expected_startup_s(share.servers.0, profile));
             }
+            let most_s = share.max_bytes.1 as f64 * s_per_byte;
+            if self.tiers[share.tier].in_turn {
+                in_turn_s += share.servers.1 as f64 * (profile.startup_max_s + most_s);
+                return;
+            }
             latest = latest.max(profile.startup_max_s);
-            shift = shift.max(share.max_bytes.1 as f64 * s_per_byte);
+            shift = shift.max(most_s);
         });
-        (least * BELOW, (latest + shift) * ABOVE)
+        (least * BELOW, (latest + shift).max(in_turn_s) * ABOVE)
     }
 
     /// Exact mean latency in seconds of one request on an idle system: `E[max_i(alpha_i + b_i (beta_i + t))]` over the
-    /// servers that hold its bytes (`beyond.md` 4). O(groups^2 x quadrature nodes) with at most four groups a tier,
-    /// whatever the number of servers; no allocation for up to four tiers.
+    /// servers that hold its bytes (`beyond.md` 4); of those that are asked in turn, the sum of their means, where that is more.
+    /// O(groups^2 x quadrature nodes) with at most four groups a tier, whatever the number of servers; no allocation for up
+    /// to four tiers.
     #[inline]
     pub fn latency_s(&self, round: &Round, op: Op, offset: u64, size: u64) -> f64 {
-        let branches = round.groups(offset, size);
-        let branches: Branches =
-            branches.iter().map(|group| self.branch(group.tier, op, group.bytes, group.servers)).collect();
-        expected_max_s(&branches)
+        let (mut branches, mut in_turn_s) = (Branches::new(), 0.0);
+        for group in &round.groups(offset, size) {
+            if self.tiers[group.tier].in_turn {
+                in_turn_s += group.servers as f64 * self.busy(group.tier, op, group.bytes).total_s();
+            } else {
+                branches.push(self.branch(group.tier, op, group.bytes, group.servers));
+            }
+        }
+        expected_max_s(&branches).max(in_turn_s)
     }
 
     #[inline]
@@ -223,23 +244,29 @@ impl CostModel {
         mut visit: impl FnMut(usize, Busy),
     ) -> Result<f64, UnknownServer> {
         let subs = layout.split(offset, size);
-        let mut branches = Branches::new();
-        for (index, sub) in subs.iter().enumerate() {
+        let (mut branches, mut in_turn_s) = (Branches::new(), 0.0);
+        // Of each branch, its server.
+        let mut asked: SmallVec<[ServerId; 16]> = SmallVec::new();
+        for sub in &subs {
             let slot = self.slot_of(sub.server)?;
             let tier = self.slots[slot];
             let busy = self.busy(tier, op, sub.len);
             visit(slot, busy);
+            if self.tiers[tier].in_turn {
+                in_turn_s += busy.total_s();
+                continue;
+            }
             // A server stands once in a region.
-            let earlier = if sub.region == subs[0].region { &[] } else { &subs[..index] };
-            match earlier.iter().position(|earlier| earlier.server == sub.server) {
-                // Branches stand in order of each server's first sub-request.
-                Some(first) => {
-                    let of = distinct_before(&subs, first);
-                    let more = busy.device_s + busy.network_s;
-                    branches[of].lo_s += more;
-                    branches[of].hi_s += more;
+            let earlier = if sub.region == subs[0].region { &[] } else { &asked[..] };
+            match earlier.iter().position(|&earlier| earlier == sub.server) {
+                Some(of) => {
+                    branches[of].lo_s += busy.total_s();
+                    branches[of].hi_s += busy.total_s();
                 }
-                None => branches.push(self.branch(tier, op, sub.len, 1)),
+                None => {
+                    asked.push(sub.server);
+                    branches.push(self.branch(tier, op, sub.len, 1));
+                }
             }
         }
         // Whole stripes next to each other are equal: the quadrature is quadratic in what is not.
@@ -248,11 +275,6 @@ impl CostModel {
             kept.servers += if same { next.servers } else { 0 };
             same
         });
-        Ok(expected_max_s(&branches))
+        Ok(expected_max_s(&branches).max(in_turn_s))
     }
-}
-
-/// Number of distinct servers among the sub-requests before `index`.
-fn distinct_before(subs: &[stripewise_layout::SubRequest], index: usize) -> usize {
-    (0..index).filter(|&i| subs[..i].iter().all(|earlier| earlier.server != subs[i].server)).count()
 }

@@ -103,13 +103,16 @@ pub struct Tier {
     pub profile: Profile,
     /// Bytes that each of them may hold; `None` is no limit.
     pub capacity_bytes: Option<u64>,
+    /// Whether the sub-requests of one request on them are carried out one after the other, where each is answered when the
+    /// device has served it and not before. Else they are in flight together.
+    pub in_turn: bool,
 }
 
 impl Tier {
     /// The metadata tier, of which planned files may have `capacity_bytes`.
     pub fn meta(profile: Profile, capacity_bytes: u64) -> Self {
         let (name, servers) = (META_NAME.to_owned(), vec![ServerId::META]);
-        Self { name, servers, profile, capacity_bytes: Some(capacity_bytes) }
+        Self { name, servers, profile, capacity_bytes: Some(capacity_bytes), in_turn: false }
     }
 }
 
@@ -135,7 +138,8 @@ impl Cluster {
         let tiers = tiers.into_iter().map(|(name, servers, profile)| {
             let first = next;
             next = next.checked_add(servers)?;
-            Some(Tier { name, servers: (first..next).map(ServerId).collect(), profile, capacity_bytes: None })
+            let servers = (first..next).map(ServerId).collect();
+            Some(Tier { name, servers, profile, capacity_bytes: None, in_turn: false })
         });
         Some(Self { tiers: tiers.collect::<Option<_>>()?, meta: None })
     }

@@ -92,7 +92,10 @@ proptest! {
     }
 
     #[test]
-    fn a_layout_of_one_region_costs_what_its_widths_cost((cluster, widths, offset, size) in instance(), write in any::<bool>()) {
+    fn a_layout_of_one_region_costs_what_its_widths_cost(
+        (mut cluster, widths, offset, size) in instance(), write in any::<bool>(), in_turn in any::<bool>(),
+    ) {
+        cluster.tiers[0].in_turn = in_turn;
         let op = if write { Op::Write } else { Op::Read };
         let model = CostModel::new(&cluster);
         let round = Round::new(&widths, &cluster);
@@ -122,7 +125,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn bounds_hold_at_every_offset((cluster, widths, offset, size) in instance(), write in any::<bool>()) {
+    fn bounds_hold_at_every_offset(
+        (mut cluster, widths, offset, size) in instance(), write in any::<bool>(), in_turn in any::<bool>(),
+    ) {
+        cluster.tiers[0].in_turn = in_turn;
         let op = if write { Op::Write } else { Op::Read };
         let model = CostModel::new(&cluster);
         let round = Round::new(&widths, &cluster);

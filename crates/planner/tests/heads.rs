@@ -103,6 +103,21 @@ fn plans_of_streams_gain_in_the_simulation() {
     }
 }
 
+#[test]
+fn servers_that_are_asked_in_turn_are_priced_as_they_are_simulated() {
+    let (together, layout) = (disks(4, 2), striped(6, 64 << 10));
+    let mut in_turn = together.clone();
+    in_turn.tiers.iter_mut().for_each(|tier| tier.in_turn = true);
+    // Processes that follow each other through the servers meet less than the mean values say.
+    for (processes, within) in [(1, 0.05), (4, 0.6)] {
+        let asked = requests(Order::Random, processes, 60, 1 << 20);
+        let price = |cluster: &Cluster| price_s(&layout, &asked, cluster, processes);
+        let simulated_s = simulated_s(&layout, &asked, &in_turn);
+        assert!((price(&in_turn) / simulated_s - 1.0).abs() < within, "{processes}: {} {simulated_s}", price(&in_turn));
+        assert!(processes > 1 || price(&in_turn) > 1.5 * price(&together));
+    }
+}
+
 /// Price over simulated time.
 fn ratio(order: Order, (hdds, ssds): (u16, u16), processes: u64, size: u64, width: u64) -> f64 {
     let (cluster, layout) = (disks(hdds, ssds), striped(hdds + ssds, width));

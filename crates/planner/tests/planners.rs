@@ -92,7 +92,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                 next += 1;
                 ServerId(next - 1)
             });
-            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes }
+            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes, in_turn: false }
         });
         Cluster { tiers: tiers.collect(), meta: None }
     });
@@ -229,6 +229,7 @@ proptest! {
             servers: vec![ServerId(servers)],
             profile: presets::set_b(1, 1).tiers[1].profile,
             capacity_bytes: None,
+            in_turn: false,
         });
         cluster.tiers.iter_mut().for_each(|tier| tier.capacity_bytes = capacity);
         check_all(&files, &cluster, &quick())?;

@@ -71,7 +71,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                 next += 1;
                 ServerId(next - 1)
             });
-            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes }
+            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes, in_turn: false }
         });
         Cluster { tiers: tiers.collect(), meta: meta.map(|(profile, bytes)| Tier::meta(profile, bytes)) }
     })
@@ -398,7 +398,7 @@ fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
     let (mut with_meta, mut of_three) = (presets::set_p(3, 2, true), presets::set_p(3, 2, true));
     let profile = presets::device("nvme").unwrap();
     with_meta.meta = Some(Tier::meta(Profile { network_s_per_byte: 1e-9, ..profile }, 0));
-    let third = Tier { name: "t".into(), servers: vec![ServerId(5)], profile, capacity_bytes: None };
+    let third = Tier { name: "t".into(), servers: vec![ServerId(5)], profile, capacity_bytes: None, in_turn: false };
     of_three.tiers.push(Tier { profile: with_meta.meta.as_ref().unwrap().profile, ..third });
     let layout = |first| {
         let stripe = |server| stripewise_layout::Stripe { server, width_bytes: 64 << 10 };

@@ -93,6 +93,8 @@ enum Event {
     Issue { process: u32 },
     /// The bytes of a write have passed the link of a server.
     Arrival { process: u32, server: u16, position: u64, bytes: u64 },
+    /// A process asks the next server of those that its request asks in turn.
+    Turn { process: u32 },
 }
 
 /// A process between events.
@@ -102,11 +104,13 @@ struct Process<'a> {
     issued_s: f64,
     ends_s: f64,
     arrivals_left: u32,
+    /// Of its request, what servers are still to be asked in turn, the last first: place, position and bytes.
+    turns: Vec<(usize, u64, u64)>,
 }
 
 impl<'a> Process<'a> {
     fn new(steps: &'a [SimulatedStep]) -> Self {
-        Self { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0 }
+        Self { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0, turns: Vec::new() }
     }
 
     /// A part of the current request ends at `end_s`. When the request ends, if that was its last part.
@@ -213,11 +217,12 @@ pub fn simulate_observed(
                 issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
             }
             Event::Arrival { process, server, position, bytes } => {
-                let server = servers[usize::from(server)].as_mut().expect("checked");
-                let end_s = server.serve(now, Op::Write, position, bytes, options.network);
-                if let Some(ends_s) = processes[process as usize].arrived(end_s) {
-                    agenda.at(ends_s, Event::Step { process });
-                }
+                let (state, asked) = (&mut processes[process as usize], (usize::from(server), position, bytes));
+                arrive(now, process, asked, state, (&mut servers, &places), &mut agenda, options.network);
+            }
+            Event::Turn { process } => {
+                let state = &mut processes[process as usize];
+                ask_next(now, process, state, &mut servers, &mut agenda, options.network);
             }
         }
     }
@@ -248,23 +253,83 @@ fn issue(
     state.ends_s = now;
     for sub in &layouts[access.file as usize].split(access.offset, access.size) {
         let index = places.index(sub.server);
-        let server = servers[index].as_mut().expect("checked");
-        let position = head_position(u64::from(access.file), sub.datafile_offset);
-        match (network, access.op) {
-            (Network::InBeta, op) => state.ends_s = state.ends_s.max(server.serve(now, op, position, sub.len, network)),
-            (Network::Link, Op::Read) => {
-                let ready = server.serve(now, Op::Read, position, sub.len, network);
-                state.ends_s = state.ends_s.max(server.link_out(ready, sub.len));
-            }
-            (Network::Link, Op::Write) => {
-                let arrives = server.link_in(now, sub.len);
-                state.arrivals_left += 1;
-                agenda.at(arrives, Event::Arrival { process, server: index as u16, position, bytes: sub.len });
-            }
+        let asked = (index, head_position(u64::from(access.file), sub.datafile_offset), sub.len);
+        if places.is_in_turn(index) {
+            state.turns.push(asked);
+        } else if let Some(end_s) = ask(now, process, asked, access.op, servers, agenda, network) {
+            state.ends_s = state.ends_s.max(end_s);
+        } else {
+            state.arrivals_left += 1;
         }
     }
-    if state.arrivals_left == 0 {
+    if !state.turns.is_empty() {
+        state.turns.reverse();
+        state.arrivals_left += 1;
+        ask_next(now, process, state, servers, agenda, network);
+    } else if state.arrivals_left == 0 {
         agenda.at(state.ends_s, Event::Step { process });
+    }
+}
+
+/// Asks the server at its place for bytes at a position. When it is done, unless the bytes have to arrive first.
+fn ask(
+    now: f64,
+    process: u32,
+    (index, position, bytes): (usize, u64, u64),
+    op: Op,
+    servers: &mut [Option<Server>],
+    agenda: &mut Agenda,
+    network: Network,
+) -> Option<f64> {
+    let server = servers[index].as_mut().expect("checked");
+    match (network, op) {
+        (Network::InBeta, op) => Some(server.serve(now, op, position, bytes, network)),
+        (Network::Link, Op::Read) => {
+            let ready = server.serve(now, Op::Read, position, bytes, network);
+            Some(server.link_out(ready, bytes))
+        }
+        (Network::Link, Op::Write) => {
+            let arrives = server.link_in(now, bytes);
+            agenda.at(arrives, Event::Arrival { process, server: index as u16, position, bytes });
+            None
+        }
+    }
+}
+
+/// The server at its place has the bytes that are to be written at a position.
+fn arrive(
+    now: f64,
+    process: u32,
+    (index, position, bytes): (usize, u64, u64),
+    state: &mut Process,
+    (servers, places): (&mut [Option<Server>], &Places),
+    agenda: &mut Agenda,
+    network: Network,
+) {
+    let end_s = servers[index].as_mut().expect("checked").serve(now, Op::Write, position, bytes, network);
+    if places.is_in_turn(index) {
+        agenda.at(end_s, Event::Turn { process });
+    } else if let Some(ends_s) = state.arrived(end_s) {
+        agenda.at(ends_s, Event::Step { process });
+    }
+}
+
+/// Asks the next of the servers that are asked in turn, now that the one before is done; after the last one they all are.
+fn ask_next(
+    now: f64,
+    process: u32,
+    state: &mut Process,
+    servers: &mut [Option<Server>],
+    agenda: &mut Agenda,
+    network: Network,
+) {
+    let op = state.current.expect("a process issues its current request").op;
+    if let Some(next) = state.turns.pop() {
+        if let Some(end_s) = ask(now, process, next, op, servers, agenda, network) {
+            agenda.at(end_s, Event::Turn { process });
+        }
+    } else if let Some(ends_s) = state.arrived(now) {
+        agenda.at(ends_s, Event::Step { process });
     }
 }
 

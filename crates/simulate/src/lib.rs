@@ -1,8 +1,8 @@
 //! Discrete-event simulation of requests on servers.
 //!
 //! There are two ways in, for one model: closed-loop processes issue requests; a request is split by the [`Layout`] of
-//! its file, its sub-requests are in flight together, and it ends with the last of them; a sub-request takes its
-//! server's startup plus its bytes times beta (HARL Table I).
+//! its file, its sub-requests are in flight together (one after the other on tiers that are asked in turn), and it ends
+//! with the last of them; a sub-request takes its server's startup plus its bytes times beta (HARL Table I).
 //!
 //! - [`simulate`](simulate()) is the quick one: FIFO servers, startups drawn from the profile, at most a link a server.
 //!   Planners try layouts with it.

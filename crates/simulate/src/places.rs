@@ -11,6 +11,8 @@ pub(crate) struct Places {
     pub(crate) of: Vec<Option<(usize, Profile)>>,
     /// The place of the metadata tier, where a layout names it.
     pub(crate) meta: Option<usize>,
+    /// By tier, whether the sub-requests of a request on it are carried out one after the other.
+    in_turn: Vec<bool>,
 }
 
 impl Places {
@@ -23,7 +25,8 @@ impl Places {
             || cluster.tiers.iter().enumerate().flat_map(|(tier, of)| of.servers.iter().map(move |s| (s, tier, of)));
         let mut of = vec![None; numbered().map(|(server, ..)| server.index() + 1).max().unwrap_or(0)];
         numbered().for_each(|(server, tier, row)| of[server.index()] = Some((tier, row.profile)));
-        let mut places = Self { of, meta: None };
+        let in_turn = cluster.all_tiers().map(|tier| tier.in_turn).collect();
+        let mut places = Self { of, meta: None, in_turn };
         for (file, layout) in layouts.iter().enumerate() {
             for server in layout.servers() {
                 if server == ServerId::META && places.meta.is_none() {
@@ -46,5 +49,11 @@ impl Places {
             Some(meta) if server == ServerId::META => meta,
             _ => server.index(),
         }
+    }
+
+    /// Whether a request asks the server that stands at `index` when it has the answer of those before.
+    #[inline]
+    pub(crate) fn is_in_turn(&self, index: usize) -> bool {
+        self.of[index].is_some_and(|(tier, _)| self.in_turn[tier])
     }
 }

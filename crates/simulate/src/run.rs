@@ -91,6 +91,8 @@ enum Phase {
     Sending,
     /// The last answer, which is under way to it.
     Returning,
+    /// The answer of a server before it asks the next.
+    Turning,
     Ended,
 }
 
@@ -102,6 +104,8 @@ struct Process<C> {
     ends_ns: u64,
     /// Sub-requests of its request that are under way.
     outstanding: u32,
+    /// Those of them that are still to set out, each when the one before is done; the last first.
+    turns: Vec<Sub>,
     phase: Phase,
 }
 
@@ -173,6 +177,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             issued_ns: 0,
             ends_ns: 0,
             outstanding: 0,
+            turns: Vec::new(),
             phase: Phase::Going,
         });
         let has_head = cluster.has_heads();
@@ -272,6 +277,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                         Phase::Thinking => self.issue(number)?,
                         Phase::Sending => self.dispatch(number)?,
                         Phase::Returning => self.complete(number),
+                        Phase::Turning => self.take_turn(number),
                         Phase::Going | Phase::Ended => unreachable!("a process is woken only while it waits"),
                     }
                     self.go()?;
@@ -408,13 +414,35 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 write,
                 adjacent: false,
             };
-            match (write, self.nodes.is_empty(), self.has_server_links) {
-                (false, ..) | (true, true, false) => self.enter_device(sub),
-                (true, false, _) => self.enter_client_out(sub),
-                (true, true, true) => self.enter_server_in(sub),
+            if self.places.is_in_turn(usize::from(sub.server)) {
+                self.processes[process as usize].turns.push(sub);
+            } else {
+                self.enter(sub);
             }
         }
+        self.processes[process as usize].turns.reverse();
+        self.take_turn(process);
         Ok(())
+    }
+
+    /// The next sub-request of those that are carried out one after the other sets out.
+    #[inline]
+    fn take_turn(&mut self, process: u32) {
+        let state = &mut self.processes[process as usize];
+        if let Some(sub) = state.turns.pop() {
+            state.phase = Phase::Going;
+            self.enter(sub);
+        }
+    }
+
+    /// To the first link or device on its way.
+    #[inline]
+    fn enter(&mut self, sub: Sub) {
+        match (sub.write, self.nodes.is_empty(), self.has_server_links) {
+            (false, ..) | (true, true, false) => self.enter_device(sub),
+            (true, false, _) => self.enter_client_out(sub),
+            (true, true, true) => self.enter_server_in(sub),
+        }
     }
 
     #[inline]
@@ -517,6 +545,10 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         state.ends_ns = state.ends_ns.max(ends_ns);
         state.outstanding -= 1;
         self.under_way -= 1;
+        if self.places.is_in_turn(usize::from(sub.server)) && !state.turns.is_empty() {
+            state.phase = Phase::Turning;
+            self.agenda.at(ends_ns, EventKind::Wake, sub.process);
+        }
         if state.outstanding > 0 {
             return;
         }

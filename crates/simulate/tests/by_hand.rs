@@ -21,6 +21,7 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
                 servers: vec![ServerId(index as u16)],
                 profile: Profile { read: op, write: op, network_s_per_byte: network },
                 capacity_bytes: None,
+                in_turn: false,
             }
         })
         .collect();
@@ -53,6 +54,23 @@ fn one_request_takes_its_slowest_sub_request() {
     close(outcome.servers[1].busy_s, 3.5);
     assert_eq!((outcome.servers[0].bytes, outcome.servers[1].bytes), (4, 6));
     close(outcome.latency.p99_s, 3.5);
+}
+
+#[test]
+fn servers_that_are_asked_in_turn_serve_one_after_the_other_beside_those_asked_at_once() {
+    // 3 s, 3.5 s and 4 s: the first two follow each other, and the third has ended by then.
+    let mut cluster = cluster(&[(1.0, 0.5, 0.0), (2.0, 0.25, 0.0), (4.0, 0.0, 0.0)]);
+    cluster.tiers[..2].iter_mut().for_each(|tier| tier.in_turn = true);
+    for op in [Op::Read, Op::Write] {
+        let workload = ClosedLoop { processes: vec![vec![access(op, 0, 11), access(op, 10, 1)]] };
+        let outcome = simulate(&cluster, &[layout(&[4, 6, 1])], &workload, &SimulationOptions::default()).unwrap();
+        close(outcome.makespan_s, 6.5 + 4.0);
+        close(outcome.servers[1].busy_s, 3.5);
+    }
+    // Two processes: the second one's first part waits 3 s, and then has the servers as the first one leaves them.
+    let processes = vec![vec![access(Op::Read, 0, 10)], vec![access(Op::Read, 0, 10)]];
+    let both = simulate(&cluster, &[layout(&[4, 6, 1])], &ClosedLoop { processes }, &SimulationOptions::default());
+    close(both.unwrap().makespan_s, 6.5 + 3.5);
 }
 
 #[test]
@@ -152,6 +170,7 @@ fn seeds_repeat_and_startups_stay_in_their_interval() {
         servers: vec![ServerId(0)],
         profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
         capacity_bytes: None,
+        in_turn: false,
     };
     let cluster = Cluster { tiers: vec![tier], meta: None };
     let workload = ClosedLoop { processes: vec![vec![access(Op::Read, 0, 1); 10_000]] };

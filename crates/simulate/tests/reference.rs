@@ -620,6 +620,7 @@ fn case() -> impl Strategy<Value = Case> {
                     network_s_per_byte: server.2 as f64 * 1e-9,
                 },
                 capacity_bytes: None,
+                in_turn: false,
             });
             let round = |from: usize| -> Vec<Stripe> {
                 (0..servers.len())

@@ -14,7 +14,13 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
     let tiers = servers.iter().enumerate().map(|(index, &(startup, transfer_s_per_byte, network_s_per_byte))| {
         let op = OpProfile { startup_min_s: startup, startup_max_s: startup, transfer_s_per_byte, head: None };
         let profile = Profile { read: op, write: op, network_s_per_byte };
-        Tier { name: format!("t{index}"), servers: vec![ServerId(index as u16)], profile, capacity_bytes: None }
+        Tier {
+            name: format!("t{index}"),
+            servers: vec![ServerId(index as u16)],
+            profile,
+            capacity_bytes: None,
+            in_turn: false,
+        }
     });
     Cluster { tiers: tiers.collect(), meta: None }
 }
@@ -395,8 +401,12 @@ fn a_plain_system_is_the_quick_path() {
             std::iter::from_fn(|| program.next(&mut at)).collect()
         };
         let workload = ClosedLoop { processes: (0..program.processes).map(steps).collect() };
-        let cluster = presets::set_p(6, 2, true);
-        for (network, server) in [(Network::InBeta, ServerLink::InBeta), (Network::Link, ServerLink::OfProfile)] {
+        let mut cluster = presets::set_p(6, 2, true);
+        let networks = [(Network::InBeta, ServerLink::InBeta), (Network::Link, ServerLink::OfProfile)];
+        for ((network, server), in_turn) in networks.into_iter().flat_map(|network| [(network, false), (network, true)])
+        {
+            // The flash is asked together.
+            cluster.tiers[0].in_turn = in_turn;
             let quick = simulate(&cluster, &[striped()], &workload, &SimulationOptions { seed, network }).unwrap();
             let system = System { links: Links { server, ..Links::default() }, ..System::default() };
             let whole = run(&cluster, &[striped()], &workload, &system, seed).unwrap();

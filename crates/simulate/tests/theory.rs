@@ -26,7 +26,10 @@ fn servers(count: u16) -> Cluster {
     let op = OpProfile { startup_min_s: 0.0, startup_max_s: 0.0, transfer_s_per_byte: 1e-6, head: None };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let servers = (0..count).map(ServerId).collect();
-    Cluster { tiers: vec![Tier { name: "t".into(), servers, profile, capacity_bytes: None }], meta: None }
+    Cluster {
+        tiers: vec![Tier { name: "t".into(), servers, profile, capacity_bytes: None, in_turn: false }],
+        meta: None,
+    }
 }
 
 /// File `i` is on server `i` alone.

@@ -12,7 +12,7 @@ pub mod pool;
 mod tools;
 
 pub use backend::plane::{DataPlane, PlaneOptions};
-pub use backend::{emulate, plane};
+pub use backend::{emulate, plane, serves_in_turn};
 pub use file::files::Files;
 pub use file::inode::Inode;
 pub use file::open_file::File;

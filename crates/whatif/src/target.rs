@@ -8,7 +8,7 @@ use stripewise_layout::{LayoutFile, ServerId, ServerNames};
 use stripewise_model::{Cluster, Tier};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_store::pool::ProfileSource;
-use stripewise_store::{Pool, Room};
+use stripewise_store::{Pool, Room, serves_in_turn};
 
 /// The servers of a pool or of a cluster file.
 #[derive(Debug, Clone)]
@@ -45,6 +45,7 @@ impl Target {
                 servers: tier.servers.clone(),
                 profile,
                 capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_sub(used)),
+                in_turn: tier.servers.iter().filter_map(|&id| pool.server(id)).all(serves_in_turn),
             })
         });
         Ok(Self {

@@ -28,6 +28,7 @@ pub fn within_room(cluster: &Cluster, room_bytes: impl Fn(ServerId) -> u64, need
             name: if is_split { named(tier, &servers) } else { tier.name.clone() },
             capacity_bytes: if bytes >= needed { tier.capacity_bytes } else { Some(bytes) },
             profile: tier.profile,
+            in_turn: tier.in_turn,
             servers,
         }));
     }

@@ -239,7 +239,8 @@ impl Backend for Directory {
     fn limits(&self) -> ServerLimits {
         let Ok(directory) = self.fd() else { return ServerLimits::NONE };
         let in_memory = rustix::fs::fstatfs(directory).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
-        ServerLimits { takes_advice: !in_memory && keeps_pages(directory), ..ServerLimits::NONE }
+        let in_turn = !keeps_pages(directory);
+        ServerLimits { takes_advice: !in_memory && !in_turn, in_turn, ..ServerLimits::NONE }
     }
 
     fn connect(&self) -> Result<()> {

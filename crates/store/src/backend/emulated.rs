@@ -37,7 +37,7 @@ macro_rules! as_under {
 impl Backend for Emulated {
     /// Its waiting comes after the real reads, and the kernel would not wait at all.
     fn limits(&self) -> ServerLimits {
-        ServerLimits { takes_advice: false, is_plain: false, is_charged: true, ..self.under.limits() }
+        ServerLimits { takes_advice: false, in_turn: false, is_plain: false, is_charged: true, ..self.under.limits() }
     }
 
     fn connect(&self) -> Result<()> {

@@ -56,6 +56,13 @@ pub(crate) fn of(server: &Server, setting: &Setting) -> Box<dyn Backend> {
     }
 }
 
+/// Whether requests ask this server, and others like it, one after the other: its file system answers when the device has served
+/// a request, and not before. `false` of one that is not there.
+pub fn serves_in_turn(server: &Server) -> bool {
+    let backend = of(server, &Setting::default());
+    backend.connect().is_ok() && backend.limits().in_turn
+}
+
 /// The place of a server.
 pub(crate) fn site(server: &Server) -> Box<dyn Site> {
     (kind_of(server).site)(server)

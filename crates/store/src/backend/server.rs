@@ -55,6 +55,9 @@ pub(crate) struct ServerLimits {
     pub(crate) most_stripes: usize,
     /// Whether reads may wait for a device that the kernel can be told of before: it pays to tell it of several.
     pub(crate) takes_advice: bool,
+    /// Whether it answers a request when its device has served it, and not before: the sub-requests of a request on several
+    /// such servers are then served one after the other.
+    pub(crate) in_turn: bool,
     /// Whether the kernel may read and write a datafile by itself: its descriptor is that of a file with just its
     /// bytes, at the server's own speed.
     pub(crate) is_plain: bool,
@@ -68,6 +71,7 @@ impl ServerLimits {
         width_multiple_bytes: 1,
         most_stripes: usize::MAX,
         takes_advice: true,
+        in_turn: false,
         is_plain: true,
         is_charged: false,
     };
