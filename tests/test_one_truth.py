@@ -102,6 +102,17 @@ def test_a_kind_of_files_that_is_all_there_is_has_the_figure_of_all(tmp_path):
         assert kind["present"]["bytes_per_s"] == pytest.approx(document["total"]["present_bytes_per_s"]), name
 
 
+def test_files_that_no_command_can_name_are_said_to_be_the_reason(stripewise, tmp_path):
+    """A plan for them may gain by the same model."""
+    log, cluster = tmp_path / "anonymous.strace", tmp_path / "orion.toml"
+    strace(log, [("/1234567890", 8 << 20, 0.05)] * 200)
+    cluster.write_text(CLUSTER)
+    shown = stripewise("advise", log, "--cluster", cluster).stdout
+    assert "\nlayout: none is looked for: the files have no names that a layout file or a command could use" in shown
+    advice = sw.advise(sw.read(log), cluster=cluster)
+    assert [file["named"] for file in advice.document["files"]] == [False] and advice.unchanged in repr(advice)
+
+
 def test_what_the_commands_set_is_what_is_priced(job):
     log, cluster = job
     advice = sw.advise(sw.read(log), cluster=cluster)

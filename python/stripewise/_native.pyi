@@ -675,6 +675,8 @@ class AdviseFile(TypedDict):
     requests: int
     ranks: int
     counters_only: bool
+    named: bool
+    """Layout files and commands of the servers' file system can name them, and are for them."""
     factor: float | None
     """Time of the requests, predicted over measured."""
     present: AdvisePresent

@@ -75,6 +75,23 @@ def then(document: _native.AdviceDocument) -> str | None:
     return f"{text}; the run {ratio(of_run['ratio'])} at most, as {busy}"
 
 
+def unchanged(document: _native.AdviceDocument) -> str:
+    """Why no other layout is advised, where none is."""
+    reproduced, cluster, files = document["reproduced"], document["cluster"], document["files"]
+    if document["lacking"] is not None:
+        return document["lacking"]
+    if reproduced is not None and reproduced["refused"] is not None:
+        return "nothing is said, as the present is not reproduced (above)"
+    if cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
+        return "the log shows one server alone, so there is none to compare with: name all with --cluster"
+    if files and not any(file["named"] for file in files):
+        return (
+            "none is looked for: the files have no names that a layout file or a command could use, or are not on "
+            "these servers"
+        )
+    return "leave it as it is: none is faster beyond doubt"
+
+
 def then_line(document: _native.AdviceDocument) -> str:
     """What layouts that were given make of it, or why that is not said: a line."""
     told = then(document)

@@ -75,6 +75,8 @@ pub struct AdviceRow {
     pub present: KindPlacement,
     /// How that is known.
     pub source: LayoutSource,
+    /// A layout file and the commands of the file system can name these files, and are for them.
+    pub is_named: bool,
     /// Time of their requests, predicted over measured; `None` where the log does not time them.
     pub factor: Option<f64>,
     /// Where they should be; `None` is no change.

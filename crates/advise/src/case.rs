@@ -169,9 +169,9 @@ impl<'a> ComparedCase<'a> {
         let is_refused = reproduced.as_ref().is_some_and(|of| of.refused.is_some());
         let tries_rules = options.rules && !is_refused && self.servers_from != ServersFrom::Unknown;
         let rules = if tries_rules { self.rules(&rehearsal, &before, causes)? } else { Vec::new() };
-        let named = self.named(gathered, &about.mounts).into_iter();
-        let is_asked = |(named, factor): (bool, &Option<f64>)| self.is_given || named && factor.is_none_or(is_near);
-        let may_change: Vec<bool> = named.zip(&factors).map(|of| !is_refused && is_asked(of)).collect();
+        let named = self.named(gathered, &about.mounts);
+        let is_asked = |(named, factor): (&bool, &Option<f64>)| self.is_given || *named && factor.is_none_or(is_near);
+        let may_change: Vec<bool> = named.iter().zip(&factors).map(|of| !is_refused && is_asked(of)).collect();
         let ranks_seen = gathered.all.ranks.len();
         let processes = about.processes.map_or(ranks_seen, |count| usize::try_from(count).unwrap_or(usize::MAX));
         let Wished { layouts: wished, reasons } = self.wished(&rehearsal, gathered, processes)?;
@@ -214,6 +214,7 @@ impl<'a> ComparedCase<'a> {
                 counters_only: gathered.files[first].counted,
                 present: place(&self.present, &before, self.slow.as_ref()),
                 source: self.sources[first],
+                is_named: named[number],
                 factor: factors[number],
                 recommended: changed[number].then(|| place(&layouts, &after, None)),
                 reason: reasons[number].clone().filter(|_| changed[number]),

@@ -201,6 +201,7 @@ fn describe_row(row: &AdviceRow, mut present: Value, recommended: Value) -> Valu
         "requests": row.requests,
         "ranks": row.ranks,
         "counters_only": row.counters_only,
+        "named": row.is_named,
         "factor": row.factor,
         "present": present,
         "recommended": recommended,

@@ -15,7 +15,7 @@ from stripewise.api.layout_file import HasLayout
 from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
 from stripewise.exporters.advised import Native, figures_set, of_advice, then_set
-from stripewise.heading import NowThen, heading
+from stripewise.heading import NowThen, heading, unchanged
 from stripewise.units import counted, ratio
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class Advice(HasLayout):
         Where there are commands to set them, it is what those set that is priced.
         """
         return then_set(self.document, self.native)
+
+    @property
+    def unchanged(self) -> str:
+        """Why no other layout is advised, in words, where none is."""
+        return unchanged(self.document)
 
     @property
     def now_then(self) -> NowThen:
@@ -169,12 +174,7 @@ class Advice(HasLayout):
 
     def _headline(self) -> str:
         total, cluster = self.document["total"], self.document["cluster"]
-        if cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
-            what = "the log shows one server alone: there is none to compare with"
-        elif not total["change"]:
-            what = "nothing should change"
-        else:
-            what = str(self.then)
+        what = self.then or self.unchanged
         return f"Advice for {counted(total['files'], 'file')} on '{cluster['name']}': {what}"
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ def show(made: Advice, log: Sequence[str], cluster: Path | None) -> None:
     advice, native = made.document, made.native
     show_lines(made.heading)
     found = _findings(advice)
-    _verdict(advice, made.then, found)
+    _verdict(advice, made.then, made.unchanged, found)
     if advice["files"]:
         console.result("")
         _files(advice)
@@ -94,7 +94,7 @@ def _told(found: list[Found]) -> list[Found]:
     return [one for one in found if one[0] == "high"][:GRAVE]
 
 
-def _verdict(advice: AdviceDocument, then: str | None, found: list[Found]) -> None:
+def _verdict(advice: AdviceDocument, then: str | None, unchanged: str, found: list[Found]) -> None:
     total, cluster = advice["total"], advice["cluster"]
     grave = _told(found)
     for _, words, paths, mend in grave:
@@ -109,15 +109,10 @@ def _verdict(advice: AdviceDocument, then: str | None, found: list[Found]) -> No
         _say(f"layout: give {counted(files, 'file')} another one (below): {then}", 0)
         if total["gain"]["low"] < 1:
             _say("these files gain beyond doubt, all files together perhaps nothing", 2)
-    elif advice["lacking"] is not None:
-        _say(f"layout: {advice['lacking']}", 0)
-        return
-    elif advice["reproduced"] is not None and advice["reproduced"]["refused"] is not None:
-        _say("layout: nothing is said, as the present is not reproduced (above)", 0)
-    elif cluster["found"] and sum(tier["servers"] for tier in cluster["tiers"]) == 1:
-        _say("layout: the log shows one server alone, so there is none to compare with: name all with --cluster", 0)
     else:
-        _say("layout: leave it as it is: none is faster beyond doubt", 0)
+        _say(f"layout: {unchanged}", 0)
+    if advice["lacking"] is not None:
+        return
     tiers = ", ".join(
         f"{tier['servers']} {tier['name']}" + (f" (taken for {tier['preset']})" if tier["preset"] else "")
         for tier in cluster["tiers"]

@@ -57,9 +57,10 @@ def plan(
     """Plan which part of which file goes to which servers, in stripes how wide.
 
     A plan splits each file into regions that are used alike, and gives each region its round of servers and widths.
-    Cost is the predicted time in which the region's requests are in flight, under the pool's default layout, under
-    HARL's plan and under this one. Space limits of tiers hold over all regions and files. Nothing is changed: see
-    `apply`.
+    Cost is the planner's price: the time in which the region's requests are in flight, under stripes of one width over
+    all servers (default), under HARL's plan and under this one. Files that are named and laid out alike are one row.
+    Space limits of tiers hold over all regions and files. Nothing is changed: see `apply`. The first lines are the job,
+    and what the model of `advise`, whose servers are fitted to the log, makes of it now and under the plan.
 
     The planner `auto` prices what every planner of `stripewise planners` would do, simulates the best few with the
     requests of the trace, takes the best, and prints by how much each other lost and why. A planner named here is taken
@@ -144,7 +145,9 @@ def _print(made: api.Plan, *, everything: bool) -> None:
     for label, cost_s in {"default": costs["default"], "HARL": costs["harl"], "plan": costs["plan"]}.items():
         totals.add_row(label, _cost(cost_s), mib_per_s(document["bytes"] / cost_s) if cost_s else "-")
     console.out.print()
-    console.result("by the planner's own price, with servers as they are described:")
+    console.result(
+        "by the planner's own price, with servers as they are described; default is one width over all servers:"
+    )
     console.out.print(totals)
     space = console.table(
         ["tier", "servers", "default", "planned", "capacity"], right=["servers", "default", "planned"]

@@ -114,7 +114,8 @@ def simulate(
     for each other where the trace's times show that they did: in collective MPI calls, and where a phase of the program
     ends with nothing under way. Servers have the profiles of the pool or cluster file; files have the layouts that they
     have in the pool, or the cluster's default. With a layout file the same is simulated under it, with the same startup
-    times. Intervals are of 95 %, over the runs.
+    times. Intervals are of 95 %, over the runs. The first lines are the job, and what the model of `advise`, whose
+    servers are fitted to the trace, makes of it now and under the layout.
 
     \b
     Examples:

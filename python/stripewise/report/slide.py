@@ -11,7 +11,7 @@ import vl_convert
 
 from stripewise import _native
 from stripewise.exporters.advised import figures_set
-from stripewise.heading import NowThen
+from stripewise.heading import NowThen, unchanged
 from stripewise.report import chart, pixels
 from stripewise.report.facts import Facts, moved, short
 from stripewise.terminal import middle, name
@@ -131,7 +131,7 @@ def _lines(facts: Facts) -> list[str]:
     lines = [text + (f", of {name(facts.part)} alone." if facts.part else ".")]
     priced = facts.advice or facts.given
     if priced is not None:
-        lines.append(_verdict(figures_set(priced, facts.native), is_given=facts.layout is not None))
+        lines.append(_verdict(figures_set(priced, facts.native), unchanged(priced), is_given=facts.layout is not None))
         lines += _grave(priced)[:1]
     return lines
 
@@ -143,16 +143,15 @@ def _grave(document: _native.AdviceDocument) -> list[str]:
     return [f"{name(of + one['words'])}." for of, one in found if one["severity"] == "high"]
 
 
-def _verdict(figures: NowThen, *, is_given: bool) -> str:
+def _verdict(figures: NowThen, unchanged: str, *, is_given: bool) -> str:
     gain = figures["gain"]
     now, then = figures["now_bytes_per_s"], figures["then_bytes_per_s"]
     if now is None:
         return "Layout: nothing is said, as the servers are not known."
     if gain is None or then is None:
-        text = f"Predicted: {mib_per_s(now)} MiB/s for the same."
-        if figures["refused"] is not None:
-            return f"{text} Layout: nothing is said, as the present is not reproduced."
-        return f"{text} Layout: {'no file gets another one' if is_given else 'no other one is faster beyond doubt'}."
+        is_same = is_given and figures["refused"] is None
+        why = "no file gets another one" if is_same else unchanged
+        return f"Predicted: {mib_per_s(now)} MiB/s for the same. Layout: {why}."
     between = f"{ratio(gain['low'])} to {ratio(gain['high'])} in 95 of 100 cases"
     rates = f"{mib_per_s(now)} MiB/s become {mib_per_s(then)}, both predicted"
     which = "this one" if is_given else "another one"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stripewise import _native
 from stripewise.exporters.advised import then_set
-from stripewise.heading import predicted_lines, then_line
+from stripewise.heading import predicted_lines, then_line, unchanged
 from stripewise.report.facts import Facts
 from stripewise.report.markup import Markup, items, join, more, paragraph, section, table
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, ratio
@@ -47,11 +47,7 @@ def _advice(facts: Facts, document: _native.AdviceDocument) -> Markup:
         content += paragraph(Markup("<strong>{}</strong>.").format(told))
         content += more("Why the interval is as wide as it is", items(total["reasons"]))
     else:
-        refused = document["reproduced"] is not None and document["reproduced"]["refused"] is not None
-        why = (
-            "the present is not reproduced (above)" if refused else "no layout is faster beyond doubt than the present"
-        )
-        content += paragraph(f"No change: {why}.")
+        content += paragraph(f"Layouts: {unchanged(document)}.")
     content += table(
         ["files", "now", "waits for", "should be", "moved", "MiB/s now", "MiB/s then", "gain"],
         [_row(row) for row in document["files"][:ROWS]],
