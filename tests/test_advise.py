@@ -113,7 +113,7 @@ def test_a_run_that_waits_for_one_disk_is_laid_out_anew(emulated, advise, tmp_pa
     assert hdd["recommended_bytes"] + ssd["recommended_bytes"] == hdd["present_bytes"]
     assert better.read_text() == document["layout"]
     emulated.stripewise("apply", better, "--pool", emulated.file)
-    # What was advised is kept: a second look at the same run finds nothing to gain. Its times are of the layouts before.
+    # A second look at the same run finds nothing to gain: what was advised is kept. Its times are of other layouts.
     again = check(advise(trace, "--cluster", emulated.file))
     assert [of["name"] for of in again["about"]["lacks"]] == ["layouts"]
     assert not again["total"]["change"] and again["total"]["gain"] == {"ratio": 1, "low": 1, "high": 1}

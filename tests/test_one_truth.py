@@ -11,6 +11,7 @@ import pytest
 import stripewise as sw
 from stripewise.api.alike import planned_alike
 from stripewise.exporters import export
+from stripewise.heading import now_then
 from stripewise.units import mib_per_s
 
 INPUT = Path(darshan.__file__).parent / "tests" / "input"
@@ -100,6 +101,19 @@ def test_a_kind_of_files_that_is_all_there_is_has_the_figure_of_all(tmp_path):
         document = sw.advise(sw.read(INPUT / name), cluster=cluster).document
         (kind,) = document["files"]
         assert kind["present"]["bytes_per_s"] == pytest.approx(document["total"]["present_bytes_per_s"]), name
+
+
+def test_why_servers_are_not_fitted_is_said(job, tmp_path):
+    log, cluster = job
+    document = sw.advise(sw.read(log), cluster=cluster).document
+    assert now_then(document)["how"] == "simulated with servers fitted to the log"
+    # As where the files got other layouts since.
+    assert "older than the layouts that its files have now" in now_then({**document, "reproduced": None})["how"]
+    untimed = tmp_path / "untimed.csv"
+    untimed.write_text("file,op,offset,size\n/data/a,write,0,1048576\n")
+    assert "does not time requests" in sw.advise(sw.read(untimed), cluster=cluster).now_then["how"]
+    alone = sw.advise(sw.read(untimed))
+    assert alone.now_then["now_bytes_per_s"] is None and "neither times requests nor names" in alone.now_then["how"]
 
 
 def test_files_that_no_command_can_name_are_said_to_be_the_reason(stripewise, tmp_path):

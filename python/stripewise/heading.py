@@ -169,7 +169,9 @@ def _how(document: _native.AdviceDocument) -> str:
     if reproduced is None and not _is_predicted(document):
         return "nothing, as the log neither times requests nor names its servers"
     if reproduced is None:
-        return "simulated with servers as they are described, as the log does not time requests"
+        times = document["job"]["bytes_per_s"]
+        why = "does not time requests" if times is None else "is older than the layouts that its files have now"
+        return f"simulated with servers as they are described, as the log {why}"
     if reproduced["profiles"]:
         return "simulated with servers fitted to the log"
     return "all of it from the memory of the nodes (page cache), which no layout changes"
