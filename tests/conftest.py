@@ -91,3 +91,17 @@ def emulated(tmp_path, stripewise):
     base = tmp_path / "emulated"
     stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1")
     return TestPool(base, base / "pool.toml", base / "mount", stripewise)
+
+
+@pytest.fixture
+def one_waits(tmp_path):
+    """A log in which one of 8 processes waits a thousand times as long as the others on the same server."""
+    rows = ["file,op,offset,size,rank,start_ns,end_ns"]
+    for rank in range(8):
+        took_ns = 4_000_000_000 if rank == 0 else 4_000_000
+        for number in range(40):
+            begin_ns, offset = number * took_ns, (rank * 40 + number) << 20
+            rows.append(f"/data/run/out,write,{offset},1048576,{rank},{begin_ns},{begin_ns + took_ns}")
+    log = tmp_path / "one-waits.csv"
+    log.write_text("\n".join(rows) + "\n")
+    return log

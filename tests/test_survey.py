@@ -73,8 +73,12 @@ def test_logs_are_summed_up_and_a_bad_one_stops_nothing(logs, stripewise):
     assert set(csv["job"]) == {"id", "user", "command", "nodes"}
 
 
-def test_a_rule_gains_over_all_what_the_sum_of_the_times_gains(logs, stripewise):
-    document = surveyed(stripewise, logs / "sample-badost.darshan", logs / "sample-goodost.darshan")
+def test_a_rule_gains_over_all_what_the_sum_of_the_times_gains(logs, stripewise, one_waits):
+    cluster = logs / "orion.toml"
+    cluster.write_text(
+        'name = "orion"\nfile_system = "lustre"\n[[tier]]\nname = "hdd"\nservers = 4\npreset = "hdd-7200"\n'
+    )
+    document = surveyed(stripewise, one_waits, logs / "sample-goodost.darshan", "--cluster", cluster)
     # Of a log that no model of servers gives, no rule is told.
     (bad, good) = sorted(document["logs"], key=lambda log: len(log["rules"]))
     assert bad["rules"] == [] and "after fitting, the model gives" in bad["no_rules"]

@@ -173,7 +173,10 @@ def _how(document: _native.AdviceDocument) -> str:
         why = "does not time requests" if times is None else "is older than the layouts that its files have now"
         return f"simulated with servers as they are described, as the log {why}"
     if reproduced["profiles"]:
-        return "simulated with servers fitted to the log"
+        tiers = {tier["name"] for tier in document["cluster"]["tiers"]}
+        apart = dict.fromkeys(profile["tier"] for profile in reproduced["profiles"] if profile["tier"] not in tiers)
+        by_themselves = f", {' and '.join(apart)} apart from the others" if apart else ""
+        return f"simulated with servers fitted to the log{by_themselves}"
     return "all of it from the memory of the nodes (page cache), which no layout changes"
 
 

@@ -50,7 +50,8 @@ pub struct Reproduced {
     pub held_out: Option<HeldOut>,
     /// Share of the bytes that came from, or only reached, the memory of the client's nodes.
     pub memory_share: f64,
-    /// Tier, operation, startup in seconds and bytes per second of each profile that was fitted.
+    /// Tier (or the servers that are unlike the others of theirs), operation, startup in seconds and bytes per second of each
+    /// profile that was fitted.
     pub profiles: Vec<(String, Op, f64, f64)>,
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct ComparedCase<'a> {
     servers_from: ServersFrom,
     /// With fitted profiles.
     cluster: Cluster,
+    /// As [`Fit::targets`], which is what requests are replayed on.
+    targets_apart: Cluster,
     labels: Vec<String>,
     /// Present layout of every file, and how it is known.
     present: Vec<Layout>,
@@ -101,7 +103,7 @@ impl<'a> ComparedCase<'a> {
         let known = Present { layouts: &present, given, is_known, is_timed };
         let Planned { planner, sampled, layouts, sample, served, fit, cuts_s, processes, gaps } =
             plan(gathered, &known, passes, &alike, servers, options)?;
-        let cluster = fit.cluster.clone();
+        let (cluster, targets_apart) = (fit.cluster.clone(), fit.targets.clone());
         count_unaligned(gathered, &present, &sample);
         let names = servers.names();
         let slow = if options.present.is_some() {
@@ -119,6 +121,7 @@ impl<'a> ComparedCase<'a> {
             servers,
             servers_from,
             cluster,
+            targets_apart,
             targets: about.targets.and_then(|targets| usize::try_from(targets).ok()),
             served,
             fit: is_timed.then_some(fit),
@@ -150,7 +153,7 @@ impl<'a> ComparedCase<'a> {
         for (number, kind) in self.kinds.iter().enumerate() {
             kind.files.iter().for_each(|&file| kind_of[file] = number as u32);
         }
-        let rehearsal = KindRehearsal::new(&self.cluster, &self.served, kind_of, &self.cuts_s, &self.gaps);
+        let rehearsal = KindRehearsal::new(&self.targets_apart, &self.served, kind_of, &self.cuts_s, &self.gaps);
         let before = rehearsal.runs(&self.present)?;
         let reproduced = self.reproduced(gathered, &rehearsal.measured, &before);
         let factors = self.factors(&rehearsal.measured, &before);
@@ -349,10 +352,16 @@ impl<'a> ComparedCase<'a> {
         let factor = predicted_s / measured.slowest_s;
         let memory_share = self.served.memory_share();
         let refused = (!is_near(factor)).then(|| why_not(factor, memory_share, gathered));
-        let profiles = fit.fitted.iter().map(|&(tier, op)| {
-            let of = self.cluster.tiers[tier].profile.of(op);
+        let profiles = fit.fitted.iter().map(|&(number, op)| {
+            let tier = &fit.targets.tiers[number];
+            let of = tier.profile.of(op);
             let startup_s = 0.5 * (of.startup_min_s + of.startup_max_s);
-            (self.cluster.tiers[tier].name.clone(), op, startup_s, 1.0 / of.transfer_s_per_byte)
+            let name = match &tier.servers[..] {
+                _ if number < self.cluster.tiers.len() => tier.name.clone(),
+                [server] => self.labels[server.index()].clone(),
+                servers => format!("{} of {}", servers.len(), tier.name),
+            };
+            (name, op, startup_s, 1.0 / of.transfer_s_per_byte)
         });
         Some(Reproduced { factor, refused, held_out: fit.held_out, memory_share, profiles: profiles.collect() })
     }

@@ -6,13 +6,15 @@
 //! 2. That takes waiting for other requests for the server's own work. So the requests are simulated under the present
 //!    layouts, with the program's own time between them, and both are scaled until the simulated time of all requests is
 //!    the measured one.
-//! 3. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
+//! 3. Servers of a tier of which requests take far longer or less than of the others (a disk that rebuilds, a full one) are
+//!    fitted apart.
+//! 4. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
 
 use crate::served::{Served, critical};
 use crate::served_run::{MOST_REQUESTS, ServedRun};
-use std::collections::BTreeMap;
-use stripewise_layout::Layout;
-use stripewise_model::{Cluster, Head, Op, OpProfile, Request};
+use std::collections::{BTreeMap, BTreeSet};
+use stripewise_layout::{Layout, ServerId};
+use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Request, Tier};
 use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
 
 /// Most requests that a half is fitted to.
@@ -31,7 +33,10 @@ const TRANSFER_S_PER_BYTE: (f64, f64) = (1e-11, 1e-3);
 /// Parts that a file is divided into; every other one is kept back.
 const PARTS: u64 = 64;
 
-/// Fewer requests of a half say nothing.
+/// Servers of a tier are as slow as each other while their times differ by less than half of this factor's logarithm.
+const APART: f64 = 2.0;
+
+/// Fewer requests of a half, or of a server, say nothing.
 const LEAST_REQUESTS: usize = 16;
 
 /// Half width of the logarithm of a prediction that a single part's scatter does not explain, from trials on logs
@@ -43,6 +48,9 @@ const DEVIATIONS: f64 = 2.0;
 
 /// Tier and operation.
 type Kind = (usize, Op);
+
+/// Tier, operation and server.
+type TargetKind = (usize, Op, ServerId);
 
 /// A prediction of requests that the fit has not seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,9 +66,11 @@ pub struct HeldOut {
 /// Fitted profiles.
 #[derive(Debug, Clone)]
 pub(crate) struct Fit {
-    /// The servers, with fitted profiles where the log shows them at work.
+    /// The servers, with fitted profiles where the log shows them at work: those of most servers of their tier.
     pub cluster: Cluster,
-    /// Tiers and operations that were fitted.
+    /// The same; servers that are unlike the others of their tier are in tiers of their own, behind those of `cluster`.
+    pub targets: Cluster,
+    /// Tiers of `targets` and operations that were fitted.
     pub fitted: Vec<Kind>,
     /// What a fit to one half predicts of the other; `None` where there are too few requests.
     pub held_out: Option<HeldOut>,
@@ -82,9 +92,11 @@ pub(crate) struct Timings<'a> {
 impl Fit {
     /// Fits the profiles of `cluster`. O(rounds x requests).
     pub(crate) fn of(cluster: &Cluster, timings: &Timings) -> Result<Self, SimulateError> {
-        let (fitted_cluster, fitted) = Fitting::new(timings, MOST_REQUESTS).fit(cluster, None)?;
+        let (targets, fitted) = Fitting::new(timings, MOST_REQUESTS).fit(cluster, None)?;
         let held_out = Fitting::new(timings, HALF_REQUESTS).held_out(cluster)?;
-        Ok(Self { cluster: fitted_cluster, fitted, held_out })
+        let mut by_tier = cluster.clone();
+        by_tier.tiers.iter_mut().zip(&targets.tiers).for_each(|(tier, fitted)| tier.profile = fitted.profile);
+        Ok(Self { cluster: by_tier, targets, fitted, held_out })
     }
 }
 
@@ -96,11 +108,24 @@ struct Fitting<'a> {
     part_bytes: Vec<u64>,
 }
 
-/// What requests of a tier and operation took.
+/// What requests of a tier and operation, or of a server, took.
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
+    count: usize,
     measured_s: f64,
     simulated_s: f64,
+}
+
+impl Times {
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.measured_s += other.measured_s;
+        self.simulated_s += other.simulated_s;
+    }
+
+    fn factor(&self) -> f64 {
+        self.measured_s / self.simulated_s
+    }
 }
 
 impl<'a> Fitting<'a> {
@@ -125,60 +150,76 @@ impl<'a> Fitting<'a> {
         file as u64 + offset / self.part_bytes[file]
     }
 
-    /// Profiles from the requests of all parts, or of the even or odd ones alone.
+    /// Profiles from the requests of all parts, or of the even or odd ones alone: as [`Fit::targets`] and [`Fit::fitted`].
     fn fit(&self, cluster: &Cluster, half: Option<u64>) -> Result<(Cluster, Vec<Kind>), SimulateError> {
         let mut fitted = cluster.clone();
         let wanted = |file: usize, offset: u64| half.is_none_or(|half| self.part(file, offset) % 2 == half);
         let mut points: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
         for (file, requests) in self.timed() {
             for r in requests.iter().filter(|r| wanted(file, r.offset)) {
-                if let Some((tier, bytes)) = critical(cluster, &self.timings.layouts[file], r.op, r.offset, r.size) {
-                    points.entry((tier, r.op)).or_default().push((bytes as f64, r.end_s - r.start_s));
+                if let Some(part) = critical(cluster, &self.timings.layouts[file], r.op, r.offset, r.size) {
+                    points.entry((part.tier, r.op)).or_default().push((part.bytes as f64, r.end_s - r.start_s));
                 }
             }
         }
-        let mut kinds: Vec<Kind> = points.keys().copied().collect();
-        kinds.sort_unstable();
-        for &(tier, op) in &kinds {
+        for (&(tier, op), points) in &points {
             let profile = &mut fitted.tiers[tier].profile;
             let network = profile.network_s_per_byte;
             let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
-            *of = regressed(of, network, &points[&(tier, op)]);
+            *of = regressed(of, network, points);
         }
+        let times = self.scale(&mut fitted, wanted)?;
+        if set_apart(&mut fitted, &times) {
+            self.scale(&mut fitted, wanted)?;
+        }
+        let kinds: BTreeSet<Kind> = self.times(&fitted, wanted)?.keys().map(|&(tier, op, _)| (tier, op)).collect();
+        Ok((fitted, kinds.into_iter().collect()))
+    }
+
+    /// Scales profiles until the simulated time of the wanted requests of each tier and operation is the measured one; the
+    /// times before the last step.
+    fn scale(
+        &self,
+        fitted: &mut Cluster,
+        wanted: impl Fn(usize, u64) -> bool,
+    ) -> Result<BTreeMap<TargetKind, Times>, SimulateError> {
+        let mut times = BTreeMap::new();
         for _ in 0..ROUNDS {
-            let times = self.times(&fitted, wanted)?;
+            times = self.times(fitted, &wanted)?;
+            let mut kinds: BTreeMap<Kind, Times> = BTreeMap::new();
+            for (&(tier, op, _), of) in &times {
+                kinds.entry((tier, op)).or_default().add(of);
+            }
             let mut worst = 0.0_f64;
-            for &(tier, op) in &kinds {
-                let Times { measured_s, simulated_s } = times.get(&(tier, op)).copied().unwrap_or_default();
-                if measured_s > 0.0 && simulated_s > 0.0 {
-                    worst = worst.max((measured_s / simulated_s).ln().abs());
-                    let profile = &mut fitted.tiers[tier].profile;
-                    let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
-                    *of = scaled(of, measured_s / simulated_s);
-                }
+            for ((tier, op), of) in kinds.into_iter().filter(|(_, of)| of.measured_s > 0.0 && of.simulated_s > 0.0) {
+                worst = worst.max(of.factor().ln().abs());
+                scale_op(&mut fitted.tiers[tier].profile, op, of.factor());
             }
             if worst < NEAR {
                 break;
             }
         }
-        Ok((fitted, kinds))
+        Ok(times)
     }
 
-    /// Measured and simulated seconds of the wanted requests by tier and operation, all being simulated.
+    /// Measured and simulated seconds of the wanted requests by tier, operation and server, all being simulated.
     fn times(
         &self,
         cluster: &Cluster,
         wanted: impl Fn(usize, u64) -> bool,
-    ) -> Result<BTreeMap<Kind, Times>, SimulateError> {
-        let mut times: BTreeMap<Kind, Times> = BTreeMap::new();
+    ) -> Result<BTreeMap<TargetKind, Times>, SimulateError> {
+        let mut times: BTreeMap<TargetKind, Times> = BTreeMap::new();
         let is_wanted = |file: usize, offset: u64| self.timings.timed[file] && wanted(file, offset);
         let kind = |file: usize, op: Op, offset: u64, size: u64| {
-            critical(cluster, &self.timings.layouts[file], op, offset, size).map(|(tier, _)| (tier, op))
+            let part = critical(cluster, &self.timings.layouts[file], op, offset, size);
+            part.map(|part| (part.tier, op, part.server))
         };
         for (file, requests) in self.requests.iter().enumerate() {
             for r in requests.iter().filter(|r| is_wanted(file, r.offset)) {
                 if let Some(kind) = kind(file, r.op, r.offset, r.size) {
-                    times.entry(kind).or_default().measured_s += r.end_s - r.start_s;
+                    let of = times.entry(kind).or_default();
+                    of.count += 1;
+                    of.measured_s += r.end_s - r.start_s;
                 }
             }
         }
@@ -204,12 +245,9 @@ impl<'a> Fitting<'a> {
             return Ok(None);
         }
         let (fitted, _) = self.fit(cluster, Some(0))?;
-        let sum = |times: BTreeMap<Kind, Times>| {
-            let all = times.values();
-            all.fold((0.0, 0.0), |sum, of| (sum.0 + of.measured_s, sum.1 + of.simulated_s))
-        };
-        let (measured_s, simulated_s) = sum(self.times(&fitted, |file, offset| self.part(file, offset) % 2 == 1)?);
-        let ratio = simulated_s / measured_s;
+        let mut all = Times::default();
+        self.times(&fitted, |file, offset| self.part(file, offset) % 2 == 1)?.values().for_each(|of| all.add(of));
+        let ratio = 1.0 / all.factor();
         if !(ratio.is_finite() && ratio > 0.0) {
             return Ok(None);
         }
@@ -240,6 +278,50 @@ impl<'a> Fitting<'a> {
         let variance = squares * parts_count / (parts_count - 1.0);
         (2.0 * variance).sqrt() / sum_s
     }
+}
+
+/// Gives servers that are unlike the median one of their tier tiers of their own, those alike one: whether there are any.
+/// O(servers).
+fn set_apart(fitted: &mut Cluster, times: &BTreeMap<TargetKind, Times>) -> bool {
+    let of_tiers = fitted.tiers.len();
+    for tier in 0..of_tiers {
+        let mut servers: BTreeMap<ServerId, Times> = BTreeMap::new();
+        for ((_, _, server), of) in times.iter().filter(|((of, ..), _)| *of == tier) {
+            servers.entry(*server).or_default().add(of);
+        }
+        servers.retain(|_, of| of.count >= LEAST_REQUESTS && of.measured_s > 0.0 && of.simulated_s > 0.0);
+        let mut factors: Vec<f64> = servers.values().map(Times::factor).collect();
+        factors.sort_by(f64::total_cmp);
+        let Some(&median) = factors.get(factors.len().saturating_sub(1) / 2) else { continue };
+        let mut apart: BTreeMap<i32, Vec<ServerId>> = BTreeMap::new();
+        for (server, of) in servers {
+            let steps = ((of.factor() / median).ln() / APART.ln()).round() as i32;
+            if steps != 0 {
+                apart.entry(steps).or_default().push(server);
+            }
+        }
+        if apart.is_empty() {
+            continue;
+        }
+        // What slow servers add to the time of all is not that of the others.
+        for op in
+            [Op::Read, Op::Write].into_iter().filter(|op| times.keys().any(|(of, own, _)| (*of, own) == (tier, op)))
+        {
+            scale_op(&mut fitted.tiers[tier].profile, op, median);
+        }
+        for (steps, servers) in apart {
+            fitted.tiers[tier].servers.retain(|server| !servers.contains(server));
+            let mut own = Tier { servers, ..fitted.tiers[tier].clone() };
+            [Op::Read, Op::Write].into_iter().for_each(|op| scale_op(&mut own.profile, op, APART.powi(steps)));
+            fitted.tiers.push(own);
+        }
+    }
+    fitted.tiers.len() > of_tiers
+}
+
+fn scale_op(profile: &mut Profile, op: Op, factor: f64) {
+    let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
+    *of = scaled(of, factor);
 }
 
 /// Startup and time per byte by least squares of relative errors over `(bytes, seconds)`.
@@ -295,7 +377,6 @@ fn bounded(of: &OpProfile, startup_s: f64, transfer_s_per_byte: f64) -> OpProfil
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stripewise_layout::ServerId;
     use stripewise_model::presets;
 
     /// Requests of sizes in turn, timed by the simulator on servers of `truth`, with `gap_s` between two of a process.
@@ -335,14 +416,41 @@ mod tests {
             let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
             let fit = Fit::of(&cluster("hdd-7200"), &timings).unwrap();
             assert_eq!(fit.fitted, [(0, Op::Write)]);
-            let times =
-                Fitting::new(&timings, MOST_REQUESTS).times(&fit.cluster, |_, _| true).unwrap()[&(0, Op::Write)];
+            let mut times = Times::default();
+            let found = Fitting::new(&timings, MOST_REQUESTS).times(&fit.cluster, |_, _| true).unwrap();
+            found.values().for_each(|of| times.add(of));
             let ratio = times.simulated_s / times.measured_s;
             assert!((0.95..1.05).contains(&ratio), "{sizes:?} by {processes}: {ratio}");
             let held_out = fit.held_out.unwrap();
             assert!(held_out.low < held_out.ratio && held_out.ratio < held_out.high, "{held_out:?}");
             assert_eq!(fit.cluster.tiers[0].profile.read, cluster("hdd-7200").tiers[0].profile.read, "none was seen");
         }
+    }
+
+    #[test]
+    fn a_slow_server_of_a_tier_is_fitted_apart() {
+        let even = presets::cluster(&[("ost", 6, presets::device("ssd-sata").unwrap())]);
+        let mut truth = even.clone();
+        truth.tiers[0].servers.retain(|server| *server != ServerId(4));
+        let mut slow = Tier { servers: vec![ServerId(4)], ..truth.tiers[0].clone() };
+        scale_op(&mut slow.profile, Op::Write, 20.0);
+        truth.tiers.push(slow);
+        let layouts = [Layout::striped((0..6).map(ServerId), 1 << 20).unwrap()];
+        let served = timed_on(&truth, &layouts, &[1 << 20], 3, 0.0);
+        let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
+        let fit = Fit::of(&even, &timings).unwrap();
+        assert_eq!(fit.targets.tiers.iter().map(|tier| tier.servers.len()).collect::<Vec<_>>(), [5, 1]);
+        assert_eq!(fit.targets.tiers[1].servers, [ServerId(4)]);
+        assert_eq!(fit.cluster.tiers[0].servers, even.tiers[0].servers, "planners see one tier");
+        let took_s = |cluster: &Cluster, tier: usize| {
+            let of = cluster.tiers[tier].profile.write;
+            0.5 * (of.startup_min_s + of.startup_max_s) + of.transfer_s_per_byte * f64::from(1 << 20)
+        };
+        for tier in [0, 1] {
+            let ratio = took_s(&fit.targets, tier) / took_s(&truth, tier);
+            assert!((0.7..1.4).contains(&ratio), "tier {tier}: {ratio}");
+        }
+        assert_eq!(fit.cluster.tiers[0].profile, fit.targets.tiers[0].profile);
     }
 
     #[test]

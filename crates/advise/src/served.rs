@@ -3,7 +3,7 @@
 //! A read of what the node has in its page cache and a write that only reaches it are no servers' work: no layout makes
 //! them faster. A log does not mark them, but a server cannot answer them as fast: its network alone takes longer.
 
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Op, Request};
 
 /// Within this time and that of a copy no request reaches a server and comes back: a system call takes some 1 to 10 us, a
@@ -61,39 +61,42 @@ impl Served {
 
 /// Least time of the server that needs longest for its part of a request, in seconds.
 fn least_s(cluster: &Cluster, layout: &Layout, request: &Request) -> f64 {
-    critical(cluster, layout, request.op, request.offset, request.size).map_or(0.0, |(tier, bytes)| {
-        let profile = &cluster.tiers[tier].profile;
+    critical(cluster, layout, request.op, request.offset, request.size).map_or(0.0, |part| {
+        let profile = &cluster.tiers[part.tier].profile;
         let of = profile.of(request.op);
-        of.startup_min_s + bytes as f64 * (of.transfer_s_per_byte + profile.network_s_per_byte)
+        of.startup_min_s + part.bytes as f64 * (of.transfer_s_per_byte + profile.network_s_per_byte)
     })
 }
 
-/// The tier of the server that needs longest for its part of a request, and the bytes of that part. `None` for a request
-/// of 0 bytes. O(sub-requests).
-pub(crate) fn critical(cluster: &Cluster, layout: &Layout, op: Op, offset: u64, size: u64) -> Option<(usize, u64)> {
-    let tier_of = |server: usize| {
-        let mut first = 0;
-        cluster.tiers.iter().position(|tier| {
-            first += tier.servers.len();
-            server < first
-        })
-    };
+/// The part of a request that needs longest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Critical {
+    /// Tier of its server.
+    pub tier: usize,
+    /// Its server.
+    pub server: ServerId,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The part of a request whose server needs longest for it. `None` for a request of 0 bytes. O(sub-requests).
+pub(crate) fn critical(cluster: &Cluster, layout: &Layout, op: Op, offset: u64, size: u64) -> Option<Critical> {
+    let tier_of = |server: ServerId| cluster.tiers.iter().position(|tier| tier.servers.binary_search(&server).is_ok());
     let parts = layout.split(offset, size);
     let timed = parts.iter().filter_map(|part| {
-        let tier = tier_of(part.server.index())?;
+        let tier = tier_of(part.server)?;
         let profile = &cluster.tiers[tier].profile;
         let of = profile.of(op);
         let took_s = 0.5 * (of.startup_min_s + of.startup_max_s)
             + part.len as f64 * (of.transfer_s_per_byte + profile.network_s_per_byte);
-        Some((took_s, tier, part.len))
+        Some((took_s, Critical { tier, server: part.server, bytes: part.len }))
     });
-    timed.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tier, bytes)| (tier, bytes))
+    timed.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, part)| part)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stripewise_layout::ServerId;
     use stripewise_model::presets;
 
     #[test]
