@@ -52,8 +52,10 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands above the result."""
-        return self.document is not None and not self.document["job"]["command"]
+        """Whether requests were read and no program stands above the result."""
+        return (
+            self.document is not None and self.document["job"]["requests"] > 0 and not self.document["job"]["command"]
+        )
 
 
 def run(context: Context) -> Iterator[Figure | str]:
