@@ -1,6 +1,7 @@
 //! [`Layout`], [`Region`] and [`Stripe`]: the one description of where bytes are.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Largest file offset: sizes and offsets are below 2^63, as in POSIX `off_t`.
@@ -131,6 +132,12 @@ impl Region {
         let width = self.stripes[slot].width_bytes;
         // No overflow: the result is at most x.
         rounds * width + phase.saturating_sub(self.starts[slot]).min(width)
+    }
+
+    /// The stripes in `slots` with their starts in the round.
+    #[inline]
+    pub(crate) fn with_starts(&self, slots: Range<usize>) -> impl Iterator<Item = (&Stripe, u64)> {
+        self.stripes[slots.clone()].iter().zip(self.starts[slots].iter().copied())
     }
 
     /// The stripe that holds a position in the round.

@@ -32,53 +32,66 @@ impl Layout {
     /// and O(log stripes + sub-requests) for a request no longer than a round; no allocation for up to 16 sub-requests.
     pub fn split(&self, offset: u64, len: u64) -> SubRequests {
         let mut out = SubRequests::new();
+        self.for_each_sub(offset, len, |sub| out.push(sub));
+        out
+    }
+
+    /// [`Layout::split`] that gives each sub-request to `take` instead of making a list.
+    #[inline]
+    pub fn for_each_sub(&self, offset: u64, len: u64, mut take: impl FnMut(SubRequest)) {
         let end = offset.saturating_add(len).min(MAX_OFFSET + 1);
         if offset >= end {
-            return out;
+            return;
         }
         let mut region = self.region_at(offset);
         let mut from = offset;
         while from < end {
             let to = end.min(self.region_end(region));
-            let row = &self.regions()[region];
-            let (first, last, origin) = (row.phase(from), row.phase(to - 1), row.phase(row.offset()));
-            let (first_slot, last_slot) = (row.slot_at_phase(first.1), row.slot_at_phase(last.1));
-            let stripes = row.stripes().len();
-            let slots = if first.0 == last.0 {
-                (first_slot..last_slot + 1).chain(0..0)
-            } else if last.0 - first.0 == 1 && last_slot < first_slot {
-                // The end of one round and the beginning of the next: nothing in between.
-                (0..last_slot + 1).chain(first_slot..stripes)
-            } else {
-                (0..stripes).chain(0..0)
-            };
-            // Not the phase of `to` itself: the end may be the first byte of the next round.
-            let end_phase = (last.0, last.1 + 1);
-            for slot in slots {
-                let before = row.bytes_before_phase(slot, first);
-                let bytes = row.bytes_before_phase(slot, end_phase) - before;
-                if bytes > 0 {
-                    out.push(SubRequest {
-                        region,
-                        slot,
-                        server: row.stripes()[slot].server,
-                        datafile_offset: row.offset() + before - row.bytes_before_phase(slot, origin),
-                        len: bytes,
-                        from,
-                        to,
-                    });
-                }
-            }
+            self.regions()[region].for_each_sub(region, from, to, &mut take);
             from = to;
             region += 1;
         }
-        out
     }
 
     /// The pieces of `sub` in ascending order, as `(file offset, bytes)`, each as long as it can be; they add up to
     /// `sub.len` and are consecutive in the datafile.
     pub fn pieces(&self, sub: &SubRequest) -> Pieces<'_> {
         Pieces { region: &self.regions()[sub.region], slot: sub.slot, next: sub.from, to: sub.to }
+    }
+}
+
+impl Region {
+    /// The sub-requests of `[from, to)`, not empty, which lies in this region, the layout's number `region`.
+    #[inline]
+    fn for_each_sub(&self, region: usize, from: u64, to: u64, mut take: impl FnMut(SubRequest)) {
+        let (first, last) = (self.phase(from), self.phase(to - 1));
+        let origin = if self.offset() == 0 { (0, 0) } else { self.phase(self.offset()) };
+        let (first_slot, last_slot) = (self.slot_at_phase(first.1), self.slot_at_phase(last.1));
+        let stripes = self.stripes().len();
+        let (slots, more) = if first.0 == last.0 {
+            (first_slot..last_slot + 1, 0..0)
+        } else if last.0 - first.0 == 1 && last_slot < first_slot {
+            // The end of one round and the beginning of the next: nothing in between.
+            (0..last_slot + 1, first_slot..stripes)
+        } else {
+            (0..stripes, 0..0)
+        };
+        // Not the phase of `to` itself: the end may be the first byte of the next round.
+        let end = (last.0, last.1 + 1);
+        for slots in [slots, more] {
+            for (slot, (stripe, start)) in slots.clone().zip(self.with_starts(slots)) {
+                // No overflow: each of these is at most the offset that it belongs to.
+                let before = |(rounds, phase): (u64, u64)| {
+                    rounds * stripe.width_bytes + phase.saturating_sub(start).min(stripe.width_bytes)
+                };
+                let begin = before(first);
+                let len = before(end) - begin;
+                if len > 0 {
+                    let datafile_offset = self.offset() + begin - before(origin);
+                    take(SubRequest { region, slot, server: stripe.server, datafile_offset, len, from, to });
+                }
+            }
+        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! What happens when: the pending events of a run.
 
-/// What ends or is due at an event's time. At one time events happen in the order of this list, then of the number:
-/// a run depends on nothing else, so it can be repeated and checked against another implementation.
+use crate::draw::{TURN_BITS, Ties};
+use crate::time::ns;
+
+/// What ends or is due at an event's time. At one time events happen in the order of this list, those of a kind in an order
+/// that the time and their numbers make ([`Ties`]): a run depends on nothing else, so it can be repeated and checked against
+/// another implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EventKind {
@@ -37,20 +41,38 @@ const KINDS: [EventKind; 8] = [
 /// Children of a node: four 16-byte events are a cache line.
 const CHILDREN: usize = 4;
 
-/// Pending events: a 4-ary heap of 16-byte keys (time, kind, number). Every event belongs to a resource or a process
-/// that has one at a time, so it holds few events and needs no sequence numbers.
-#[derive(Debug, Default)]
+/// Pending events: a 4-ary heap of 16-byte keys (time, kind, turn, number). Every event belongs to a resource or a process
+/// that has one at a time, or has a queue that says which is meant, so it needs no sequence numbers.
+#[derive(Debug)]
 pub(crate) struct Agenda {
     heap: Vec<u128>,
     /// The first entry has happened; the next event to be added takes its place, which saves half of the work.
     hole: bool,
+    ties: Ties,
 }
 
 impl Agenda {
+    pub(crate) fn new(ties: Ties) -> Self {
+        Self { heap: Vec::new(), hole: false, ties }
+    }
+
     /// O(log events).
     #[inline]
     pub(crate) fn at(&mut self, time_ns: u64, kind: EventKind, number: u32) {
-        let event = u128::from(time_ns) << 64 | u128::from(kind as u8) << 32 | u128::from(number);
+        self.add(time_ns, kind, self.ties.turn(time_ns, number), number);
+    }
+
+    /// [`Agenda::at`] for a time in seconds, not negative; [`Agenda::next`] gives its bits, which order as it does. Ties are
+    /// those of the nanosecond.
+    #[inline]
+    pub(crate) fn at_s(&mut self, time_s: f64, kind: EventKind, number: u32) {
+        self.add(time_s.to_bits(), kind, self.ties.turn(ns(time_s), number), number);
+    }
+
+    #[inline]
+    fn add(&mut self, time: u64, kind: EventKind, turn: u64, number: u32) {
+        let order = (u64::from(kind as u8) << TURN_BITS | turn) << 32 | u64::from(number);
+        let event = u128::from(time) << 64 | u128::from(order);
         if self.hole {
             self.hole = false;
             self.sift_down(event);
@@ -71,7 +93,7 @@ impl Agenda {
         }
         let event = *self.heap.first()?;
         self.hole = true;
-        Some(((event >> 64) as u64, KINDS[(event >> 32) as usize & 7], event as u32))
+        Some(((event >> 64) as u64, KINDS[(event as u64 >> (32 + TURN_BITS)) as usize & 7], event as u32))
     }
 
     /// Puts `event` where the first entry was.
@@ -122,27 +144,45 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Adds and takes in any order, as a sorted set does it.
+        /// Adds and takes in any order, as a sorted set does it that holds the turns, too.
         #[test]
-        fn gives_events_in_order(steps in prop::collection::vec(prop::option::of((0_u64..40, 0_usize..8, 0_u32..30)), 1..300)) {
-            let (mut agenda, mut set) = (Agenda::default(), BTreeSet::new());
+        fn gives_events_in_order(
+            steps in prop::collection::vec(prop::option::of((0_u64..40, 0_usize..8, 0_u32..30)), 1..300),
+            seed in any::<u64>(),
+        ) {
+            let ties = Ties::new(seed);
+            let (mut agenda, mut set) = (Agenda::new(ties), BTreeSet::new());
+            let expect = |set: &mut BTreeSet<(u64, usize, u64, u32)>, agenda: &mut Agenda| {
+                let next = agenda.next().map(|(time, kind, number)| (time, kind as usize, number));
+                next == set.pop_first().map(|(time, kind, _, number)| (time, kind, number))
+            };
             for step in steps {
                 match step {
                     Some((time, kind, number)) => {
-                        if set.insert((time, kind, number)) {
+                        if set.insert((time, kind, ties.turn(time, number), number)) {
                             agenda.at(time, KINDS[kind], number);
                         }
                     }
-                    None => {
-                        let next = agenda.next().map(|(time, kind, number)| (time, kind as usize, number));
-                        prop_assert_eq!(next, set.pop_first());
-                    }
+                    None => prop_assert!(expect(&mut set, &mut agenda)),
                 }
             }
-            while let Some(expected) = set.pop_first() {
-                prop_assert_eq!(agenda.next().map(|(t, kind, n)| (t, kind as usize, n)), Some(expected));
+            while !set.is_empty() {
+                prop_assert!(expect(&mut set, &mut agenda));
             }
             prop_assert!(agenda.next().is_none());
         }
+    }
+
+    #[test]
+    fn seconds_have_the_ties_of_their_nanoseconds() {
+        let (mut by_ns, mut by_s) = (Agenda::new(Ties::new(9)), Agenda::new(Ties::new(9)));
+        for (time_ns, number) in (0..60_u32).map(|i| (u64::from(i % 4) * 1_000_003, i)) {
+            by_ns.at(time_ns, EventKind::Wake, number);
+            by_s.at_s(time_ns as f64 * 1e-9, EventKind::Wake, number);
+        }
+        while let Some((time_ns, kind, number)) = by_ns.next() {
+            assert_eq!(by_s.next(), Some(((time_ns as f64 * 1e-9).to_bits(), kind, number)));
+        }
+        assert!(by_s.next().is_none());
     }
 }

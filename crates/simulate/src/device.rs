@@ -102,20 +102,29 @@ pub(crate) struct ServerDevice {
     head: u64,
     draws: Draws,
     /// Of devices with a head whose startups are drawn.
-    ends: Option<Box<RunEnds>>,
-    /// Sub-requests that have come.
-    arrivals: u64,
+    moves: Option<Box<HeadMoves>>,
     pub used: Used,
     pending: Pending,
     /// Of anticipatory queues: what they know of processes.
     learned: Option<Box<Learned>>,
 }
 
+/// For which sub-requests a head moves.
+#[derive(Debug, Default)]
+struct HeadMoves {
+    ends: RunEnds,
+    /// Sub-requests that have come.
+    arrivals: u64,
+    /// Reads and writes for which it did not.
+    adjacent_reads: u64,
+    adjacent_writes: u64,
+}
+
 /// What a device did, in whole numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
-    pub reads: TakenSubs,
-    pub writes: TakenSubs,
+    reads: u64,
+    writes: u64,
     pub bytes: u64,
     pub busy_ns: u64,
     pub waiting_ns: u64,
@@ -128,7 +137,7 @@ pub(crate) struct Used {
 impl Used {
     /// Services begun.
     fn begun(&self) -> u64 {
-        self.reads.requests + self.writes.requests
+        self.reads + self.writes
     }
 }
 
@@ -139,8 +148,15 @@ impl ServerDevice {
             Queue::Elevator | Queue::Anticipatory { .. } => Pending::Sweeps(Sweeps::default()),
         };
         let learned = model.patience().map(|_| Box::default());
-        let ends = model.has_head.then(Box::default);
-        Self { pending, state: State::Free, learned, draws, ends, arrivals: 0, head: 0, used: Used::default() }
+        let moves = model.has_head.then(Box::default);
+        Self { pending, state: State::Free, learned, draws, moves, head: 0, used: Used::default() }
+    }
+
+    /// Reads and writes whose service has begun.
+    pub(crate) fn taken(&self) -> (TakenSubs, TakenSubs) {
+        let (reads, writes) = self.moves.as_ref().map_or((0, 0), |moves| (moves.adjacent_reads, moves.adjacent_writes));
+        let taken = |requests, adjacent| TakenSubs { requests, adjacent };
+        (taken(self.used.reads, reads), taken(self.used.writes, writes))
     }
 
     /// A sub-request comes. O(1) for FIFO, O(log queue) else.
@@ -149,11 +165,11 @@ impl ServerDevice {
         self.used.present += 1;
         self.used.most_present = self.used.most_present.max(self.used.present);
         sub.stamp_ns = now_ns;
-        if let (Some(ends), Pending::Line(_)) = (&mut self.ends, &self.pending) {
+        if let (Some(moves), Pending::Line(_)) = (&mut self.moves, &self.pending) {
             // Served in order of arrival: those with a number above the services begun still wait.
-            self.arrivals += 1;
-            let ahead = model.ahead_bytes(sub.write);
-            sub.adjacent = ends.take(sub.position, sub.bytes, self.arrivals, self.used.begun(), ahead).1;
+            moves.arrivals += 1;
+            let (number, begun, ahead) = (moves.arrivals, self.used.begun(), model.ahead_bytes(sub.write));
+            sub.adjacent = moves.ends.take(sub.position, sub.bytes, number, begun, ahead).1;
         }
         if let (Some(learned), Some((wait_ns, _))) = (&mut self.learned, model.patience()) {
             learned.arrives(now_ns, wait_ns, &sub);
@@ -256,17 +272,20 @@ impl ServerDevice {
     fn serve(&mut self, now_ns: u64, model: &DeviceModel, sub: Sub) -> Begin {
         let cost = if sub.write { &model.write } else { &model.read };
         let mut sub = sub;
-        if let (Some(ends), Pending::Sweeps(_)) = (&mut self.ends, &self.pending) {
-            // Sweeps put adjacent sub-requests one after the other by themselves.
-            sub.adjacent = ends.take(sub.position, sub.bytes, 0, 0, model.ahead_bytes(sub.write)).1;
+        if let Some(moves) = &mut self.moves {
+            if let Pending::Sweeps(_) = self.pending {
+                // Sweeps put adjacent sub-requests one after the other by themselves.
+                sub.adjacent = moves.ends.take(sub.position, sub.bytes, 0, 0, model.ahead_bytes(sub.write)).1;
+            }
+            let adjacent = if sub.write { &mut moves.adjacent_writes } else { &mut moves.adjacent_reads };
+            *adjacent += u64::from(sub.adjacent);
         }
         let startup_s = self.startup_s(model, cost, &sub);
         let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
         let ends_ns = after(now_ns, takes_ns);
         self.head = sub.position.saturating_add(sub.bytes);
         self.state = State::Serving { sub, since_ns: now_ns };
-        let taken = if sub.write { &mut self.used.writes } else { &mut self.used.reads };
-        taken.add(sub.adjacent);
+        *(if sub.write { &mut self.used.writes } else { &mut self.used.reads }) += 1;
         self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
         self.used.waiting_ns = after(self.used.waiting_ns, now_ns - sub.stamp_ns);
         self.used.startup_ns = after(self.used.startup_ns, ns(startup_s));

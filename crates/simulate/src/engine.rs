@@ -1,14 +1,15 @@
-//! The quick way: FIFO servers know the end of a sub-request as it arrives, so a request is two events at most.
+//! The quick way: FIFO servers know the end of a sub-request as it arrives, so a request is two events at most. At one time
+//! writes come from links first, then processes go on in an order that the time makes ([`Ties`]).
 
-use crate::draw::Draws;
+use crate::agenda::{Agenda, EventKind};
+use crate::draw::{Draws, Ties};
 use crate::error::SimulateError;
 use crate::outcome::{Latency, ServerUse, SimulationOutcome};
 use crate::places::Places;
 use crate::workload::{ClosedLoop, SimulatedAccess, SimulatedStep};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use stripewise_layout::{Layout, MAX_OFFSET};
-use stripewise_model::{Cluster, Op, Profile, RunEnds, head_position};
+use stripewise_model::{Cluster, Op, OpProfile, Profile, RunEnds, head_position};
 
 /// Where the network time of a profile is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,39 +30,78 @@ pub struct SimulationOptions {
     pub network: Network,
 }
 
+/// What one operation costs at a server, the network in it or not.
+#[derive(Clone, Copy)]
+struct Cost {
+    of: OpProfile,
+    s_per_byte: f64,
+}
+
 /// A device with its links: what is free when, and what it did. FIFO needs no queue: a sub-request that arrives
 /// starts when the device is next free, and arrivals are handled in order of time.
 struct Server {
-    profile: Profile,
+    read: Cost,
+    write: Cost,
     draws: Draws,
-    ends: RunEnds,
     free_s: f64,
+    /// Of a server with a head.
+    ends: Option<Box<RunEnds>>,
+    used: ServerUse,
+    link_s_per_byte: f64,
     link_in_free_s: f64,
     link_out_free_s: f64,
-    used: ServerUse,
+    /// What comes through the link, in order.
+    on_link: VecDeque<Sub>,
+}
+
+/// A sub-request at its server.
+#[derive(Clone, Copy)]
+struct Sub {
+    process: u32,
+    position: u64,
+    bytes: u64,
 }
 
 impl Server {
-    /// Serves `bytes` at `position` that arrive at `now` and gives the time at which the device is done. O(1).
-    #[inline]
-    fn serve(&mut self, now: f64, op: Op, position: u64, bytes: u64, network: Network) -> f64 {
-        let costs = self.profile.of(op);
-        let mut per_byte = costs.transfer_s_per_byte;
-        if network == Network::InBeta {
-            per_byte += self.profile.network_s_per_byte;
+    fn new(profile: &Profile, draws: Draws, network: Network) -> Self {
+        let in_beta = if network == Network::InBeta { profile.network_s_per_byte } else { 0.0 };
+        let cost = |op: Op| {
+            let of = *profile.of(op);
+            Cost { of, s_per_byte: of.transfer_s_per_byte + in_beta }
+        };
+        Self {
+            read: cost(Op::Read),
+            write: cost(Op::Write),
+            draws,
+            free_s: 0.0,
+            ends: profile.has_head().then(Box::default),
+            used: ServerUse::default(),
+            link_s_per_byte: profile.network_s_per_byte,
+            link_in_free_s: 0.0,
+            link_out_free_s: 0.0,
+            on_link: VecDeque::new(),
         }
+    }
+
+    /// Serves a sub-request that arrives at `now` and gives the time at which the device is done. O(1).
+    #[inline]
+    fn serve(&mut self, now: f64, op: Op, sub: Sub) -> f64 {
+        let cost = if op == Op::Write { &self.write } else { &self.read };
         let start = now.max(self.free_s);
-        let drawn_s = self.draws.uniform(costs.startup_min_s, costs.startup_max_s);
-        // Times are not negative, so their bits order as they do.
-        let (mark, begun, ahead) = (start.to_bits(), now.to_bits(), costs.ahead_bytes());
-        let adjacent = self.profile.has_head() && self.ends.take(position, bytes, mark, begun, ahead).1;
-        let startup_s = if adjacent { costs.adjacent_startup_s(drawn_s) } else { drawn_s };
-        let service = startup_s + bytes as f64 * per_byte;
+        let mut startup_s = self.draws.uniform(cost.of.startup_min_s, cost.of.startup_max_s);
+        let mut adjacent = false;
+        if let Some(ends) = &mut self.ends {
+            // Times are not negative, so their bits order as they do.
+            let (mark, begun) = (start.to_bits(), now.to_bits());
+            adjacent = ends.take(sub.position, sub.bytes, mark, begun, cost.of.ahead_bytes()).1;
+            startup_s = if adjacent { cost.of.adjacent_startup_s(startup_s) } else { startup_s };
+        }
+        let service = startup_s + sub.bytes as f64 * cost.s_per_byte;
         self.free_s = start + service;
         let taken = if op == Op::Write { &mut self.used.writes } else { &mut self.used.reads };
         taken.add(adjacent);
         // A trace may claim more bytes than there are.
-        self.used.bytes = self.used.bytes.saturating_add(bytes);
+        self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
         self.used.busy_s += service;
         self.used.waiting_s += start - now;
         self.free_s
@@ -69,48 +109,49 @@ impl Server {
 
     /// Sends `bytes` that a read left ready at `now`. O(1).
     fn link_out(&mut self, now: f64, bytes: u64) -> f64 {
-        let busy = bytes as f64 * self.profile.network_s_per_byte;
+        let busy = bytes as f64 * self.link_s_per_byte;
         self.link_out_free_s = now.max(self.link_out_free_s) + busy;
         self.used.link_out_busy_s += busy;
         self.link_out_free_s
     }
 
-    /// Takes in `bytes` of a write sent at `now`. O(1).
-    fn link_in(&mut self, now: f64, bytes: u64) -> f64 {
-        let busy = bytes as f64 * self.profile.network_s_per_byte;
+    /// Takes in a write sent at `now`. O(1).
+    fn link_in(&mut self, now: f64, sub: Sub) -> f64 {
+        let busy = sub.bytes as f64 * self.link_s_per_byte;
         self.link_in_free_s = now.max(self.link_in_free_s) + busy;
         self.used.link_in_busy_s += busy;
+        self.on_link.push_back(sub);
         self.link_in_free_s
     }
 }
 
-/// What happens at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// A process takes its next step.
-    Step { process: u32 },
-    /// A process issues its current request, after its think time.
-    Issue { process: u32 },
-    /// The bytes of a write have passed the link of a server.
-    Arrival { process: u32, server: u16, position: u64, bytes: u64 },
-    /// A process asks the next server of those that its request asks in turn.
-    Turn { process: u32 },
+/// What a process does when it is woken.
+#[derive(Clone, Copy)]
+enum Then {
+    /// Takes its next step.
+    Step,
+    /// Issues its current request, after its think time.
+    Issue,
+    /// Asks the next server of those that its request asks in turn.
+    Turn,
 }
 
 /// A process between events.
 struct Process<'a> {
     steps: std::slice::Iter<'a, SimulatedStep>,
     current: Option<SimulatedAccess>,
+    then: Then,
+    arrivals_left: u32,
     issued_s: f64,
     ends_s: f64,
-    arrivals_left: u32,
-    /// Of its request, what servers are still to be asked in turn, the last first: place, position and bytes.
-    turns: Vec<(usize, u64, u64)>,
+    /// Of its request, what servers are still to be asked in turn, the last first, with their places.
+    turns: Vec<(usize, Sub)>,
 }
 
 impl<'a> Process<'a> {
     fn new(steps: &'a [SimulatedStep]) -> Self {
-        Self { steps: steps.iter(), current: None, issued_s: 0.0, ends_s: 0.0, arrivals_left: 0, turns: Vec::new() }
+        let (steps, turns) = (steps.iter(), Vec::new());
+        Self { steps, current: None, then: Then::Step, arrivals_left: 0, issued_s: 0.0, ends_s: 0.0, turns }
     }
 
     /// A part of the current request ends at `end_s`. When the request ends, if that was its last part.
@@ -121,18 +162,16 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Times are finite and not negative, so their bits order as they do; the count makes ties first come, first served.
-struct Agenda {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    count: u64,
-}
-
-impl Agenda {
-    #[inline]
-    fn at(&mut self, time_s: f64, event: Event) {
-        self.count += 1;
-        self.heap.push(Reverse((time_s.to_bits(), self.count, event)));
-    }
+/// Everything that requests meet.
+struct Run<'a> {
+    layouts: &'a [Layout],
+    places: Places,
+    network: Network,
+    /// Whether any server has a head, so that positions matter.
+    has_heads: bool,
+    servers: Vec<Option<Server>>,
+    agenda: Agenda,
+    processes: Vec<Process<'a>>,
 }
 
 /// Runs `workload` under `layouts[i]` for file `i`.
@@ -165,22 +204,22 @@ pub fn simulate_observed(
     options: &SimulationOptions,
     mut observe: impl FnMut(u32, &SimulatedAccess, f64, f64),
 ) -> Result<SimulationOutcome, SimulateError> {
-    let places = Places::new(cluster, layouts)?;
-    let mut servers = servers_of(&places, options.seed);
-    check(layouts, workload)?;
-    let mut agenda = Agenda { heap: BinaryHeap::with_capacity(2 * workload.processes.len()), count: 0 };
-    let mut processes: Vec<Process> = workload.processes.iter().map(|steps| Process::new(steps)).collect();
-    (0..processes.len() as u32).for_each(|process| agenda.at(0.0, Event::Step { process }));
-    let mut live = processes.len();
+    let mut run = Run::new(cluster, layouts, workload, options)?;
+    let mut live = run.processes.len();
+    (0..live as u32).for_each(|process| run.wake(0.0, process, Then::Step));
     let mut at_barrier: Vec<u32> = Vec::new();
     let mut latencies = Vec::with_capacity(workload.requests());
     let (mut makespan_s, mut read_bytes, mut written_bytes) = (0.0_f64, 0, 0);
     let mut barriers_s = Vec::new();
-    while let Some(Reverse((bits, _, event))) = agenda.heap.pop() {
+    while let Some((bits, kind, number)) = run.agenda.next() {
         let now = f64::from_bits(bits);
-        match event {
-            Event::Step { process } => {
-                let state = &mut processes[process as usize];
+        if kind == EventKind::ServerIn {
+            run.arrive(now, number as usize);
+            continue;
+        }
+        let (process, state) = (number, &mut run.processes[number as usize]);
+        match state.then {
+            Then::Step => {
                 if let Some(done) = state.current.take() {
                     if done.size > 0 {
                         latencies.push(now - state.issued_s);
@@ -195,9 +234,9 @@ pub fn simulate_observed(
                     Some(SimulatedStep::Access(access)) => {
                         state.current = Some(*access);
                         if access.think_s > 0.0 {
-                            agenda.at(now + access.think_s, Event::Issue { process });
+                            run.wake(now + access.think_s, process, Then::Issue);
                         } else {
-                            issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
+                            run.issue(now, process);
                         }
                     }
                     Some(SimulatedStep::Barrier) => at_barrier.push(process),
@@ -209,144 +248,126 @@ pub fn simulate_observed(
                 }
                 if live > 0 && at_barrier.len() == live {
                     barriers_s.push(now);
-                    at_barrier.drain(..).for_each(|process| agenda.at(now, Event::Step { process }));
+                    at_barrier.drain(..).for_each(|process| run.wake(now, process, Then::Step));
                 }
             }
-            Event::Issue { process } => {
-                let state = &mut processes[process as usize];
-                issue(now, process, state, (&mut servers, &places), layouts, &mut agenda, options.network);
-            }
-            Event::Arrival { process, server, position, bytes } => {
-                let (state, asked) = (&mut processes[process as usize], (usize::from(server), position, bytes));
-                arrive(now, process, asked, state, (&mut servers, &places), &mut agenda, options.network);
-            }
-            Event::Turn { process } => {
-                let state = &mut processes[process as usize];
-                ask_next(now, process, state, &mut servers, &mut agenda, options.network);
-            }
+            Then::Issue => run.issue(now, process),
+            Then::Turn => run.ask_next(now, process),
         }
     }
     Ok(SimulationOutcome {
         makespan_s,
         read_bytes,
         written_bytes,
-        servers: servers.into_iter().map(|server| server.map_or_else(ServerUse::default, |s| s.used)).collect(),
-        has_meta: places.meta.is_some(),
+        servers: run.servers.into_iter().map(|server| server.map_or_else(ServerUse::default, |s| s.used)).collect(),
+        has_meta: run.places.meta.is_some(),
         latency: Latency::of(&mut latencies),
         barriers_s,
     })
 }
 
-/// Sends the sub-requests of the current request on their way, and the process to its next step if their ends are
-/// known already.
-fn issue(
-    now: f64,
-    process: u32,
-    state: &mut Process,
-    (servers, places): (&mut [Option<Server>], &Places),
-    layouts: &[Layout],
-    agenda: &mut Agenda,
-    network: Network,
-) {
-    let access = state.current.expect("a process issues its current request");
-    state.issued_s = now;
-    state.ends_s = now;
-    for sub in &layouts[access.file as usize].split(access.offset, access.size) {
-        let index = places.index(sub.server);
-        let asked = (index, head_position(u64::from(access.file), sub.datafile_offset), sub.len);
-        if places.is_in_turn(index) {
-            state.turns.push(asked);
-        } else if let Some(end_s) = ask(now, process, asked, access.op, servers, agenda, network) {
-            state.ends_s = state.ends_s.max(end_s);
-        } else {
-            state.arrivals_left += 1;
-        }
-    }
-    if !state.turns.is_empty() {
-        state.turns.reverse();
-        state.arrivals_left += 1;
-        ask_next(now, process, state, servers, agenda, network);
-    } else if state.arrivals_left == 0 {
-        agenda.at(state.ends_s, Event::Step { process });
-    }
-}
-
-/// Asks the server at its place for bytes at a position. When it is done, unless the bytes have to arrive first.
-fn ask(
-    now: f64,
-    process: u32,
-    (index, position, bytes): (usize, u64, u64),
-    op: Op,
-    servers: &mut [Option<Server>],
-    agenda: &mut Agenda,
-    network: Network,
-) -> Option<f64> {
-    let server = servers[index].as_mut().expect("checked");
-    match (network, op) {
-        (Network::InBeta, op) => Some(server.serve(now, op, position, bytes, network)),
-        (Network::Link, Op::Read) => {
-            let ready = server.serve(now, Op::Read, position, bytes, network);
-            Some(server.link_out(ready, bytes))
-        }
-        (Network::Link, Op::Write) => {
-            let arrives = server.link_in(now, bytes);
-            agenda.at(arrives, Event::Arrival { process, server: index as u16, position, bytes });
-            None
-        }
-    }
-}
-
-/// The server at its place has the bytes that are to be written at a position.
-fn arrive(
-    now: f64,
-    process: u32,
-    (index, position, bytes): (usize, u64, u64),
-    state: &mut Process,
-    (servers, places): (&mut [Option<Server>], &Places),
-    agenda: &mut Agenda,
-    network: Network,
-) {
-    let end_s = servers[index].as_mut().expect("checked").serve(now, Op::Write, position, bytes, network);
-    if places.is_in_turn(index) {
-        agenda.at(end_s, Event::Turn { process });
-    } else if let Some(ends_s) = state.arrived(end_s) {
-        agenda.at(ends_s, Event::Step { process });
-    }
-}
-
-/// Asks the next of the servers that are asked in turn, now that the one before is done; after the last one they all are.
-fn ask_next(
-    now: f64,
-    process: u32,
-    state: &mut Process,
-    servers: &mut [Option<Server>],
-    agenda: &mut Agenda,
-    network: Network,
-) {
-    let op = state.current.expect("a process issues its current request").op;
-    if let Some(next) = state.turns.pop() {
-        if let Some(end_s) = ask(now, process, next, op, servers, agenda, network) {
-            agenda.at(end_s, Event::Turn { process });
-        }
-    } else if let Some(ends_s) = state.arrived(now) {
-        agenda.at(ends_s, Event::Step { process });
-    }
-}
-
-/// The servers by place; `None` where the cluster has no server of that number.
-fn servers_of(places: &Places, seed: u64) -> Vec<Option<Server>> {
-    let server = |(index, of): (usize, &Option<(usize, Profile)>)| {
-        of.map(|(_, profile)| Server {
-            profile,
-            draws: Draws::new(seed, index),
-            ends: RunEnds::default(),
-            free_s: 0.0,
-            link_in_free_s: 0.0,
-            link_out_free_s: 0.0,
-            used: ServerUse::default(),
+impl<'a> Run<'a> {
+    fn new(
+        cluster: &Cluster,
+        layouts: &'a [Layout],
+        workload: &'a ClosedLoop,
+        options: &SimulationOptions,
+    ) -> Result<Self, SimulateError> {
+        let places = Places::new(cluster, layouts)?;
+        check(layouts, workload)?;
+        let server = |(index, of): (usize, &Option<(usize, Profile)>)| {
+            of.map(|(_, profile)| Server::new(&profile, Draws::new(options.seed, index), options.network))
+        };
+        Ok(Self {
+            layouts,
+            network: options.network,
+            has_heads: cluster.has_heads(),
+            servers: places.of.iter().enumerate().map(server).collect(),
+            places,
+            agenda: Agenda::new(Ties::new(options.seed)),
+            processes: workload.processes.iter().map(|steps| Process::new(steps)).collect(),
         })
-    };
-    places.of.iter().enumerate().map(server).collect()
+    }
+
+    /// `process` goes on at `time_s`. It waits for one thing at a time.
+    #[inline]
+    fn wake(&mut self, time_s: f64, process: u32, then: Then) {
+        self.processes[process as usize].then = then;
+        self.agenda.at_s(time_s, EventKind::Wake, process);
+    }
+
+    /// Sends the sub-requests of the current request of `process` on their way, and the process to its next step if their
+    /// ends are known already.
+    fn issue(&mut self, now: f64, process: u32) {
+        let access = self.processes[process as usize].current.expect("a process issues its current request");
+        let (layouts, mut ends_s, mut arrivals) = (self.layouts, now, 0);
+        layouts[access.file as usize].for_each_sub(access.offset, access.size, |sub| {
+            let index = self.places.index(sub.server);
+            // Without heads no place on a disk is nearer than another.
+            let position = if self.has_heads { head_position(u64::from(access.file), sub.datafile_offset) } else { 0 };
+            let asked = Sub { process, position, bytes: sub.len };
+            if self.places.is_in_turn(index) {
+                self.processes[process as usize].turns.push((index, asked));
+            } else if let Some(end_s) = self.ask(now, index, asked, access.op) {
+                ends_s = ends_s.max(end_s);
+            } else {
+                arrivals += 1;
+            }
+        });
+        let state = &mut self.processes[process as usize];
+        (state.issued_s, state.ends_s, state.arrivals_left) = (now, ends_s, arrivals);
+        if !state.turns.is_empty() {
+            state.turns.reverse();
+            state.arrivals_left += 1;
+            self.ask_next(now, process);
+        } else if arrivals == 0 {
+            self.wake(ends_s, process, Then::Step);
+        }
+    }
+
+    /// Asks the server at its place. When it is done, unless the bytes have to arrive first.
+    #[inline]
+    fn ask(&mut self, now: f64, index: usize, sub: Sub, op: Op) -> Option<f64> {
+        let server = self.servers[index].as_mut().expect("checked");
+        match (self.network, op) {
+            (Network::InBeta, op) => Some(server.serve(now, op, sub)),
+            (Network::Link, Op::Read) => {
+                let ready = server.serve(now, Op::Read, sub);
+                Some(server.link_out(ready, sub.bytes))
+            }
+            (Network::Link, Op::Write) => {
+                let arrives = server.link_in(now, sub);
+                self.agenda.at_s(arrives, EventKind::ServerIn, index as u32);
+                None
+            }
+        }
+    }
+
+    /// The server at its place has the bytes of the first write on its link.
+    fn arrive(&mut self, now: f64, index: usize) {
+        let server = self.servers[index].as_mut().expect("checked");
+        let sub = server.on_link.pop_front().expect("an event of a link that sends");
+        let end_s = server.serve(now, Op::Write, sub);
+        if self.places.is_in_turn(index) {
+            self.wake(end_s, sub.process, Then::Turn);
+        } else if let Some(ends_s) = self.processes[sub.process as usize].arrived(end_s) {
+            self.wake(ends_s, sub.process, Then::Step);
+        }
+    }
+
+    /// Asks the next of the servers that are asked in turn, now that the one before is done; after the last one they all
+    /// are.
+    fn ask_next(&mut self, now: f64, process: u32) {
+        let state = &mut self.processes[process as usize];
+        let op = state.current.expect("a process issues its current request").op;
+        if let Some((index, sub)) = state.turns.pop() {
+            if let Some(end_s) = self.ask(now, index, sub, op) {
+                self.wake(end_s, process, Then::Turn);
+            }
+        } else if let Some(ends_s) = state.arrived(now) {
+            self.wake(ends_s, process, Then::Step);
+        }
+    }
 }
 
 fn check(layouts: &[Layout], workload: &ClosedLoop) -> Result<(), SimulateError> {

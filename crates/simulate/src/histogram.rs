@@ -30,6 +30,17 @@ impl TimeHistogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    /// The times of both. O(parts).
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        both.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
+        both.count += other.count;
+        both.sum_ns += other.sum_ns;
+        both.max_ns = both.max_ns.max(other.max_ns);
+        both
+    }
+
     /// Nearest-rank percentiles, to 0.1 % of each; mean and longest are exact. O(parts).
     pub(crate) fn latency(&self) -> Latency {
         if self.count == 0 {

@@ -11,7 +11,7 @@ pub(crate) struct Places {
     pub(crate) of: Vec<Option<(usize, Profile)>>,
     /// The place of the metadata tier, where a layout names it.
     pub(crate) meta: Option<usize>,
-    /// By tier, whether the sub-requests of a request on it are carried out one after the other.
+    /// By place, whether the sub-requests of a request there are carried out one after the other; empty where none are.
     in_turn: Vec<bool>,
 }
 
@@ -25,8 +25,7 @@ impl Places {
             || cluster.tiers.iter().enumerate().flat_map(|(tier, of)| of.servers.iter().map(move |s| (s, tier, of)));
         let mut of = vec![None; numbered().map(|(server, ..)| server.index() + 1).max().unwrap_or(0)];
         numbered().for_each(|(server, tier, row)| of[server.index()] = Some((tier, row.profile)));
-        let in_turn = cluster.all_tiers().map(|tier| tier.in_turn).collect();
-        let mut places = Self { of, meta: None, in_turn };
+        let mut places = Self { of, meta: None, in_turn: Vec::new() };
         for (file, layout) in layouts.iter().enumerate() {
             for server in layout.servers() {
                 if server == ServerId::META && places.meta.is_none() {
@@ -38,6 +37,11 @@ impl Places {
                     return Err(SimulateError::UnknownServer { file, server });
                 }
             }
+        }
+        let tiers: Vec<bool> = cluster.all_tiers().map(|tier| tier.in_turn).collect();
+        if tiers.contains(&true) {
+            let is_in_turn = |place: &Option<(usize, Profile)>| place.is_some_and(|(tier, _)| tiers[tier]);
+            places.in_turn = places.of.iter().map(is_in_turn).collect();
         }
         Ok(places)
     }
@@ -54,6 +58,12 @@ impl Places {
     /// Whether a request asks the server that stands at `index` when it has the answer of those before.
     #[inline]
     pub(crate) fn is_in_turn(&self, index: usize) -> bool {
-        self.of[index].is_some_and(|(tier, _)| self.in_turn[tier])
+        self.in_turn.get(index).is_some_and(|&in_turn| in_turn)
+    }
+
+    /// Whether any server is asked so.
+    #[inline]
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.in_turn.is_empty()
     }
 }

@@ -3,7 +3,7 @@
 use crate::agenda::{Agenda, EventKind};
 use crate::communicator::{Communicators, Goes};
 use crate::device::{Begin, DeviceModel, ServerDevice};
-use crate::draw::Draws;
+use crate::draw::{Draws, Ties};
 use crate::error::SimulateError;
 use crate::histogram::TimeHistogram;
 use crate::link::{Link, Sending};
@@ -104,8 +104,6 @@ struct Process<C> {
     ends_ns: u64,
     /// Sub-requests of its request that are under way.
     outstanding: u32,
-    /// Those of them that are still to set out, each when the one before is done; the last first.
-    turns: Vec<Sub>,
     phase: Phase,
 }
 
@@ -114,6 +112,7 @@ struct Run<'a, P: StepProgram, O> {
     layouts: &'a [Layout],
     observe: O,
     agenda: Agenda,
+    ties: Ties,
     now_ns: u64,
     slab: Slab,
     models: Vec<DeviceModel>,
@@ -129,6 +128,9 @@ struct Run<'a, P: StepProgram, O> {
     /// Where each file's datafiles begin on disk.
     file_starts: Vec<u64>,
     processes: Vec<Process<P::Cursor>>,
+    /// By process, sub-requests of its request that are still to set out, each when the one before is done; the last first.
+    /// Empty where no server is asked so.
+    turns: Vec<Vec<Sub>>,
     /// Processes that take their next step now.
     ready: VecDeque<u32>,
     communicators: Communicators,
@@ -136,7 +138,6 @@ struct Run<'a, P: StepProgram, O> {
     timeline: Option<TimelineRecorder>,
     reads: TimeHistogram,
     writes: TimeHistogram,
-    all: TimeHistogram,
     outcome: SimulationOutcome,
     makespan_ns: u64,
     requests: u64,
@@ -177,10 +178,9 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             issued_ns: 0,
             ends_ns: 0,
             outstanding: 0,
-            turns: Vec::new(),
             phase: Phase::Going,
         });
-        let has_head = cluster.has_heads();
+        let (ties, has_head) = (Ties::new(seed), cluster.has_heads());
         let file_starts = match &system.file_starts {
             Some(starts) => starts.clone(),
             None if (system.has_positions() || has_head) && layouts.len() > 1 => {
@@ -189,11 +189,13 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             }
             None => Vec::new(),
         };
+        let turns = if places.has_turns() { vec![Vec::new(); count] } else { Vec::new() };
         Ok(Self {
             program,
             layouts,
             observe,
-            agenda: Agenda::default(),
+            agenda: Agenda::new(ties),
+            ties,
             now_ns: 0,
             slab: Slab::new(),
             nodes,
@@ -207,7 +209,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             metadata: system.metadata.map(|metadata| MetadataServer::new(metadata, seed)),
             file_starts,
             processes: processes.collect(),
-            ready: (0..count as u32).collect(),
+            turns,
+            ready: ties.order(0, 0..count as u32).into(),
             communicators: Communicators::new(count, &members),
             communicator_count: members.len(),
             timeline: (system.bins > 0).then(|| TimelineRecorder::new(system.bins, servers.len())),
@@ -216,7 +219,6 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             places,
             reads: TimeHistogram::default(),
             writes: TimeHistogram::default(),
-            all: TimeHistogram::default(),
             outcome: SimulationOutcome::default(),
             makespan_ns: 0,
             requests: 0,
@@ -357,7 +359,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         if number == 0 {
             self.outcome.barriers_s.push(seconds(self.now_ns));
         }
-        self.ready.extend(self.communicators.release(number));
+        let released = self.communicators.release(number);
+        self.ready.extend(self.ties.order(self.now_ns, released));
     }
 
     fn end(&mut self, process: u32) {
@@ -388,22 +391,12 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         let state = &mut self.processes[process as usize];
         let access = state.access;
         state.phase = Phase::Going;
-        let subs = self.layouts[access.file as usize].split(access.offset, access.size);
-        (state.outstanding, state.ends_ns) = (subs.len() as u32, 0);
-        if subs.is_empty() {
-            self.ready.push_back(process);
-            return Ok(());
-        }
-        self.requests += 1;
-        self.sub_requests += subs.len() as u64;
-        self.under_way += subs.len();
-        if self.under_way > MOST_SLOTS {
-            let count = self.under_way;
-            return Err(SimulateError::TooMany { what: "sub-requests under way", count, most: MOST_SLOTS });
-        }
+        state.ends_ns = 0;
+        let (layouts, write) = (self.layouts, access.op == Op::Write);
         let start = self.file_starts.get(access.file as usize).copied().unwrap_or(0);
-        let write = access.op == Op::Write;
-        for sub in &subs {
+        let mut count = 0;
+        layouts[access.file as usize].for_each_sub(access.offset, access.size, |sub| {
+            count += 1;
             let sub = Sub {
                 position: start.saturating_add(sub.datafile_offset),
                 bytes: sub.len,
@@ -415,22 +408,36 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 adjacent: false,
             };
             if self.places.is_in_turn(usize::from(sub.server)) {
-                self.processes[process as usize].turns.push(sub);
+                self.turns[process as usize].push(sub);
             } else {
+                // None of them ends before all have set out.
                 self.enter(sub);
             }
+        });
+        if count == 0 {
+            self.ready.push_back(process);
+            return Ok(());
         }
-        self.processes[process as usize].turns.reverse();
-        self.take_turn(process);
+        self.processes[process as usize].outstanding = count;
+        self.requests += 1;
+        self.sub_requests += u64::from(count);
+        self.under_way += count as usize;
+        if self.under_way > MOST_SLOTS {
+            let count = self.under_way;
+            return Err(SimulateError::TooMany { what: "sub-requests under way", count, most: MOST_SLOTS });
+        }
+        if self.places.has_turns() {
+            self.turns[process as usize].reverse();
+            self.take_turn(process);
+        }
         Ok(())
     }
 
     /// The next sub-request of those that are carried out one after the other sets out.
     #[inline]
     fn take_turn(&mut self, process: u32) {
-        let state = &mut self.processes[process as usize];
-        if let Some(sub) = state.turns.pop() {
-            state.phase = Phase::Going;
+        if let Some(sub) = self.turns[process as usize].pop() {
+            self.processes[process as usize].phase = Phase::Going;
             self.enter(sub);
         }
     }
@@ -545,7 +552,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         state.ends_ns = state.ends_ns.max(ends_ns);
         state.outstanding -= 1;
         self.under_way -= 1;
-        if self.places.is_in_turn(usize::from(sub.server)) && !state.turns.is_empty() {
+        if self.places.is_in_turn(usize::from(sub.server)) && !self.turns[sub.process as usize].is_empty() {
             state.phase = Phase::Turning;
             self.agenda.at(ends_ns, EventKind::Wake, sub.process);
         }
@@ -565,7 +572,6 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         state.phase = Phase::Going;
         let access = state.access;
         let took_ns = self.now_ns - state.issued_ns;
-        self.all.add(took_ns);
         let write = access.op == Op::Write;
         let (histogram, bytes) = if write {
             (&mut self.writes, &mut self.outcome.written_bytes)
@@ -584,8 +590,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
 
     fn report(self) -> SimulationReport {
         let use_of = |server: &Server| ServerUse {
-            reads: server.device.used.reads,
-            writes: server.device.used.writes,
+            reads: server.device.taken().0,
+            writes: server.device.taken().1,
             bytes: server.device.used.bytes,
             busy_s: seconds(server.device.used.busy_ns),
             waiting_s: seconds(server.device.used.waiting_ns),
@@ -615,7 +621,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 makespan_s: seconds(self.makespan_ns),
                 servers: self.servers.iter().map(use_of).collect(),
                 has_meta: self.places.meta.is_some(),
-                latency: self.all.latency(),
+                latency: self.reads.with(&self.writes).latency(),
                 ..self.outcome
             },
         }

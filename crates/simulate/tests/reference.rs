@@ -16,6 +16,24 @@ fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
+/// Seed of all runs.
+const SEED: u64 = 1;
+
+/// SplitMix64's output function.
+fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Where a server, a node or a process stands among those that come at one time.
+fn turn(time: u64, number: usize) -> u64 {
+    let key = mix(mix(SEED.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_add(u64::MAX - 1));
+    let time = (time ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let both = time ^ (number as u64).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    (both ^ (both >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 36
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Device(usize),
@@ -27,6 +45,29 @@ enum What {
     Release(usize),
     Wake(usize),
     Patience(usize),
+}
+
+impl What {
+    /// The place of its kind in the list, and its number.
+    fn place(self) -> (usize, usize) {
+        match self {
+            Self::Device(n) => (0, n),
+            Self::ServerOut(n) => (1, n),
+            Self::ServerIn(n) => (2, n),
+            Self::ClientOut(n) => (3, n),
+            Self::ClientIn(n) => (4, n),
+            Self::Metadata => (5, 0),
+            Self::Release(n) => (6, n),
+            Self::Wake(n) => (7, n),
+            Self::Patience(n) => (8, n),
+        }
+    }
+}
+
+/// Processes that come at one time, in order.
+fn in_turn(time: u64, mut processes: Vec<usize>) -> Vec<usize> {
+    processes.sort_by_key(|&process| (turn(time, process), process));
+    processes
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -188,7 +229,7 @@ impl<'a> Reference<'a> {
             access: vec![None; p],
             issued: vec![0; p],
             left: vec![0; p],
-            ready: (0..p).collect(),
+            ready: in_turn(0, (0..p).collect()).into(),
             waiting: BTreeMap::new(),
             exchange: BTreeMap::new(),
             metadata: VecDeque::new(),
@@ -201,7 +242,9 @@ impl<'a> Reference<'a> {
     /// Everything that ended, the makespan, and how many sub-requests each server served.
     fn run(mut self) -> (Vec<Ended>, u64, Vec<u64>) {
         self.go();
-        while let Some(first) = self.events.iter().enumerate().min_by_key(|(_, event)| **event).map(|(i, _)| i) {
+        // By time, then by kind, those of a kind in turn.
+        let order = |&(time, what): &(u64, What)| (time, what.place().0, turn(time, what.place().1), what);
+        while let Some(first) = self.events.iter().enumerate().min_by_key(|(_, event)| order(event)).map(|(i, _)| i) {
             let (time, what) = self.events.swap_remove(first);
             self.now = time;
             self.happens(what);
@@ -487,7 +530,7 @@ impl<'a> Reference<'a> {
 
     fn release(&mut self, c: usize) {
         self.exchange.insert(c, 0);
-        self.ready.extend(self.waiting.remove(&c).unwrap());
+        self.ready.extend(in_turn(self.now, self.waiting.remove(&c).unwrap()));
     }
 
     fn issue(&mut self, p: usize) {
@@ -686,7 +729,7 @@ proptest! {
         let note = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
             done.push((process, access.offset, ns(issued_s), ns(ended_s)));
         };
-        let report = run_observed(cluster, layouts, workload, system, 1, note).unwrap();
+        let report = run_observed(cluster, layouts, workload, system, SEED, note).unwrap();
         let (expected, makespan, served) = Reference::new(cluster, layouts, workload, system).run();
         prop_assert_eq!(&done, &expected);
         prop_assert_eq!(ns(report.outcome.makespan_s), makespan);

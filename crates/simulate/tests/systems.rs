@@ -38,6 +38,11 @@ fn read(offset: u64, size: u64) -> SimulatedStep {
     access(Op::Read, offset, size, 0.0)
 }
 
+/// [`read`] at `number` nanoseconds: a step that no other comes with.
+fn read_at(number: u32, offset: u64) -> SimulatedStep {
+    access(Op::Read, offset, 1, f64::from(number) * 1e-9)
+}
+
 /// When each request ended, as (process, offset, seconds), in order.
 fn ends(
     cluster: &Cluster,
@@ -58,7 +63,7 @@ fn with_queue(queue: Queue) -> System {
 
 #[test]
 fn fifo_serves_in_order_of_arrival() {
-    let processes = vec![vec![read(0, 1), read(5, 1)], vec![read(30, 1)], vec![read(10, 1)]];
+    let processes = vec![vec![read(0, 1), read(5, 1)], vec![read_at(1, 30)], vec![read_at(2, 10)]];
     let (ended, _) = ends(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[64])], processes, &with_queue(Queue::Fifo));
     assert_eq!(ended, [(0, 0, 1.0), (1, 30, 2.0), (2, 10, 3.0), (0, 5, 4.0)]);
 }
@@ -69,9 +74,9 @@ fn an_elevator_sweeps_upwards_and_lets_those_ahead_join() {
     // begins at or behind the last start waits for the next sweep: 4, then the second read of 30.
     let processes = vec![
         vec![read(0, 1), read(5, 1), read(4, 1)],
-        vec![read(30, 1), read(30, 1)],
-        vec![read(10, 1)],
-        vec![read(20, 1)],
+        vec![read_at(1, 30), read(30, 1)],
+        vec![read_at(2, 10)],
+        vec![read_at(3, 20)],
     ];
     let (ended, _) = ends(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[64])], processes, &with_queue(Queue::Elevator));
     let order: Vec<(u32, u64)> = ended.iter().map(|&(process, offset, _)| (process, offset)).collect();
@@ -81,7 +86,7 @@ fn an_elevator_sweeps_upwards_and_lets_those_ahead_join() {
 
 #[test]
 fn equal_positions_are_served_in_order_of_arrival() {
-    let processes = (0..5).map(|process| vec![read(if process == 0 { 0 } else { 7 }, 1)]).collect();
+    let processes = (0..5).map(|process| vec![read_at(process, if process == 0 { 0 } else { 7 })]).collect();
     let (ended, _) = ends(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[64])], processes, &with_queue(Queue::Elevator));
     assert_eq!(ended.iter().map(|end| end.0).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
 }
@@ -89,7 +94,7 @@ fn equal_positions_are_served_in_order_of_arrival() {
 /// Process 0 reads 10 bytes three times, one after the other, thinking `think_s` between; process 1 reads far away.
 fn two_streams(think_s: f64, queue: Queue) -> Vec<(u32, u64, f64)> {
     let near = vec![read(0, 10), access(Op::Read, 10, 10, think_s), access(Op::Read, 20, 10, think_s)];
-    let far = vec![read(1000, 10)];
+    let far = vec![access(Op::Read, 1000, 10, 1e-9)];
     ends(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[4096])], vec![near, far], &with_queue(queue)).0
 }
 
@@ -259,20 +264,22 @@ fn a_request_pays_the_latency_twice() {
 fn metadata_operations_queue_for_threads() {
     let service = |s| Service { min_s: s, max_s: s };
     let metadata = |threads| Metadata { threads, open: service(1.0), create: service(3.0), stat: service(0.5) };
-    let ask = |op| vec![SimulatedStep::Metadata(op), read(0, 0)];
-    let workload = ClosedLoop {
-        processes: [MetadataOp::Create, MetadataOp::Open, MetadataOp::Stat, MetadataOp::Open].map(ask).to_vec(),
-    };
+    let ops = [MetadataOp::Create, MetadataOp::Open, MetadataOp::Stat, MetadataOp::Open].into_iter().zip(0_u32..);
+    // Each comes a nanosecond after the one before.
+    let ask =
+        |(op, number)| vec![access(Op::Read, 0, 0, f64::from(number) * 1e-9), SimulatedStep::Metadata(op), read(0, 0)];
+    let workload = ClosedLoop { processes: ops.map(ask).collect() };
     let run = |threads| {
         let system = System { metadata: Some(metadata(threads)), ..System::default() };
         run(&cluster(&[(1.0, 0.0, 0.0)]), &[layout(&[1])], &workload, &system, 1).unwrap()
     };
     let one = run(1);
     assert_eq!((one.outcome.makespan_s, one.metadata.requests, one.metadata.busy_s), (5.5, 4, 5.5));
-    assert_eq!(one.metadata.waiting_s, 3.0 + 4.0 + 4.5);
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-7;
+    assert!(close(one.metadata.waiting_s, 3.0 + 4.0 + 4.5));
     // Thread 0: create until 3; thread 1: 1, 1.5, 2.5.
     let two = run(2);
-    assert_eq!((two.outcome.makespan_s, two.metadata.waiting_s), (3.0, 1.0 + 1.5));
+    assert!(two.outcome.makespan_s == 3.0 && close(two.metadata.waiting_s, 1.0 + 1.5));
 }
 
 #[test]
@@ -288,7 +295,9 @@ fn collective_calls_join_their_communicator_alone() {
     let layouts = [layout(&[64])];
     let (ended, makespan_s) = ends(&cluster(&[(1.0, 0.0, 0.0)]), &layouts, processes, &System::default());
     // The server serves 1 and 3 until 2, then process 0 until 3; both even ones go on after the longer exchange.
-    assert_eq!(ended, [(1, 0, 1.0), (3, 0, 2.0), (0, 0, 3.0), (2, 0, 4.5), (0, 0, 5.5)]);
+    assert_eq!(ended.iter().map(|end| end.2).collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.5, 5.5]);
+    let of = |ends: &[(u32, u64, f64)]| ends.iter().map(|end| end.0).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!([of(&ended[..2]), of(&ended[2..3]), of(&ended[3..])], [[1, 3].into(), [0].into(), [0, 2].into()]);
     assert_eq!(makespan_s, 5.5);
 }
 
