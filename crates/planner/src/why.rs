@@ -45,8 +45,8 @@ pub(crate) fn why(
     before: (&[Layout], &Price),
     after: (&[Layout], &Price),
 ) -> Option<Why> {
-    let pricer = job.pricer();
-    let saved_s = |phase: usize| pricer.phase_time_s(phase, &before.1.load) - pricer.phase_time_s(phase, &after.1.load);
+    let [earlier, later] = [before.1, after.1].map(|price| (job.pricer_of(price), &price.load));
+    let saved_s = |phase: usize| earlier.0.phase_time_s(phase, earlier.1) - later.0.phase_time_s(phase, later.1);
     let busy = (0..job.demand.phases.len()).filter(|&phase| job.demand.phases[phase].requests > 0);
     // Of equal ones the first.
     let phase = busy.reduce(|best, phase| if saved_s(phase) > saved_s(best) { phase } else { best })?;
@@ -61,7 +61,7 @@ pub(crate) fn why(
 }
 
 fn waiting(job: &Job, phase: usize, (layouts, price): (&[Layout], &Price)) -> Waiting {
-    let pricer = job.pricer_of(layouts);
+    let pricer = job.pricer_of(price);
     let servers = pricer.lanes().servers();
     let of_phase = &price.load[phase * pricer.stride()..][..pricer.stride()];
     let busiest = (1..of_phase.len()).fold(1, |best, i| if of_phase[i] > of_phase[best] { i } else { best }) - 1;

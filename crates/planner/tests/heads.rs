@@ -47,7 +47,8 @@ fn simulated_s(layout: &Layout, requests: &[Request], cluster: &Cluster) -> f64 
         let options = SimulationOptions { seed, ..SimulationOptions::default() };
         simulate(cluster, std::slice::from_ref(layout), &workload, &options).unwrap().makespan_s
     };
-    (100..104).map(one).sum::<f64>() / 4.0
+    // Streams meet or pass each other by chance, and take times that are far apart.
+    (100..116).map(one).sum::<f64>() / 16.0
 }
 
 fn file(requests: &[Request]) -> [FileTrace<'_>; 1] {
@@ -84,8 +85,11 @@ fn requests_anywhere_cost_what_they_cost_without_heads() {
     let mut without = cluster.clone();
     without.tiers[0].profile = presets::device("hdd-7200").unwrap();
     let layout = striped(6, 64 << 10);
-    let (with_s, without_s) = (price_s(&layout, &anywhere, &cluster, 4), price_s(&layout, &anywhere, &without, 4));
-    assert!(with_s <= without_s && with_s > 0.97 * without_s, "{with_s} {without_s}");
+    let price_s = price_s(&layout, &anywhere, &cluster, 4);
+    for cluster in [&cluster, &without] {
+        let simulated_s = simulated_s(&layout, &anywhere, cluster);
+        assert!((price_s / simulated_s - 1.0).abs() < 0.05, "{price_s} {simulated_s}");
+    }
 }
 
 #[test]
@@ -108,14 +112,24 @@ fn servers_that_are_asked_in_turn_are_priced_as_they_are_simulated() {
     let (together, layout) = (disks(4, 2), striped(6, 64 << 10));
     let mut in_turn = together.clone();
     in_turn.tiers.iter_mut().for_each(|tier| tier.in_turn = true);
-    // Processes that follow each other through the servers meet less than the mean values say.
-    for (processes, within) in [(1, 0.05), (4, 0.6)] {
+    for processes in [1, 4] {
         let asked = requests(Order::Random, processes, 60, 1 << 20);
         let price = |cluster: &Cluster| price_s(&layout, &asked, cluster, processes);
         let simulated_s = simulated_s(&layout, &asked, &in_turn);
-        assert!((price(&in_turn) / simulated_s - 1.0).abs() < within, "{processes}: {} {simulated_s}", price(&in_turn));
+        assert!((price(&in_turn) / simulated_s - 1.0).abs() < 0.05, "{processes}: {} {simulated_s}", price(&in_turn));
         assert!(processes > 1 || price(&in_turn) > 1.5 * price(&together));
     }
+}
+
+/// More processes than are in flight, as programs think between requests, are not priced as if all of them were.
+#[test]
+fn a_stream_of_processes_that_take_turns_is_priced_as_one_in_flight() {
+    let (cluster, layout) = (disks(4, 0), striped(4, 64 << 10));
+    let asked = requests(Order::Random, 8, 60, 64 << 10);
+    let (alone_s, together_s) = (price_s(&layout, &asked, &cluster, 1), price_s(&layout, &asked, &cluster, 8));
+    let each: f64 = asked.chunks(8).flatten().map(|request| simulated_s(&layout, &[*request], &cluster)).sum();
+    assert!((alone_s / each - 1.0).abs() < 0.1, "{alone_s} {each}");
+    assert!(together_s < 0.5 * alone_s, "{together_s} {alone_s}");
 }
 
 /// Price over simulated time.
@@ -137,7 +151,12 @@ fn streams_of_several_processes_are_priced_as_they_are_simulated() {
         }
         found.sort_by(f64::total_cmp);
         let (least, median, most) = (found[0], found[found.len() / 2], found[found.len() - 1]);
-        assert!(least > 0.33 && most < 2.5 && (0.8..1.25).contains(&median), "{order:?}: {least} {median} {most}");
+        let within = found.iter().filter(|ratio| (0.9..1.1).contains(*ratio)).count();
+        let figures = format!("{order:?}: {least} {median} {most}, {within} of {} within a tenth", found.len());
+        assert!(
+            least > 0.6 && most < 1.6 && (0.97..1.03).contains(&median) && 10 * within >= 8 * found.len(),
+            "{figures}"
+        );
     }
 }
 
@@ -151,6 +170,6 @@ proptest! {
     ) {
         let order = if strided { Order::Strided } else { Order::Sequential };
         let ratio = ratio(order, servers, processes, size_kib << 13, width_kib << 13);
-        prop_assert!(ratio > 1.0 / 3.0 && ratio < 3.0, "{ratio}");
+        prop_assert!(ratio > 0.4 && ratio < 2.5, "{ratio}");
     }
 }

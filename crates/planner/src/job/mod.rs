@@ -16,7 +16,7 @@ use crate::job::survey::Survey;
 use crate::objective::capacity::Limits;
 use crate::objective::priced::{FileRegions, RegionPlans};
 use crate::objective::pricing::{Pricer, ServerLoad, add};
-use crate::objective::seeks::{AdjacentShares, Arrivals};
+use crate::objective::seeks::{Arrivals, SimulatedHeads};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -64,6 +64,8 @@ pub struct Price {
     pub server_bytes: Vec<u64>,
     /// What every phase asks of every server.
     pub(crate) load: ServerLoad,
+    /// What the simulated processes did, where servers have heads and all requests are held.
+    heads: Option<SimulatedHeads>,
 }
 
 impl<'a> Job<'a> {
@@ -137,28 +139,35 @@ impl<'a> Job<'a> {
         Pricer::by_server(&self.priced_as, &self.demand)
     }
 
-    /// Prices these layouts, one for each file, with every server for itself. O(servers), and a replay of some requests where
-    /// servers have heads.
-    pub(crate) fn pricer_of(&self, layouts: &[Layout]) -> Pricer<'_> {
-        self.pricer_for(&self.demand, layouts)
+    /// Prices the layouts that have this price, and parts of what they are asked for, with every server for itself. O(servers).
+    pub(crate) fn pricer_of(&self, price: &Price) -> Pricer<'_> {
+        match &price.heads {
+            Some(heads) => self.pricer_with(&self.demand, Some(heads)).with_simulated(heads.phases(), &price.load),
+            None => self.pricer(),
+        }
     }
 
-    /// [`Job::pricer_of`] for another demand with the same phases, such as that of the job's units.
+    /// Prices these layouts, one for each file, for a demand with the job's phases, such as that of its units. O(servers), and a
+    /// replay of some requests where servers have heads.
     pub(crate) fn pricer_for<'b>(&'b self, demand: &'b Demand, layouts: &[Layout]) -> Pricer<'b> {
-        let models = self.adjacent(layouts).map(|shares| shares.by_server(&self.priced_as));
+        self.pricer_with(demand, self.heads(layouts).as_ref())
+    }
+
+    fn pricer_with<'b>(&'b self, demand: &'b Demand, heads: Option<&SimulatedHeads>) -> Pricer<'b> {
+        let models = heads.map(|heads| heads.by_server(&self.priced_as));
         Pricer::by_server(&self.priced_as, demand).with_models(models.unwrap_or_default())
     }
 
     /// Prices rounds of tiers for the units of the job. The heads of servers move as often as under the default layout: how
     /// often they do under another one only a whole plan can tell.
     pub(crate) fn tier_pricer<'b>(&'b self, demand: &'b Demand) -> Pricer<'b> {
-        let models = self.adjacent(&self.default_layouts()).map(|shares| shares.by_tier(&self.priced_as));
+        let models = self.heads(&self.default_layouts()).map(|heads| heads.by_tier(&self.priced_as));
         Pricer::new(&self.priced_as, demand).with_models(models.unwrap_or_default())
     }
 
-    /// The share of sub-requests for which no head moves; `None` where no server has one, or requests are too many to be
-    /// held: then each moves it.
-    fn adjacent(&self, layouts: &[Layout]) -> Option<AdjacentShares> {
+    /// What the heads of servers do under these layouts; `None` where no server has one, or requests are too many to be held:
+    /// then each moves it.
+    fn heads(&self, layouts: &[Layout]) -> Option<SimulatedHeads> {
         let arrivals = self.arrivals.get_or_init(|| {
             let held: usize = self.files.iter().map(|file| file.requests.len()).sum();
             let is_whole = self.demand.phases.iter().map(|phase| phase.requests).sum::<u64>() <= held as u64;
@@ -166,7 +175,7 @@ impl<'a> Job<'a> {
             (self.cluster.has_heads() && is_whole).then(new)
         });
         let (phases, network) = (self.demand.phases.len(), self.options.network);
-        arrivals.as_ref().map(|arrivals| arrivals.shares(layouts, &self.priced_as, phases, network))
+        arrivals.as_ref().map(|arrivals| arrivals.simulated(layouts, &self.priced_as, phases, network))
     }
 
     /// Widths of the default layout.
@@ -204,7 +213,8 @@ impl<'a> Job<'a> {
         &self.demand.cuts_s
     }
 
-    /// Prices any layouts, one per file. O(entries x sub-requests^2).
+    /// Prices any layouts, one per file. O(entries x sub-requests^2), and a simulation of at most 32,768 requests where servers
+    /// have heads: there the time is the simulated one, for as many processes as are in flight.
     ///
     /// # Errors
     /// [`PlanError::UnknownServer`] when a layout names a server outside the cluster, or a metadata tier without a profile.
@@ -213,7 +223,8 @@ impl<'a> Job<'a> {
     /// When there are not as many layouts as files.
     pub fn price(&self, layouts: &[Layout]) -> Result<Price, PlanError> {
         assert_eq!(self.files.len(), layouts.len(), "one layout per file");
-        let pricer = self.pricer_of(layouts);
+        let heads = self.heads(layouts);
+        let pricer = self.pricer_with(&self.demand, heads.as_ref());
         // Runs of files in order: the sums do not depend on the number of threads.
         let runs = self.demand.files.par_chunks(PRICED_TOGETHER).zip(layouts.par_chunks(PRICED_TOGETHER)).enumerate();
         let runs = runs.map(|(run, (files, layouts))| {
@@ -234,7 +245,9 @@ impl<'a> Job<'a> {
             server_bytes.iter_mut().zip(&bytes).for_each(|(sum, b)| *sum = sum.saturating_add(*b));
         }
         let excess_bytes = self.limits.excess(&server_bytes);
-        Ok(Price { predicted_s: pricer.time_s(&load), excess_bytes, server_bytes, load })
+        let mut price = Price { predicted_s: 0.0, excess_bytes, server_bytes, load, heads };
+        price.predicted_s = self.pricer_of(&price).time_s(&price.load);
+        Ok(price)
     }
 
     /// Adds the bytes that file `number` has on every server under a layout. O(stripes).

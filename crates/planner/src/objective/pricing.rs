@@ -7,6 +7,7 @@
 use crate::job::demand::{Demand, FileDemand, PhaseDemand, RequestGroup};
 use crate::objective::closed_loop;
 use crate::objective::lanes::Lanes;
+use crate::objective::seeks::SimulatedPhase;
 use std::ops::Range;
 use stripewise_layout::Layout;
 use stripewise_model::{Busy, Cluster, CostModel, Round, TierWidths, UnknownServer};
@@ -20,6 +21,8 @@ pub(crate) struct Pricer<'a> {
     pub model: CostModel,
     /// Costs of each phase, where servers have heads: with the share of adjacent sub-requests; else none.
     models: Vec<CostModel>,
+    /// How many times longer each phase takes than [`closed_loop`] says; empty where nothing else is known.
+    longer: Vec<f64>,
     phases: &'a [PhaseDemand],
     lanes: Lanes,
     /// Lane of each slot, and one over the servers of the lane.
@@ -53,12 +56,35 @@ impl<'a> Pricer<'a> {
         let share = (0..lanes.servers()).map(share).collect();
         let copies: Vec<f64> = (0..=usize::from(links)).flat_map(|_| lanes.copies()).collect();
         let total = copies.iter().sum();
-        Self { cluster, lanes, share, model, models: Vec::new(), phases: &demand.phases, copies, total, links }
+        let (models, longer) = (Vec::new(), Vec::new());
+        Self { cluster, lanes, share, model, models, longer, phases: &demand.phases, copies, total, links }
     }
 
     /// With these costs of each phase: by tier for [rounds](Pricer::add_request), by server for [layouts](Pricer::layout_load).
     pub(crate) fn with_models(self, models: Vec<CostModel>) -> Self {
         Self { models, ..self }
+    }
+
+    /// With the times of phases as the processes were simulated to take, under the layouts that ask `load` of the servers.
+    ///
+    /// With one process in flight nothing waits, and the price is exact; with as many as were simulated it is the simulated
+    /// time. Between them the factor goes by the processes that a request can meet.
+    pub(crate) fn with_simulated(mut self, simulated: &[SimulatedPhase], load: &[f64]) -> Self {
+        let longer = simulated.iter().enumerate().map(|(phase, of)| {
+            let (processes, in_flight) = (self.phases[phase].processes, of.in_flight());
+            let (now_s, there_s) =
+                (self.closed_loop_s(phase, processes, load), self.closed_loop_s(phase, in_flight, load));
+            if of.requests == 0 || now_s <= 0.0 || there_s <= 0.0 {
+                return 1.0;
+            }
+            let simulated_s = of.time_s * self.phases[phase].requests as f64 / of.requests as f64;
+            let met = if in_flight > 1.0 { ((processes - 1.0) / (in_flight - 1.0)).min(1.0) } else { 1.0 };
+            // More cannot be in flight than those processes have, unless the job is said to have more of them.
+            let least = if processes <= of.processes as f64 { processes.min(in_flight) } else { processes };
+            (simulated_s / there_s).powf(met) * self.closed_loop_s(phase, least, load) / now_s
+        });
+        self.longer = longer.collect();
+        self
     }
 
     /// [`Pricer::new`] for another demand with the same phases, at the same costs.
@@ -177,8 +203,14 @@ impl<'a> Pricer<'a> {
     /// Time of one phase in seconds.
     #[inline]
     pub(crate) fn phase_time_s(&self, phase: usize, load: &[f64]) -> f64 {
+        let longer = self.longer.get(phase).copied().unwrap_or(1.0);
+        longer * self.closed_loop_s(phase, self.phases[phase].processes, load)
+    }
+
+    #[inline]
+    fn closed_loop_s(&self, phase: usize, processes: f64, load: &[f64]) -> f64 {
         let of_phase = &load[phase * self.stride()..][..self.stride()];
-        closed_loop::time_s(self.phases[phase].processes, of_phase[0], &of_phase[1..], &self.copies)
+        closed_loop::time_s(processes, of_phase[0], &of_phase[1..], &self.copies)
     }
 
     /// A time that a phase cannot go below, at a fraction of the cost of [`Pricer::phase_time_s`].

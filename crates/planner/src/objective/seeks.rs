@@ -1,8 +1,10 @@
-//! For which share of a layout's sub-requests the heads of servers stay where they are: the processes of the trace are
-//! simulated, and each server counts by the rule of [`RunEnds`](stripewise_model::RunEnds).
+//! For which share of a layout's sub-requests the heads of servers stay where they are, and how long the processes take: the
+//! processes of the trace are simulated, and each server counts by the rule of [`RunEnds`](stripewise_model::RunEnds).
 //!
 //! Under another layout processes do not keep the step that they had in the trace. Which of their sub-requests meet at a server
-//! only a closed loop tells. Simulated are stretches of consecutive requests, as a thinned-out sample has no runs.
+//! only a closed loop tells. Processes with every n-th block of a file can follow each other from server to server, or meet at one
+//! of them; mean values, which take requests as independent, cannot tell the one from the other. Simulated are stretches of
+//! consecutive requests, as a thinned-out sample has no runs.
 
 use crate::job::demand::time;
 use crate::job::input::FileTrace;
@@ -18,10 +20,14 @@ use stripewise_simulate::{
 /// Most requests that are simulated.
 const MOST_REQUESTS: usize = 32_768;
 
+/// Most draws of startup times that few requests are simulated with. Two streams on one disk can meet at each request or
+/// never, by chance: a price is the mean of what happens.
+const MOST_DRAWS: usize = 16;
+
 /// Stretches of consecutive requests, spread evenly over the run.
 pub(crate) const STRETCHES: usize = 8;
 
-/// Seed of the startups, far from those that choose between plans.
+/// First seed of the startups, far from those that choose between plans.
 const DRAW: u64 = 1 << 33;
 
 /// Requests as their processes make them: a closed loop for each phase of each stretch.
@@ -30,12 +36,32 @@ pub(crate) struct Arrivals {
     loops: Vec<(usize, ClosedLoop)>,
 }
 
-/// The share of adjacent sub-requests of each phase, server and operation under one layout of each file.
-#[derive(Debug)]
-pub(crate) struct AdjacentShares {
-    /// At `(phase x servers + slot) x 2 + operation`.
+/// What the simulated processes did under one layout of each file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SimulatedHeads {
+    /// Sub-requests of each phase, server and operation, at `(phase x servers + slot) x 2 + operation`.
     taken: Vec<TakenSubs>,
     servers: usize,
+    phases: Vec<SimulatedPhase>,
+}
+
+/// The simulated requests of one phase, of all draws together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct SimulatedPhase {
+    pub requests: u64,
+    /// Processes that made them.
+    pub processes: usize,
+    /// Seconds that they took.
+    pub time_s: f64,
+    /// Their latencies in seconds, added up.
+    pub latency_s: f64,
+}
+
+impl SimulatedPhase {
+    /// Requests in flight on average (Little).
+    pub(crate) fn in_flight(&self) -> f64 {
+        if self.time_s > 0.0 { (self.latency_s / self.time_s).max(1.0) } else { 1.0 }
+    }
 }
 
 /// Ranges of `total` things of which at most `most` are wanted: all, or [`STRETCHES`] runs of them.
@@ -82,20 +108,32 @@ impl Arrivals {
 
     /// Simulates the requests of `phases` phases under `layouts`, one of each file. Nothing is known of layouts that name a
     /// server that `cluster` does not have. O(sub-requests x log processes).
-    pub(crate) fn shares(
+    pub(crate) fn simulated(
         &self,
         layouts: &[Layout],
         cluster: &Cluster,
         phases: usize,
         network: Network,
-    ) -> AdjacentShares {
+    ) -> SimulatedHeads {
         let model = CostModel::new(cluster);
         let servers = model.servers();
         let mut taken = vec![TakenSubs::default(); phases * servers * 2];
-        let options = SimulationOptions { seed: DRAW, network };
-        let outcomes = self.loops.par_iter().map(|(phase, of)| (*phase, simulate(cluster, layouts, of, &options)));
-        for (phase, outcome) in outcomes.collect::<Vec<_>>() {
+        let mut times = vec![SimulatedPhase::default(); phases];
+        let all: usize = self.loops.iter().map(|(_, of)| of.requests()).sum();
+        let draws = 0..(MOST_REQUESTS / all.max(1)).clamp(1, MOST_DRAWS) as u64;
+        let runs: Vec<(u64, &(usize, ClosedLoop))> =
+            draws.flat_map(|draw| self.loops.iter().map(move |of| (draw, of))).collect();
+        let outcomes = runs.into_par_iter().map(|(draw, (phase, of))| {
+            let options = SimulationOptions { seed: DRAW + draw, network };
+            (*phase, of, simulate(cluster, layouts, of, &options))
+        });
+        for (phase, of, outcome) in outcomes.collect::<Vec<_>>() {
             let Ok(outcome) = outcome else { continue };
+            let (requests, sum) = (of.requests(), &mut times[phase]);
+            sum.requests += requests as u64;
+            sum.processes = sum.processes.max(of.processes.len());
+            sum.time_s += outcome.makespan_s;
+            sum.latency_s += outcome.latency.mean_s * requests as f64;
             for (index, used) in outcome.servers.iter().enumerate() {
                 let Ok(slot) = model.slot_of(outcome.server_at(index)) else { continue };
                 for (op, of) in [(Op::Read, used.reads), (Op::Write, used.writes)] {
@@ -105,7 +143,7 @@ impl Arrivals {
                 }
             }
         }
-        AdjacentShares { taken, servers }
+        SimulatedHeads { taken, servers, phases: times }
     }
 }
 
@@ -113,8 +151,13 @@ fn place(servers: usize, phase: usize, slot: usize, op: Op) -> usize {
     (phase * servers + slot) * 2 + usize::from(op == Op::Write)
 }
 
-impl AdjacentShares {
-    /// The share of the servers in `slots`; 0 where they had nothing to do.
+impl SimulatedHeads {
+    /// What was simulated of each phase.
+    pub(crate) fn phases(&self) -> &[SimulatedPhase] {
+        &self.phases
+    }
+
+    /// The share of adjacent sub-requests of the servers in `slots`; 0 where they had nothing to do.
     fn of(&self, phase: usize, slots: std::ops::Range<usize>, op: Op) -> f64 {
         let of = slots.map(|slot| self.taken[place(self.servers, phase, slot, op)]);
         let (requests, adjacent) = of.fold((0, 0), |sum, of| (sum.0 + of.requests, sum.1 + of.adjacent));

@@ -4,17 +4,29 @@ use super::outcome::{FilePlan, LayoutTimes, PhasePlan, Plan, Rates, RegionPlan, 
 use crate::error::PlanError;
 use crate::job::demand::{Demand, RequestGroup};
 use crate::job::{Job, Price};
-use crate::objective::pricing::{Pricer, ServerLoad};
+use crate::objective::pricing::Pricer;
 use crate::planners::harl::limits::harl_within_limits;
 use std::collections::HashMap;
 use stripewise_layout::{Layout, Region, ServerId};
 use stripewise_model::{Cluster, Op, Tier, TierWidths};
 
-/// Layouts beside each other, each with its price.
-#[derive(Clone, Copy)]
+/// Layouts beside each other, each with its price and what prices their parts.
 struct Costed<'a> {
     layouts: &'a [Layout],
     price: &'a Price,
+    pricer: Pricer<'a>,
+}
+
+impl<'a> Costed<'a> {
+    fn new(job: &'a Job, layouts: &'a [Layout], price: &'a Price) -> Self {
+        Self { layouts, price, pricer: job.pricer_of(price) }
+    }
+
+    /// The share of requests on one file in the time of the run.
+    fn share_s<'e>(&self, file: usize, entries: impl IntoIterator<Item = &'e RequestGroup>) -> f64 {
+        let load = self.pricer.layout_load(entries, &self.layouts[file]);
+        self.pricer.share_s(&load.expect("priced before on the same cluster"), &self.price.load)
+    }
 }
 
 /// Puts the figures together. O(entries x sub-requests^2) for each of the three layouts.
@@ -24,14 +36,13 @@ pub(crate) fn describe(
     price: &Price,
     rehearsal: Option<Rehearsal>,
 ) -> Result<Plan, PlanError> {
-    let pricer = job.pricer();
     let default = job.default_layouts();
     let default_price = job.price(&default)?;
     let harl = harl_within_limits(job);
     let harl_price = harl.as_ref().map(|harl| job.price(harl)).transpose()?;
-    let best = Costed { layouts, price };
-    let by_default = Costed { layouts: &default, price: &default_price };
-    let by_harl = harl.as_ref().zip(harl_price.as_ref()).map(|(layouts, price)| Costed { layouts, price });
+    let best = Costed::new(job, layouts, price);
+    let by_default = Costed::new(job, &default, &default_price);
+    let by_harl = harl.as_ref().zip(harl_price.as_ref()).map(|(layouts, price)| Costed::new(job, layouts, price));
     let times = |of: &dyn Fn(&Costed) -> f64| LayoutTimes {
         default_s: of(&by_default),
         harl_s: by_harl.as_ref().map(of),
@@ -50,7 +61,7 @@ pub(crate) fn describe(
                 requests: inside.iter().map(|e| e.count).sum(),
                 read_bytes: bytes(Op::Read),
                 written_bytes: bytes(Op::Write),
-                times: times(&|of| pricer.share_s(&load_of(&pricer, &of.layouts[index], &inside), &of.price.load)),
+                times: times(&|of| of.share_s(index, &inside)),
                 tier_bytes: tier_bytes(job.cluster, region, offset.min(file.extent), end.min(file.extent)),
             }
         };
@@ -66,7 +77,7 @@ pub(crate) fn describe(
         requests: of.requests,
         read_bytes: of.read_bytes,
         written_bytes: of.written_bytes,
-        times: times(&|of| pricer.phase_time_s(phase, &of.price.load)),
+        times: times(&|of| of.pricer.phase_time_s(phase, &of.price.load)),
     });
     let default_bytes = by_tier(job.cluster, &default_price.server_bytes);
     let planned_bytes = by_tier(job.cluster, &price.server_bytes);
@@ -79,8 +90,8 @@ pub(crate) fn describe(
         phases: phases.collect(),
         cuts_s: job.demand.cuts_s.clone(),
         total: times(&|of| of.price.predicted_s),
-        reads: rates(job, &pricer, by_default, best, Op::Read),
-        writes: rates(job, &pricer, by_default, best, Op::Write),
+        reads: rates(job, &by_default, &best, Op::Read),
+        writes: rates(job, &by_default, &best, Op::Write),
         tiers: tiers
             .map(|(_, (tier, (default_bytes, planned_bytes)))| TierUse {
                 name: tier.name.clone(),
@@ -90,30 +101,25 @@ pub(crate) fn describe(
                 limit_bytes: tier.capacity_bytes.map(|limit| limit.saturating_mul(tier.servers.len() as u64)),
             })
             .collect(),
-        sampled: sampled(&job.demand, &pricer, &[&default, layouts]),
+        sampled: sampled(&job.demand, &best.pricer, &[&default, layouts]),
         rehearsal,
     })
 }
 
-/// The loads of requests under one layout of a file.
-fn load_of<'e>(pricer: &Pricer, layout: &Layout, entries: impl IntoIterator<Item = &'e RequestGroup>) -> ServerLoad {
-    pricer.layout_load(entries, layout).expect("priced before on the same cluster")
-}
-
 /// Throughput of the requests of one operation, each with the share of the time that it causes.
-fn rates(job: &Job, pricer: &Pricer, by_default: Costed, best: Costed, op: Op) -> Option<Rates> {
+fn rates(job: &Job, by_default: &Costed, best: &Costed, op: Op) -> Option<Rates> {
     let bytes = job.demand.phases.iter().map(|phase| match op {
         Op::Read => phase.read_bytes,
         Op::Write => phase.written_bytes,
     });
     let bytes = bytes.fold(0, u64::saturating_add);
-    let rate = |of: Costed| {
-        let mut load = pricer.no_load();
+    let rate = |of: &Costed| {
+        let mut load = of.pricer.no_load();
         for (file, layout) in job.demand.files.iter().zip(of.layouts) {
             let of_op = file.entries.iter().filter(|e| e.op == op);
-            pricer.add_layout_load(&mut load, of_op, layout).expect("priced before on the same cluster");
+            of.pricer.add_layout_load(&mut load, of_op, layout).expect("priced before on the same cluster");
         }
-        let time_s = pricer.share_s(&load, &of.price.load);
+        let time_s = of.pricer.share_s(&load, &of.price.load);
         if time_s > 0.0 { bytes as f64 / time_s } else { 0.0 }
     };
     (bytes > 0).then(|| Rates { bytes, default_bytes_per_s: rate(by_default), planned_bytes_per_s: rate(best) })
