@@ -9,7 +9,7 @@ use crate::job::{Job, Price};
 use crate::plan::outcome::Rehearsal;
 use crate::planners::PLANNERS;
 use crate::planners::planner::{Planner, checked};
-use crate::regions::rehearse::Stage;
+use crate::regions::rehearse::{self, Stage};
 use crate::why::{Why, why};
 use rayon::prelude::*;
 use stripewise_layout::Layout;
@@ -35,7 +35,7 @@ const FIRST_DRAW: u64 = 1 << 32;
 /// Predicted times that differ by less are equal: they may be off by rounding, and differently on other machines.
 const SAME_PRICE: f64 = 1e-9;
 
-/// Simulated times that differ by less are equal: then fewer regions win.
+/// Simulated times that differ by less are equal: then the order of the list decides.
 const SAME_TIME: f64 = 1e-3;
 
 /// What one planner has to offer.
@@ -173,8 +173,9 @@ fn finalists(contenders: &[Contender], job: &Job) -> Result<Vec<usize>, PlanErro
 }
 
 /// The finalist of least simulated time, where each region beyond one a file must save what [`PlanOptions::region_share`]
-/// says: plans are simulated with the requests that they were made from, and regions can follow chance in those. Of equal
-/// ones that of fewest regions, then the first in the list.
+/// says: plans are simulated with the requests that they were made from, and regions can follow chance in those. So of those
+/// that are equal for the [rehearsal](rehearse::SAME_TIME) that of fewest regions is taken, of those the fastest, of equally fast
+/// ones the first in the list.
 ///
 /// [`PlanOptions::region_share`]: crate::PlanOptions::region_share
 fn fastest(finalists: &[usize], contenders: &[Contender], job: &Job) -> usize {
@@ -183,8 +184,11 @@ fn fastest(finalists: &[usize], contenders: &[Contender], job: &Job) -> usize {
     let price = |index: usize| 1.0 + job.options.region_share.max(0.0) * further(index);
     let time_s = |index: usize| of(index).simulated_s.unwrap_or(f64::INFINITY) * price(index);
     let least_s = finalists.iter().map(|&index| time_s(index)).fold(f64::INFINITY, f64::min);
-    let near = finalists.iter().copied().filter(|&index| time_s(index) <= least_s * (1.0 + SAME_TIME));
-    near.min_by_key(|&index| (of(index).regions(), index)).expect("the least is there")
+    let within = |most_s: f64| finalists.iter().copied().filter(move |&index| time_s(index) <= most_s);
+    let fewest = within(least_s * (1.0 + rehearse::SAME_TIME)).map(|index| of(index).regions()).min();
+    let few: Vec<usize> = finalists.iter().copied().filter(|&index| Some(of(index).regions()) == fewest).collect();
+    let least_s = few.iter().map(|&index| time_s(index)).fold(f64::INFINITY, f64::min);
+    few.into_iter().filter(|&index| time_s(index) <= least_s * (1.0 + SAME_TIME)).min().expect("the least is there")
 }
 
 /// The winner beside the default and beside the next best.

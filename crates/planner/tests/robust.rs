@@ -24,8 +24,12 @@ fn requests(random: &mut Random, count: u64, hot: u64) -> Vec<Request> {
 }
 
 fn planned(requests: &[Request], cluster: &Cluster) -> Layout {
+    planned_within(requests, cluster, PlanOptions::default().max_regions)
+}
+
+fn planned_within(requests: &[Request], cluster: &Cluster, max_regions: usize) -> Layout {
     let files = [FileTrace { name: "f".into(), requests, size_bytes: Some(BLOCKS * SIZE) }];
-    let options = PlanOptions { simulations: 60, ..PlanOptions::default() };
+    let options = PlanOptions { simulations: 60, max_regions, ..PlanOptions::default() };
     plan_by("auto", &Job::new(&files, cluster, &options).unwrap()).unwrap().plan.files[0].layout.clone()
 }
 
@@ -41,6 +45,30 @@ fn a_file_of_uniform_random_requests_has_one_region() {
         let layout = planned(&requests(&mut Random(seed * 0x9e37_79b9_7f4a), 1500, 0), &cluster);
         assert_eq!(layout.regions().len(), 1, "{seed}: {layout:?}");
     }
+}
+
+/// Chance makes a few of many chunks hot, and a plan that puts those on the tier that is nearly full seems to gain. One region
+/// with widths that fill the tier is as good on the next draw; a second one, with the tier alone, may be better in truth.
+#[test]
+fn where_a_tier_is_nearly_full_uniform_random_requests_have_a_region_or_two_that_gain_on_other_requests() {
+    let mut counts = Vec::new();
+    for (name, all) in [("P", presets::set_p(6, 2, false)), ("B", presets::set_b(6, 2))] {
+        for part in [32, 8, 3] {
+            let mut cluster = all.clone();
+            cluster.tiers[1].capacity_bytes = Some(BLOCKS * SIZE / part / 2);
+            let requests = requests(&mut Random(0x9e37_79b9_7f4a), 3000, 0);
+            let (mine, other) = requests.split_at(requests.len() / 2);
+            let (layout, single) = (planned(mine, &cluster), planned_within(mine, &cluster, 1));
+            let (held_out_s, single_s) = (simulated_s(&layout, other, &cluster), simulated_s(&single, other, &cluster));
+            let regions = layout.regions().len();
+            assert!(
+                regions <= 2 && held_out_s < 1.08 * single_s,
+                "{name}, a {part}th: {held_out_s} {single_s} {layout:?}"
+            );
+            counts.push(regions);
+        }
+    }
+    assert!(counts.contains(&1), "{counts:?}");
 }
 
 #[test]

@@ -29,6 +29,10 @@ const DRAWS: usize = 3;
 /// A variation must be this much faster to be taken.
 const LEAST_GAIN: f64 = 5e-4;
 
+/// Plans whose simulated times differ by no more than this share are equal: then that of fewest regions is taken. The
+/// requests are those that plans are made from, and chance gives many regions such a lead.
+pub(crate) const SAME_TIME: f64 = 0.02;
+
 /// Share of a region's time that wider stripes, and so fewer pieces, may cost.
 const NEAR_TIE: f64 = 5e-3;
 
@@ -135,7 +139,10 @@ pub(crate) fn choose(
     let mut spent = DRAWS * (plans.len() + 1);
     let with_regions = |at: usize| times[at] + stage.region_s * plans[at].regions() as f64;
     let order = |&a: &usize, &b: &usize| with_regions(a).total_cmp(&with_regions(b));
-    let first = (0..plans.len()).min_by(order).expect("one plan at least");
+    let fastest = (0..plans.len()).min_by(order).expect("one plan at least");
+    let most_s = with_regions(fastest) * (1.0 + SAME_TIME);
+    let equal = (0..plans.len()).filter(|&at| with_regions(at) <= most_s);
+    let first = equal.min_by(|a, b| plans[*a].regions().cmp(&plans[*b].regions()).then(order(a, b))).unwrap_or(fastest);
     let (mut best, mut best_s) = (plans.swap_remove(first), times[first]);
     let mut factor = 2.0_f64;
     while spent < stage.budget && factor > 1.05 {

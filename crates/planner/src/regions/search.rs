@@ -116,6 +116,9 @@ fn candidate_rows(
     // One region a file: where processes have parts of the file to themselves, regions give some of them the slow
     // servers alone, which only a rehearsal sees. All candidates: few of the short list's keep a limit by themselves.
     let whole_files = Search { short_list: usize::MAX, ..free }.settle_in(free.state(&undivided));
+    // Taken all the way, too: where heat is chance, or next to it, the plan with one region a file is the one to hold all
+    // others against. With a full tier few widths keep the limit, and those that fill it are found by small steps alone.
+    let whole_files = Search { max_regions: 1, ..free }.improve(whole_files);
     starts.push(undivided);
     if let Some(rows) = harl_rows {
         let spans = |(file, rows): (usize, &Vec<(u64, TierWidths)>)| spans(&demand.files[file].edges, rows);
@@ -129,8 +132,8 @@ fn candidate_rows(
     // As they are, too: where the model errs a rehearsal may prefer them.
     if options.simulations > 0 {
         states.extend(starts.iter().map(|start| free.state(start)));
-        states.push(whole_files);
     }
+    states.push(whole_files);
     // Requests that follow each other in the file meet on one server when stripes are wide; the model, which takes
     // requests as independent, cannot see it, but a simulation can choose a plan with stripes as narrow as requests.
     if options.simulations > 0
