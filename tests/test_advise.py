@@ -474,3 +474,101 @@ def test_one_known_server_is_no_choice(stripewise):
     printed = stripewise("advise", log("ior_hdf5_example.darshan")).stdout
     assert "the log shows one server alone" in printed and "--cluster" in printed
     assert "beyond doubt" not in printed
+
+
+def test_devices_and_what_the_kernel_makes_up_are_no_files(advise, stripewise, tmp_path):
+    line = '{n}.0 {call}(3<{path}>, ""..., 65536, {at}) = 65536 <0.000900>'
+    calls = [
+        line.format(n=n, call=call, path=path, at=n * 65536)
+        for n in range(40)
+        for call, path in (
+            ("pread64", "/dev/zero"),
+            ("pwrite64", "/dev/null"),
+            ("pread64", "/proc/self/maps"),
+            ("pread64", "/sys/block/sda/stat"),
+            ("pwrite64", "/data/a"),
+            ("pwrite64", "/dev/shm/b"),
+        )
+    ]
+    log_file = strace(tmp_path / "run.strace", calls)
+    document = check(advise(log_file))
+    assert (document["job"]["read_bytes"], document["job"]["written_bytes"]) == (0, 2 * 40 * 65536)
+    assert {row["path"] for row in document["files"]} == {"data/a", "dev/shm/b"} and document["total"]["left_out"] == 0
+
+
+def test_copies_inside_the_kernel_stand_beside_what_moved(advise, stripewise, tmp_path):
+    size = 40_000_000
+    lines = [
+        '1.0 openat(AT_FDCWD, "/data/in", O_RDONLY) = 3</data/in> <0.000020>',
+        '1.1 openat(AT_FDCWD, "/data/out", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 4</data/out> <0.000020>',
+        f"1.2 copy_file_range(3</data/in>, NULL, 4</data/out>, NULL, {1 << 62}, 0) = {size} <0.173812>",
+        "1.5 copy_file_range(3</data/in>, NULL, 4</data/out>, NULL, 4096, 0) = -1 EIO (Input/output error) <0.000100>",
+    ]
+    log_file = strace(tmp_path / "cp.strace", lines)
+    assert advise(log_file)["job"]["copied_bytes"] == size
+    said = "moved: nothing: no file was read or written; beside that the kernel copied 38.1 MiB by itself"
+    assert said in " ".join(stripewise("advise", log_file).stdout.split())
+    strace(log_file, [*lines, '2.0 pread64(3</data/in>, ""..., 4096, 0) = 4096 <0.000900>'])
+    assert "the kernel copied 38.1 MiB" in " ".join(stripewise("advise", log_file).stdout.split())
+
+
+def test_what_the_page_cache_served_waits_for_no_server(advise, tmp_path):
+    lines = [f'{n}.0 pread64(3</data/a>, ""..., 65536, {n * 65536}) = 65536 <0.000009>' for n in range(60)]
+    lines += [f'{n}.5 pread64(3</data/a>, ""..., 65536, {n * 65536}) = 65536 <0.000900>' for n in range(60, 70)]
+    (row,) = check(advise(strace(tmp_path / "run.strace", lines), "--osts", 4))["files"]
+    waits = row["present"]["bottleneck"]
+    assert waits["kind"] == "memory" and "86 % of the bytes came from" in waits["words"] and waits["servers"] == []
+
+
+def test_appends_to_a_file_of_unknown_length_do_not_jump(advise, tmp_path):
+    lines = []
+    opened = 'openat(AT_FDCWD, "/data/app.log", O_WRONLY|O_CREAT|O_APPEND, 0666) = 3</data/app.log> <0.00002>'
+    for n in range(200):
+        lines.append(f"{n}.0 {opened}")
+        lines.append(f'{n}.1 write(3</data/app.log>, "line"..., 19) = 19 <0.000900>')
+        lines.append(f"{n}.2 close(3</data/app.log>) = 0 <0.00001>")
+    (row,) = check(advise(strace(tmp_path / "run.strace", lines)))["files"]
+    kinds = {finding["kind"] for finding in row["findings"]}
+    assert "tiny-requests" in kinds and "random-writes" not in kinds
+
+
+def test_where_servers_are_unknown_nothing_is_shown_of_layouts(stripewise, tmp_path):
+    log_file = writes(tmp_path / "run.strace", "big.dat")
+    printed = stripewise("advise", log_file).stdout
+    assert "should be" not in printed and "storage.0" not in printed
+    assert "written  requests" in printed and "what they wait for now:" in printed
+    # Nor of waits where the log does not even time its requests.
+    log_file = tmp_path / "fio.log"
+    rows = "".join(f"0 big.dat write {n * 4096} 4096\n" for n in range(64))
+    log_file.write_text("fio version 3 iolog\n0 big.dat add\n0 big.dat open\n" + rows + "0 big.dat close\n")
+    printed = stripewise("advise", log_file).stdout
+    assert "files below .:" in printed and "what they wait for now:" not in printed
+
+
+def test_directories_come_before_files_and_small_files_keep_one_stripe(advise, stripewise, tmp_path):
+    file = tmp_path / "orion.toml"
+    file.write_text(ON_ONE_OST.format(system="lustre"))
+    big = [writes(tmp_path / name, name).read_text() for name in ("alone.dat", "out/first.h5", "out/second.h5")]
+    small = '104 1700000001.5 pwrite64(3</data/out/notes.txt>, ""..., 300000, 0) = 300000 <0.020000>\n'
+    log_file = tmp_path / "run.strace"
+    log_file.write_text("".join(big) + small)
+    document = check(advise(log_file, "--cluster", file))
+    files = document["native"]["files"]
+    assert [(of["path"], of["directory"]) for of in files] == [("/data/out", True), ("/data/alone.dat", False)]
+    (command,) = files[0]["commands"]
+    told = command["arguments"]
+    # A progressive layout: one stripe for what is as small as the notes, then one for each writer.
+    first, rest = told[: told.index("-E", told.index("-E") + 1)], told[told.index("-E", told.index("-E") + 1) :]
+    assert first[first.index("-E") + 1] == "16M" and first[first.index("-c") + 1] == "1"
+    assert rest[rest.index("-E") + 1] == "-1" and rest[rest.index("-c") + 1] == "4"
+    printed = stripewise("advise", log_file, "--cluster", file).stdout
+    assert "the first 16MiB are on one stripe, for small files of the directory" in " ".join(printed.split())
+    assert printed.index("/data/out\n") < printed.index("/data/alone.dat\n")
+
+
+def test_nodes_of_ranks_are_those_of_the_log(advise):
+    rows = advise(log("ior_hdf5_example.darshan"))["files"]
+    (told,) = [finding for row in rows for finding in row["findings"] if finding["kind"] == "mpi-io"]
+    assert "by 4 ranks on 1 node" in told["words"] and told["numbers"]["writer_nodes"] == 1
+    hosts = {process["host"] for process in sw.read(log("ior_hdf5_example.darshan")).summary()["processes"]}
+    assert len(hosts) == 1 and hosts != {""}

@@ -600,7 +600,17 @@ class AdviseRegion(TypedDict):
     round: list[str]
 
 class AdviseBottleneck(TypedDict):
-    kind: Literal["slow-server", "one-server", "imbalance", "slow-tier", "startups", "latency", "bandwidth", "nothing"]
+    kind: Literal[
+        "slow-server",
+        "one-server",
+        "imbalance",
+        "slow-tier",
+        "startups",
+        "latency",
+        "bandwidth",
+        "memory",
+        "nothing",
+    ]
     words: str
     servers: list[str]
     startup_share: float
@@ -635,6 +645,8 @@ class AdviseJob(TypedDict):
     """Else from the first request to the last."""
     read_bytes: int
     written_bytes: int
+    copied_bytes: int
+    """By the kernel from file to file: neither read nor written by the program."""
     requests: int
     slowest_s: float | None
     """Of the process that reads and writes longest; null where the log does not time requests."""
@@ -654,6 +666,8 @@ class AdviseHeldOut(TypedDict):
 class AdviseProfile(TypedDict):
     tier: str
     op: Literal["read", "write"]
+    from_s: float | None
+    """In the log; null from its begin, and where they are as fast all the time."""
     startup_s: float
     bytes_per_s: float
 

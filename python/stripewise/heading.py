@@ -7,6 +7,9 @@ from typing import TypedDict
 from stripewise import _native
 from stripewise.units import about_bytes, counted, mib_per_s, ratio, seconds
 
+APART = 3
+"""Servers fitted apart that are named."""
+
 
 class NowThen(TypedDict):
     """What a job has under the present layouts and under others, as every command tells it."""
@@ -116,8 +119,12 @@ def _job(job: _native.AdviseJob) -> str:
 
 
 def _moved(job: _native.AdviseJob) -> str:
+    copied = ""
+    if job["copied_bytes"]:
+        count = about_bytes(job["copied_bytes"])
+        copied = f"; beside that the kernel copied {count} by itself (copy_file_range, sendfile)"
     if not job["requests"]:
-        return "nothing: no file was read or written"
+        return f"nothing: no file was read or written{copied}"
     parts = [
         f"{about_bytes(count)} {what}"
         for count, what in ((job["read_bytes"], "read"), (job["written_bytes"], "written"))
@@ -125,10 +132,9 @@ def _moved(job: _native.AdviseJob) -> str:
     ]
     text = f"{' and '.join(parts) or '0 B'} in {counted(job['requests'], 'request')}"
     if job["bytes_per_s"] is None or job["slowest_s"] is None:
-        return text
-    return (
-        f"{text}, measured {mib_per_s(job['bytes_per_s'])} MiB/s (its slowest process took {seconds(job['slowest_s'])})"
-    )
+        return text + copied
+    took = f"(its slowest process took {seconds(job['slowest_s'])})"
+    return f"{text}, measured {mib_per_s(job['bytes_per_s'])} MiB/s {took}{copied}"
 
 
 def _share(job: _native.AdviseJob) -> str:
@@ -174,9 +180,14 @@ def _how(document: _native.AdviceDocument) -> str:
         return f"simulated with servers as they are described, as the log {why}"
     if reproduced["profiles"]:
         tiers = {tier["name"] for tier in document["cluster"]["tiers"]}
-        apart = dict.fromkeys(profile["tier"] for profile in reproduced["profiles"] if profile["tier"] not in tiers)
-        by_themselves = f", {' and '.join(apart)} apart from the others" if apart else ""
-        return f"simulated with servers fitted to the log{by_themselves}"
+        names = dict.fromkeys(profile["tier"] for profile in reproduced["profiles"])
+        apart = [name for name in names if name not in tiers]
+        more = f" and {len(apart) - APART} more" if len(apart) > APART else ""
+        by_themselves = f", {' and '.join(apart[:APART])}{more} apart from the others" if apart else ""
+        changes = sorted({begin for of in reproduced["profiles"] if (begin := of["from_s"]) is not None})
+        when = " and ".join(seconds(begin) for begin in changes)
+        by_stretch = f", and anew from {when} on, where they were faster or slower" if changes else ""
+        return f"simulated with servers fitted to the log{by_themselves}{by_stretch}"
     return "all of it from the memory of the nodes (page cache), which no layout changes"
 
 

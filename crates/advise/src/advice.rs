@@ -39,6 +39,21 @@ pub struct TierSpace {
     pub capacity_bytes: Option<u64>,
 }
 
+/// What reads or writes of some servers cost, as the log shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FittedProfile {
+    /// The tier; the server, or how many, where they are fitted apart from the others of theirs.
+    pub tier: String,
+    /// From when on, in seconds of the log, where they were faster or slower before; `None` from its begin.
+    pub from_s: Option<f64>,
+    /// Reads or writes.
+    pub op: Op,
+    /// Mean startup in seconds.
+    pub startup_s: f64,
+    /// Bytes per second after that.
+    pub bytes_per_s: f64,
+}
+
 /// What the model makes of the run as it was, beside the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reproduced {
@@ -50,9 +65,8 @@ pub struct Reproduced {
     pub held_out: Option<HeldOut>,
     /// Share of the bytes that came from, or only reached, the memory of the client's nodes.
     pub memory_share: f64,
-    /// Tier (or the servers that are unlike the others of theirs), operation, startup in seconds and bytes per second of each
-    /// profile that was fitted.
-    pub profiles: Vec<(String, Op, f64, f64)>,
+    /// Each profile that was fitted.
+    pub profiles: Vec<FittedProfile>,
 }
 
 /// Advice on files of one kind.

@@ -15,7 +15,7 @@ const STARTUPS: f64 = 0.6;
 /// What files wait for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bottleneck {
-    /// `slow-server`, `one-server`, `imbalance`, `slow-tier`, `startups`, `latency`, `bandwidth` or `nothing`.
+    /// `slow-server`, `one-server`, `imbalance`, `slow-tier`, `startups`, `latency`, `bandwidth`, `memory` or `nothing`.
     pub kind: &'static str,
     /// In words.
     pub words: String,
@@ -149,6 +149,23 @@ pub(crate) fn bottleneck<'r>(
         )
     };
     Bottleneck { kind, words, servers, startup_share, imbalance, used }
+}
+
+impl Bottleneck {
+    /// Of files whose bytes came from or went to the memory of the node for a `share` that leaves servers little to do.
+    pub(crate) fn of_memory(share: f64) -> Self {
+        let percent = 100.0 * share;
+        Self {
+            kind: "memory",
+            words: format!(
+                "no server: {percent:.0} % of the bytes came from or went to the node's memory (page cache)"
+            ),
+            servers: Vec::new(),
+            startup_share: 0.0,
+            imbalance: 1.0,
+            used: 0,
+        }
+    }
 }
 
 /// Bytes for people: two or three digits.

@@ -3,7 +3,7 @@
 
 use crate::asked::{Asked, AskedCalls};
 use crate::usage::{RankUse, RequestCounts, Use};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use stripewise_import::FileCounters;
 use stripewise_model::Op;
 use stripewise_trace::Api;
@@ -158,8 +158,9 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
             let sizes = |ends: &[&str]| {
                 ends.iter().map(|end| integer(of, &format!("{class}{end}"))).fold(0, u64::saturating_add)
             };
-            let below_10k: u64 = sizes(&["0_100", "100_1K", "1K_10K"]);
-            let tiny: u64 = sizes(&["0_100", "100_1K"]);
+            // Calls that move nothing are in the class of the smallest, too.
+            let small = sizes(&["0_100", "100_1K", "1K_10K", "10K_100K"]).min(count);
+            let tiny = sizes(&["0_100", "100_1K"]).min(count);
             let sequential = integer(of, direction.sequential).min(count);
             let consecutive = integer(of, direction.consecutive).min(sequential);
             let known = of.api == Api::Posix;
@@ -168,7 +169,7 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
                 count: requests.count.saturating_add(count),
                 bytes: requests.bytes.saturating_add(bytes),
                 tiny: requests.tiny.saturating_add(tiny),
-                small: requests.small.saturating_add(below_10k + sizes(&["10K_100K"])),
+                small: requests.small.saturating_add(small),
                 placed: requests.placed.saturating_add(if known { count } else { 0 }),
                 consecutive: requests.consecutive.saturating_add(if known { consecutive } else { 0 }),
                 backward: requests.backward.saturating_add(if known { count - sequential } else { 0 }),
@@ -203,7 +204,7 @@ pub(crate) fn used(records: &[&FileCounters], processes: u64) -> Use {
     }
     used.sharers = used.ranks.len();
     if used.movers == (0, 0) {
-        used.find_movers();
+        used.find_movers(&HashMap::new());
     }
     used
 }
@@ -357,10 +358,17 @@ mod tests {
 
     #[test]
     fn reads_of_an_empty_file_are_empty_requests() {
-        let of = posix(None, &[("POSIX_READS", 3000), ("POSIX_WRITES", 10), ("POSIX_BYTES_WRITTEN", 10 << 20)], &[]);
+        let counts = [
+            ("POSIX_READS", 3000),
+            ("POSIX_SIZE_READ_0_100", 3000),
+            ("POSIX_WRITES", 10),
+            ("POSIX_BYTES_WRITTEN", 10 << 20),
+        ];
+        let of = posix(None, &counts, &[]);
         let mut found = used(&[&of], 8);
         complete(&mut found, &[&of], true, 8);
         assert_eq!((found.reads.count, found.writes.count, found.empty_and_single.0), (0, 10, 3000));
+        assert_eq!((found.reads.tiny, found.reads.small), (0, 0), "what moves nothing is not small as well");
     }
 
     #[test]

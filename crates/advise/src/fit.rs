@@ -8,11 +8,15 @@
 //!    the measured one.
 //! 3. Servers of a tier of which requests take far longer or less than of the others (a disk that rebuilds, a full one) are
 //!    fitted apart.
-//! 4. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
+//! 4. Where a tier's reads or writes became faster or slower for good in the course of the run (caches that are full, other
+//!    jobs), each stretch is fitted apart.
+//! 5. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
 
+use crate::drift::{Took, drifts};
+use crate::phased::{MOST_PHASES, PhasedCluster};
 use crate::served::{Served, critical};
 use crate::served_run::{MOST_REQUESTS, ServedRun};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Cluster, Head, Op, OpProfile, Profile, Request, Tier};
 use stripewise_simulate::{ClosedLoop, SimulateError, SimulatedAccess, SimulationOptions, simulate_observed};
@@ -66,14 +70,27 @@ pub struct HeldOut {
 /// Fitted profiles.
 #[derive(Debug, Clone)]
 pub(crate) struct Fit {
-    /// The servers, with fitted profiles where the log shows them at work: those of most servers of their tier.
+    /// The servers, with fitted profiles where the log shows them at work: those of most servers of their tier, over the
+    /// whole run.
     pub cluster: Cluster,
-    /// The same; servers that are unlike the others of their tier are in tiers of their own, behind those of `cluster`.
-    pub targets: Cluster,
-    /// Tiers of `targets` and operations that were fitted.
-    pub fitted: Vec<Kind>,
+    /// The same; servers that are unlike the others of their tier are in tiers of their own, behind those of `cluster`, and
+    /// stretches of the run in which some were of another speed have profiles of their own.
+    pub targets: PhasedCluster,
+    /// What was fitted.
+    pub fitted: Vec<FittedKind>,
     /// What a fit to one half predicts of the other; `None` where there are too few requests.
     pub held_out: Option<HeldOut>,
+}
+
+/// Reads or writes of a tier, in a stretch of the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FittedKind {
+    /// Its number in a stretch of [`Fit::targets`].
+    pub tier: usize,
+    /// Reads or writes.
+    pub op: Op,
+    /// The first stretch that has this profile.
+    pub phase: usize,
 }
 
 /// The requests of files under layouts, as the log timed them.
@@ -92,20 +109,52 @@ pub(crate) struct Timings<'a> {
 impl Fit {
     /// Fits the profiles of `cluster`. O(rounds x requests).
     pub(crate) fn of(cluster: &Cluster, timings: &Timings) -> Result<Self, SimulateError> {
-        let (targets, fitted) = Fitting::new(timings, MOST_REQUESTS).fit(cluster, None)?;
+        let Fitted { whole, targets, kinds } = Fitting::new(timings, MOST_REQUESTS).fit(cluster, None)?;
         let held_out = Fitting::new(timings, HALF_REQUESTS).held_out(cluster)?;
         let mut by_tier = cluster.clone();
-        by_tier.tiers.iter_mut().zip(&targets.tiers).for_each(|(tier, fitted)| tier.profile = fitted.profile);
-        Ok(Self { cluster: by_tier, targets, fitted, held_out })
+        by_tier.tiers.iter_mut().zip(&whole.tiers).for_each(|(tier, fitted)| tier.profile = fitted.profile);
+        Ok(Self { cluster: by_tier, targets, fitted: kinds, held_out })
+    }
+}
+
+/// What a fit gives.
+struct Fitted {
+    /// Over the whole run.
+    whole: Cluster,
+    /// As [`Fit::targets`].
+    targets: PhasedCluster,
+    /// As [`Fit::fitted`].
+    kinds: Vec<FittedKind>,
+}
+
+/// Stretches of the run in which reads or writes of a tier have one profile: their ends, but for the last.
+#[derive(Debug, Clone, Default)]
+struct Stretches(BTreeMap<Kind, Vec<f64>>);
+
+impl Stretches {
+    /// Which one of its kind's stretch `phase` of all is in.
+    fn of(&self, kind: Kind, phase: usize, targets: &PhasedCluster) -> usize {
+        let ends_s = self.0.get(&kind).map_or(&[][..], Vec::as_slice);
+        targets.begin_s(phase).map_or(0, |begin_s| ends_s.partition_point(|end_s| *end_s <= begin_s))
     }
 }
 
 struct Fitting<'a> {
     timings: &'a Timings<'a>,
-    requests: Vec<Vec<Request>>,
+    run: ServedRun,
     workload: ClosedLoop,
+    /// When the requests of each process of the workload began, in their order.
+    begins_s: Vec<Vec<f64>>,
     /// Bytes of a part of each file.
     part_bytes: Vec<u64>,
+}
+
+/// How long a request took.
+enum Seconds {
+    /// In the log.
+    Measured(f64),
+    /// By the simulator.
+    Simulated(f64),
 }
 
 /// What requests of a tier and operation, or of a server, took.
@@ -132,17 +181,23 @@ impl<'a> Fitting<'a> {
     fn new(timings: &'a Timings<'a>, most: usize) -> Self {
         let run = ServedRun::of(timings.served, most, timings.cuts_s);
         let end = |requests: &Vec<Request>| requests.iter().map(|r| r.offset.saturating_add(r.size)).max().unwrap_or(0);
+        let mut begins_s = vec![Vec::new(); run.processes.len()];
+        for r in run.requests.iter().flatten().filter(|r| r.size > 0) {
+            begins_s[run.processes.partition_point(|process| *process < r.process)].push(r.start_s);
+        }
+        begins_s.iter_mut().for_each(|begins_s| begins_s.sort_by(f64::total_cmp));
         Self {
             timings,
             workload: run.with_gap(timings.gap_s),
+            begins_s,
             part_bytes: run.requests.iter().map(|requests| (end(requests) / PARTS).max(1)).collect(),
-            requests: run.requests,
+            run,
         }
     }
 
     /// The requests of files whose times are of the log.
     fn timed(&self) -> impl Iterator<Item = (usize, &Vec<Request>)> {
-        self.requests.iter().enumerate().filter(|(file, _)| self.timings.timed[*file])
+        self.run.requests.iter().enumerate().filter(|(file, _)| self.timings.timed[*file])
     }
 
     /// The part of a file that begins there; parts of all files are numbered on.
@@ -150,8 +205,8 @@ impl<'a> Fitting<'a> {
         file as u64 + offset / self.part_bytes[file]
     }
 
-    /// Profiles from the requests of all parts, or of the even or odd ones alone: as [`Fit::targets`] and [`Fit::fitted`].
-    fn fit(&self, cluster: &Cluster, half: Option<u64>) -> Result<(Cluster, Vec<Kind>), SimulateError> {
+    /// Profiles from the requests of all parts, or of the even or odd ones alone.
+    fn fit(&self, cluster: &Cluster, half: Option<u64>) -> Result<Fitted, SimulateError> {
         let mut fitted = cluster.clone();
         let wanted = |file: usize, offset: u64| half.is_none_or(|half| self.part(file, offset) % 2 == half);
         let mut points: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
@@ -168,32 +223,82 @@ impl<'a> Fitting<'a> {
             let of = if op == Op::Read { &mut profile.read } else { &mut profile.write };
             *of = regressed(of, network, points);
         }
-        let times = self.scale(&mut fitted, wanted)?;
-        if set_apart(&mut fitted, &times) {
-            self.scale(&mut fitted, wanted)?;
+        let mut targets = PhasedCluster::always(fitted);
+        let times = self.scale(&mut targets, &Stretches::default(), wanted)?;
+        if set_apart(targets.phase_mut(0), &times) {
+            self.scale(&mut targets, &Stretches::default(), wanted)?;
         }
-        let kinds: BTreeSet<Kind> = self.times(&fitted, wanted)?.keys().map(|&(tier, op, _)| (tier, op)).collect();
-        Ok((fitted, kinds.into_iter().collect()))
+        let whole = targets.phase(0).clone();
+        let (stretches, ends_s) = self.stretches(&targets, wanted)?;
+        if !ends_s.is_empty() {
+            targets = PhasedCluster::parted(whole.clone(), ends_s);
+            self.scale(&mut targets, &stretches, wanted)?;
+        }
+        let (tiers, mut first) = (whole.tiers.len(), BTreeMap::new());
+        for &(joined, op, _) in self.times(&targets, wanted)?.keys() {
+            let (tier, phase) = (joined % tiers, joined / tiers);
+            let of = first.entry((tier, op, stretches.of((tier, op), phase, &targets))).or_insert(phase);
+            *of = phase.min(*of);
+        }
+        let kinds = first.into_iter().map(|((tier, op, _), phase)| FittedKind { tier, op, phase });
+        Ok(Fitted { whole, targets, kinds: kinds.collect() })
     }
 
-    /// Scales profiles until the simulated time of the wanted requests of each tier and operation is the measured one; the
-    /// times before the last step.
+    /// Where reads or writes of tiers became faster or slower for good, and the ends of the stretches of all together, which
+    /// are the clearest ones.
+    fn stretches(
+        &self,
+        targets: &PhasedCluster,
+        wanted: impl Fn(usize, u64) -> bool,
+    ) -> Result<(Stretches, Vec<f64>), SimulateError> {
+        let mut took: BTreeMap<Kind, (Vec<Took>, Vec<Took>)> = BTreeMap::new();
+        self.each(targets, wanted, |(tier, op, _), begin_s, seconds| {
+            let of = took.entry((tier, op)).or_default();
+            match seconds {
+                Seconds::Measured(took_s) => of.0.push((begin_s, took_s)),
+                Seconds::Simulated(took_s) => of.1.push((begin_s, took_s)),
+            }
+        })?;
+        let of_kinds = took.iter().map(|(kind, (measured, simulated))| (*kind, drifts(measured, simulated)));
+        let mut found: Vec<(Kind, f64, f64)> =
+            of_kinds.flat_map(|(kind, of)| of.into_iter().map(move |of| (kind, of.end_s, of.strength))).collect();
+        found.sort_by(|a, b| b.2.total_cmp(&a.2));
+        found.truncate(MOST_PHASES - 1);
+        let mut stretches = Stretches::default();
+        found.iter().for_each(|(kind, end_s, _)| stretches.0.entry(*kind).or_default().push(*end_s));
+        stretches.0.values_mut().for_each(|ends_s| ends_s.sort_by(f64::total_cmp));
+        let mut ends_s: Vec<f64> = found.into_iter().map(|of| of.1).collect();
+        ends_s.sort_by(f64::total_cmp);
+        ends_s.dedup();
+        Ok((stretches, ends_s))
+    }
+
+    /// Scales profiles until the simulated time of the wanted requests of each tier, operation and stretch is the measured
+    /// one; the times before the last step.
     fn scale(
         &self,
-        fitted: &mut Cluster,
+        targets: &mut PhasedCluster,
+        stretches: &Stretches,
         wanted: impl Fn(usize, u64) -> bool,
     ) -> Result<BTreeMap<TargetKind, Times>, SimulateError> {
+        let tiers = targets.phase(0).tiers.len();
         let mut times = BTreeMap::new();
         for _ in 0..ROUNDS {
-            times = self.times(fitted, &wanted)?;
-            let mut kinds: BTreeMap<Kind, Times> = BTreeMap::new();
-            for (&(tier, op, _), of) in &times {
-                kinds.entry((tier, op)).or_default().add(of);
+            times = self.times(targets, &wanted)?;
+            let mut sums: BTreeMap<(Kind, usize), Times> = BTreeMap::new();
+            for (&(joined, op, _), of) in &times {
+                let kind = (joined % tiers, op);
+                sums.entry((kind, stretches.of(kind, joined / tiers, targets))).or_default().add(of);
             }
             let mut worst = 0.0_f64;
-            for ((tier, op), of) in kinds.into_iter().filter(|(_, of)| of.measured_s > 0.0 && of.simulated_s > 0.0) {
+            for ((kind, stretch), of) in sums.into_iter().filter(|(_, of)| of.measured_s > 0.0 && of.simulated_s > 0.0)
+            {
                 worst = worst.max(of.factor().ln().abs());
-                scale_op(&mut fitted.tiers[tier].profile, op, of.factor());
+                let phases: Vec<usize> =
+                    (0..targets.count()).filter(|phase| stretches.of(kind, *phase, targets) == stretch).collect();
+                for phase in phases {
+                    scale_op(&mut targets.phase_mut(phase).tiers[kind.0].profile, kind.1, of.factor());
+                }
             }
             if worst < NEAR {
                 break;
@@ -202,37 +307,74 @@ impl<'a> Fitting<'a> {
         Ok(times)
     }
 
-    /// Measured and simulated seconds of the wanted requests by tier, operation and server, all being simulated.
+    /// Measured and simulated seconds of the wanted requests by tier (of all stretches), operation and server, all being
+    /// simulated.
     fn times(
         &self,
-        cluster: &Cluster,
+        targets: &PhasedCluster,
         wanted: impl Fn(usize, u64) -> bool,
     ) -> Result<BTreeMap<TargetKind, Times>, SimulateError> {
         let mut times: BTreeMap<TargetKind, Times> = BTreeMap::new();
-        let is_wanted = |file: usize, offset: u64| self.timings.timed[file] && wanted(file, offset);
+        self.each(targets, wanted, |kind, _, seconds| {
+            let of = times.entry(kind).or_default();
+            match seconds {
+                Seconds::Measured(took_s) => {
+                    of.count += 1;
+                    of.measured_s += took_s;
+                }
+                Seconds::Simulated(took_s) => of.simulated_s += took_s,
+            }
+        })?;
+        Ok(times)
+    }
+
+    /// Gives `note` each wanted request as the log has it, and as the simulator has it among all: what it waited for, when
+    /// it began in the log, and how long it took.
+    fn each(
+        &self,
+        targets: &PhasedCluster,
+        wanted: impl Fn(usize, u64) -> bool,
+        mut note: impl FnMut(TargetKind, f64, Seconds),
+    ) -> Result<(), SimulateError> {
+        let joined = targets.joined();
+        let (layouts, requests) = (targets.layouts(self.timings.layouts), targets.requests(&self.run.requests));
+        let is_wanted = |number: usize, offset: u64| {
+            let file = number / targets.count();
+            self.timings.timed[file] && wanted(file, offset)
+        };
         let kind = |file: usize, op: Op, offset: u64, size: u64| {
-            let part = critical(cluster, &self.timings.layouts[file], op, offset, size);
+            let part = critical(&joined, &layouts[file], op, offset, size);
             part.map(|part| (part.tier, op, part.server))
         };
-        for (file, requests) in self.requests.iter().enumerate() {
+        for (file, requests) in requests.iter().enumerate() {
             for r in requests.iter().filter(|r| is_wanted(file, r.offset)) {
                 if let Some(kind) = kind(file, r.op, r.offset, r.size) {
-                    let of = times.entry(kind).or_default();
-                    of.count += 1;
-                    of.measured_s += r.end_s - r.start_s;
+                    note(kind, r.start_s, Seconds::Measured(r.end_s - r.start_s));
                 }
             }
         }
-        let note = |_, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+        let mut done = vec![0; self.begins_s.len()];
+        let observed = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            let place = &mut done[process as usize];
+            // A process makes its requests in the order in which the log has them.
+            let begin_s = self.begins_s[process as usize].get(*place).copied().unwrap_or(0.0);
+            *place += 1;
             let file = access.file as usize;
             if is_wanted(file, access.offset)
                 && let Some(kind) = kind(file, access.op, access.offset, access.size)
             {
-                times.entry(kind).or_default().simulated_s += ended_s - issued_s;
+                note(kind, begin_s, Seconds::Simulated(ended_s - issued_s));
             }
         };
-        simulate_observed(cluster, self.timings.layouts, &self.workload, &SimulationOptions::default(), note)?;
-        Ok(times)
+        let parted;
+        let workload = if targets.count() == 1 {
+            &self.workload
+        } else {
+            parted = self.run.of_files(requests.to_vec()).with_gap(self.timings.gap_s);
+            &parted
+        };
+        simulate_observed(&joined, &layouts, workload, &SimulationOptions::default(), observed)?;
+        Ok(())
     }
 
     /// What a fit to the even parts predicts of the odd ones.
@@ -244,9 +386,11 @@ impl<'a> Fitting<'a> {
         if counts.iter().any(|count| *count < LEAST_REQUESTS) {
             return Ok(None);
         }
-        let (fitted, _) = self.fit(cluster, Some(0))?;
+        let fitted = self.fit(cluster, Some(0))?;
         let mut all = Times::default();
-        self.times(&fitted, |file, offset| self.part(file, offset) % 2 == 1)?.values().for_each(|of| all.add(of));
+        self.times(&fitted.targets, |file, offset| self.part(file, offset) % 2 == 1)?
+            .values()
+            .for_each(|of| all.add(of));
         let ratio = 1.0 / all.factor();
         if !(ratio.is_finite() && ratio > 0.0) {
             return Ok(None);
@@ -415,9 +559,9 @@ mod tests {
             let served = timed_on(&cluster("ssd-sata"), &layouts, sizes, processes, 0.0);
             let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
             let fit = Fit::of(&cluster("hdd-7200"), &timings).unwrap();
-            assert_eq!(fit.fitted, [(0, Op::Write)]);
+            assert_eq!(fit.fitted, [FittedKind { tier: 0, op: Op::Write, phase: 0 }]);
             let mut times = Times::default();
-            let found = Fitting::new(&timings, MOST_REQUESTS).times(&fit.cluster, |_, _| true).unwrap();
+            let found = Fitting::new(&timings, MOST_REQUESTS).times(&fit.targets, |_, _| true).unwrap();
             found.values().for_each(|of| times.add(of));
             let ratio = times.simulated_s / times.measured_s;
             assert!((0.95..1.05).contains(&ratio), "{sizes:?} by {processes}: {ratio}");
@@ -439,18 +583,46 @@ mod tests {
         let served = timed_on(&truth, &layouts, &[1 << 20], 3, 0.0);
         let timings = Timings { layouts: &layouts, served: &served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
         let fit = Fit::of(&even, &timings).unwrap();
-        assert_eq!(fit.targets.tiers.iter().map(|tier| tier.servers.len()).collect::<Vec<_>>(), [5, 1]);
-        assert_eq!(fit.targets.tiers[1].servers, [ServerId(4)]);
+        let targets = fit.targets.phase(0);
+        assert_eq!(targets.tiers.iter().map(|tier| tier.servers.len()).collect::<Vec<_>>(), [5, 1]);
+        assert_eq!(targets.tiers[1].servers, [ServerId(4)]);
         assert_eq!(fit.cluster.tiers[0].servers, even.tiers[0].servers, "planners see one tier");
         let took_s = |cluster: &Cluster, tier: usize| {
             let of = cluster.tiers[tier].profile.write;
             0.5 * (of.startup_min_s + of.startup_max_s) + of.transfer_s_per_byte * f64::from(1 << 20)
         };
         for tier in [0, 1] {
-            let ratio = took_s(&fit.targets, tier) / took_s(&truth, tier);
+            let ratio = took_s(targets, tier) / took_s(&truth, tier);
             assert!((0.7..1.4).contains(&ratio), "tier {tier}: {ratio}");
         }
-        assert_eq!(fit.cluster.tiers[0].profile, fit.targets.tiers[0].profile);
+        assert_eq!(fit.cluster.tiers[0].profile, targets.tiers[0].profile);
+    }
+
+    #[test]
+    fn servers_that_became_slower_for_good_are_fitted_by_stretch() {
+        let cluster = |name| presets::cluster(&[("ost", 2, presets::device(name).unwrap())]);
+        let layouts = [Layout::striped((0..2).map(ServerId), 1 << 20).unwrap()];
+        let timings = |served| Timings { layouts: &layouts, served, timed: &[true], cuts_s: &[], gap_s: 0.0 };
+        let served = timed_on(&cluster("ssd-sata"), &layouts, &[1 << 20], 1, 0.0);
+        let even = Fit::of(&cluster("hdd-7200"), &timings(&served)).unwrap();
+        assert_eq!((even.targets.count(), even.fitted.len()), (1, 1), "as fast all the time");
+        let mut slower = served.clone();
+        for r in slower.by_servers[0].iter_mut().filter(|r| r.start_s >= 350.0) {
+            r.end_s = r.start_s + 5.0 * (r.end_s - r.start_s);
+        }
+        let fit = Fit::of(&cluster("hdd-7200"), &timings(&slower)).unwrap();
+        assert_eq!(fit.targets.count(), 2);
+        assert!((330.0..370.0).contains(&fit.targets.begin_s(1).unwrap()), "{:?}", fit.targets.begin_s(1));
+        assert_eq!(fit.fitted.iter().map(|of| of.phase).collect::<Vec<_>>(), [0, 1]);
+        let took_s = |cluster: &Cluster| {
+            let of = cluster.tiers[0].profile.write;
+            0.5 * (of.startup_min_s + of.startup_max_s) + of.transfer_s_per_byte * f64::from(1 << 20)
+        };
+        let (early, late) = (took_s(fit.targets.phase(0)), took_s(fit.targets.phase(1)));
+        assert!((4.0..6.0).contains(&(late / early)), "{early} {late}");
+        assert!(early < took_s(&fit.cluster) && took_s(&fit.cluster) < late, "planners see the whole run");
+        let held_out = fit.held_out.unwrap();
+        assert!((0.9..1.1).contains(&held_out.ratio), "{held_out:?}");
     }
 
     #[test]

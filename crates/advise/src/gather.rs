@@ -1,10 +1,11 @@
 //! From a log to the files that advice is given on: what each was asked for, and how it was used.
 
 use crate::counted;
+use crate::job_ranks::JobRanks;
 use crate::look::{Looked, ThreadKey};
-use crate::requests::{Below, below_root, common_directory_of};
+use crate::requests::{Below, below_root, common_directory_of, is_no_file};
 use crate::usage::Use;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use stripewise_import::{About, FileCounters, Lacks};
 use stripewise_layout::Layout;
@@ -26,6 +27,57 @@ pub(crate) struct AdvisedFile {
     pub counted: bool,
 }
 
+/// Files of a directory that the metadata server could hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct SmallFiles {
+    /// How many.
+    pub files: usize,
+    /// How often they were opened.
+    pub opens: u64,
+    /// Of those that were made and that advice is not given on, of whatever size: the first byte after the longest.
+    pub made_end: Option<u64>,
+}
+
+impl SmallFiles {
+    /// Of files that advice is given on.
+    fn of(files: &[AdvisedFile]) -> BTreeMap<String, Self> {
+        let mut directories = BTreeMap::new();
+        for file in files {
+            let directory = file.path.rsplit_once('/').map_or("", |(directory, _)| directory);
+            Self::add(&mut directories, directory, &file.used, false);
+        }
+        directories
+    }
+
+    /// Adds one that advice is not given on, where it is below the root.
+    fn add_left_out(directories: &mut BTreeMap<String, Self>, path: Option<PathBuf>, used: &Use) {
+        let directory = path.as_deref().and_then(Path::parent);
+        if let Some(directory) = directory {
+            Self::add(directories, &directory.to_string_lossy(), used, true);
+        }
+    }
+
+    fn add(directories: &mut BTreeMap<String, Self>, directory: &str, used: &Use, left_out: bool) {
+        let bytes = used.both().bytes;
+        let is_small = bytes > 0 && used.end <= SMALL_FILE_BYTES;
+        let is_made = left_out && used.writes.bytes > used.reads.bytes;
+        if !is_small && !is_made {
+            return;
+        }
+        let of = directories.entry(directory.to_owned()).or_default();
+        if is_small {
+            of.files += 1;
+            of.opens += used.opens;
+        }
+        if is_made {
+            of.made_end = of.made_end.max(Some(used.end));
+        }
+    }
+}
+
+/// Bytes of a file that Lustre's metadata servers hold by default (`lod.*.dom_stripesize`).
+const SMALL_FILE_BYTES: u64 = 1 << 20;
+
 /// The files of a log, in order of path.
 pub(crate) struct Gathered {
     pub root: PathBuf,
@@ -40,6 +92,10 @@ pub(crate) struct Gathered {
     pub whole: Use,
     /// Seconds that the slowest process reads and writes.
     pub slowest_s: f64,
+    /// Small files by directory below the root.
+    pub small: BTreeMap<String, SmallFiles>,
+    /// Ranks and nodes of the job.
+    pub job_ranks: JobRanks,
     /// Files of the log that advice is not given on, since they move next to nothing.
     pub left_out: usize,
 }
@@ -67,30 +123,24 @@ impl Gathered {
             let counted = about.lacks.contains(Lacks::COUNTERS_ONLY) && counted::alone(of, processes);
             let looked = looked_at.remove(&id).unwrap_or_default();
             let named = trace.files().get(id as usize).is_some_and(|file| file.path.to_str().is_some());
-            files.push(AdvisedFile {
-                id,
-                path,
-                named,
-                used: if counted { counted::used(of, processes) } else { looked },
-                counted,
-            });
-        }
-        // What rows do not show, counters may: opens, and whether calls were collective.
-        for file in &mut files {
-            let of = counters.get(&file.id).map_or(&[][..], Vec::as_slice);
-            let no_metadata = about.lacks.contains(Lacks::METADATA) || file.counted;
-            counted::complete(&mut file.used, of, no_metadata, processes);
+            let mut used = if counted { counted::used(of, processes) } else { looked };
+            // What rows do not show, counters may: opens, and whether calls were collective.
+            counted::complete(&mut used, of, counted || about.lacks.contains(Lacks::METADATA), processes);
+            files.push(AdvisedFile { id, path, named, used, counted });
         }
         let (mut all, mut whole) = (Use::none(), Use::none());
-        let mut known = HashSet::new();
+        let known: HashSet<u32> = files.iter().map(|file| file.id).collect();
         for file in &files {
-            known.insert(file.id);
             all.add(&file.used);
             whole.add(&file.used);
         }
         let mut left_out = 0;
+        let mut small = SmallFiles::of(&files);
         for file in trace.files() {
-            if known.contains(&file.id) || given.is_some_and(|root| below_root(&file.path, root).is_none()) {
+            if known.contains(&file.id)
+                || is_no_file(&file.path)
+                || given.is_some_and(|root| below_root(&file.path, root).is_none())
+            {
                 continue;
             }
             let looked = looked_at.remove(&file.id);
@@ -100,6 +150,7 @@ impl Gathered {
             let mut used = if counted { counted::used(of, processes) } else { looked.unwrap_or_default() };
             counted::complete(&mut used, of, counted || about.lacks.contains(Lacks::METADATA), processes);
             left_out += usize::from(used.opens > 0 || has_records);
+            SmallFiles::add_left_out(&mut small, below_root(&file.path, &root), &used);
             if below_root(&file.path, Path::new("/")).is_some() {
                 whole.add(&used);
             }
@@ -112,7 +163,27 @@ impl Gathered {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let slowest_s = slowest_s(&whole, &looked.threads);
         let threads = looked.threads.into_iter().map(|(thread, _)| thread).collect();
-        Self { root, files, requests, threads, all, whole, slowest_s, left_out }
+        let job_ranks = JobRanks::of(trace, about, all.ranks.len());
+        Self { root, files, requests, threads, all, whole, slowest_s, small, job_ranks, left_out }
+    }
+}
+
+#[cfg(test)]
+impl Gathered {
+    /// Of a log without files.
+    pub(crate) fn nothing(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            files: Vec::new(),
+            requests: 0,
+            threads: Vec::new(),
+            all: Use::none(),
+            whole: Use::none(),
+            slowest_s: 0.0,
+            small: BTreeMap::new(),
+            job_ranks: JobRanks { processes: 0, nodes: None },
+            left_out: 0,
+        }
     }
 }
 

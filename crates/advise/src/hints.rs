@@ -2,6 +2,7 @@
 
 use crate::findings::{FindingContext, Hints, of_files};
 use crate::gather::{Gathered, names_hdf5};
+use crate::job_ranks::JobRanks;
 use crate::look::Looked;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,8 +23,7 @@ pub fn file_hints(trace: &Trace, about: &About) -> Vec<FileHints> {
     let gathered = Gathered::new(trace, about, None, Looked::of(trace, None).finished());
     let layouts: HashMap<u32, &LustreLayout> =
         about.lustre_layouts.iter().map(|layout| (layout.file, layout)).collect();
-    let processes =
-        about.processes.map_or(gathered.all.ranks.len(), |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let JobRanks { processes, nodes } = gathered.job_ranks;
     let mut found: Vec<(u64, FileHints)> = Vec::new();
     for file in &gathered.files {
         let components = layouts.get(&file.id).map(|layout| layout.components.as_slice());
@@ -34,6 +34,7 @@ pub fn file_hints(trace: &Trace, about: &About) -> Vec<FileHints> {
             width_bytes: widest.map_or(1 << 20, |component| component.stripe_bytes.max(1)),
             stripes: widest.map_or(1, |component| usize::try_from(component.stripe_count).unwrap_or(usize::MAX)),
             on_lustre: widest.is_some(),
+            nodes,
             targets: about.targets.and_then(|targets| usize::try_from(targets).ok()),
             is_hdf5: file.used.asked.hdf5 || names_hdf5(&file.path),
         };

@@ -44,6 +44,12 @@ impl Cause {
         Self { own_share: share, ..Self::new(0.0, 0.0, words) }
     }
 
+    /// Ranks that write collectively are others than the log shows.
+    pub(crate) fn other_writers() -> Self {
+        let words = "other ranks write what is written collectively than the log shows, each as fast as those";
+        Self::new(0.05, 0.15, words)
+    }
+
     fn half_width(&self, log: f64) -> f64 {
         // What stays as it is has a larger share of a shorter time.
         self.base + self.of_gain * log.abs() + OWN_TIME_VARIES * (self.own_share * log.exp()).min(1.0)

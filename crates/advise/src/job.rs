@@ -5,6 +5,9 @@ use std::collections::HashSet;
 use stripewise_import::{About, JobHeader, Lacks};
 use stripewise_trace::Trace;
 
+/// A smaller share of the run time is not worth a headline.
+const LITTLE: f64 = 0.01;
+
 /// The job of a log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFacts {
@@ -20,6 +23,8 @@ pub struct JobFacts {
     pub read_bytes: u64,
     /// Bytes written to files.
     pub written_bytes: u64,
+    /// Bytes that the kernel copied from file to file by itself: no requests of the program.
+    pub copied_bytes: u64,
     /// Reads and writes.
     pub requests: u64,
     /// Seconds that the slowest process reads and writes; `None` where the log does not time requests.
@@ -60,6 +65,7 @@ impl JobFacts {
             is_run_known: known_s.is_some(),
             read_bytes: whole.reads.bytes,
             written_bytes: whole.writes.bytes,
+            copied_bytes: gathered.all.copied_bytes,
             requests: both.count,
             slowest_s,
             data_s: if untimed { 0.0 } else { whole.busy_s / processes as f64 },
@@ -78,9 +84,37 @@ impl JobFacts {
         self.run_s.filter(|run_s| *run_s > 0.0).map(|run_s| ((self.data_s + self.meta_s) / run_s).min(1.0))
     }
 
+    /// Whether all of I/O is so small a part of the run that nothing about it can matter.
+    pub(crate) fn is_little(&self) -> bool {
+        let of_all = self.io_share().zip(self.slowest_share()).map(|(mean, slowest)| mean.max(slowest));
+        self.is_run_known && of_all.is_some_and(|share| share < LITTLE)
+    }
+
     /// Share of the run time that the slowest process reads and writes: no layout can save more.
     pub fn slowest_share(&self) -> Option<f64> {
         let took_s = self.slowest_s?;
         self.run_s.filter(|run_s| *run_s > 0.0).map(|run_s| (took_s / run_s).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_matters_unless_it_is_next_to_nothing_of_a_known_run() {
+        let of = |run_s, slowest_s, meta_s, is_run_known| JobFacts {
+            processes: 4,
+            run_s: Some(run_s),
+            is_run_known,
+            slowest_s: Some(slowest_s),
+            meta_s,
+            ..JobFacts::default()
+        };
+        assert!(of(1000.0, 5.0, 1.0, true).is_little());
+        assert!(!of(1000.0, 50.0, 1.0, true).is_little(), "the slowest process waits for it");
+        assert!(!of(1000.0, 5.0, 50.0, true).is_little(), "opens are I/O, too");
+        assert!(!of(1000.0, 5.0, 1.0, false).is_little(), "from the first request to the last is not the run");
+        assert!(!JobFacts { slowest_s: None, ..of(1000.0, 5.0, 1.0, true) }.is_little());
     }
 }

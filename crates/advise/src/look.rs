@@ -1,6 +1,6 @@
 //! [`Looked`]: how each file was used, by its own rows.
 
-use crate::requests::below_root;
+use crate::requests::{below_root, is_no_file};
 use crate::usage::{RankUse, RequestCounts, SMALL_BYTES, TINY_BYTES, Use};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -26,11 +26,13 @@ impl Looked {
     /// At the files of a trace, those below `root` where one is given. Three passes over the records.
     pub(crate) fn of(trace: &Trace, root: Option<&Path>) -> Self {
         let mut threads = HashMap::new();
-        let wanted = trace
-            .files()
-            .iter()
-            .filter(|file| !file.records.is_empty() && root.is_none_or(|root| below_root(&file.path, root).is_some()));
-        let files = wanted.map(|file| (file.id, used(trace, file.id, &mut threads))).collect();
+        let wanted = trace.files().iter().filter(|file| {
+            let is_file = !file.records.is_empty() && !is_no_file(&file.path);
+            is_file && root.is_none_or(|root| below_root(&file.path, root).is_some())
+        });
+        let known = trace.processes().iter().filter(|process| !process.host.is_empty());
+        let hosts: HashMap<u32, &str> = known.map(|process| (process.rank, process.host.as_str())).collect();
+        let files = wanted.map(|file| (file.id, used(trace, file.id, &hosts, &mut threads))).collect();
         Self { files, threads: threads.into_iter().collect() }
     }
 
@@ -63,6 +65,12 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
                 used.opens += 1;
                 used.meta_s += took_s;
             }
+            // One row for each end that is a file: a copy counts where it is written.
+            Some(Operation::KernelCopy)
+                if record.flags & (flags::FAILED | flags::KERNEL_WRITE) == flags::KERNEL_WRITE =>
+            {
+                used.copied_bytes = used.copied_bytes.saturating_add(record.size);
+            }
             Some(Operation::Stat) => {
                 used.stats += 1;
                 used.meta_s += took_s;
@@ -91,7 +99,7 @@ fn used_meta(trace: &Trace, id: u32) -> Use {
 }
 
 /// How a file was used, by its rows. O(records log records).
-fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, u64>) -> Use {
+fn used(trace: &Trace, id: u32, hosts: &HashMap<u32, &str>, threads: &mut HashMap<ThreadKey, u64>) -> Use {
     let mut used = used_meta(trace, id);
     let mut count = 0_usize;
     // Most requests are of the same thread as the one before.
@@ -132,7 +140,7 @@ fn used(trace: &Trace, id: u32, threads: &mut HashMap<ThreadKey, u64>) -> Use {
     }
     used.sharers = used.ranks.len();
     used.processes = pids.len();
-    used.find_movers();
+    used.find_movers(hosts);
     place(&mut used, trace, id, count);
     used
 }
@@ -165,7 +173,9 @@ fn place(used: &mut Use, trace: &Trace, id: u32, count: usize) {
         let thread = record.rank.wrapping_mul(31).wrapping_add(record.pid).wrapping_mul(31).wrapping_add(record.tid);
         thread.wrapping_mul(0x9e37_79b9) / (u32::MAX / every).max(1) == 0
     };
-    let mut requests: Vec<&Record> = trace.stream(id).filter(looked_at).take(4 * PLACED).collect();
+    // An append to a file of unknown length has no place.
+    let placed = trace.stream(id).filter(|record| record.flags & flags::OFFSET_UNKNOWN == 0);
+    let mut requests: Vec<&Record> = placed.filter(looked_at).take(4 * PLACED).collect();
     let thread = |record: &Record| (record.rank, record.pid, record.tid, record.op);
     requests.sort_by_key(|record| (thread(record), record.start_ns));
     for pair in requests.windows(2) {

@@ -1,9 +1,12 @@
 //! What layouts give: the log's requests replayed by the simulator with several seeds, and what each kind of file got.
 
 use crate::gaps::Gaps;
+use crate::phased::PhasedCluster;
 use crate::served::Served;
 use crate::served_run::{MOST_REQUESTS, SEEDS, ServedRun};
+use crate::writers::Writers;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Request};
@@ -14,18 +17,39 @@ const FIRST_SEED: u64 = 1 << 40;
 
 /// Files, requests and servers.
 pub(crate) struct KindRehearsal<'a> {
-    cluster: &'a Cluster,
-    /// Of each seed.
-    workloads: Vec<ClosedLoop>,
+    targets: &'a PhasedCluster,
+    /// Servers of all stretches of the run.
+    cluster: Cluster,
+    /// Who writes what is written collectively.
+    writers: &'a Writers,
+    run: ServedRun,
+    gaps: Gaps,
+    /// As the log has them.
+    replay: Replay,
     /// Kind of every file.
     kinds: Vec<u32>,
     kind_count: usize,
-    /// Processes of the workloads, in their order.
-    processes: Vec<u32>,
     /// What no server answers.
     memory: MemoryTimes,
     /// What the requests took in the log.
     pub measured: RunTimes,
+}
+
+/// What is simulated.
+#[derive(Clone)]
+struct Replay {
+    /// Of each seed.
+    workloads: Vec<ClosedLoop>,
+    /// Processes of the workloads, in their order.
+    processes: Vec<u32>,
+}
+
+impl Replay {
+    /// Of requests by file and stretch of the run.
+    fn of(run: &ServedRun, gaps: &Gaps) -> Self {
+        let workloads = (0..SEEDS).map(|seed| run.with_gap(gaps.of_run(seed, SEEDS))).collect();
+        Self { workloads, processes: run.processes.clone() }
+    }
 }
 
 /// How long requests took.
@@ -85,16 +109,22 @@ pub(crate) struct SeedRates {
 }
 
 impl<'a> KindRehearsal<'a> {
-    /// Requests of each file, `kinds` of each file, the times at which all processes meet, and those that a process
-    /// spends between its requests. O(seeds x requests).
-    pub(crate) fn new(cluster: &'a Cluster, served: &Served, kinds: Vec<u32>, cuts_s: &[f64], gaps: &Gaps) -> Self {
+    /// Requests of each file, who writes collectively, `kinds` of each file, the times at which all processes meet, and
+    /// those that a process spends between its requests. O(seeds x requests).
+    pub(crate) fn new(
+        targets: &'a PhasedCluster,
+        served: &Served,
+        writers: &'a Writers,
+        kinds: &[u32],
+        cuts_s: &[f64],
+        gaps: &Gaps,
+    ) -> Self {
         let run = ServedRun::of(served, MOST_REQUESTS, cuts_s);
         let kind_count = kinds.iter().max().map_or(0, |&most| most as usize + 1);
-        let memory = MemoryTimes::of(&served.by_memory, &kinds, kind_count, run.share);
-        let workloads = (0..SEEDS).map(|seed| run.with_gap(gaps.of_run(seed, SEEDS))).collect();
+        let memory = MemoryTimes::of(&served.by_memory, kinds, kind_count, run.share);
         let mut kinds_s = vec![0.0; kind_count];
         let mut processes_s = memory.by_process();
-        for (requests, &kind) in run.requests.iter().zip(&kinds) {
+        for (requests, &kind) in run.requests.iter().zip(kinds) {
             for r in requests {
                 kinds_s[kind as usize] += r.end_s - r.start_s;
                 *processes_s.entry(r.process).or_default() += r.end_s - r.start_s;
@@ -102,26 +132,46 @@ impl<'a> KindRehearsal<'a> {
         }
         memory.times_s.iter().for_each(|((_, kind), took_s)| kinds_s[*kind as usize] += took_s);
         let measured = RunTimes { slowest_s: processes_s.into_values().fold(0.0, f64::max), kinds_s };
-        Self { cluster, workloads, kinds, kind_count, processes: run.processes, memory, measured }
+        let replay = Replay::of(&run.of_files(targets.requests(&run.requests).into_owned()), gaps);
+        let cluster = targets.joined();
+        Self {
+            targets,
+            cluster,
+            writers,
+            run,
+            gaps: *gaps,
+            replay,
+            kinds: kinds.to_vec(),
+            kind_count,
+            memory,
+            measured,
+        }
     }
 
-    /// Runs under `layouts`, one a file. O(seeds x requests).
+    /// Runs under `layouts`, one a file, with as many collective writers as those let write. O(seeds x requests).
     pub(crate) fn runs(&self, layouts: &[Layout]) -> Result<Vec<SeedRates>, SimulateError> {
-        let numbered = self.workloads.par_iter().enumerate();
-        numbered.map(|(number, workload)| self.run(layouts, workload, FIRST_SEED + number as u64)).collect()
+        let replay = match self.writers.under(layouts, &self.run.requests) {
+            None => Cow::Borrowed(&self.replay),
+            Some(requests) => {
+                Cow::Owned(Replay::of(&self.run.of_files(self.targets.requests(&requests).into_owned()), &self.gaps))
+            }
+        };
+        let layouts = self.targets.layouts(layouts);
+        let numbered = (0..replay.workloads.len()).into_par_iter();
+        numbered.map(|number| self.run(&layouts, &replay, number)).collect()
     }
 
-    fn run(&self, layouts: &[Layout], workload: &ClosedLoop, seed: u64) -> Result<SeedRates, SimulateError> {
+    fn run(&self, layouts: &[Layout], replay: &Replay, number: usize) -> Result<SeedRates, SimulateError> {
         let mut flights: Vec<(f64, Vec<(f64, f64)>)> = vec![Default::default(); self.kind_count];
         let mut processes_s = self.memory.by_process();
         let note = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
-            let flight = &mut flights[self.kinds[access.file as usize] as usize];
+            let flight = &mut flights[self.kinds[access.file as usize / self.targets.count()] as usize];
             flight.0 += access.size as f64;
             flight.1.push((issued_s, ended_s));
-            *processes_s.entry(self.processes[process as usize]).or_default() += ended_s - issued_s;
+            *processes_s.entry(replay.processes[process as usize]).or_default() += ended_s - issued_s;
         };
-        let options = SimulationOptions { seed, ..SimulationOptions::default() };
-        let outcome = simulate_observed(self.cluster, layouts, workload, &options, note)?;
+        let options = SimulationOptions { seed: FIRST_SEED + number as u64, ..SimulationOptions::default() };
+        let outcome = simulate_observed(&self.cluster, layouts, &replay.workloads[number], &options, note)?;
         let of_memory_s = self.memory.by_process().into_values().fold(0.0, f64::max);
         let makespan_s = outcome.makespan_s.max(of_memory_s);
         let bytes = outcome.read_bytes as f64 + outcome.written_bytes as f64 + self.memory.bytes;
@@ -181,7 +231,7 @@ mod tests {
 
     #[test]
     fn one_server_is_slower_than_all_and_the_same_layout_gains_nothing() {
-        let cluster = presets::set_p(6, 2, false);
+        let cluster = PhasedCluster::always(presets::set_p(6, 2, false));
         let request = |n: u64| Request {
             offset: n << 20,
             size: 1 << 20,
@@ -192,7 +242,8 @@ mod tests {
         };
         let requests = vec![(0..160).map(request).collect::<Vec<_>>()];
         let served = Served { by_servers: requests, by_memory: vec![Vec::new()] };
-        let rehearsal = KindRehearsal::new(&cluster, &served, vec![0], &[], &Gaps::default());
+        let nothing = Writers::default();
+        let rehearsal = KindRehearsal::new(&cluster, &served, &nothing, &[0], &[], &Gaps::default());
         let one = [Layout::striped([ServerId(0)], 1 << 20).unwrap()];
         let all = [Layout::striped((0..8).map(ServerId), 1 << 20).unwrap()];
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
@@ -202,7 +253,7 @@ mod tests {
         assert!(mean(&after, None) > mean(&before, Some(0)));
         // What the program does between its requests no layout makes faster.
         let slow = Gaps { least_s: 0.1, most_s: 0.1, ..Gaps::default() };
-        let rehearsal = KindRehearsal::new(&cluster, &served, vec![0], &[], &slow);
+        let rehearsal = KindRehearsal::new(&cluster, &served, &nothing, &[0], &[], &slow);
         let (before, after) = (rehearsal.runs(&one).unwrap(), rehearsal.runs(&all).unwrap());
         assert!(gains(&before, &after, None).iter().all(|&gain| gain < 2.0));
     }

@@ -108,11 +108,23 @@ fn lexical(path: &Path) -> PathBuf {
     out
 }
 
+/// Directories in which nothing is a file that could be laid out: devices, and what the kernel makes up. Shared memory is of
+/// files.
+const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// Whether `path` is a device, or one of the kernel's own.
+pub(crate) fn is_no_file(path: &Path) -> bool {
+    NO_FILES.iter().any(|directory| path.starts_with(directory)) && !path.starts_with("/dev/shm")
+}
+
 /// `path` relative to `root`; relative paths count as below `/`. `None` where it is not below.
 pub(crate) fn below_root(path: &Path, root: &Path) -> Option<PathBuf> {
     let path = lexical(path);
     // Darshan's names for the standard streams: no files that could be laid out.
     if path.to_str().is_some_and(|name| matches!(name, "<STDIN>" | "<STDOUT>" | "<STDERR>")) {
+        return None;
+    }
+    if is_no_file(&path) {
         return None;
     }
     let relative = match path.strip_prefix(root) {

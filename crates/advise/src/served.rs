@@ -53,7 +53,14 @@ impl Served {
 
     /// Share of the bytes that memory gave or took.
     pub(crate) fn memory_share(&self) -> f64 {
-        let bytes = |of: &[Vec<Request>]| of.iter().flatten().fold(0.0, |sum, request| sum + request.size as f64);
+        self.memory_share_of(0..self.by_servers.len())
+    }
+
+    /// The same of some files, by index.
+    pub(crate) fn memory_share_of(&self, files: impl Iterator<Item = usize> + Clone) -> f64 {
+        let bytes = |of: &[Vec<Request>]| {
+            files.clone().flat_map(|file| &of[file]).fold(0.0, |sum, request| sum + request.size as f64)
+        };
         let (memory, servers) = (bytes(&self.by_memory), bytes(&self.by_servers));
         if memory + servers > 0.0 { memory / (memory + servers) } else { 0.0 }
     }

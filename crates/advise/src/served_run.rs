@@ -24,6 +24,8 @@ pub(crate) struct ServedRun {
     workload: ClosedLoop,
     /// Seconds of requests that no server answers, by process.
     memory_s: BTreeMap<u32, f64>,
+    /// Where all processes meet.
+    cuts_s: Vec<f64>,
 }
 
 impl ServedRun {
@@ -37,12 +39,21 @@ impl ServedRun {
         for r in served.by_memory.iter().flatten() {
             *memory_s.entry(r.process).or_default() += share * (r.end_s - r.start_s);
         }
+        Self::made(requests, share, memory_s, cuts_s.to_vec())
+    }
+
+    /// The same run where files have these requests in place of their own. O(requests).
+    pub(crate) fn of_files(&self, requests: Vec<Vec<Request>>) -> Self {
+        Self::made(requests, self.share, self.memory_s.clone(), self.cuts_s.clone())
+    }
+
+    fn made(requests: Vec<Vec<Request>>, share: f64, memory_s: BTreeMap<u32, f64>, cuts_s: Vec<f64>) -> Self {
         let mut processes: Vec<u32> = requests.iter().flatten().map(|r| r.process).collect();
         processes.sort_unstable();
         processes.dedup();
         let slices: Vec<&[Request]> = requests.iter().map(Vec::as_slice).collect();
-        let workload = ClosedLoop::replay(&slices, cuts_s, false);
-        Self { requests, share, processes, workload, memory_s }
+        let workload = ClosedLoop::replay(&slices, &cuts_s, false);
+        Self { requests, share, processes, workload, memory_s, cuts_s }
     }
 
     /// With `gap_s` between two requests of a process, and the time of those that no server answers evenly before its

@@ -3,6 +3,7 @@
 //! A plan may put any widths on any servers. A command of Lustre sets one stripe size, a power of two from 1 MiB up, and as
 //! many stripes as the file's size and its writers are worth. What is simulated, and what is printed, is that.
 
+use crate::job_ranks::JobRanks;
 use crate::stripes::{LEAST_STRIPE_BYTES, stripe_count};
 use crate::usage::Use;
 use stripewise_layout::{Layout, ServerId, Stripe};
@@ -10,10 +11,10 @@ use stripewise_model::{Cluster, Op};
 
 /// Seconds that an open takes longer for each object of the file: a round trip, as the client asks each of their servers
 /// for the size. A judgement, not a measurement.
-const OBJECT_S: f64 = 2e-4;
+pub(crate) const OBJECT_S: f64 = 2e-4;
 
 /// Seconds that a process takes for the first lock on each object that it moves bytes of: a round trip, too.
-const LOCK_S: f64 = 2e-4;
+pub(crate) const LOCK_S: f64 = 2e-4;
 
 /// Widest stripe that is set: the most that clients send without a pause at their defaults (16 requests of 1 MiB).
 const MOST_STRIPE_BYTES: u64 = 16 << 20;
@@ -28,8 +29,8 @@ pub(crate) const FINER_GAIN: f64 = 1.1;
 pub(crate) struct Settable<'a> {
     /// The servers.
     pub cluster: &'a Cluster,
-    /// Processes of the job.
-    pub processes: usize,
+    /// Ranks of the job.
+    pub ranks: JobRanks,
 }
 
 impl Settable<'_> {
@@ -37,7 +38,8 @@ impl Settable<'_> {
     /// layout `present`. O(stripes).
     pub(crate) fn layout(&self, planned: &Layout, present: &Layout, used: &Use, number: usize) -> Layout {
         let servers = self.servers(planned);
-        let count = self.count(servers, used);
+        let stripes = present.regions().iter().map(|region| region.stripes().len()).max().unwrap_or(1);
+        let count = self.count(servers, stripes, used);
         let width_bytes = width(planned, present);
         if is_set(present, servers, count, width_bytes) {
             return present.clone();
@@ -58,14 +60,17 @@ impl Settable<'_> {
 
     /// How many stripes cost least of those that the file's size and its writers allow: more move bytes faster, and each
     /// costs when the file is opened and when its bytes are locked.
-    fn count(&self, servers: &[ServerId], used: &Use) -> usize {
+    fn count(&self, servers: &[ServerId], stripes: usize, used: &Use) -> usize {
         let movers = used.movers.0.max(used.movers.1);
-        let is_collective = used.is_collective() != (false, false);
-        // Where ranks call together, as many of them move bytes as there are stripes.
-        let ranks = if is_collective || movers == 0 { used.sharers } else { movers };
+        // Where ranks call together, as many of them move bytes as there are stripes, or as may.
+        let ranks = match used.is_collective() {
+            (_, true) if used.movers.1 > 0 => self.ranks.allowed(used, stripes),
+            (false, false) if movers > 0 => movers,
+            _ => used.sharers,
+        };
         let writers = if used.ranks.is_empty() { ranks.max(used.processes) } else { ranks };
         let most = stripe_count(used.end, writers, Some(servers.len()));
-        let opens_of_each = used.opens as f64 / self.processes.max(1) as f64;
+        let opens_of_each = used.opens as f64 / self.ranks.processes.max(1) as f64;
         let moved_by_one_s = self.transfer_s(servers, used);
         let price_s = |count: usize| moved_by_one_s / count as f64 + count as f64 * (opens_of_each * OBJECT_S + LOCK_S);
         let counts = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|count| *count < most);
@@ -160,7 +165,8 @@ mod tests {
     }
 
     fn set(planned: &Layout, present: &Layout, used: &Use) -> Layout {
-        Settable { cluster: &cluster(40), processes: 64 }.layout(planned, present, used, 0)
+        Settable { cluster: &cluster(40), ranks: JobRanks { processes: 64, nodes: None } }
+            .layout(planned, present, used, 0)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::asked::Asked;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Requests below this many bytes are tiny: a page of memory.
 pub(crate) const TINY_BYTES: u64 = 4 << 10;
@@ -93,6 +93,8 @@ pub struct Use {
     pub rank_times_s: (f64, f64),
     /// How many.
     pub files: usize,
+    /// Bytes that the kernel copied into these files by itself (`copy_file_range`, `sendfile`), where a log tells.
+    pub copied_bytes: u64,
     /// Bytes that went through stdio.
     pub stdio_bytes: u64,
     /// Ranks that used each file, most of any.
@@ -113,6 +115,8 @@ pub struct Use {
     /// Ranks that moved most of one file's bytes: those that read, and those that wrote; most of any, 0 where it is not
     /// known.
     pub movers: (usize, usize),
+    /// Nodes that those are on; 0 where it is not known of all.
+    pub mover_nodes: (usize, usize),
     /// Requests by the power of two of their duration in nanoseconds.
     durations: Vec<u64>,
     /// Longest request in seconds.
@@ -135,6 +139,7 @@ impl Default for Use {
             off_alignment: (0, 0),
             rank_times_s: (0.0, 0.0),
             files: 1,
+            copied_bytes: 0,
             stdio_bytes: 0,
             sharers: 0,
             processes: 0,
@@ -144,6 +149,7 @@ impl Default for Use {
             busy_s: 0.0,
             asked: Asked::default(),
             movers: (0, 0),
+            mover_nodes: (0, 0),
             durations: vec![0; DURATIONS],
             slowest_s: 0.0,
             slowest_rank_s: 0.0,
@@ -186,6 +192,7 @@ impl Use {
         self.off_alignment.1 = self.off_alignment.1.max(other.off_alignment.1);
         self.slowest_ranks(other.rank_times_s);
         self.stdio_bytes = self.stdio_bytes.saturating_add(other.stdio_bytes);
+        self.copied_bytes = self.copied_bytes.saturating_add(other.copied_bytes);
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
         self.empty_and_single.0 = self.empty_and_single.0.saturating_add(other.empty_and_single.0);
@@ -203,7 +210,9 @@ impl Use {
         self.meta_s += other.meta_s;
         self.busy_s += other.busy_s;
         self.asked.add(&other.asked);
-        self.movers = (self.movers.0.max(other.movers.0), self.movers.1.max(other.movers.1));
+        for (own, of) in [(&mut self.movers, other.movers), (&mut self.mover_nodes, other.mover_nodes)] {
+            *own = (own.0.max(of.0), own.1.max(of.1));
+        }
         self.durations.iter_mut().zip(&other.durations).for_each(|(own, of)| *own += of);
         self.slowest_s = self.slowest_s.max(other.slowest_s);
         self.slowest_rank_s += other.slowest_rank_s;
@@ -213,18 +222,24 @@ impl Use {
 
     /// Opens, stats and calls of MPI-IO alone, without reads and writes.
     pub(crate) fn metadata(self) -> Self {
-        let Self { files, opens, stats, meta_s, asked, stdio_bytes, .. } = self;
-        Self { files, opens, stats, meta_s, asked, stdio_bytes, ..Self::default() }
+        let Self { files, opens, stats, meta_s, asked, stdio_bytes, copied_bytes, .. } = self;
+        Self { files, opens, stats, meta_s, asked, stdio_bytes, copied_bytes, ..Self::default() }
     }
 
     /// Finds who moves one file's bytes: the ranks with a tenth or more of what the busiest one moves. A header that rank
-    /// 0 writes makes no writer of it. O(ranks).
-    pub(crate) fn find_movers(&mut self) {
+    /// 0 writes makes no writer of it. `hosts` are the nodes of ranks, where they are known. O(ranks).
+    pub(crate) fn find_movers(&mut self, hosts: &HashMap<u32, &str>) {
         let count = |of: &dyn Fn(&RankUse) -> u64| {
             let most = self.ranks.values().map(of).max().unwrap_or(0);
-            self.ranks.values().filter(|rank| most > 0 && of(rank) >= most.div_ceil(10)).count()
+            let moving = self.ranks.iter().filter(|(_, rank)| most > 0 && of(rank) >= most.div_ceil(10));
+            let movers: Vec<u32> = moving.map(|(rank, _)| *rank).collect();
+            let nodes: Option<HashSet<&str>> = movers.iter().map(|rank| hosts.get(rank).copied()).collect();
+            (movers.len(), nodes.map_or(0, |nodes| nodes.len()))
         };
-        self.movers = (count(&|rank| rank.bytes.saturating_sub(rank.written_bytes)), count(&|rank| rank.written_bytes));
+        let (reading, writing) =
+            (count(&|rank| rank.bytes.saturating_sub(rank.written_bytes)), count(&|rank| rank.written_bytes));
+        self.movers = (reading.0, writing.0);
+        self.mover_nodes = (reading.1, writing.1);
     }
 
     /// Whether what was read, and what was written, is asked for by all ranks together.

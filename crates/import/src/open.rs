@@ -179,6 +179,9 @@ impl Converting<'_> {
         self.layouts.iter_mut().for_each(|layout| renumbered(&mut layout.file));
         self.layouts.sort_by_key(|layout| layout.file);
         self.tables.processes.sort_by_key(|process| (process.program, process.rank, process.pid));
+        for process in &mut self.tables.processes {
+            process.host = summary.hosts.remove(&process.rank).unwrap_or_default();
+        }
         let trace = self.scratch.into_trace(self.tables, summary.start_unix_ns, Some(&new_ids))?;
         let about = About { counters: self.counters, lustre_layouts: self.layouts, ..About::of(summary) };
         Ok(Imported { trace, about })

@@ -4,6 +4,7 @@ use crate::counters::{FileCounters, LustreLayout};
 use crate::job_header::JobHeader;
 use crate::lacks::Lacks;
 use crate::mount_point::MountPoint;
+use std::collections::BTreeMap;
 use std::io;
 use stripewise_trace::Record;
 
@@ -64,6 +65,8 @@ pub struct Summary {
     pub mounts: Vec<MountPoint>,
     /// The job, as far as the log tells of it.
     pub job: JobHeader,
+    /// The node of each rank, where the log knows.
+    pub hosts: BTreeMap<u32, String>,
 }
 
 impl Summary {

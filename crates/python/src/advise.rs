@@ -233,6 +233,7 @@ fn job(job: &JobFacts) -> Value {
         "run_known": job.is_run_known,
         "read_bytes": job.read_bytes,
         "written_bytes": job.written_bytes,
+        "copied_bytes": job.copied_bytes,
         "requests": job.requests,
         "slowest_s": job.slowest_s,
         "bytes_per_s": job.bytes_per_s(),
@@ -244,9 +245,14 @@ fn job(job: &JobFacts) -> Value {
 }
 
 fn reproduced(of: &Reproduced) -> Value {
-    let profiles = of.profiles.iter().map(|(tier, op, startup_s, bytes_per_s)| {
-        let op = if *op == Op::Read { "read" } else { "write" };
-        json!({ "tier": tier, "op": op, "startup_s": startup_s, "bytes_per_s": bytes_per_s })
+    let profiles = of.profiles.iter().map(|of| {
+        json!({
+            "tier": of.tier,
+            "op": if of.op == Op::Read { "read" } else { "write" },
+            "from_s": of.from_s,
+            "startup_s": of.startup_s,
+            "bytes_per_s": of.bytes_per_s,
+        })
     });
     json!({
         "factor": of.factor,

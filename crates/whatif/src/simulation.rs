@@ -103,7 +103,8 @@ fn simulation(
     let cuts_s = cuts_s(&files, &target.cluster, target.default_width_bytes)?;
     let Replayed { program, calls, barriers, .. } =
         stripewise_simulate::replay(threads, &replay::nanoseconds(&cuts_s), around.think);
-    let hosts: HashSet<&str> = trace.processes().iter().map(|process| process.host.as_str()).collect();
+    let hosts = trace.processes().iter().map(|process| process.host.as_str()).filter(|host| !host.is_empty());
+    let hosts: HashSet<&str> = hosts.collect();
     let per_node = around.processes_per_node.unwrap_or_else(|| processes.div_ceil(hosts.len().max(1)) as u32);
     let runs = Runs { system: around.system(&target, per_node)?, target: &target, program, around };
     let present = runs.under(&present)?;

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stripewise.api.documents import (
         AdviceDocument,
         AdviseCluster,
+        AdviseFile,
         AdviseFinding,
         AdviseGain,
         AdvisePlaced,
@@ -33,6 +34,8 @@ LOSS = 240
 """Characters of one: a layout of hundreds of servers may lose a width on each."""
 GRAVE = 2
 """Findings that are told first."""
+LITTLE = 0.01
+"""Share of the run time."""
 STRIPES = 2
 """Entries of a round that are printed."""
 SEVERITIES = ("high", "medium", "low")
@@ -103,7 +106,7 @@ def _verdict(advice: AdviceDocument, then: str | None, unchanged: str, found: li
         for remedy in mend[:2]:
             _say(f"do: {remedy}", 2)
     if not grave:
-        console.result("wrong: nothing grave")
+        console.result("wrong: nothing grave" + (", as I/O is under 1 % of the run" if _is_little(advice) else ""))
     if then is not None:
         files = sum(row["files"] for row in advice["files"] if row["change"])
         _say(f"layout: give {counted(files, 'file')} another one (below): {then}", 0)
@@ -121,6 +124,13 @@ def _verdict(advice: AdviceDocument, then: str | None, unchanged: str, found: li
     _say(f"servers {whose}: {tiers}{_in_all(cluster)}; planned by {advice['planner']}", 0)
 
 
+def _is_little(advice: AdviceDocument) -> bool:
+    """Then no finding is grave, whatever it says."""
+    job = advice["job"]
+    shares = [share for share in (job["io_share"], job["slowest_share"]) if share is not None]
+    return job["run_known"] and bool(shares) and max(shares) < LITTLE
+
+
 def _in_all(cluster: AdviseCluster) -> str:
     """A log shows the targets that its files are on: how many there are is another question."""
     if not cluster["found"]:
@@ -132,7 +142,10 @@ def _in_all(cluster: AdviseCluster) -> str:
 def _files(advice: AdviceDocument) -> None:
     # What should change first: the rest is there to be seen, not to be read.
     files = sorted(advice["files"], key=lambda row: not row["change"])
-    console.result(f"files below {_plain(advice['root'])}:")
+    console.result(f"files below {_plain(advice['root']) or '.'}:")
+    if advice["lacking"] is not None:
+        _used(files, advice)
+        return
     grid = console.table(["file", "moved", "now", "should be", "gain"], right=["moved", "gain"], paths=["file"])
     for row in files[:ROWS]:
         better, present = row["recommended"], row["present"]
@@ -152,8 +165,33 @@ def _files(advice: AdviceDocument) -> None:
     for row in files[:ROWS]:
         if row["reason"] is not None:
             _say(f"{_and_more([row['path']])}: {row['reason']}", 0)
-    if advice["total"]["left_out"]:
-        _say(f"no advice on {counted(advice['total']['left_out'], 'file')} that move less than 0.1 % of the bytes", 0)
+    _left_out(advice)
+    _waits(files)
+
+
+def _used(files: list[AdviseFile], advice: AdviceDocument) -> None:
+    """Where servers are not known, there is nothing to say of layouts; of waits only what the log's own times show."""
+    grid = console.table(["file", "read", "written", "requests"], right=["read", "written", "requests"], paths=["file"])
+    for row in files[:ROWS]:
+        count = f" ({row['files']:,})" if row["files"] > 1 else ""
+        moved = [about_bytes(row["read_bytes"]), about_bytes(row["written_bytes"])]
+        grid.add_row(_plain(row["path"]) + count, *moved, f"{row['requests']:,}")
+    console.out.print(grid)
+    if len(files) > ROWS:
+        console.result(f"and {len(files) - ROWS} kinds of files more, see --json")
+    _left_out(advice)
+    if advice["reproduced"] is not None:
+        _waits(files)
+
+
+def _left_out(advice: AdviceDocument) -> None:
+    count = advice["total"]["left_out"]
+    if count:
+        move = "moves" if count == 1 else "move"
+        _say(f"no advice on {counted(count, 'file')} that {move} less than 0.1 % of the bytes", 0)
+
+
+def _waits(files: list[AdviseFile]) -> None:
     console.result("")
     console.result("what they wait for now:")
     waits: dict[str, list[str | None]] = {}

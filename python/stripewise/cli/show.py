@@ -123,6 +123,8 @@ def _summary(trace: Trace, dask: str | None) -> dict[str, Any]:
 
 def _show_summary(summary: dict[str, Any]) -> None:
     hosts = {process["host"] for process in summary["processes"]}
+    # Some logs name the nodes of some ranks alone.
+    hosts = hosts - {""} or hosts
     ranks = {(process["program"], process["rank"]) for process in summary["processes"]}
     console.result(
         f"{summary['records']:,} records, {seconds(summary['duration_s'])}, "

@@ -62,7 +62,11 @@ class HintsFile:
     def cray(self) -> str:
         """The value of `MPICH_MPIIO_HINTS`."""
         told = (file for file in self.files if file.is_plain)
-        return ",".join(":".join([file.path, *(f"{name}={value}" for name, value in file.hints)]) for file in told)
+        # `cb_config_list` has its own colon, and Cray's library takes writers from any node without it.
+        return ",".join(
+            ":".join([file.path, *(f"{name}={value}" for name, value in file.hints if not set(value) & _RESERVED)])
+            for file in told
+        )
 
     def text(self) -> str:
         """The file that `ROMIO_HINTS` names."""
@@ -75,7 +79,7 @@ class HintsFile:
         hints = self.hints
         if "striping_factor" in hints:
             lines.append("# Stripes are set when a file is made: one that is there keeps its own.")
-        if "cb_nodes" in hints:
+        if "cb_nodes" in hints and "cb_config_list" not in hints:
             lines.append(
                 "# ROMIO takes one rank a node: on fewer nodes than cb_nodes set cb_config_list *:<ranks a node> too."
             )

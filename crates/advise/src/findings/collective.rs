@@ -6,8 +6,11 @@ use crate::bottleneck::{about, count};
 use crate::stripes::{romio_writers, stripe_bytes, stripe_count};
 use crate::usage::{RequestCounts, Use, share};
 
-/// Less is no reason to have more writers.
+/// Less is no reason to have more writers, nor for a headline.
 const MANY_BYTES: u64 = 64 << 20;
+
+/// Fewer small requests cost little.
+const MANY_REQUESTS: u64 = 1000;
 
 /// What data sieving reads of a buffer, or two-phase I/O of its part of a file, is this much at least (`ind_rd_buffer_size`
 /// is 4 MiB, `ind_wr_buffer_size` 512 KiB).
@@ -22,16 +25,38 @@ struct Way<'u> {
     asked: &'u AskedCalls,
     moved: &'u RequestCounts,
     movers: usize,
+    /// Nodes that those are on, where that is known.
+    nodes: Option<usize>,
     is_collective: bool,
 }
 
 fn ways(used: &Use) -> [Way<'_>; 2] {
     let (reads, writes) = used.is_collective();
     let asked = &used.asked;
+    let known = |nodes: usize| (nodes > 0).then_some(nodes);
     [
-        Way { verb: "write", asked: &asked.writes, moved: &used.writes, movers: used.movers.1, is_collective: writes },
-        Way { verb: "read", asked: &asked.reads, moved: &used.reads, movers: used.movers.0, is_collective: reads },
+        Way {
+            verb: "write",
+            asked: &asked.writes,
+            moved: &used.writes,
+            movers: used.movers.1,
+            nodes: known(used.mover_nodes.1),
+            is_collective: writes,
+        },
+        Way {
+            verb: "read",
+            asked: &asked.reads,
+            moved: &used.reads,
+            movers: used.movers.0,
+            nodes: known(used.mover_nodes.0),
+            is_collective: reads,
+        },
     ]
+}
+
+/// The nodes of the ranks that move bytes, in words.
+fn on_nodes(way: &Way) -> String {
+    way.nodes.map_or(String::new(), |nodes| format!(" on {}", count(nodes, "node", "s")))
 }
 
 /// Many ranks have small pieces of one file, each by its own request.
@@ -63,7 +88,8 @@ pub(super) fn collective_off(used: &Use, around: &FindingContext) -> Option<Find
     };
     Some(Finding {
         kind: "collective-off",
-        severity: Severity::High,
+        // A few pieces of a few bytes are no matter for a headline.
+        severity: if of.count >= MANY_REQUESTS || of.bytes >= MANY_BYTES { Severity::High } else { Severity::Medium },
         words: format!(
             "{} {verb} {} pieces by {through}, {} of them below 256KiB ({} on average), {} not next to the one before",
             count(used.sharers, "rank", "s"),
@@ -144,6 +170,9 @@ pub(super) fn few_writers(used: &Use, around: &FindingContext) -> Option<Finding
         hints.add("striping_unit", &unit.to_string());
     }
     hints.add("cb_nodes", &wanted.to_string());
+    if let Some(nodes) = around.nodes.filter(|nodes| *nodes < wanted) {
+        hints.add("cb_config_list", &format!("*:{}", wanted.div_ceil(nodes.max(1))));
+    }
     hints.add("cb_buffer_size", &TWO_PHASE_BYTES.max(unit).to_string());
     let why = if limited {
         let stripes = count(around.stripes, "stripe", "s");
@@ -166,16 +195,18 @@ pub(super) fn few_writers(used: &Use, around: &FindingContext) -> Option<Finding
         kind: "few-writers",
         severity: if movers == 1 && moved >= 1 << 30 { Severity::High } else { Severity::Medium },
         words: format!(
-            "{} {} {} collectively, and {} of them reach{} the file system{why}",
+            "{} {} {} collectively, and {} of them{} reach{} the file system{why}",
             count(around.processes, "rank", "s"),
             way.verb,
             about(moved as f64),
             movers,
+            on_nodes(&way),
             if movers == 1 { "es" } else { "" },
         ),
         numbers: vec![
             ("ranks", around.processes as f64),
             ("movers", movers as f64),
+            ("mover_nodes", way.nodes.unwrap_or(0) as f64),
             ("stripes", around.stripes as f64),
             ("wanted", wanted as f64),
             ("bytes_per_s_of_each", of_each),
@@ -200,7 +231,11 @@ pub(super) fn read_modify_write(used: &Use) -> Option<Finding> {
     }
     Some(Finding {
         kind: "read-modify-write",
-        severity: if share(excess, asked.writes.bytes) >= 0.5 { Severity::High } else { Severity::Medium },
+        severity: if share(excess, asked.writes.bytes) >= 0.5 && excess >= MANY_BYTES {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
         words: format!(
             "{} were read that nothing asked for, to write {}: MPI-IO reads what lies between the pieces and writes it back",
             about(excess as f64),
@@ -232,7 +267,7 @@ pub(super) fn amplification(used: &Use) -> Option<Finding> {
     }
     Some(Finding {
         kind: "amplification",
-        severity: if times(&way) >= 4.0 { Severity::High } else { Severity::Medium },
+        severity: if times(&way) >= 4.0 && way.moved.bytes >= MANY_BYTES { Severity::High } else { Severity::Medium },
         words: format!(
             "MPI-IO was asked to {} {} and moved {}, {:.1} times as much: data sieving moves what lies between the pieces",
             way.verb,
@@ -258,7 +293,7 @@ pub(super) fn layers(used: &Use) -> Option<Finding> {
         .map(|way| {
             let by = match way.movers {
                 0 => String::new(),
-                movers => format!(" by {}", count(movers, "rank", "s")),
+                movers => format!(" by {}{}", count(movers, "rank", "s"), on_nodes(way)),
             };
             format!(
                 "{} of {} in {} collective and {} independent calls became {} in {} requests of {}{by}",
@@ -285,9 +320,11 @@ pub(super) fn layers(used: &Use) -> Option<Finding> {
             ("asked_write_bytes", writes[0]),
             ("written_bytes", writes[1]),
             ("writers", writes[2]),
+            ("writer_nodes", used.mover_nodes.1 as f64),
             ("asked_read_bytes", reads[0]),
             ("read_bytes", reads[1]),
             ("readers", reads[2]),
+            ("reader_nodes", used.mover_nodes.0 as f64),
         ],
         mend: Vec::new(),
         hints: Hints::default(),
@@ -322,15 +359,22 @@ pub(super) fn empty(used: &Use) -> Option<Finding> {
     if empty < 1000 || part < 0.1 {
         return None;
     }
+    // Before data sieving writes a block it reads it, and in a file that is made there is nothing yet.
+    let asked = &used.asked;
+    let is_sieving = asked.writes.calls() > 0 && asked.reads.calls() == 0 && used.writes.count > 0;
+    let mut hints = Hints::default();
+    let mend = if is_sieving {
+        hints.add("romio_ds_write", "disable");
+        "they read what data sieving is about to write, and is not there yet"
+    } else {
+        "leave out calls without data; in a collective HDF5 access a rank without data selects nothing: H5Sselect_none"
+    };
     Some(Finding {
         kind: "empty-requests",
         severity: if part >= 0.5 { Severity::Medium } else { Severity::Low },
         words: format!("{empty} reads and writes move no byte, beside {requests} in all"),
         numbers: vec![("empty", empty as f64), ("requests", requests as f64), ("share", part)],
-        mend: vec![
-            "leave out calls without data; in a collective HDF5 access a rank without data selects nothing: H5Sselect_none"
-                .into(),
-        ],
-        hints: Hints::default(),
+        mend: hints.with(vec![mend.into()]),
+        hints,
     })
 }

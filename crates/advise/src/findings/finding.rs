@@ -70,6 +70,8 @@ pub(crate) struct FindingContext {
     pub stripes: usize,
     /// The log says what Lustre gave them.
     pub on_lustre: bool,
+    /// Nodes of the job, where they are known.
+    pub nodes: Option<usize>,
     /// How many servers there are, where that is known.
     pub targets: Option<usize>,
     /// They are HDF5's or netCDF-4's.

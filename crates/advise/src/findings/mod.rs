@@ -4,9 +4,11 @@ mod collective;
 mod finding;
 mod requests;
 mod run;
+mod small_files;
 
 pub(crate) use finding::FindingContext;
 pub use finding::{Finding, Hints, Severity};
+pub(crate) use small_files::small_files;
 
 use crate::slow::Slow;
 use crate::usage::Use;
@@ -46,6 +48,11 @@ pub(crate) fn of_files(used: &Use, around: &FindingContext) -> Vec<Finding> {
     if found.iter().any(|finding| BETTER_THAN_SMALL.contains(&finding.kind)) {
         found.retain(|finding| finding.kind != "small-requests");
     }
+    // Nor are the same reads told again as tiny ones, and as ones that jump.
+    if found.iter().any(|finding| finding.kind == "hdf5-metadata") {
+        let mostly_reads = used.reads.tiny * 10 >= 9 * used.both().tiny;
+        found.retain(|finding| finding.kind != "random-reads" && (finding.kind != "tiny-requests" || !mostly_reads));
+    }
     if around.weight < 0.01 {
         // What moves next to nothing cannot cost much.
         found.iter_mut().for_each(|finding| finding.severity = Severity::Low);
@@ -82,6 +89,7 @@ mod tests {
             width_bytes: 1 << 20,
             stripes: 1,
             on_lustre: true,
+            nodes: None,
             targets: None,
             is_hdf5: false,
         }
@@ -191,7 +199,7 @@ mod tests {
             RequestCounts { count: 3072, bytes: 48 << 30, placed: 3072, consecutive: 3072, ..RequestCounts::default() };
         let each = (48 << 30) / u64::from(movers);
         used.ranks = (0..64).map(|rank| (rank, if rank < movers { written(each) } else { written(0) })).collect();
-        used.find_movers();
+        used.find_movers(&std::collections::HashMap::new());
         used
     }
 
@@ -228,6 +236,24 @@ mod tests {
     }
 
     #[test]
+    fn nodes_of_writers_are_told_and_fewer_of_them_than_stripes_need_a_hint() {
+        let hosts: Vec<String> = (0..64).map(|rank| format!("nid{}", rank / 32)).collect();
+        let named = hosts.iter().enumerate().map(|(rank, host)| (rank as u32, host.as_str())).collect();
+        let mut used = collective(1);
+        used.find_movers(&named);
+        assert_eq!((used.movers, used.mover_nodes), ((0, 1), (0, 1)));
+        let on_two = FindingContext { processes: 64, nodes: Some(2), ..around() };
+        let found = of_files(&used, &on_two);
+        assert!(found[0].words.contains("and 1 of them on 1 node reaches the file system"), "{}", found[0].words);
+        assert!(found[0].hints.0.contains(&("cb_config_list".to_owned(), "*:12".to_owned())), "{:?}", found[0].hints);
+        assert!(found[1].words.contains("by 1 rank on 1 node"), "{}", found[1].words);
+        let found = of_files(&used, &FindingContext { nodes: Some(32), ..on_two });
+        assert!(found[0].hints.0.iter().all(|(name, _)| name != "cb_config_list"), "one a node is enough");
+        used.find_movers(&[(3, "nid0")].into());
+        assert_eq!(used.mover_nodes, (0, 0), "of rank 0 nothing is known");
+    }
+
+    #[test]
     fn holes_are_read_to_be_written_back() {
         let mut used = collective(24);
         used.reads = RequestCounts { count: 3072, bytes: 40 << 30, ..RequestCounts::default() };
@@ -247,6 +273,27 @@ mod tests {
     }
 
     #[test]
+    fn what_moves_little_is_no_headline() {
+        let mut used = collective(24);
+        (used.asked.writes.bytes, used.writes.bytes, used.reads.bytes) = (13 << 20, 52 << 20, 38 << 20);
+        let striped = FindingContext { processes: 64, stripes: 24, ..around() };
+        let found = of_files(&used, &striped);
+        assert!(names(&found).contains(&"read-modify-write") && names(&found).contains(&"amplification"), "{found:?}");
+        assert!(found.iter().all(|finding| finding.severity < Severity::High), "{found:?}");
+        let mut few = shared(1 << 14);
+        few.writes = RequestCounts {
+            count: 36,
+            bytes: 36 << 14,
+            small: 36,
+            placed: 36,
+            skipping: 36,
+            ..RequestCounts::default()
+        };
+        let found = of_files(&few, &around());
+        assert_eq!((names(&found), found[0].severity), (vec!["collective-off"], Severity::Medium));
+    }
+
+    #[test]
     fn metadata_of_hdf5_is_not_asked_to_be_read_collectively_by_hand() {
         let mut used = collective(24);
         used.asked.reads = AskedCalls { independent: 6400, bytes: 6400 << 9, ..AskedCalls::default() };
@@ -262,6 +309,7 @@ mod tests {
         let hdf5 = FindingContext { processes: 64, stripes: 24, is_hdf5: true, ..around() };
         let found = of_files(&used, &hdf5);
         assert!(names(&found).contains(&"hdf5-metadata") && !names(&found).contains(&"collective-off"), "{found:?}");
+        assert!(!names(&found).iter().any(|name| ["tiny-requests", "random-reads"].contains(name)), "{found:?}");
         let plain = FindingContext { is_hdf5: false, ..hdf5 };
         assert!(names(&of_files(&used, &plain)).contains(&"collective-off"));
     }
@@ -271,6 +319,11 @@ mod tests {
         let mut used = shared(1 << 20);
         used.empty_and_single.0 = 20_000;
         assert_eq!(names(&of_files(&used, &around())), ["empty-requests"]);
+        // Those of data sieving are not the program's own.
+        used.asked.writes = AskedCalls { collective: 100, bytes: 8000 << 20, nonblocking: 1, independent: 0 };
+        let found = of_files(&used, &around());
+        let empty = found.iter().find(|finding| finding.kind == "empty-requests").expect("as many");
+        assert!(empty.mend[1].contains("romio_ds_write=disable"), "{empty:?}");
     }
 
     #[test]

@@ -12,6 +12,9 @@ const STDIO_BYTES: u64 = 16 << 20;
 /// Requests that take this many times the median are stragglers.
 const STRAGGLER: f64 = 16.0;
 
+/// Less time in all of them is not worth a look.
+const STRAGGLER_S: f64 = 0.1;
+
 /// Bytes that each rank moved for itself. What is asked for collectively is moved by aggregators for all: that they move
 /// more than others is what they are for.
 fn own_bytes(used: &Use) -> HashMap<u32, u64> {
@@ -112,7 +115,7 @@ pub(super) fn stragglers(used: &Use) -> Option<Finding> {
     let (slow, slow_s) = used.slower_than(STRAGGLER);
     let part = if used.busy_s > 0.0 { (slow_s / used.busy_s).min(1.0) } else { 0.0 };
     let both = used.both();
-    if both.count < REQUESTS || slow == 0 || part < 0.2 || share(slow, both.count) > 0.1 {
+    if both.count < REQUESTS || slow == 0 || slow_s < STRAGGLER_S || part < 0.2 || share(slow, both.count) > 0.1 {
         return None;
     }
     Some(Finding {

@@ -40,6 +40,9 @@ const MAX_COMPONENTS: u64 = 4096;
 const MAX_STRIPES: u64 = 1 << 20;
 /// Most names of nodes that are kept.
 const MAX_HOSTS: usize = 1 << 17;
+
+/// Ranks whose nodes are kept.
+const MAX_HOST_RANKS: usize = 1 << 20;
 /// Segments that are unpacked at once.
 const CHUNK: usize = 2048;
 
@@ -290,6 +293,21 @@ impl<'a> Reading<'a> {
         Ok(Some((region.map_err(|error| ImportError::io("unpack", self.log.path(), error))?, version)))
     }
 
+    /// Keeps the node that a record of `rank` names, up to the first zero.
+    fn note_host(&mut self, rank: u32, name: &[u8]) {
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        if name.is_empty() {
+            return;
+        }
+        if self.hosts.len() < MAX_HOSTS && !self.hosts.contains(name) {
+            self.hosts.insert(name.into());
+        }
+        let of_ranks = &mut self.out.summary.hosts;
+        if of_ranks.len() < MAX_HOST_RANKS {
+            of_ranks.entry(rank).or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+        }
+    }
+
     /// Requests of DXT.
     fn segments(
         &mut self,
@@ -316,11 +334,6 @@ impl<'a> Reading<'a> {
                 }
             }
             let (id, rank) = (region.word(&head, 0), region.word(&head, 1) as i64);
-            let host = &head[24..88];
-            let length = host.iter().position(|byte| *byte == 0).unwrap_or(host.len());
-            if length > 0 && self.hosts.len() < MAX_HOSTS && !self.hosts.contains(&host[..length]) {
-                self.hosts.insert(host[..length].into());
-            }
             let (writes, reads) = (region.word(&head, 11), region.word(&head, 12));
             let Some(mut left) = writes.checked_add(reads).filter(|count| *count < 1 << 48) else {
                 self.damaged(module.name(), &format!("a record has {} segments", writes as i64));
@@ -333,6 +346,7 @@ impl<'a> Reading<'a> {
                     0
                 }
             };
+            self.note_host(rank, &head[24..88]);
             let file = self.file(id)?;
             self.read += 1;
             if left > 0 {
