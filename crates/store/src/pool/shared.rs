@@ -44,7 +44,7 @@ pub(crate) fn check(pool: &Pool) -> Result<()> {
 
 /// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there
 /// is none. What another user has put there is refused.
-pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
+pub fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let squatted = |what: String| {
         Error::Invalid(format!(
