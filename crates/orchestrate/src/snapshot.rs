@@ -18,6 +18,10 @@ use crate::use_page::{MOST_PROGRAMS, PROGRAMS_DIRECTORY, ProgramCell, USES_MAGIC
 
 /// Users whose pages are read.
 const MOST_USERS: usize = 256;
+/// Names that are looked at for users' pages: any user of a shared pool can make names there.
+const MOST_NAMES: usize = 1 << 16;
+/// How often is looked for new users: once a second.
+const USERS_AGAIN_NS: u64 = 1_000_000_000;
 /// A process counts as one of its program's for this time after a request: 10 s.
 const PROCESS_NS: u64 = 10_000_000_000;
 /// No reuse distance and no period is longer than a day.
@@ -28,6 +32,9 @@ const MOST_NS: f64 = 86_400e9;
 pub(crate) struct PageReader {
     directory: PathBuf,
     servers: usize,
+    /// Those that have a page, as of `users_ns`.
+    users: Vec<u32>,
+    users_ns: Option<u64>,
 }
 
 /// What the pages say.
@@ -51,15 +58,30 @@ fn figure(of: &AtomicU64, most: f64) -> Option<f64> {
 
 impl PageReader {
     pub(crate) fn new(pool: &Pool) -> Self {
-        Self { directory: pool.namespace.join(PROGRAMS_DIRECTORY), servers: pool.servers.len() }
+        let directory = pool.namespace.join(PROGRAMS_DIRECTORY);
+        Self { directory, servers: pool.servers.len(), users: Vec::new(), users_ns: None }
+    }
+
+    /// Looks which users have a page of their own; what another user has put there is none.
+    fn find_users(&mut self, now_ns: u64) {
+        if self.users_ns.is_some_and(|then_ns| now_ns.saturating_sub(then_ns) < USERS_AGAIN_NS) {
+            return;
+        }
+        let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
+        let users = entries.flatten().take(MOST_NAMES).filter_map(|entry| {
+            let uid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+            (entry.metadata().ok()?.uid() == uid).then_some(uid)
+        });
+        self.users = users.take(MOST_USERS).collect();
+        // Until there is one, each look is for the first.
+        self.users_ns = (!self.users.is_empty()).then_some(now_ns);
     }
 
     /// Reads all pages: some hundred microseconds a user. What cannot be read, or is no page, is left out.
-    pub(crate) fn read(&self, now_ns: u64) -> Snapshot {
+    pub(crate) fn read(&mut self, now_ns: u64) -> Snapshot {
         let mut snapshot = Snapshot { traffic: vec![Vec::new(); self.servers], ..Snapshot::default() };
-        let Ok(entries) = std::fs::read_dir(&self.directory) else { return snapshot };
-        let users = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        for uid in users.take(MOST_USERS) {
+        self.find_users(now_ns);
+        for &uid in &self.users {
             if let Some(page) = self.page(uid) {
                 self.add(&mut snapshot, uid, &page, now_ns);
             }

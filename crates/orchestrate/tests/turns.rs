@@ -239,3 +239,38 @@ fn garbage_of_programs_is_bounded() {
     assert!(orchestration_status(&pool.pool).unwrap().programs.is_empty());
     std::mem::forget(one);
 }
+
+#[test]
+fn a_user_speaks_of_its_own_programs_alone() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can make another user's file");
+        return;
+    }
+    let pool = test_pool();
+    let orchestrator = Orchestrator::start(&pool.pool, &options("even", 500)).unwrap();
+    let own = door(&pool.pool, "one");
+    request(&own, 1, 0);
+    let programs = pool.pool.namespace.join("programs");
+    // Another user copies root's page: the programs in it are none of that user's.
+    std::fs::copy(programs.join("0"), programs.join("1234")).unwrap();
+    // A third has not even made the page that bears its number.
+    std::fs::copy(programs.join("0"), programs.join("1235")).unwrap();
+    std::os::unix::fs::chown(programs.join("1234"), Some(1234), Some(1234)).unwrap();
+    let seen = || {
+        let status = orchestration_status(&pool.pool).unwrap();
+        status.programs.iter().map(|one| (one.traits.uid, one.traits.requests)).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(), [(0, 1)]);
+    // What the user says of its own program is taken.
+    let file = std::fs::File::options().read(true).write(true).open(programs.join("1234")).unwrap();
+    let mut page = vec![0; file.metadata().unwrap().len() as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut page, 0).unwrap();
+    let root = Identified::named(0, b"one").key.0.to_ne_bytes();
+    let at = page.windows(8).position(|bytes| bytes == root).unwrap();
+    let theirs = Identified::named(1234, b"one").key.0.to_ne_bytes();
+    std::os::unix::fs::FileExt::write_all_at(&file, &theirs, at as u64).unwrap();
+    let mut both = seen();
+    both.sort_unstable();
+    assert_eq!(both, [(0, 1), (1234, 1)]);
+    drop(orchestrator);
+}

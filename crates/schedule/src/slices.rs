@@ -2,8 +2,9 @@
 
 use crate::slice_plan::{MAX_SLICES, MIN_WINDOW_NS, OTHERS, ProgramKey, SlicePlan, TurnSlice};
 
-/// Least reuse distance that is told apart, in nanoseconds.
-const LEAST_REUSE_NS: f64 = 1.0;
+/// Least reuse distance that is told apart, in nanoseconds: 0.1 ms. No disk is asked again sooner, and a program that claims it
+/// would have the whole window.
+const LEAST_REUSE_NS: f64 = 100_000.0;
 
 /// Weights that are inversely proportional to reuse distances in nanoseconds: `1 / RD_k` (section III-D). Of the two readings
 /// of the text, the one in which three slices are inversely proportional, too. A distance that is not known is taken to be the
