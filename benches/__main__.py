@@ -45,6 +45,7 @@ from benches import (
     streams,
     stripe_search,
     theta,
+    turns,
     uniform,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -75,6 +76,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     emulation.BENCHMARK,
     accuracy.BENCHMARK,
     streams.BENCHMARK,
+    turns.BENCHMARK,
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
     drishti.BENCHMARK,

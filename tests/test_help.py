@@ -37,6 +37,7 @@ COMMANDS = [
     "export-tree",
     "optimize",
     "top",
+    "orchestrate",
     "reproduce",
     "help",
 ]

@@ -211,6 +211,59 @@ class EmulationSnapshot:
 
 def emulation_snapshot(pool_file: str) -> EmulationSnapshot: ...
 
+# Turns of programs
+
+class OrchestrationDecision(TypedDict):
+    program: str
+    is_change: bool
+    text: str
+
+class OrchestrationSlice(TypedDict):
+    program: str
+    slice_s: float
+
+class OrchestratedProgram(TypedDict):
+    name: str
+    user: int
+    is_busy: bool
+    standing: str | None
+    processes: int
+    files: int
+    requests: int
+    bytes: int
+    held: int
+    waited_s: float
+    in_turn: int
+    unanswered: int
+    overdue: int
+    weight: float
+    limit_bytes_per_s: int | None
+    slice_s: float
+    gap_bytes: float | None
+    reuse_s: float | None
+    period_s: float | None
+
+class Orchestration(TypedDict):
+    process: int | None
+    policy: str | None
+    window_s: float
+    age_s: float
+    plans: int
+    served: str | None
+    slices: list[OrchestrationSlice]
+    programs: list[OrchestratedProgram]
+    unplaced: int
+
+class Orchestrator:
+    def work(self, time_s: float) -> list[OrchestrationDecision]: ...
+    def end(self) -> None: ...
+
+def schedule_policies() -> list[tuple[str, str]]: ...
+def orchestrate(
+    pool_file: str, policy: str, window_s: float, weights: dict[str, float], limits: dict[str, int]
+) -> Orchestrator: ...
+def orchestration(pool_file: str) -> Orchestration: ...
+
 # Traces
 
 class Names(TypedDict):

@@ -47,6 +47,7 @@ def run(
     mount: Path | None,
     trace_dir: Path | None = None,
     preload: bool = True,
+    program: str | None = None,
     capture_stdout: Path | None = None,
 ) -> Ended:
     """Runs `command` to its end and returns how it ended.
@@ -54,12 +55,16 @@ def run(
     With `pool_file`, the pool is at `mount` for the program: the mount that is there already, or a private one that
     only the program sees. With `trace_dir`, its requests are recorded there (`Trace.merge` makes one file of them).
     Without `preload` nothing is put into the program: every request goes through the mount.
+    `program` names it to an orchestrator; else that finds its job's name, or takes one that no other run has.
     `capture_stdout` sends the program's standard output to a file.
 
     Raises `ProgramNotFoundError` or `NotExecutableError` before anything is started.
     """
     _check_program(command[0], mount)
     settings: dict[str, str] = {"STRIPEWISE_PROGRAM": Path(command[0]).name}
+    settings["STRIPEWISE_RUN"] = f"{Path(command[0]).name}.{os.getpid()}"
+    if program is not None:
+        settings["STRIPEWISE_JOB"] = program
     if preload:
         settings["LD_PRELOAD"] = _preload_list()
         settings |= _filters()

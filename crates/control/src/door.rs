@@ -38,6 +38,12 @@ impl Door {
         self.gate.is_some() || self.is_observed()
     }
 
+    /// Whether programs may go past the mount that has this door: there is nothing that their own door does not have.
+    pub fn lets_past(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.is_in_the_preload_too())
+            && self.observers.iter().all(|observer| observer.is_in_the_preload_too())
+    }
+
     /// Whether sub-requests have to be told.
     #[inline]
     fn is_observed(&self) -> bool {

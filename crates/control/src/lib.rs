@@ -5,7 +5,7 @@
 //!
 //! Two kinds of access never reach the door, because the kernel does not ask: reads and writes of a file that the kernel
 //! serves itself (passthrough), and accesses to pages that the kernel keeps. A mount whose door has a gate or an observer
-//! therefore refuses passthrough, and lets no program go past it. Pages stay: a read of a cached page is no request, and what
+//! therefore refuses passthrough, and lets no program go past it, unless the preload has the same gate and observers. Pages stay: a read of a cached page is no request, and what
 //! the kernel writes back on its own comes as a request of [`Program::KERNEL`].
 
 mod door;

@@ -10,6 +10,12 @@ pub trait Observer: Send + Sync {
     /// thread that carries the request out; must not wait.
     fn served(&self, file: FileId, part: &SubRequest, request: &Request, done_bytes: u64, took_ns: u64);
 
+    /// Whether requests that go past the mount meet the same observer in the preload, as
+    /// [`Gate::is_in_the_preload_too`](crate::Gate::is_in_the_preload_too).
+    fn is_in_the_preload_too(&self) -> bool {
+        false
+    }
+
     /// Whether it looks at times: then the clock is read twice a request. Asked once.
     fn wants_times(&self) -> bool {
         true

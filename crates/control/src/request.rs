@@ -60,6 +60,11 @@ impl Sender {
         self.way
     }
 
+    /// The thread of another process that asks, as this process's namespace numbers it; 0 is the kernel. `None`: this process.
+    pub fn asking_thread(&self) -> Option<u32> {
+        self.thread
+    }
+
     /// The program. One system call for this process, and a file of `/proc` for the thread of another; that thread's own
     /// number where it has ended.
     pub fn program(&self) -> Program {

@@ -27,7 +27,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
             placement.bypass &= !file.kept_by_kernel;
             // What goes past the mount passes another door than the mount's.
-            placement.bypass &= !core.store.plane().door().is_watched();
+            placement.bypass &= core.store.plane().door().lets_past();
             Ok(PlacementPage::reply(&placement.to_bytes(), offset).as_bytes().to_vec())
         }
         ENSURE_DATAFILES => {

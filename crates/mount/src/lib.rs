@@ -58,6 +58,7 @@ mod server;
 mod session;
 mod shares;
 mod sync;
+mod turns;
 mod unmount;
 mod workers;
 mod xattr;
@@ -74,6 +75,7 @@ pub use mounts::{FS_TYPE, MountEntry, mounted_at};
 pub use options::MountOptions;
 pub use private::run_private;
 pub use session::{Serving, remount};
+pub use turns::door;
 pub use unmount::unmount;
 
 /// Locks though another thread has panicked with the lock held: every change under our locks is a single step, and a

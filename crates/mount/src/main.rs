@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::io::Errno;
-use stripewise_control::Door;
-use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, is_helper, remount, run_private, unmount};
+use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, door, is_helper, remount, run_private, unmount};
 use stripewise_store::Pool;
 
 /// Mount a Stripewise pool.
@@ -46,7 +45,7 @@ struct Args {
     /// With --unmount: how long to wait for the end of the process that serves the mount, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "unmount", conflicts_with = "lazy")]
     wait: u64,
-    /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough,
+    /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough, orchestrated,
     /// max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount; what /etc/fstab says to others is overlooked
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -108,7 +107,8 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    let serving = Serving::start(pool, dir, options, Door::default())?;
+    let door = door(&pool, options)?;
+    let serving = Serving::start(pool, dir, options, door)?;
     if let Some(ready) = ready {
         become_quiet(ready);
     }

@@ -22,6 +22,9 @@ pub struct MountOptions {
     pub own_namespace: bool,
     /// The kernel may serve itself the files it can: plain ones, and those that lie in one datafile.
     pub passthrough: bool,
+    /// Programs wait for their turns at this mount, too, whenever the pool is orchestrated. Else only if it is orchestrated
+    /// when the mount is made.
+    pub orchestrated: bool,
     /// The kernel keeps what programs write and hands it on later; the mount has the pool to itself.
     pub writeback_cache: bool,
     /// Threads that serve requests; `None` lets the pool decide.
@@ -46,6 +49,7 @@ impl MountOptions {
             nonempty: false,
             own_namespace: false,
             passthrough: true,
+            orchestrated: false,
             writeback_cache: false,
             clone_fd: false,
             threads: None,
@@ -75,6 +79,7 @@ impl MountOptions {
                 "noallow_other" => self.allow_other = false,
                 "passthrough" => self.passthrough = true,
                 "nopassthrough" => self.passthrough = false,
+                "orchestrated" => self.orchestrated = true,
                 "writeback_cache" => self.writeback_cache = true,
                 "clone_fd" => self.clone_fd = true,
                 "nonempty" => self.nonempty = true,

@@ -22,7 +22,6 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
-use stripewise_control::Door;
 use stripewise_store::Pool;
 
 use crate::error::MountError;
@@ -30,6 +29,7 @@ use crate::log;
 use crate::mounts::{HeldDirectory, MountEntry};
 use crate::options::MountOptions;
 use crate::session::Serving;
+use crate::turns;
 
 /// Exit code when the program is not there, as shells have it.
 const NOT_FOUND: i32 = 127;
@@ -84,7 +84,8 @@ pub fn run_private(
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
     let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
-    let serving = Serving::start(pool, &dir, &options, Door::default())?;
+    let door = turns::door(&pool, &options)?;
+    let serving = Serving::start(pool, &dir, &options, door)?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));
     if let Some(cwd) = &inside

@@ -14,6 +14,7 @@
 //! | `STRIPEWISE_POOL` | pool file; files below its mount are served from their datafiles |
 //! | `STRIPEWISE_MOUNT` | the mount point that the pool file names, so that it is read only when a placed file is opened |
 //! | `STRIPEWISE_FILTERS` | how many seccomp filters there were before the program; with more the library does nothing |
+//! | `STRIPEWISE_JOB`, `STRIPEWISE_RUN` | whose turn this process waits for, in a pool that is orchestrated |
 //! | `STRIPEWISE_TRACE` | directory; what the program does to its files is recorded there |
 //! | `STRIPEWISE_PROGRAM` | name of the program in the trace; else that of the executable |
 //! | `STRIPEWISE_TRACE_EXCLUDE` | prefixes of paths not to record, separated by `:`, instead of the system's own |

@@ -11,6 +11,7 @@ mod files;
 mod fsck;
 mod layout_file;
 mod open_files;
+mod orchestrate;
 mod plan;
 mod pool;
 mod report;
@@ -40,6 +41,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calibrate::calibrate, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
     module.add_class::<emulation::PyEmulationSnapshot>()?;
+    module.add_class::<orchestrate::PyOrchestrator>()?;
+    module.add_function(wrap_pyfunction!(orchestrate::schedule_policies, module)?)?;
+    module.add_function(wrap_pyfunction!(orchestrate::orchestrate, module)?)?;
+    module.add_function(wrap_pyfunction!(orchestrate::orchestration, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_read, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_parse, module)?)?;
     module.add_function(wrap_pyfunction!(layout_file::layout_check, module)?)?;

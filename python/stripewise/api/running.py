@@ -46,8 +46,17 @@ class Ran:
     """What emulated servers did meanwhile; `None` without such."""
 
 
-def run(command: Sequence[str], pool: Pool | None = None, *, preload: bool = True, trace: Path | None = None) -> Ran:
+def run(
+    command: Sequence[str],
+    pool: Pool | None = None,
+    *,
+    preload: bool = True,
+    program: str | None = None,
+    trace: Path | None = None,
+) -> Ran:
     """Runs a program to its end, on a pool or where it is; with `trace` its requests are recorded there.
+
+    `program` is its name for an orchestrator of the pool.
 
     Without `preload` nothing is put into the program: every request goes through the mount. Raises
     `ProgramNotFoundError` or `NotExecutableError` before anything is started.
@@ -55,10 +64,12 @@ def run(command: Sequence[str], pool: Pool | None = None, *, preload: bool = Tru
     before = emulation.snapshot(pool) if pool is not None else None
     at = (pool.file, pool.mount) if pool is not None else (None, None)
     if trace is None:
-        ended = launch.run(command, pool_file=at[0], mount=at[1], preload=preload)
+        ended = launch.run(command, pool_file=at[0], mount=at[1], preload=preload, program=program)
     else:
         with launch.recording_dir(trace) as records:
-            ended = launch.run(command, pool_file=at[0], mount=at[1], trace_dir=records, preload=preload)
+            ended = launch.run(
+                command, pool_file=at[0], mount=at[1], trace_dir=records, preload=preload, program=program
+            )
             if ended.exit_code != 0 and not any(records.iterdir()):
                 # The program need not have begun, where there was no mount for it.
                 words = f"nothing was recorded: {command[0]} ended with exit code {ended.exit_code}"

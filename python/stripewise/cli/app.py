@@ -91,6 +91,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "optimize": PROGRAM_CONTEXT,
     "bench": {"ignore_unknown_options": True, "help_option_names": []},
     "top": CONTEXT,
+    "orchestrate": CONTEXT,
     "reproduce": CONTEXT,
     "help": CONTEXT,
 }
@@ -119,6 +120,7 @@ _IN_SHORT = {
     "optimize": "Trace, plan, place and verify a better layout.",
     "bench": "Generate I/O: the workloads of the literature.",
     "top": "Watch what each server of a pool does.",
+    "orchestrate": "Let programs take turns on the servers.",
     "reproduce": "Do the papers' experiments again.",
 }
 """In the list of commands; else the first sentence of the command's help, which has to fit there."""

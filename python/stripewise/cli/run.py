@@ -10,6 +10,15 @@ from stripewise.api.pools import Pool
 from stripewise.cli import console
 
 PoolOption = Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")]
+ProgramOption = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="NAME",
+        help="Name for `stripewise orchestrate`; runs of one name are one program. Else the job's, or one of its own.",
+        show_default=False,
+    ),
+]
 Command = Annotated[list[str], typer.Argument(metavar="CMD", help="Program and its arguments.", show_default=False)]
 
 
@@ -19,6 +28,7 @@ def run(
     no_preload: Annotated[
         bool, typer.Option("--no-preload", help="Serve every request through the mount; nothing is put into CMD.")
     ] = False,
+    program: ProgramOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics of emulated servers at the end.")] = False,
 ) -> None:
     """Run any program on a pool.
@@ -33,7 +43,7 @@ def run(
       stripewise run --pool p/pool.toml -- mpiexec -n 16 ./simulate p/mount/out.h5
       stripewise run --pool p/pool.toml bash
     """
-    ran = running.run(command, Pool.load(pool_file), preload=not no_preload)
+    ran = running.run(command, Pool.load(pool_file), preload=not no_preload, program=program)
     if ran.emulation is not None and not quiet:
         console.say(ran.emulation.report())
     raise SystemExit(ran.exit_code)

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from stripewise.api import activity
+from stripewise.api import activity, orchestrating
 from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
 from stripewise.cli import console
+from stripewise.cli.orchestrate import programs
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
 
@@ -28,7 +29,7 @@ def top(
 
     An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
     programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
-    listed with the reason why nothing is known of it.
+    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too.
 
     \b
     busy          share of the time in which the server had a request
@@ -44,14 +45,14 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, sources, before))
+        console.out.print(_totals(pool, sources, before), *_programs(pool))
         return
     try:
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(interval_s)
                 now, now_s = activity.done(pool, sources), time.monotonic()
-                shown = _rates(pool, sources, before, now, now_s - began_s)
+                shown = Group(_rates(pool, sources, before, now, now_s - began_s), *_programs(pool))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
                 else:
@@ -106,6 +107,15 @@ def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict
         )
     title = _line(f"pool '{pool.name}', {pool.label}, last {seconds(passed_s)}; Ctrl-C ends")
     return Group(title, grid, *_notes(sources))
+
+
+def _programs(pool: Pool) -> list[RenderableType]:
+    """Who is served, and what each program does; nothing where no orchestrator is at work."""
+    found = orchestrating.status(pool)
+    if found["process"] is None:
+        return []
+    served = found["served"] or "all programs"
+    return [_line(f"orchestrated by {found['policy']}; serving {served}"), programs(found)]
 
 
 def _notes(sources: list[Source]) -> list[Text]:

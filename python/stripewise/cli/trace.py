@@ -8,7 +8,7 @@ import typer
 from stripewise.api import running
 from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.cli.run import Command
+from stripewise.cli.run import Command, ProgramOption
 
 
 def trace(
@@ -17,6 +17,7 @@ def trace(
     pool_file: Annotated[
         Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Run CMD on this pool; without it, where it is.")
     ] = None,
+    program: ProgramOption = None,
 ) -> None:
     """Record every request that a program makes: process, file, operation, offset, size, time.
 
@@ -31,7 +32,7 @@ def trace(
       stripewise show run.trace
     """
     try:
-        ran = running.run(command, Pool.load(pool_file) if pool_file else None, trace=output)
+        ran = running.run(command, Pool.load(pool_file) if pool_file else None, program=program, trace=output)
     except running.NothingRecordedError as error:
         console.fail(str(error), error.exit_code)
     console.say(f"recorded {output}")

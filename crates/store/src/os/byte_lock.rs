@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// Takes (`F_RDLCK`, `F_WRLCK`) or gives back (`F_UNLCK`) the lock of one byte of an open file, for its open file
 /// description; `wait`: until it can be had, otherwise EAGAIN. An own lock of another kind is exchanged for it.
-pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
+pub fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
     // The threads of a schedule are one thread of the system, which must not wait in the kernel for what another of them holds.
     #[cfg(feature = "shuttle")]
     stripewise_switching::switch();

@@ -4,6 +4,6 @@ pub(crate) mod byte_lock;
 pub(crate) mod descriptors;
 pub mod error;
 pub(crate) mod room;
-pub(crate) mod shared_pages;
+pub mod shared_pages;
 pub(crate) mod sync;
 pub(crate) mod sys;

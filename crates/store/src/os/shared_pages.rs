@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 ///
 /// # Safety
 /// It consists of atomics alone, so that all bytes are a value of it and others may change them at any time.
-pub(crate) unsafe trait Atomics: Sync {}
+pub unsafe trait Atomics: Sync {}
 
 // SAFETY: an atomic.
 unsafe impl Atomics for crate::os::sync::mapped::AtomicU32 {}
@@ -28,7 +28,7 @@ unsafe impl<T: Atomics, const COUNT: usize> Atomics for [T; COUNT] {}
 
 /// A `T` in a file, which all processes that map it share.
 #[derive(Debug)]
-pub(crate) struct SharedPage<T>(NonNull<T>);
+pub struct SharedPage<T>(NonNull<T>);
 
 // SAFETY: the mapping is shared memory of atomics, valid in every thread until it is dropped.
 unsafe impl<T: Atomics> Send for SharedPage<T> {}
@@ -41,7 +41,7 @@ impl<T: Atomics> SharedPage<T> {
     ///
     /// # Errors
     /// Those of `mmap`.
-    pub(crate) fn map(file: BorrowedFd<'_>, offset: u64, access: ProtFlags) -> rustix::io::Result<Self> {
+    pub fn map(file: BorrowedFd<'_>, offset: u64, access: ProtFlags) -> rustix::io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096) };
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let address =
@@ -71,7 +71,7 @@ impl<T> Drop for SharedPage<T> {
 /// Gives the first `bytes` of `file`, which is open for writing, their place on the disk; they are zeros where nothing
 /// was. Grows the file only: one that is shortened under a mapping would kill its users, too. One system call where a
 /// process has done it before.
-pub(crate) fn allocate(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
+pub fn allocate(file: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
     match retry(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
         // A file system may ask for the space anew before it sees that it is there.
         Err(Errno::NOSPC | Errno::DQUOT)

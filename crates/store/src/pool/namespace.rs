@@ -46,7 +46,7 @@ pub(crate) fn namespace_uuid(pool: &Pool) -> Result<String> {
 }
 
 /// Whether the pool is one that several users use directly, as the administrator chose when it was made.
-pub(crate) fn is_shared(pool: &Pool) -> Result<bool> {
+pub fn is_shared(pool: &Pool) -> Result<bool> {
     let text = crate::os::sys::read_file(&pool.namespace.join(MARKER_FILE), 4096)?;
     read_marker(&text).map(|marker| marker.shared).map_err(Error::Invalid)
 }

@@ -11,6 +11,8 @@
 //! | `tree/` | 1777, or what the administrator makes it | as its modes say |
 //! | `layouts/` | 1777 | all; `HASH`, or `HASH.UID` where another user has put that |
 //! | `epochs/UID` | 1777, pages 0644 | the user; no other user reads or maps it |
+//! | `turns` | 0644 | root, who alone orchestrates |
+//! | `programs/UID` | 1777, pages 0600 | the user; root reads what its programs do |
 //! | `removals/` | 1777, journals 0600 | the user whose mount it is; another's counts for that user alone |
 //! | `locks/` | 1733 | the owner of the file, root, and those who may write the file |
 //! | `SERVER/hh/` | 1733 | owners of files: names cannot be listed, so only readers of a file know its handle |
@@ -44,7 +46,7 @@ pub(crate) fn check(pool: &Pool) -> Result<()> {
 
 /// Opens the regular file `path` that must be this user's own, for reading and writing; makes it with `mode` if there
 /// is none. What another user has put there is refused.
-pub(crate) fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
+pub fn open_own(path: &Path, mode: Mode) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let squatted = |what: String| {
         Error::Invalid(format!(

@@ -1,0 +1,299 @@
+//! From figures to a plan, window by window. No I/O and no clock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use stripewise_schedule::{
+    Candidate, Eligibility, FULL_STROKE_BYTES, OTHERS, ProgramKey, SchedulePolicy, SeekTime, ServerUseBy, SharedServer,
+    SlicePlan, Standing, StandingTracker, UserTraffic, WindowReport, mixed_gap,
+};
+
+/// Of this many windows one is shared while programs are dedicated: it shows what they do to each other.
+const SHARED_EVERY: u64 = 32;
+/// A program without requests for this time is not busy, unless it is usually away for longer: 100 ms.
+const BUSY_NS: u64 = 100_000_000;
+/// A program without requests for this time takes no part in plans: 1 s, or two windows.
+const ACTIVE_NS: u64 = 1_000_000_000;
+
+/// What is known of a program, from the pages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramTraits {
+    /// Key.
+    pub key: ProgramKey,
+    /// Name, or its beginning.
+    pub name: String,
+    /// User.
+    pub uid: u32,
+    /// Processes that have sent requests lately.
+    pub processes: u32,
+    /// Files that it has used, up to 64; two may count as one.
+    pub files: u32,
+    /// When it was first seen (`CLOCK_MONOTONIC`, nanoseconds).
+    pub first_ns: u64,
+    /// When it was last seen.
+    pub last_ns: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes that servers have moved for it.
+    pub bytes: u64,
+    /// Requests that waited for a turn or for a limit.
+    pub held: u64,
+    /// How long these waited, in nanoseconds, all together.
+    pub waited_ns: u64,
+    /// Requests that passed in a turn of its own or of the others.
+    pub in_turn: u64,
+    /// Requests that passed while no orchestrator answered.
+    pub unanswered: u64,
+    /// Requests that passed after two windows, whatever the plan said.
+    pub overdue: u64,
+    /// Mean time from one burst of requests to the next, in nanoseconds.
+    pub period_ns: Option<f64>,
+    /// What it does on each server.
+    pub uses: Vec<ServerUseBy>,
+}
+
+impl ProgramTraits {
+    /// Adds what another page says of the same program. Where both have figures of a server, those of the page stay that
+    /// was heard of last.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if other.last_ns > self.last_ns {
+            (self.uses, self.period_ns) = (other.uses.clone(), other.period_ns);
+        }
+        self.processes = self.processes.saturating_add(other.processes);
+        self.files = self.files.max(other.files);
+        (self.first_ns, self.last_ns) = (self.first_ns.min(other.first_ns), self.last_ns.max(other.last_ns));
+        let counters = [
+            (&mut self.requests, other.requests),
+            (&mut self.bytes, other.bytes),
+            (&mut self.held, other.held),
+            (&mut self.waited_ns, other.waited_ns),
+            (&mut self.in_turn, other.in_turn),
+            (&mut self.unanswered, other.unanswered),
+            (&mut self.overdue, other.overdue),
+        ];
+        counters.into_iter().for_each(|(own, more)| *own = own.saturating_add(more));
+    }
+}
+
+/// What was ordered for programs, by name; a name without a rule has weight 1 and no limit.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProgramRules {
+    /// Weights.
+    pub weights: HashMap<String, f64>,
+    /// Bytes in a second.
+    pub limits: HashMap<String, u64>,
+}
+
+impl ProgramRules {
+    /// The rule of a program: names are compared as far as a page has them.
+    fn of<T: Copy>(rules: &HashMap<String, T>, name: &str) -> Option<T> {
+        let is_short =
+            |rule: &str| rule == name || (name.len() >= crate::identity::PROGRAM_NAME_BYTES && rule.starts_with(name));
+        rules.get(name).copied().or_else(|| rules.iter().find(|(rule, _)| is_short(rule)).map(|(_, value)| *value))
+    }
+
+    /// The weight of the program `name`.
+    pub(crate) fn weight(&self, name: &str) -> f64 {
+        Self::of(&self.weights, name).unwrap_or(1.0)
+    }
+
+    /// The limit of the program `name` in bytes per second; 0 is none.
+    pub(crate) fn limit(&self, name: &str) -> u64 {
+        Self::of(&self.limits, name).unwrap_or(0)
+    }
+}
+
+/// What was decided of a program for the next window, with the figures that decided it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Its name.
+    pub program: String,
+    /// Its user.
+    pub uid: u32,
+    /// Where it stood and where it stands now.
+    pub standing: (Standing, Standing),
+    /// The figures.
+    pub figures: Eligibility,
+    /// Its slice in nanoseconds; 0: it has none of its own.
+    pub slice_ns: u64,
+    /// The whole window in nanoseconds.
+    pub window_ns: u64,
+    /// Whether it has that slice for the first time, or another standing.
+    pub is_change: bool,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, uid, standing: (before, now), figures, slice_ns, window_ns, .. } = self;
+        write!(f, "{program} (user {uid}): ")?;
+        if before == now {
+            write!(f, "{}", now.name())?;
+        } else {
+            write!(f, "{} -> {}", before.name(), now.name())?;
+        }
+        write!(
+            f,
+            ", gap {:.0} of its own and {:.0} of the mix (KiB, {} servers that seek), ",
+            figures.own_gap_bytes / 1024.0 / figures.servers.max(1) as f64,
+            figures.mix_gap_bytes / 1024.0 / figures.servers.max(1) as f64,
+            figures.servers
+        )?;
+        match figures.reuse_ns {
+            Some(reuse_ns) => write!(f, "reuse {:.2} ms, ", reuse_ns * 1e-6)?,
+            None => write!(f, "reuse not known yet, ")?,
+        }
+        write!(f, "seek {:.2} ms, ", figures.seek_ns * 1e-6)?;
+        if *slice_ns == 0 {
+            write!(f, "no slice of its own")
+        } else {
+            write!(f, "slice {:.0} of {:.0} ms", *slice_ns as f64 * 1e-6, *window_ns as f64 * 1e-6)
+        }
+    }
+}
+
+/// What a window has become.
+#[derive(Debug, Clone)]
+pub(crate) struct NextWindow {
+    pub(crate) plan: SlicePlan,
+    pub(crate) decisions: Vec<Decision>,
+    /// Standing and mean reuse distance of the programs that take part.
+    pub(crate) standings: Vec<(ProgramKey, String, Standing, Option<f64>)>,
+}
+
+/// Decides for one window after the other.
+pub(crate) struct Conductor {
+    policy: Box<dyn SchedulePolicy>,
+    window_ns: u64,
+    rules: ProgramRules,
+    /// What a seek takes, by server.
+    seeks: Vec<SeekTime>,
+    trackers: BTreeMap<ProgramKey, (StandingTracker, u64)>,
+    windows: u64,
+}
+
+impl Conductor {
+    pub(crate) fn new(
+        policy: Box<dyn SchedulePolicy>,
+        window_ns: u64,
+        rules: ProgramRules,
+        seeks: Vec<SeekTime>,
+    ) -> Self {
+        Self { policy, window_ns, rules, seeks, trackers: BTreeMap::new(), windows: 0 }
+    }
+
+    pub(crate) fn policy(&self) -> &dyn SchedulePolicy {
+        &*self.policy
+    }
+
+    pub(crate) fn rules(&self) -> &ProgramRules {
+        &self.rules
+    }
+
+    /// Whether `program` has requests now, or will have the next as soon as it usually has.
+    pub(crate) fn is_busy(program: &ProgramTraits, now_ns: u64) -> bool {
+        now_ns.saturating_sub(program.last_ns) <= BUSY_NS
+    }
+
+    /// What servers see of all programs together. A server that no program uses has no gap.
+    fn shared_servers(&self, traffic: &[Vec<UserTraffic>]) -> Vec<SharedServer> {
+        let seek = |server: usize| self.seeks.get(server).copied().unwrap_or(SeekTime::NONE);
+        let one = |(server, users): (usize, &Vec<UserTraffic>)| {
+            let gap_bytes = mixed_gap(users.iter().copied(), FULL_STROKE_BYTES).unwrap_or(0.0);
+            SharedServer { gap_bytes, seek_ns: seek(server).of(gap_bytes) }
+        };
+        traffic.iter().enumerate().map(one).collect()
+    }
+
+    /// Ends a window, in which all programs were served at all times if it `was_shared`, and plans the next.
+    pub(crate) fn next(
+        &mut self,
+        programs: &[ProgramTraits],
+        traffic: &[Vec<UserTraffic>],
+        was_shared: bool,
+        now_ns: u64,
+    ) -> NextWindow {
+        self.windows += 1;
+        let servers = self.shared_servers(traffic);
+        let age_ns = |program: &ProgramTraits| now_ns.saturating_sub(program.last_ns);
+        let active_ns = ACTIVE_NS.max(2 * self.window_ns);
+        let active: Vec<&ProgramTraits> = programs.iter().filter(|one| age_ns(one) <= active_ns).collect();
+        let known: Vec<ProgramKey> = programs.iter().map(|one| one.key).collect();
+        self.trackers.retain(|key, _| known.contains(key));
+        let mut candidates = Vec::with_capacity(active.len());
+        let mut changes = Vec::with_capacity(active.len());
+        for program in &active {
+            let figures = Eligibility::of(&servers, &program.uses);
+            let (tracker, _) = self.trackers.entry(program.key).or_default();
+            let before = tracker.standing();
+            let was_active = age_ns(program) <= self.window_ns;
+            let now = tracker.step(&WindowReport { figures, was_shared, was_active });
+            changes.push((before, now, figures));
+            candidates.push(Candidate {
+                program: program.key,
+                standing: now,
+                reuse_ns: figures.reuse_ns.or_else(|| mean_reuse(&program.uses)),
+                weight: self.rules.weight(&program.name),
+                period_ns: program.period_ns,
+                age_ns: now_ns.saturating_sub(program.first_ns),
+                is_busy: Self::is_busy(program, now_ns),
+            });
+        }
+        let has_dedicated = candidates.iter().any(|one| one.standing.is_dedicated());
+        let is_to_measure = self.policy.needs_standings() && has_dedicated && self.windows.is_multiple_of(SHARED_EVERY);
+        let plan = if is_to_measure { SlicePlan::open() } else { self.policy.plan(&candidates, self.window_ns) };
+        let decisions = active.iter().zip(&changes).map(|(program, (before, now, figures))| {
+            let slice_ns = plan.share_ns(program.key);
+            let slot = self.trackers.get_mut(&program.key);
+            let had = slot.map_or(0, |(_, had)| std::mem::replace(had, if is_to_measure { *had } else { slice_ns }));
+            // A slice that changes by less than a tenth of the window is no news.
+            let is_news =
+                !is_to_measure && ((had == 0) != (slice_ns == 0) || had.abs_diff(slice_ns) > self.window_ns / 10);
+            Decision {
+                program: program.name.clone(),
+                uid: program.uid,
+                standing: (*before, *now),
+                figures: *figures,
+                slice_ns,
+                window_ns: self.window_ns,
+                is_change: before != now || is_news,
+            }
+        });
+        let decisions = decisions.collect();
+        let standings = active
+            .iter()
+            .zip(&candidates)
+            .map(|(program, one)| (program.key, program.name.clone(), one.standing, one.reuse_ns))
+            .collect();
+        NextWindow { plan, decisions, standings }
+    }
+
+    /// Whether the slice of `program`, or of all others, is of no use now: none of its programs has sent a request for twice
+    /// its reuse distance and `least_ns`, while another one has.
+    pub(crate) fn is_wasted(
+        &self,
+        program: ProgramKey,
+        plan: &SlicePlan,
+        programs: &[ProgramTraits],
+        least_ns: u64,
+        now_ns: u64,
+    ) -> bool {
+        if !self.policy.gives_up_idle_slices() {
+            return false;
+        }
+        let has_slice = |one: &ProgramTraits| plan.slices.iter().any(|slice| slice.program == one.key);
+        let is_of_slice = |one: &&ProgramTraits| if program == OTHERS { !has_slice(one) } else { one.key == program };
+        let is_idle = |one: &ProgramTraits| {
+            let usual_ns = mean_reuse(&one.uses).map_or(0, |reuse| (2.0 * reuse) as u64);
+            now_ns.saturating_sub(one.last_ns) > usual_ns.clamp(least_ns, self.window_ns / 2)
+        };
+        let is_free = programs.iter().filter(is_of_slice).all(is_idle);
+        is_free && programs.iter().any(|one| !is_of_slice(&one) && now_ns.saturating_sub(one.last_ns) <= least_ns)
+    }
+}
+
+/// Mean reuse distance over all servers, whether they seek or not.
+fn mean_reuse(uses: &[ServerUseBy]) -> Option<f64> {
+    let known = || uses.iter().map(|by| f64::from(by.reuse_ns)).filter(|reuse| reuse.is_finite());
+    let count = known().count();
+    (count > 0).then(|| known().sum::<f64>() / count as f64)
+}

@@ -1,0 +1,30 @@
+//! Turns of programs on a pool: what they share, where they wait, and who decides.
+//!
+//! ```text
+//! identity     which program a process is of: launcher's job, name given, cgroup, session
+//! plan_page    <namespace>/turns: the plan, written by the orchestrator, read by gates
+//! use_page     <namespace>/programs/UID: what a user's programs do, written by their gates, read by the orchestrator
+//! turns        gate and observer of a way in
+//! conductor    from figures to a plan: programs, standings, policy; no I/O
+//! orchestrator the loop: reads figures, publishes plans
+//! status       what is going on, for people
+//! ```
+//!
+//! Nothing in a page is trusted: whatever it says, no request waits longer than two windows of at most ten seconds.
+
+mod conductor;
+mod identity;
+mod orchestrator;
+mod plan_page;
+mod snapshot;
+mod status;
+mod turns;
+mod use_page;
+
+pub use conductor::{Decision, ProgramRules, ProgramTraits};
+pub use identity::{Identified, JOB_VARIABLE, PROGRAM_NAME_BYTES, RUN_VARIABLE};
+pub use orchestrator::{Orchestrator, OrchestratorOptions};
+pub use plan_page::TURNS_FILE;
+pub use status::{OrchestrationStatus, ProgramStatus, orchestration_status};
+pub use turns::{Asker, Turns, is_orchestrated, make_plan_page};
+pub use use_page::PROGRAMS_DIRECTORY;

@@ -1,0 +1,101 @@
+//! What is going on, for people: by anyone who may read the pool's namespace.
+
+use stripewise_schedule::Standing;
+use stripewise_store::emulate::now_ns;
+use stripewise_store::{Pool, Result, is_shared};
+
+use crate::conductor::{Conductor, ProgramTraits};
+use crate::orchestrator::name_of;
+use crate::snapshot::PageReader;
+use crate::turns::open_plan_page;
+
+/// A program, as the pages have it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramStatus {
+    /// What it does.
+    pub traits: ProgramTraits,
+    /// Whether it has requests now.
+    pub is_busy: bool,
+    /// Where it stands; `None`: the orchestrator has not seen it yet, or there is none.
+    pub standing: Option<Standing>,
+    /// Weight.
+    pub weight: f64,
+    /// Bytes in a second; 0 is no limit.
+    pub limit: u64,
+    /// Its slice of each window in nanoseconds; 0: none of its own.
+    pub slice_ns: u64,
+    /// Mean gap between its requests over the servers, in bytes.
+    pub gap_bytes: Option<f64>,
+    /// Mean time between its requests over the servers, in nanoseconds.
+    pub reuse_ns: Option<f64>,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrchestrationStatus {
+    /// The orchestrator's process; `None`: none answers.
+    pub process: Option<u32>,
+    /// Its policy.
+    pub policy: Option<String>,
+    /// Its window in nanoseconds.
+    pub window_ns: u64,
+    /// How long it has been at work, in nanoseconds.
+    pub age_ns: u64,
+    /// Plans that it has published.
+    pub plans: u64,
+    /// Who is served now; `None`: all.
+    pub served: Option<String>,
+    /// Slices in order: name and length in nanoseconds.
+    pub slices: Vec<(String, u64)>,
+    /// Programs, the first seen first.
+    pub programs: Vec<ProgramStatus>,
+    /// Requests of programs for which there was no place.
+    pub unplaced: u64,
+}
+
+/// What is going on in `pool`. Of other users' programs a user of a shared pool sees nothing, as their pages are not for it.
+///
+/// # Errors
+/// The pool's namespace is not there.
+pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
+    let now_ns = now_ns();
+    let page = open_plan_page(&pool.namespace, is_shared(pool)?);
+    let content = page.and_then(|page| page.content(now_ns));
+    let snapshot = PageReader::new(pool).read(now_ns);
+    let slices = content.as_ref().map_or(&[][..], |content| &content.slices);
+    let begins = std::iter::once(0).chain(slices.iter().map(|slice| slice.end_ns));
+    let lengths: Vec<_> =
+        begins.zip(slices).map(|(begin_ns, slice)| (slice.program, slice.end_ns.saturating_sub(begin_ns))).collect();
+    let is_in_turns = |content: &&crate::plan_page::PlanContent| content.is_in_turns;
+    let served = content.as_ref().filter(is_in_turns).and_then(|content| {
+        let at_ns = now_ns.saturating_sub(content.begin_ns) % content.window_ns;
+        slices.iter().find(|slice| at_ns < slice.end_ns).map(|slice| name_of(slice.program, &snapshot))
+    });
+    let status_of = |traits: &ProgramTraits| {
+        let listed = content.as_ref().and_then(|content| content.listed.iter().find(|one| one.program == traits.key));
+        let slice_ns = lengths.iter().filter(|(program, _)| *program == traits.key).map(|(_, length)| length).sum();
+        let count = traits.uses.len() as f64;
+        let gaps: f64 = traits.uses.iter().map(|by| f64::from(by.gap_bytes)).sum();
+        ProgramStatus {
+            is_busy: Conductor::is_busy(traits, now_ns),
+            standing: listed.map(|one| one.standing),
+            weight: listed.map_or(1.0, |one| one.weight),
+            limit: listed.map_or(0, |one| one.limit),
+            slice_ns,
+            gap_bytes: (count > 0.0).then(|| gaps / count),
+            reuse_ns: listed.and_then(|one| one.reuse_ns),
+            traits: traits.clone(),
+        }
+    };
+    Ok(OrchestrationStatus {
+        process: content.as_ref().map(|content| content.process),
+        policy: content.as_ref().map(|content| content.policy.clone()),
+        window_ns: content.as_ref().map_or(0, |content| content.window_ns),
+        age_ns: content.as_ref().map_or(0, |content| now_ns.saturating_sub(content.since_ns)),
+        plans: content.as_ref().map_or(0, |content| content.windows),
+        served,
+        slices: lengths.iter().map(|(program, length)| (name_of(*program, &snapshot), *length)).collect(),
+        programs: snapshot.programs.iter().map(status_of).collect(),
+        unplaced: snapshot.unplaced,
+    })
+}

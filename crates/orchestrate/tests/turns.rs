@@ -1,0 +1,276 @@
+//! Gate, observer and orchestrator together, on a pool without a mount.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use stripewise_control::{Action, Door, FileId, Request, Sender, Way};
+use stripewise_layout::{ServerId, SubRequest};
+use stripewise_orchestrate::{
+    Asker, Identified, Orchestrator, OrchestratorOptions, ProgramRules, Turns, is_orchestrated, make_plan_page,
+    orchestration_status,
+};
+use stripewise_store::Pool;
+use stripewise_store::pool::{PoolSpec, TierSpec};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct TestPool {
+    _dir: tempfile::TempDir,
+    pool: Pool,
+}
+
+fn test_pool() -> TestPool {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let tier = TierSpec { name: "hdd".into(), servers: vec![disk], ..TierSpec::default() };
+    let (mount, namespace) = (dir.path().join("mount"), dir.path().join("namespace"));
+    let spec = PoolSpec { name: "turns".into(), mount, namespace, tiers: vec![tier], ..PoolSpec::default() };
+    let pool = Pool::init(&dir.path().join("pool.toml"), &spec).unwrap();
+    TestPool { _dir: dir, pool }
+}
+
+fn options(policy: &str, window_ms: u64) -> OrchestratorOptions {
+    let (policy, window) = (policy.to_owned(), Duration::from_millis(window_ms));
+    OrchestratorOptions { policy, window, rules: ProgramRules::default() }
+}
+
+fn door(pool: &Pool, name: &str) -> Door {
+    let program = Identified::named(rustix::process::geteuid().as_raw(), name.as_bytes());
+    Turns::open(pool, || Asker::Own(program), |_| {}).expect("a page of turns").install(Door::default())
+}
+
+/// One request through a door, served at once.
+fn request(door: &Door, file: u64, offset: u64) {
+    let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset, len: 4096 };
+    door.enter(FileId(file), &request);
+    let part =
+        SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: offset, len: 4096, from: 0, to: 4096 };
+    door.served(FileId(file), &part, &request, 4096, (0, || 0));
+}
+
+/// Sends requests of the programs `names` until `is_over`.
+fn programs<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    pool: &Pool,
+    names: &[&str],
+    is_over: &'scope AtomicBool,
+) {
+    for (number, name) in names.iter().enumerate() {
+        let door = door(pool, name);
+        scope.spawn(move || {
+            let mut offset = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                request(&door, number as u64 + 1, offset);
+                offset += 4096;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+    }
+}
+
+/// Ends the programs of a test, also when that fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Works until `done` holds of the status.
+fn work_until(
+    orchestrator: &mut Orchestrator,
+    pool: &Pool,
+    done: impl Fn(&stripewise_orchestrate::OrchestrationStatus) -> bool,
+) {
+    let begin = Instant::now();
+    loop {
+        orchestrator.work(Duration::from_millis(20));
+        let status = orchestration_status(pool).unwrap();
+        if done(&status) {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{status:#?}");
+    }
+}
+
+#[test]
+fn two_programs_are_served_in_turn_and_go_on_when_the_orchestrator_dies() {
+    let pool = test_pool();
+    assert!(Turns::open(&pool.pool, || unreachable!("there is no page"), |_| {}).is_none());
+    assert!(!is_orchestrated(&pool.pool));
+    let mut orchestrator = Orchestrator::start(&pool.pool, &options("even", 20)).unwrap();
+    assert!(is_orchestrated(&pool.pool));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&is_over);
+        programs(scope, &pool.pool, &["one", "two"], &is_over);
+        let both_held = |status: &stripewise_orchestrate::OrchestrationStatus| {
+            let is_held = |one: &stripewise_orchestrate::ProgramStatus| one.traits.held > 20 && one.traits.in_turn > 20;
+            status.programs.len() == 2 && status.programs.iter().all(is_held)
+        };
+        work_until(&mut orchestrator, &pool.pool, both_held);
+        let status = orchestration_status(&pool.pool).unwrap();
+        assert_eq!(status.process, Some(std::process::id()));
+        assert_eq!(status.policy.as_deref(), Some("even"));
+        for one in &status.programs {
+            assert_eq!(one.slice_ns, 10_000_000, "{one:?}");
+            assert_eq!(one.traits.files, 1);
+            assert_eq!(one.gap_bytes, Some(0.0), "each reads its own file in order");
+        }
+        assert_eq!(status.programs.iter().map(|one| one.traits.processes).sum::<u32>(), 1, "both are of this process");
+        // It dies in the middle of a window: nothing is published any more, nor taken back.
+        std::mem::forget(orchestrator);
+        let begin = Instant::now();
+        let unanswered = || {
+            orchestration_status(&pool.pool).unwrap().programs.iter().map(|one| one.traits.unanswered).min().unwrap()
+        };
+        while unanswered() < 50 {
+            assert!(begin.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        let status = orchestration_status(&pool.pool).unwrap();
+        assert_eq!((status.process, status.served), (None, None));
+    });
+}
+
+#[test]
+fn an_end_opens_the_gates_and_a_second_orchestrator_is_refused() {
+    let pool = test_pool();
+    let first = Orchestrator::start(&pool.pool, &options("even", 500)).unwrap();
+    let refused = Orchestrator::start(&pool.pool, &options("even", 500)).err().unwrap().to_string();
+    assert!(refused.contains("orchestrated already") && refused.contains(&std::process::id().to_string()), "{refused}");
+    assert!(is_orchestrated(&pool.pool));
+    drop(first);
+    assert!(!is_orchestrated(&pool.pool));
+    drop(Orchestrator::start(&pool.pool, &options("none", 500)).unwrap());
+}
+
+#[test]
+fn what_is_no_policy_no_window_and_no_rule_is_named() {
+    let pool = test_pool();
+    let refused = |options: &OrchestratorOptions| Orchestrator::start(&pool.pool, options).err().unwrap().to_string();
+    assert!(refused(&options("fair", 500)).contains("'fair'"));
+    assert!(refused(&options("even", 0)).contains("0 ms"));
+    assert!(refused(&options("even", 10_001)).contains("10001 ms"));
+    let weights = [("a".to_owned(), f64::NAN)].into();
+    assert!(
+        refused(&OrchestratorOptions { rules: ProgramRules { weights, limits: [].into() }, ..options("even", 500) })
+            .contains("'a'")
+    );
+    let limits = [("b".to_owned(), 0)].into();
+    assert!(
+        refused(&OrchestratorOptions { rules: ProgramRules { limits, weights: [].into() }, ..options("even", 500) })
+            .contains("'b'")
+    );
+    assert!(!pool.pool.namespace.join("turns").exists(), "nothing is made for what is refused");
+}
+
+#[test]
+fn a_limit_holds_a_program_to_its_rate() {
+    let pool = test_pool();
+    // One request of 4 KiB in 4 ms.
+    let limits = [("slow".to_owned(), 1_024_000)].into();
+    let rules = ProgramRules { limits, weights: [].into() };
+    let mut orchestrator =
+        Orchestrator::start(&pool.pool, &OrchestratorOptions { rules, ..options("none", 100) }).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&is_over);
+        programs(scope, &pool.pool, &["slow", "free"], &is_over);
+        work_until(&mut orchestrator, &pool.pool, |status| {
+            let find = |name: &str| status.programs.iter().find(|one| one.traits.name == name);
+            find("slow").is_some_and(|one| one.limit == 1_024_000 && one.traits.held > 50)
+        });
+        let status = orchestration_status(&pool.pool).unwrap();
+        let find = |name: &str| &status.programs.iter().find(|one| one.traits.name == name).unwrap().traits;
+        assert_eq!(find("free").held, 0);
+        // Those that were held waited for about the time of one request each.
+        let mean_ns = find("slow").waited_ns / find("slow").held;
+        assert!(mean_ns > 1_000_000, "{mean_ns}");
+    });
+}
+
+#[test]
+fn a_page_of_garbage_holds_no_request() {
+    let pool = test_pool();
+    drop(make_plan_page(&pool.pool).unwrap());
+    let path = pool.pool.namespace.join("turns");
+    let bytes: Vec<u8> = (0..8192_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    let tell = |_: &str| {
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    };
+    let program = Identified::named(rustix::process::geteuid().as_raw(), b"one");
+    let turns = Turns::open(&pool.pool, || Asker::Own(program), tell).unwrap();
+    let door = turns.install(Door::default());
+    // In place: a file that is replaced is another one.
+    std::os::unix::fs::FileExt::write_all_at(&std::fs::File::options().write(true).open(&path).unwrap(), &bytes, 0)
+        .unwrap();
+    for number in 0..1000 {
+        request(&door, 1, number * 4096);
+    }
+    let status = orchestration_status(&pool.pool).unwrap();
+    assert_eq!(status.programs[0].traits.unanswered, 1000);
+    assert_eq!((status.programs[0].traits.held, TOLD.load(Ordering::Relaxed)), (0, 1), "said once");
+}
+
+#[test]
+fn garbage_of_programs_is_bounded() {
+    let pool = test_pool();
+    let mut orchestrator = Orchestrator::start(&pool.pool, &options("reuse-distance", 20)).unwrap();
+    let one = door(&pool.pool, "one");
+    request(&one, 1, 0);
+    let uid = rustix::process::geteuid().as_raw();
+    let path = pool.pool.namespace.join("programs").join(uid.to_string());
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let length = file.metadata().unwrap().len() as usize;
+    let bytes: Vec<u8> = (8..length as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 8).unwrap();
+    for _ in 0..10 {
+        orchestrator.work(Duration::from_millis(20));
+        orchestration_status(&pool.pool).unwrap();
+    }
+    // A user can shorten its page: the orchestrator does not map it.
+    file.set_len(100).unwrap();
+    for _ in 0..5 {
+        orchestrator.work(Duration::from_millis(20));
+    }
+    assert!(orchestration_status(&pool.pool).unwrap().programs.is_empty());
+    std::mem::forget(one);
+}
+
+#[test]
+fn a_user_speaks_of_its_own_programs_alone() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can make another user's file");
+        return;
+    }
+    let pool = test_pool();
+    let orchestrator = Orchestrator::start(&pool.pool, &options("even", 500)).unwrap();
+    let own = door(&pool.pool, "one");
+    request(&own, 1, 0);
+    let programs = pool.pool.namespace.join("programs");
+    // Another user copies root's page: the programs in it are none of that user's.
+    std::fs::copy(programs.join("0"), programs.join("1234")).unwrap();
+    // A third has not even made the page that bears its number.
+    std::fs::copy(programs.join("0"), programs.join("1235")).unwrap();
+    std::os::unix::fs::chown(programs.join("1234"), Some(1234), Some(1234)).unwrap();
+    let seen = || {
+        let status = orchestration_status(&pool.pool).unwrap();
+        status.programs.iter().map(|one| (one.traits.uid, one.traits.requests)).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(), [(0, 1)]);
+    // What the user says of its own program is taken.
+    let file = std::fs::File::options().read(true).write(true).open(programs.join("1234")).unwrap();
+    let mut page = vec![0; file.metadata().unwrap().len() as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut page, 0).unwrap();
+    let root = Identified::named(0, b"one").key.0.to_ne_bytes();
+    let at = page.windows(8).position(|bytes| bytes == root).unwrap();
+    let theirs = Identified::named(1234, b"one").key.0.to_ne_bytes();
+    std::os::unix::fs::FileExt::write_all_at(&file, &theirs, at as u64).unwrap();
+    let mut both = seen();
+    both.sort_unstable();
+    assert_eq!(both, [(0, 1), (1234, 1)]);
+    drop(orchestrator);
+}

@@ -1,0 +1,140 @@
+"""`stripewise orchestrate`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stripewise.api import orchestrating
+from stripewise.api.pools import Pool
+from stripewise.cli import console
+from stripewise.terminal import name
+from stripewise.units import about_bytes, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import Orchestration
+
+SHORTEST_MS, LONGEST_MS = 1, 10_000
+
+
+def orchestrate(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="NAME", help="Who gets which part of a window; --policies lists them.")
+    ] = "reuse-distance",
+    window_ms: Annotated[
+        float, typer.Option("--window", "-w", min=SHORTEST_MS, max=LONGEST_MS, metavar="MS", help="Length of a window.")
+    ] = orchestrating.DEFAULT_WINDOW_S * 1000,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="NAME=W", help="Weight of a program, 1 where none is given; repeatable."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=RATE", help="Most bytes in a second, as 50MiB; repeatable."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log each decision of each window, not the new ones alone.")
+    ] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say what goes on, and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --status: print as JSON.")] = False,
+    policies: Annotated[bool, typer.Option("--policies", help="List the policies, and exit.")] = False,
+) -> None:
+    """Let the programs of a pool take turns on its servers where that pays.
+
+    Runs until Ctrl-C or SIGTERM. Programs on the pool count how near their requests are on each server and how soon
+    they are back. From that it gives programs parts of each window, in which all servers serve that program alone.
+    If it dies, all programs go on without turns.
+
+    Programs are known by `run --program NAME`, by their job (Slurm, PBS, Flux, MPI launchers), by `run`, or by cgroup
+    or session.
+
+    \b
+    Examples:
+      stripewise orchestrate p/pool.toml
+      stripewise orchestrate p/pool.toml --policy even --window 250
+      stripewise orchestrate p/pool.toml --weight sim=3 --limit backup=50MiB
+      stripewise orchestrate p/pool.toml --status
+    """
+    if policies:
+        grid = console.table(["policy", "serves"])
+        for named, words in orchestrating.policies().items():
+            grid.add_row(named, words)
+        console.out.print(grid)
+        return
+    pool = Pool.load(pool_file)
+    if status or as_json:
+        _show(pool, orchestrating.status(pool), as_json=as_json)
+        return
+    weights = orchestrating.named_values(weight or [], "weight", float)
+    limits = {
+        of: int(most) for of, most in orchestrating.named_values(limit or [], "limit", orchestrating.rate).items()
+    }
+
+    def tell(words: str, is_new: bool) -> None:
+        if is_new or verbose:
+            console.say(f"{time.strftime('%H:%M:%S')} {name(words)}")
+
+    console.say(f"orchestrating pool '{pool.name}' by {policy}, window {window_ms:g} ms; Ctrl-C ends")
+    orchestrating.orchestrate(pool, policy=policy, window_s=window_ms / 1000, weights=weights, limits=limits, tell=tell)
+    console.say("ended: all programs are served at all times")
+
+
+def _show(pool: Pool, found: Orchestration, *, as_json: bool) -> None:
+    if as_json:
+        console.document(found)
+        return
+    if found["process"] is None:
+        console.result(f"pool '{pool.name}': no orchestrator; all programs are served at all times")
+    else:
+        served = found["served"] or "all programs"
+        console.result(
+            f"pool '{pool.name}': {found['policy']}, window {seconds(found['window_s'])}, process {found['process']} "
+            f"for {seconds(found['age_s'])}; serving {name(served)}"
+        )
+    print_programs(found)
+
+
+def print_programs(found: Orchestration) -> None:
+    """Prints a table of the programs, if there are any."""
+    if found["programs"]:
+        console.out.print(programs(found))
+    if found["unplaced"]:
+        console.say(f"{found['unplaced']:,} requests of programs beyond the 64 of a user were served with all others")
+
+
+def programs(found: Orchestration) -> console.Grid:
+    """A table of the programs."""
+    columns = [
+        "program",
+        "user",
+        "standing",
+        "processes",
+        "files",
+        "requests",
+        "bytes",
+        "gap",
+        "reuse",
+        "slice",
+        "waited",
+    ]
+    grid = console.table(columns, right=columns[3:])
+    for one in found["programs"]:
+        gap, reuse_s = one["gap_bytes"], one["reuse_s"]
+        grid.add_row(
+            name(one["name"]),
+            str(one["user"]),
+            (one["standing"] or "-") + ("" if one["is_busy"] else ", idle"),
+            str(one["processes"]),
+            str(one["files"]),
+            f"{one['requests']:,}",
+            about_bytes(one["bytes"]),
+            "-" if gap is None else about_bytes(int(gap)),
+            "-" if reuse_s is None else seconds(reuse_s),
+            seconds(one["slice_s"]) if one["slice_s"] else "-",
+            seconds(one["waited_s"]) if one["held"] else "-",
+        )
+    return grid

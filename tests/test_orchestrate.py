@@ -1,0 +1,150 @@
+"""`stripewise orchestrate`: real programs that take turns on a pool, and go on when the orchestrator dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import BIN
+
+PATIENCE_S = 30
+
+READER = """
+import os, sys
+mount, name, over = sys.argv[1:]
+data = bytes(range(256)) * 256
+with open(f"{mount}/{name}", "wb") as file:
+    for _ in range(16):
+        file.write(data)
+fd = os.open(f"{mount}/{name}", os.O_RDONLY)
+while not os.path.exists(over):
+    for block in range(16):
+        assert os.pread(fd, len(data), block * len(data)) == data
+"""
+"""Writes a file, then reads it in order again and again until a file `over` is there; each read is compared."""
+
+
+class Orchestrator:
+    """One in the background."""
+
+    def __init__(self, pool, *options):
+        command = [str(BIN / "stripewise"), "orchestrate", str(pool.file), *options]
+        self.pool = pool
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"})
+        wait_for(lambda: status(pool)["process"] is not None or self.process.poll() is not None)
+
+    def end(self, number):
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, said
+
+
+def status(pool):
+    return json.loads(pool.stripewise("orchestrate", pool.file, "--status", "--json").stdout)
+
+
+def wait_for(condition):
+    began = time.monotonic()
+    while not (found := condition()):
+        assert time.monotonic() - began < PATIENCE_S
+    return found
+
+
+def by_name(found):
+    return {program["name"]: program for program in found["programs"]}
+
+
+@pytest.fixture
+def background(pool):
+    """Starts programs on the pool; those that are left are told to end, and must have read what they wrote."""
+    over = pool.base / "over"
+    running = []
+
+    def start(of, name, *options):
+        arguments = ["run", "--quiet", "--pool", of.file, "--program", name, *options]
+        command = [sys.executable, "-c", READER, of.mount, name, over]
+        running.append(subprocess.Popen([str(BIN / "stripewise"), *map(str, arguments), "--", *map(str, command)]))
+
+    yield start
+    over.touch()
+    assert [program.wait(timeout=2 * PATIENCE_S) for program in running] == [0] * len(running)
+
+
+def test_two_programs_take_turns_and_go_on_when_the_orchestrator_is_killed(pool, background):
+    orchestrator = Orchestrator(pool, "--policy", "even", "--window", "50")
+    background(pool, "one")
+    background(pool, "two", "--no-preload")
+
+    def both_took_turns():
+        programs = by_name(status(pool))
+        return programs.keys() == {"one", "two"} and all(
+            one["held"] > 10 and one["in_turn"] > 10 and one["slice_s"] == pytest.approx(0.025)
+            for one in programs.values()
+        )
+
+    wait_for(both_took_turns)
+    shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
+    assert "even, window 50.00 ms" in shown and "one" in shown and "two" in shown
+    assert "orchestrated by even; serving" in pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    refused = pool.stripewise("orchestrate", pool.file, check=False)
+    assert refused.returncode == 1
+    assert f"is orchestrated already (process {status(pool)['process']})" in refused.stderr
+    # In the middle of a window, as most of its time is.
+    code, said = orchestrator.end(signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert "one (user" in said and "slice 25 of 50 ms" in said
+    before = by_name(status(pool))
+
+    def both_go_on():
+        now = by_name(status(pool))
+        return all(now[name]["unanswered"] > before[name]["unanswered"] + 10 for name in ("one", "two"))
+
+    wait_for(both_go_on)
+    # Another one takes over.
+    orchestrator = Orchestrator(pool, "--policy", "even", "--window", "50")
+    held = {name: program["held"] for name, program in by_name(status(pool)).items()}
+    wait_for(lambda: all(program["held"] > held[name] + 5 for name, program in by_name(status(pool)).items()))
+    code, said = orchestrator.end(signal.SIGTERM)
+    assert code == 0
+    assert said.endswith("ended: all programs are served at all times\n")
+    assert status(pool)["process"] is None
+
+
+def test_readers_in_order_on_a_disk_with_a_head_get_dedicated_service(emulated, background):
+    # Slow motion: seeks of 40 ms and more, so that the machine's own load is little beside them.
+    text = emulated.file.read_text().replace('emulate = "hdd-7200"', 'emulate = "hdd-7200-head"\ndilation = 4.0')
+    assert "hdd-7200-head" in text
+    emulated.file.write_text(text)
+    orchestrator = Orchestrator(emulated, "--window", "400")
+    background(emulated, "one")
+    background(emulated, "two")
+
+    def both_had_turns():
+        programs = by_name(status(emulated))
+        return programs.keys() == {"one", "two"} and all(program["in_turn"] > 0 for program in programs.values())
+
+    # The standing of either one changes with what it measures; that it had turns stays in its counters.
+    wait_for(both_had_turns)
+    code, said = orchestrator.end(signal.SIGINT)
+    assert code == 0
+    assert "shared -> probe" in said and "of the mix" in said
+
+
+def test_what_cannot_be_orchestrated_is_named(pool):
+    def refused(*arguments, code=1):
+        done = pool.stripewise("orchestrate", pool.file, *arguments, check=False)
+        assert done.returncode == code
+        return done.stderr
+
+    assert "no policy is named 'fair': take one of reuse-distance" in refused("--policy", "fair")
+    assert "0" in refused("--window", "0", code=2)
+    assert "the weight 'sim' is not NAME=VALUE" in refused("--weight", "sim")
+    assert "the weight 'sim=much': 'much' is no number" in refused("--weight", "sim=much")
+    assert "the weight nan of 'sim'" in refused("--weight", "sim=nan").lower()
+    assert "the limit 'sim=fast'" in refused("--limit", "sim=fast")
+    assert "a limit of 0 bytes per second for 'sim'" in refused("--limit", "sim=0")
+    assert "no orchestrator" in pool.stripewise("orchestrate", pool.file, "--status").stdout
