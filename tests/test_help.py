@@ -29,6 +29,7 @@ COMMANDS = [
     "survey",
     "export",
     "apply",
+    "hint",
     "mount",
     "umount",
     "run",

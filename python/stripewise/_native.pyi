@@ -494,6 +494,51 @@ class RulesSnapshot:
 def rules_snapshot(pool_file: str, path: str) -> RulesSnapshot: ...
 def file_stat(pool_file: str, path: str) -> dict[str, Any]: ...
 
+# Hints
+
+class Optimisation(TypedDict):
+    """An optimisation that a hint can name; its parameter is a number of bytes."""
+
+    index: int
+    name: str
+    least_bytes: int
+    most_bytes: int
+    multiple_bytes: int
+    default_bytes: int
+    does: str
+
+class Hint(TypedDict):
+    """What files get whose name matches."""
+
+    pattern: str | None
+    """`None`: all names."""
+    optimisations: list[str]
+
+class Hints(TypedDict):
+    """All hints of a directory: that of all names first, then the oldest pattern first."""
+
+    version: int
+    hints: list[Hint]
+
+class PathTaken(TypedDict):
+    """Why the requests on a file go where they go."""
+
+    size_bytes: int
+    head_bytes: int | None
+    """How many of its first bytes are in its inode; `None`: all."""
+    has_handle: bool
+    made_with: list[str]
+    is_ruled: bool
+    hinted_now: list[str]
+    hints_version: int
+
+def optimisation_table() -> list[Optimisation]: ...
+def hints_of(pool_file: str, path: str) -> Hints: ...
+def hint_set(pool_file: str, path: str, pattern: str | None, settings: list[str]) -> Hints: ...
+def hint_remove(pool_file: str, path: str, pattern: str | None) -> bool: ...
+def hints_remove_all(pool_file: str, path: str) -> None: ...
+def path_taken(pool_file: str, path: str) -> PathTaken: ...
+
 # Open files
 
 Attributes = tuple[int, int, int, int, int, int, int]

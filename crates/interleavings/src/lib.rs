@@ -9,6 +9,7 @@
 #![cfg(feature = "shuttle")]
 
 pub mod descriptors;
+pub mod heads;
 pub mod inodes;
 pub mod opens;
 pub mod placements;

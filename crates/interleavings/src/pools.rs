@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Collected, Inode, Pool, Store};
 
@@ -88,11 +89,16 @@ pub(crate) fn layout(first: u16, servers: u16) -> Layout {
     Layout::new([(0, (first..first + servers).map(stripe).collect())]).expect("a layout")
 }
 
+/// The first two stripes in the inode, what is behind over two servers.
+pub(crate) fn small() -> Layout {
+    layout(0, 2).with_head_in_inode(2 * WIDTH).expect("a layout")
+}
+
 /// Makes an empty file with the name and this layout.
 pub(crate) fn make(store: &Arc<Store>, name: &str, layout: &Layout) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).expect("a file");
-    drop(store.create(fd.as_fd(), || Ok(name.into())).expect("a handle"));
+    drop(store.create(fd.as_fd(), &Optimisations::default(), || Ok(name.into())).expect("a handle"));
     let inode = store.inode(fd.as_fd()).expect("the file").expect("it is placed");
     inode.move_to(layout, name, &mut |_, _| true).expect("the layout");
     (fd, inode)

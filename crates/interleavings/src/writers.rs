@@ -1,6 +1,6 @@
 //! The store's writers: they register, write, set the size and leave, in one process and in several.
 
-use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, write};
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, small, write};
 use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
@@ -10,7 +10,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_store::surplus::{DatafileWrite, Surplus};
-use stripewise_store::{Files, Inode};
+use stripewise_store::{Files, Inode, OpenInode};
 use stripewise_switching::switching;
 
 const THREADS: usize = 3;
@@ -20,7 +20,7 @@ const RECORD: usize = 24;
 const FIRST_BYTES: usize = (THREADS + 1) * WIDTH as usize;
 
 /// Runs `work` in threads, each with its number and with the file as one of the processes has it.
-fn together(file: &TestFile<'_>, work: impl Fn(usize, &Inode) + Send + Sync + 'static) {
+fn together(file: &TestFile<'_>, work: impl Fn(usize, &Arc<Inode>) + Send + Sync + 'static) {
     let work = Arc::new(work);
     switching(|| {
         let threads: Vec<_> = (0..THREADS)
@@ -122,11 +122,17 @@ impl Change {
         }
     }
 
-    fn carry_out(self, inode: &Inode, byte: u8) {
+    fn carry_out(self, inode: &Arc<Inode>, byte: u8) {
         match self {
             Self::Truncate(size) => inode.truncate(size).expect("a size"),
             Self::Look => drop(inode.has_writers().expect("an answer")),
-            Self::Write(stripe) => Self::registered(inode, || write(inode, &[byte; WIDTH as usize], stripe * WIDTH)),
+            Self::Write(stripe) => {
+                // As a program of a mount: of a small file, a writer of its head alone.
+                let open = OpenInode::new(inode.clone(), true, false);
+                open.register_up_to((stripe + 1) * WIDTH).expect("a writer");
+                write(inode, &[byte; WIDTH as usize], stripe * WIDTH);
+                open.release().expect("released");
+            }
             Self::Allocate(to) => {
                 Self::registered(inode, || inode.allocate(FallocateFlags::empty(), 0, to).expect("space"));
             }
@@ -155,14 +161,15 @@ impl Change {
     }
 }
 
-/// Three threads write, set the size, allocate, sync and look, one thing each. What comes out is what they would have
-/// made one after the other, in some order.
+/// Three threads write, set the size, allocate, sync and look, one thing each, in a file over one or two servers, or in a small one.
+/// What comes out is what they would have made one after the other, in some order.
 ///
 /// # Panics
 /// It is something else: a size was undone, bytes were lost or came back.
 pub fn changes_of_size_and_writes(pool: &TestPool) {
-    let servers = thread_rng().gen_range(1..=2);
-    let file = TestFile::make(pool, &layout(0, servers), thread_rng().gen_range(1..=PROCESSES));
+    let servers = thread_rng().gen_range(0..=2);
+    let places = if servers == 0 { small() } else { layout(0, servers) };
+    let file = TestFile::make(pool, &places, thread_rng().gen_range(1..=PROCESSES));
     let before = vec![0xee; [0, 9, 25, 50][thread_rng().gen_range(0..4)]];
     file.fill(&before);
     let changes: [Change; THREADS] = std::array::from_fn(|_| Change::draw());

@@ -5,7 +5,7 @@ use shuttle::{Config, Runner};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_interleavings::pools::TestPool;
-use stripewise_interleavings::{descriptors, inodes, opens, placements, removing, serving, writers};
+use stripewise_interleavings::{descriptors, heads, inodes, opens, placements, removing, serving, writers};
 
 /// Switches that a PCT schedule makes against the priorities of the threads.
 const SWITCHES: usize = 3;
@@ -79,6 +79,11 @@ fn appends_follow_one_another() {
 #[test]
 fn changes_of_size_and_writes() {
     explore_pool(750, writers::changes_of_size_and_writes);
+}
+
+#[test]
+fn a_small_file_is_written_and_moved() {
+    explore_pool(750, heads::a_small_file_is_written_and_moved);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! The crate knows nothing of servers' disks and costs: planners produce layouts, the store serves them.
 
 mod binary;
+mod head;
 mod layout;
 mod load;
 mod names;

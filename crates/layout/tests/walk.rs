@@ -52,6 +52,33 @@ prop_compose! {
     }
 }
 
+proptest! {
+    /// Behind the head each byte is on the server and in the slot where it was; before it, in the inode at its own offset.
+    #[test]
+    fn a_head_in_the_inode_moves_no_other_byte(rows in rows(), head in 1_u64..150, x in 0_u64..300) {
+        let before = layout(&rows, 1);
+        let after = before.with_head_in_inode(head).expect("a valid layout");
+        prop_assert_eq!(after.head_in_inode_bytes(), head);
+        let at = after.locate(x);
+        if x < head {
+            prop_assert_eq!((at.server, at.datafile_offset), (ServerId::META, x));
+        } else {
+            let was = before.locate(x);
+            prop_assert_eq!((at.server, at.slot), (was.server, was.slot));
+        }
+        prop_assert_eq!(after.with_head_in_inode(head).expect("a valid layout"), after);
+    }
+}
+
+#[test]
+fn a_file_that_is_all_in_the_inode_has_its_head_there_already() {
+    let all = Layout::in_inode();
+    assert_eq!((all.with_head_in_inode(4096), all.head_in_inode_bytes()), (Ok(all.clone()), MAX_OFFSET + 1));
+    assert_eq!(layout(&vec![(0, vec![(1, 4)])], 1).head_in_inode_bytes(), 0);
+    assert!(layout(&vec![(0, vec![(1, 4)])], 1).with_head_in_inode(0).is_err());
+    assert!(layout(&vec![(0, vec![(1, 4)])], 1).with_head_in_inode(u64::MAX).is_err());
+}
+
 /// Borders of stripes and regions are where mistakes live: half of the requests begin or end at one.
 fn borders(rows: &Rows, end: u64) -> Vec<u64> {
     let mut all: Vec<u64> = rows.iter().map(|row| row.0).collect();

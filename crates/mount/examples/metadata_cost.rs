@@ -1,18 +1,23 @@
 //! What names cost: makes files in a directory, looks at them, lists them and removes them.
 //!
-//! `metadata_cost create|stat|list|unlink DIR FILES`
+//! `metadata_cost create|write|read|stat|list|unlink DIR FILES`
 //!
-//! Prints nanoseconds per file. `create` opens a new empty file for writing and closes it; `list` reads the names and kinds.
+//! Prints nanoseconds per file. `create` opens a new empty file for writing and closes it; `write` does the same with 4 KiB, which
+//! `read` opens, reads and closes again; `list` reads the names and kinds.
 
 use std::error::Error;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// What a small file has.
+const BYTES: [u8; 4096] = [b'x'; 4096];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [what, dir, files] = &arguments[..] else {
-        return Err("metadata_cost create|stat|list|unlink DIR FILES".into());
+        return Err("metadata_cost create|write|read|stat|list|unlink DIR FILES".into());
     };
     let (dir, files): (&Path, usize) = (dir.as_ref(), files.parse()?);
     let paths: Vec<PathBuf> = (0..files).map(|number| dir.join(format!("file-{number:07}"))).collect();
@@ -21,6 +26,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         "create" => {
             for path in &paths {
                 OpenOptions::new().write(true).create_new(true).open(path)?;
+            }
+        }
+        "write" => {
+            for path in &paths {
+                OpenOptions::new().write(true).create_new(true).open(path)?.write_all(&BYTES)?;
+            }
+        }
+        "read" => {
+            let mut bytes = [0; BYTES.len()];
+            for path in &paths {
+                File::open(path)?.read_exact(&mut bytes)?;
+                if bytes != BYTES {
+                    return Err(format!("{} has other bytes than were written", path.display()).into());
+                }
             }
         }
         "stat" => {
@@ -43,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 std::fs::remove_file(path)?;
             }
         }
-        other => return Err(format!("{other}: create, stat, list or unlink").into()),
+        other => return Err(format!("{other}: create, write, read, stat, list or unlink").into()),
     }
     println!("{:.0}", began.elapsed().as_nanos() as f64 / files as f64);
     Ok(())

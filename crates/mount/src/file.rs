@@ -41,7 +41,8 @@ pub struct OpenFile {
     /// What it shares with other opens.
     pub shared: Arc<SharedFile>,
     /// The file. Registered as a writer from the open on, but of a file that this open has made, and of one without a handle,
-    /// from the first change on. Many files are only made, and what has no bytes has none to lose.
+    /// from the first change on: many files are only made, and what has no bytes has none to lose. Of a file that is no more than
+    /// its head in the inode, from the first change behind that on.
     open: OpenInode,
     /// The kernel alone may have what was written: no way in may go past it.
     pub kept_by_kernel: bool,
@@ -68,12 +69,32 @@ impl OpenFile {
         self.open.writes()
     }
 
+    /// As [`OpenFile::register`], for a change that ends at byte `end`.
+    ///
+    /// # Errors
+    /// As [`OpenFile::register`].
+    fn register_up_to(&self, end: u64) -> Result<(), Failure> {
+        if self.open.register_up_to(end)? {
+            self.shared.writers.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
     /// The requests of `sender` that change the file.
     fn changes(&self, sender: Sender) -> Result<Requests<'_>, Failure> {
         if !self.writes() {
             return Err(Errno::BADF.into());
         }
         self.register()?;
+        Ok(self.open.sent_by(sender))
+    }
+
+    /// The requests of `sender` that change no byte from `end` on.
+    fn changes_up_to(&self, sender: Sender, end: u64) -> Result<Requests<'_>, Failure> {
+        if !self.writes() {
+            return Err(Errno::BADF.into());
+        }
+        self.register_up_to(end)?;
         Ok(self.open.sent_by(sender))
     }
 
@@ -140,8 +161,11 @@ impl OpenFile {
     /// # Errors
     /// The store's.
     pub fn write(&self, sender: Sender, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
-        let requests = self.changes(sender)?;
-        Ok(if append { requests.append_blindly(data)? } else { requests.write_at(data, offset)? })
+        if append {
+            return Ok(self.changes(sender)?.append_blindly(data)?);
+        }
+        let end = offset.saturating_add(data.len() as u64);
+        Ok(self.changes_up_to(sender, end)?.write_at(data, offset)?)
     }
 
     /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and
@@ -150,7 +174,8 @@ impl OpenFile {
     /// # Errors
     /// As [`OpenFile::write`], the first of them; what can be written is written all the same.
     pub fn write_pages(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
-        Ok(self.changes(Sender::thread(Way::Mount, 0))?.write_all_at(data, offset)?)
+        let end = offset.saturating_add(data.len() as u64);
+        Ok(self.changes_up_to(Sender::thread(Way::Mount, 0), end)?.write_all_at(data, offset)?)
     }
 
     /// Makes what was written durable, at a program's request.
@@ -307,7 +332,7 @@ impl Core {
         if !is_new && file.open.inode().has_handle() {
             let requests = file.open.sent_by(sender);
             let truncate = || if flags.contains(OFlags::TRUNC) { Ok(requests.truncate(0)?) } else { Ok(()) };
-            file.register().and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
+            file.register_up_to(0).and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
         }
         Ok(file)
     }
@@ -321,8 +346,8 @@ impl Core {
         }
         let one_less = |writers: usize| writers.checked_sub(1);
         // At the end of the mount all writers are released at once, and a late close must not do it again.
-        if file.open.is_registered()
-            && file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
+        if !file.open.is_registered()
+            || file.shared.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
         {
             self.note(&file.node, "closing", file.open.release());
         }
@@ -357,6 +382,7 @@ impl Core {
         for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
             self.note(node, "closing", inode.release_writer());
         }
+        inode.release_heads();
         self.unpin(node, &shared);
         self.collect_locked(node, Some(inode), lock(&shared.lost_name).take());
     }

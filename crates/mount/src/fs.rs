@@ -279,9 +279,8 @@ impl Filesystem for PoolFs {
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.serve("mkdir", || {
             let maker = Maker { mode, umask, caller: Caller::of(request) };
-            let make = |dir: &_, permissions| rustix::fs::mkdirat(dir, name, permissions);
             let made = self.core.admit(request.uid());
-            let made = made.and_then(|()| self.core.make_other(parent.0, name, maker, make));
+            let made = made.and_then(|()| self.core.make_directory(parent.0, name, maker));
             self.reply_entry(made.map_err(Failure::Errno), request.uid(), "mkdir", reply);
         });
     }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
-use stripewise_store::Inode;
 use stripewise_store::handle::Created;
+use stripewise_store::{Inode, Store};
 
 use crate::Failure;
 use crate::attr::NodeAttributes;
@@ -89,7 +90,7 @@ impl Core {
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
-    /// complete, so no program sees it without its handle, and a crash leaves nothing. Ten system calls, two of them
+    /// complete, so no program sees it without its handle, and a crash leaves nothing. Eleven system calls, two of them
     /// where the namespace has access control lists or the pool has rules.
     ///
     /// # Errors
@@ -159,7 +160,8 @@ impl Core {
     ) -> Result<Created, Failure> {
         let path = || self.table.relative_path(parent, name).map_err(stripewise_store::Error::io("make", name));
         crate::look::look_for_room(&self.store);
-        let created = self.store.create(fd.as_fd(), path)?;
+        let hinted = Store::hinted(parent.fd.as_fd(), name.as_bytes());
+        let created = self.store.create(fd.as_fd(), &hinted, path)?;
         let mode = match permissions {
             Permissions::Final(mode) => mode,
             // The list has lessened what was asked for, but the owner's rights were more than that.
@@ -203,6 +205,25 @@ impl Core {
         let permissions = self.permissions(&parent, maker)?.of_others();
         self.as_caller_setting(maker.caller, permissions.as_raw_mode(), || make(&parent.fd, permissions))?;
         self.with_attributes(self.table.lookup(&parent, name)?)
+    }
+
+    /// Makes a directory, with the hints of the one that it is made in. What stands under the name by now gets them by the
+    /// caller's rights alone.
+    ///
+    /// # Errors
+    /// Those of `mkdirat`.
+    pub fn make_directory(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        maker: Maker,
+    ) -> Result<(Arc<Node>, NodeAttributes), Errno> {
+        let make = |dir: &OwnedFd, permissions| rustix::fs::mkdirat(dir, name, permissions);
+        let made = self.make_other(parent, name, maker, make)?;
+        let parent = self.table.get(parent)?;
+        // The directory is made in any case.
+        let _ = self.as_caller(maker.caller, || Store::hand_down(parent.fd.as_fd(), made.0.fd.as_fd()));
+        Ok(made)
     }
 
     /// Makes a special file (or a regular one, by [`Core::make_file`]).

@@ -17,6 +17,7 @@ use stripewise_model::{Cluster, Op, Profile, Request, presets};
 use stripewise_planner::{FileTrace, Job, PlanOptions, plan_by};
 use stripewise_simulate::{ClosedLoop, SimulationOptions, simulate};
 use stripewise_store::calibrate::{CalibrateOptions, calibrate, targets, tiers};
+use stripewise_store::handle::Optimisations;
 use stripewise_store::{Pool, Store};
 
 /// Puts a file system of that pace under servers of the pool.
@@ -49,7 +50,7 @@ fn what_bypasses_the_page_cache_is_read_once() {
     let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
     let flags = OFlags::RDWR | OFlags::CREATE;
     let file = rustix::fs::openat(store.tree(), "f", flags, Mode::from_raw_mode(0o600)).unwrap();
-    drop(store.create(file.as_fd(), || Ok("f".into())).unwrap());
+    drop(store.create(file.as_fd(), &Optimisations::default(), || Ok("f".into())).unwrap());
     let inode = store.inode(file.as_fd()).unwrap().expect("a placed file");
     inode.register_writer().unwrap();
     let bytes: Vec<u8> = (0..60 << 10).map(|i: u32| (i / 7) as u8).collect();

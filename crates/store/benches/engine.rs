@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use stripewise_control::{Action, Request, Way};
+use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{PlacedFile, Pool, Store, TransferOutcome};
 
@@ -61,7 +62,7 @@ fn request_cost() {
     let store = Store::open(Pool::init(&base.join("pool.toml"), &spec).expect("a pool")).expect("its store");
     let flags = OFlags::RDWR | OFlags::CREATE;
     let fd = rustix::fs::openat(store.tree(), "f", flags, Mode::from_raw_mode(0o600)).expect("a file");
-    drop(store.create(fd.as_fd(), || Ok("f".into())).expect("its handle"));
+    drop(store.create(fd.as_fd(), &Optimisations::default(), || Ok("f".into())).expect("its handle"));
     let inode = store.inode(fd.as_fd()).expect("the inode").expect("a placed one");
     inode.register_writer().expect("registration");
     let chunk = vec![7; 1 << 20];

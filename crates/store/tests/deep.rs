@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use stripewise_store::Store;
 use stripewise_store::export_tree::{self, export};
 use stripewise_store::fsck::{self, CheckFinding, DamageKind, FindingOutcome, check};
-use stripewise_store::handle::ATTRIBUTE;
+use stripewise_store::handle::{ATTRIBUTE, Optimisations};
 
 const LEVELS: usize = 4000;
 /// Of this many levels, the file of one has datafiles.
@@ -57,7 +57,7 @@ fn make_deep(store: &Arc<Store>, tree: &Path) {
         make_file(make(&at, "beside"), "plain", &bytes_of(1));
         if level.is_multiple_of(PLACED_EVERY) {
             let fd = make_file(&at, "file", b"");
-            drop(store.create(fd.as_fd(), || Ok(name_of(level).into())).unwrap());
+            drop(store.create(fd.as_fd(), &Optimisations::default(), || Ok(name_of(level).into())).unwrap());
             write(&store.inode(fd.as_fd()).unwrap().unwrap(), &bytes_of(level), 0);
         } else {
             make_file(&at, "file", &bytes_of(level));

@@ -50,6 +50,8 @@ def stat(
     if found["placed"]:
         handle = f"{found['handle']}, version {found['version']}"
     console.result(f"  handle    {handle}")
+    if found["made_with"]:
+        console.result(f"  made with {', '.join(found['made_with'])}")
     console.result(f"  layout    {found['layout_hash']}")
     if found["left_out"]:
         console.result(f"  left out  {', '.join(found['left_out'])}: without room when the file was made")

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::XattrFlags;
 use stripewise_store::fsck::{self, CheckFinding, CheckOptions, CheckReport, DamageKind};
-use stripewise_store::handle::{ATTRIBUTE, Handle};
+use stripewise_store::handle::{ATTRIBUTE, Handle, Optimisations};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Inode, Pool, Store};
 
@@ -98,7 +98,7 @@ impl Patient {
             }
             let file = File::options().read(true).write(true).create_new(true).open(patient.tree(name));
             let file = file.expect("a new file");
-            drop(store.create(file.as_fd(), || Ok(name.into())).expect("a placed file"));
+            drop(store.create(file.as_fd(), &Optimisations::default(), || Ok(name.into())).expect("a placed file"));
             let inode = store.inode(file.as_fd()).expect("a placed file").expect("a placed file");
             let data = bytes(index, 0, 30_000);
             inode.register_writer().expect("a writer");
@@ -423,7 +423,7 @@ fn made_again(base: &Path, shared: bool) -> Result<(), String> {
     let store = Store::open(pool.clone()).map_err(failed)?;
     let file = File::options().read(true).write(true).create_new(true).open(pool.namespace.join("tree/f"));
     let file = file.map_err(|error| error.to_string())?;
-    drop(store.create(file.as_fd(), || Ok("f".into())).map_err(failed)?);
+    drop(store.create(file.as_fd(), &Optimisations::default(), || Ok("f".into())).map_err(failed)?);
     let inode = store.inode(file.as_fd()).map_err(failed)?.ok_or("the file is not placed")?;
     inode.register_writer().map_err(failed)?;
     let put = inode.write_at(&bytes(1, 0, 20_000), 0).map_err(failed)?;

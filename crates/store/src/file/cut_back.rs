@@ -61,12 +61,11 @@ impl Inode {
         done
     }
 
-    /// Waits while the file is being cut back. One atomic load when it is not.
-    pub(crate) fn wait_for_cut(&self) -> Result<()> {
+    /// Waits while the file is being cut back. One atomic load when it is not. The caller need not be registered.
+    pub(crate) fn wait_for_cut(&self) {
         while self.cutting.load(Ordering::SeqCst) {
-            drop(self.change_handle()?);
+            self.wait_for_change();
         }
-        Ok(())
     }
 
     /// Cuts off what a write that failed half-way has left behind the file's end as it was before, and behind what was

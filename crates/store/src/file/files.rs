@@ -13,6 +13,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timestamps};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ impl Files {
             if let Some(look) = self.store.due_look() {
                 look.take();
             }
-            drop(self.store.create(fd.as_fd(), real)?);
+            let hinted = Store::hinted(parent.as_fd(), name.as_os_str().as_bytes());
+            drop(self.store.create(fd.as_fd(), &hinted, real)?);
             if writable == mode {
                 return Ok(());
             }
@@ -206,13 +208,18 @@ impl Files {
         Ok(names)
     }
 
-    /// Makes a directory.
+    /// Makes a directory, with the hints of the one that it is made in.
     ///
     /// # Errors
     /// Those of `mkdir`.
     pub fn make_directory(&self, path: &Path, mode: Mode) -> Result<()> {
         let (parent, name) = self.split(path, "make the directory")?;
-        rustix::fs::mkdirat(parent, name, mode).map_err(Error::io("make the directory", path))
+        rustix::fs::mkdirat(&parent, name, mode).map_err(Error::io("make the directory", path))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // The directory is made in any case, and another process may have removed it already.
+        let _ = rustix::fs::openat(&parent, name, flags, Mode::empty())
+            .and_then(|made| Store::hand_down(parent.as_fd(), made.as_fd()));
+        Ok(())
     }
 
     /// Removes an empty directory.

@@ -315,7 +315,7 @@ impl Inode {
         loop {
             let epoch = self.store.plane().epoch(self.handle());
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
-            let _ = self.wait_for_cut();
+            self.wait_for_cut();
             let placement = self.file()?.current_placement();
             if placement.epoch == epoch {
                 return Ok(placement);
@@ -334,6 +334,11 @@ impl Inode {
         let lock = self.registered_lock()?;
         lock.lock(Purpose::Handle, true)?;
         Ok(HandleGuard { _local: local, lock })
+    }
+
+    /// Waits for the thread of this process that changes the handle, if one does.
+    pub(crate) fn wait_for_change(&self) {
+        drop(guard(&self.changing));
     }
 
     /// Creates the datafiles with these indexes (of the handle's `version`) and sets their present bits. `Ok` as well
@@ -449,7 +454,7 @@ impl<'a> Placements for ByHandle<'a> {
     fn to_write(&self, alone: bool) -> Result<(Arc<PlacedFile>, u32)> {
         let epoch = self.inode.store.plane().epoch(self.inode.handle());
         if !alone {
-            self.inode.wait_for_cut()?;
+            self.inode.wait_for_cut();
         }
         Ok((self.inode.file()?, epoch))
     }

@@ -100,6 +100,8 @@ fn name(handle: u64) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
     pub(crate) count: usize,
+    /// Beside those counted: writers of the head alone, which need no lock file ([`crate::pool::heads`]).
+    pub(crate) heads: usize,
     pub(crate) lock: Option<Arc<LockFile>>,
 }
 

@@ -12,8 +12,10 @@ use crate::file::inode::{Inode, Store, sync_names};
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
+use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
+use crate::format::hints;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
@@ -28,6 +30,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, ServerId};
+use stripewise_optimisation::SMALL;
 
 /// Bytes that are copied at a time: enough to keep every server of a wide round busy.
 const CHUNK_BYTES: u64 = 16 << 20;
@@ -110,7 +113,8 @@ impl Inode {
         let layout = self.store.layouts.get(&hash).map_err(failed)?;
         let writers = guard(&self.writers);
         let busy = || Error::Busy { file: name.to_owned() };
-        let (lock, settled) = self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
+        let StructuralLock { lock, settled, _heads } =
+            self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, progress);
@@ -325,8 +329,15 @@ impl<'a> Move<'a> {
             return Err(Error::Checksum { file: name.to_owned(), original, copied });
         }
         let placement = self.copy.current_placement();
+        let mut optimisations = self.handle.optimisations.clone();
+        let head_bytes = self.plan.layout.head_in_inode_bytes();
+        if hints::small(&optimisations).is_some_and(|small| small.bytes() != head_bytes) {
+            // The new layout says where the first bytes are, and no longer the hint that the file was made with.
+            optimisations.disable(SMALL.index);
+        }
         let switched = Handle {
             version: placement.version,
+            optimisations,
             layout: hash,
             generations: placement.generations,
             present: placement.present,

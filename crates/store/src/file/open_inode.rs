@@ -4,7 +4,7 @@ use crate::file::inode::Inode;
 use crate::file::requests::Requests;
 use crate::file::unsynced::Told;
 use crate::os::error::Result;
-use crate::os::sync::atomic::{AtomicBool, Ordering};
+use crate::os::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::os::sync::{Mutex, guard};
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct OpenInode {
     notes_reads: bool,
     told: Told,
     registered: AtomicBool,
+    /// Bytes at the beginning of the file that it may write without being registered as a writer of the rest; 0: none.
+    head_bytes: AtomicU64,
     registering: Mutex<()>,
 }
 
@@ -27,7 +29,15 @@ impl OpenInode {
     /// file's time of access.
     pub fn new(inode: Arc<Inode>, writes: bool, notes_reads: bool) -> Self {
         let told = inode.told();
-        Self { inode, writes, notes_reads, told, registered: AtomicBool::new(false), registering: Mutex::default() }
+        Self {
+            inode,
+            writes,
+            notes_reads,
+            told,
+            registered: AtomicBool::new(false),
+            head_bytes: AtomicU64::new(0),
+            registering: Mutex::default(),
+        }
     }
 
     /// The file.
@@ -68,11 +78,38 @@ impl OpenInode {
         Ok(true)
     }
 
-    /// Undoes [`OpenInode::register`], if it is registered.
+    /// As [`OpenInode::register`], for a change that ends at byte `end` of the file. Where that is in a head that is all of the
+    /// file so far, it becomes no writer of the rest: the file stays one inode, without a lock file. Three loads and one for each
+    /// server where it has nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`Inode::register_writer`].
+    pub fn register_up_to(&self, end: u64) -> Result<bool> {
+        let is_in_head = || {
+            let head_bytes = self.head_bytes.load(Ordering::Acquire);
+            head_bytes > 0 && end <= head_bytes && self.inode.has_head_alone()
+        };
+        if !self.writes || self.is_registered() || is_in_head() {
+            return Ok(false);
+        }
+        {
+            let _one = guard(&self.registering);
+            if self.head_bytes.load(Ordering::Acquire) == 0 && !self.is_registered() {
+                let head_bytes = self.inode.register_head()?.unwrap_or(0);
+                self.head_bytes.store(head_bytes, Ordering::Release);
+            }
+        }
+        if is_in_head() { Ok(false) } else { self.register() }
+    }
+
+    /// Undoes [`OpenInode::register`] and [`OpenInode::register_up_to`], as far as it is registered.
     ///
     /// # Errors
     /// Those of [`Inode::release_writer`].
     pub fn release(&self) -> Result<()> {
+        if self.head_bytes.swap(0, Ordering::AcqRel) > 0 {
+            self.inode.release_head();
+        }
         if self.registered.swap(false, Ordering::AcqRel) { self.inode.release_writer() } else { Ok(()) }
     }
 

@@ -445,6 +445,11 @@ impl PlacedFile {
         placement
     }
 
+    /// Whether it has any datafile, as far as is known. O(datafiles) loads.
+    pub(crate) fn has_datafile(&self) -> bool {
+        self.slots.iter().any(|slot| slot.present.load(Ordering::Acquire))
+    }
+
     /// Calls `f` with index and descriptor of each datafile that exists, for writing where that is allowed.
     pub(crate) fn for_each_present(
         &self,

@@ -80,6 +80,9 @@ impl Inode {
         if size_bytes > MAX_OFFSET {
             return Err(self.too_large());
         }
+        if self.truncate_head(size_bytes)? {
+            return Ok(());
+        }
         self.with_registration(|| self.truncate_registered(size_bytes))
     }
 

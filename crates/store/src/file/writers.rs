@@ -6,6 +6,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
 use crate::os::sync::guard;
+use crate::pool::heads::HeadsExcluded;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
@@ -52,6 +53,15 @@ impl Attributes {
 
 fn newer(a: Timespec, b: Timespec) -> Timespec {
     if (a.tv_sec, a.tv_nsec) >= (b.tv_sec, b.tv_nsec) { a } else { b }
+}
+
+/// The structural lock of a file: it has no writer, and none can come.
+pub(crate) struct StructuralLock<'a> {
+    pub(crate) lock: LockFile,
+    /// Whether the inode's size is the file's: not when a writer crashed and a server is missing now.
+    pub(crate) settled: Result<()>,
+    /// No writer of the head alone either.
+    pub(crate) _heads: HeadsExcluded<'a>,
 }
 
 impl Inode {
@@ -135,7 +145,7 @@ impl Inode {
             (1, Some(lock)) => {
                 let done = self.leave(lock);
                 // Closing the lock file ends the registration in any case.
-                *writers = Writers::default();
+                *writers = Writers { heads: writers.heads, ..Writers::default() };
                 return done;
             }
             _ => writers.count -= 1,
@@ -168,14 +178,14 @@ impl Inode {
         lock.ok_or_else(|| self.refused("write", "not registered as a writer", Errno::BADF))
     }
 
-    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. With it, whether the
-    /// inode's size is the file's: not when a writer crashed and a server is missing now. The `Writers` of this process
+    /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. The `Writers` of this process
     /// must be locked by the caller.
-    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<(LockFile, Result<()>)>> {
+    pub(crate) fn structural_lock(&self, writers: &Writers) -> Result<Option<StructuralLock<'_>>> {
         let locks = self.store.locks();
         if writers.count > 0 {
             return Ok(None);
         }
+        let Some(heads) = self.exclude_heads(writers.heads)? else { return Ok(None) };
         loop {
             let (lock, created) = self.open_lock()?;
             if !lock.try_exclusive(Purpose::Writers)? {
@@ -183,7 +193,7 @@ impl Inode {
             }
             if lock.is_current(locks) {
                 let settled = self.put_in_order(created)?;
-                return Ok(Some((lock, settled)));
+                return Ok(Some(StructuralLock { lock, settled, _heads: heads }));
             }
         }
     }
@@ -197,7 +207,7 @@ impl Inode {
     /// Whether any process is registered as a writer.
     pub fn has_writers(&self) -> Result<bool> {
         let writers = guard(&self.writers);
-        if writers.count > 0 {
+        if writers.count > 0 || self.exclude_heads(writers.heads)?.is_none() {
             return Ok(true);
         }
         if !self.may_be_written()? {
@@ -213,6 +223,9 @@ impl Inode {
 
     /// Whether any process is registered as a writer or changes the layout. Settles nothing and removes nothing.
     pub fn is_held(&self) -> Result<bool> {
+        if self.exclude_heads(guard(&self.writers).heads)?.is_none() {
+            return Ok(true);
+        }
         let lock = LockFile::open_existing(self.store.locks(), self.handle())?;
         lock.map_or(Ok(false), |lock| Ok(!lock.try_exclusive(Purpose::Writers)?))
     }
@@ -221,7 +234,7 @@ impl Inode {
     pub(crate) fn finish_interrupted(&self) -> Result<()> {
         let writers = guard(&self.writers);
         match self.structural_lock(&writers)? {
-            Some((lock, Ok(()))) => lock.remove(self.store.locks()),
+            Some(StructuralLock { lock, settled: Ok(()), .. }) => lock.remove(self.store.locks()),
             _ => Ok(()),
         }
     }
@@ -422,7 +435,9 @@ impl Inode {
         if self.stat()?.st_nlink > 0 {
             return Ok(Collected::InUse);
         }
-        let Some((lock, _)) = self.structural_lock(&writers)? else { return Ok(Collected::InUse) };
+        let Some(StructuralLock { lock, _heads, .. }) = self.structural_lock(&writers)? else {
+            return Ok(Collected::InUse);
+        };
         let removed = self.remove_datafiles();
         lock.remove(self.store.locks())?;
         match removed {

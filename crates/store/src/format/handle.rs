@@ -64,8 +64,44 @@ impl Optimisations {
         found.map(|at| self.enabled.remove(at)).is_ok()
     }
 
+    /// Parameters of type `index`, if it is enabled.
+    pub fn parameters(&self, index: u32) -> Option<u64> {
+        let at = self.enabled.binary_search_by_key(&index, |entry| entry.0).ok()?;
+        Some(self.enabled[at].1)
+    }
+
+    /// Enables all of `others`, also over what is enabled.
+    pub(crate) fn override_by(&mut self, others: &Self) {
+        for &(index, parameters) in &others.enabled {
+            // It is in bounds there, so it is here.
+            let _ = self.enable(index, parameters);
+        }
+    }
+
     fn mask(&self) -> u32 {
         self.enabled.iter().fold(0, |mask, (index, _)| mask | 1 << index)
+    }
+
+    /// Appends mask and words, big-endian.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.mask().to_be_bytes());
+        for &(index, parameters) in &self.enabled {
+            out.extend((u64::from(index) << 59 | parameters).to_be_bytes());
+        }
+    }
+
+    /// Takes what [`Optimisations::encode`] wrote; any other bytes are refused.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, HandleError> {
+        let mask = reader.u32()?;
+        let mut optimisations = Self::default();
+        for index in (0..32).filter(|index| mask & 1 << index != 0) {
+            let word = reader.u64()?;
+            if word >> 59 != u64::from(index) {
+                return Err(HandleError::Damaged("optimisation types do not match their mask"));
+            }
+            optimisations.enabled.push((index, word & MAX_PARAMETERS));
+        }
+        Ok(optimisations)
     }
 }
 
@@ -179,10 +215,7 @@ impl Handle {
         out.extend(self.logical.to_be_bytes());
         out.extend(self.real.to_be_bytes());
         out.extend(self.version.to_be_bytes());
-        out.extend(self.optimisations.mask().to_be_bytes());
-        for &(index, parameters) in &self.optimisations.enabled {
-            out.extend((u64::from(index) << 59 | parameters).to_be_bytes());
-        }
+        self.optimisations.encode(&mut out);
         out.extend(self.layout);
         out.extend((self.generations.entries().len() as u16).to_be_bytes());
         for &(offset, generation) in self.generations.entries() {
@@ -233,15 +266,7 @@ impl Handle {
         }
         let real = reader.u64()?;
         let version = reader.u32()?;
-        let mask = reader.u32()?;
-        let mut optimisations = Optimisations::default();
-        for index in (0..32).filter(|index| mask & 1 << index != 0) {
-            let word = reader.u64()?;
-            if word >> 59 != u64::from(index) {
-                return Err(Damaged("optimisation types do not match their mask"));
-            }
-            optimisations.enabled.push((index, word & MAX_PARAMETERS));
-        }
+        let optimisations = Optimisations::decode(&mut reader)?;
         let layout = reader.take()?;
         let count = usize::from(reader.u16()?);
         if count > MAX_GENERATIONS {

@@ -3,6 +3,7 @@
 pub(crate) mod extent;
 pub mod generations;
 pub mod handle;
+pub mod hints;
 pub mod identity;
 pub mod ioctl;
 pub(crate) mod marker;

@@ -197,6 +197,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: HandleError,
     },
+    /// The hints of a directory cannot be used, or not be what was asked for.
+    #[error("hints of {}: {reason}", path.display())]
+    Hints {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with them.
+        reason: HintsError,
+    },
     /// The layout that a handle or a rule names cannot be used.
     #[error("layout {hash}: {reason}")]
     Layout {
@@ -314,6 +322,30 @@ pub enum HandleError {
     },
 }
 
+/// Why hints could not be read or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HintsError {
+    /// The attribute holds no hints, or damaged ones.
+    #[error("damaged: {0}; remove them by `stripewise hint DIR --remove --all` and set them again")]
+    Damaged(&'static str),
+    /// A format that a later release wrote.
+    #[error("they have format {0}, this release reads format 1: use the release that wrote them")]
+    Format(u8),
+    /// More than a directory may have.
+    #[error("{0}: remove some of them")]
+    TooMany(&'static str),
+}
+
+impl From<HandleError> for HintsError {
+    /// Of a part that has the form of a part of a handle.
+    fn from(error: HandleError) -> Self {
+        match error {
+            HandleError::Damaged(what) => Self::Damaged(what),
+            _ => Self::Damaged("optimisations out of bounds"),
+        }
+    }
+}
+
 /// How much a full server has: a file that is larger than that was not taken.
 fn left(room: Option<Room>) -> String {
     match room {
@@ -363,7 +395,7 @@ impl Error {
             Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
             Self::Io { errno, .. } | Self::Refused { errno, .. } | Self::Server { errno, .. } => *errno,
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
-            Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } => Errno::INVAL,
+            Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } | Self::Hints { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,
             Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,

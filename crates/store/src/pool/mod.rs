@@ -2,6 +2,7 @@
 
 pub(crate) mod applying;
 pub mod epoch;
+pub(crate) mod heads;
 pub(crate) mod layouts;
 pub(crate) mod namespace;
 pub mod neighbours;

@@ -6,6 +6,7 @@ use crate::file::open_memory::OpenMemory;
 use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
 use crate::os::sys::open_directory;
+use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
 use crate::pool::pool_file::Pool;
@@ -28,6 +29,7 @@ pub struct OpenPool {
     locks: OwnedFd,
     pub(crate) layouts: Layouts,
     pub(crate) open_memory: Arc<OpenMemory>,
+    pub(crate) heads: HeadLocks,
     pub(crate) rules: Rules,
     pub(crate) spill: Spill,
 }
@@ -43,6 +45,7 @@ impl OpenPool {
         let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
         let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
         let rules = Rules::open(&pool.namespace)?;
+        let heads = HeadLocks::open(&pool.namespace, plane.is_shared())?;
         let default_layout = Arc::new(pool.default_layout());
         Ok(Arc::new(Self {
             pool,
@@ -53,6 +56,7 @@ impl OpenPool {
             locks,
             layouts,
             open_memory: Arc::default(),
+            heads,
             rules,
             spill: Spill::default(),
         }))

@@ -1,6 +1,8 @@
 //! The room of all servers together: what can still be written, which servers new files leave out, and whether moves
 //! fit.
 
+use crate::format::handle::Optimisations;
+use crate::format::hints;
 use crate::os::error::Result;
 use crate::os::room::Room;
 use crate::pool::open_pool::OpenPool;
@@ -45,11 +47,15 @@ pub struct RoomSurvey {
 }
 
 impl RoomSurvey {
-    /// Asks all servers. Four system calls a server.
+    /// Asks all servers and the metadata tier. Four system calls each.
     pub fn take(mut self) {
         let (servers, good_for) = self.pool.nearly_full();
         *self.pool.spill.known() = servers.into();
-        self.good_for = good_for;
+        let meta = self.pool.room(ServerId::META);
+        let spare_bytes = meta.map_or(0, |room| room.spare_bytes(self.pool.pool().default_width_bytes));
+        self.pool.spill.know_meta(spare_bytes == 0);
+        // A tier that fills up is looked at again before it can be full.
+        self.good_for = good_for.min(until_filled(spare_bytes));
     }
 }
 
@@ -91,6 +97,28 @@ impl OpenPool {
         }
     }
 
+    /// The layout that a new file gets in place of `layout`, with the optimisations that its directory `hinted`, and those of
+    /// them that it has got.
+    ///
+    /// A rule of `apply` names the place of every byte, so that hints change nothing there. A metadata tier that has only its
+    /// reserve left takes no heads of files.
+    pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
+        let (is_default, mut got) = (Arc::ptr_eq(&layout, self.default_layout()), Optimisations::default());
+        let layout = self.with_room(layout);
+        let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
+            return (layout, got);
+        };
+        match layout.with_head_in_inode(small.bytes()) {
+            Ok(with_head) => {
+                let (index, parameters) = small.pack();
+                // The table keeps its bounds.
+                let _ = got.enable(index, parameters);
+                (Arc::new(with_head), got)
+            }
+            Err(_) => (layout, got),
+        }
+    }
+
     /// The servers of `planned` that a file of layout `found` leaves out, if that is all that tells the two apart.
     pub fn left_out(&self, planned: &Layout, found: &Layout) -> Vec<ServerId> {
         let missing: Vec<ServerId> = servers(planned).filter(|id| !servers(found).any(|other| other == *id)).collect();
@@ -103,9 +131,7 @@ impl OpenPool {
         let (rooms, width_bytes) = (self.rooms(), self.pool().default_width_bytes);
         let spare = |room: &Option<Room>| room.map_or(0, |room| room.spare_bytes(width_bytes));
         let least = rooms.iter().map(spare).filter(|&spare| spare > 0).min();
-        let good_for = least.map_or(LONGEST, |spare| {
-            Duration::from_secs_f64(spare as f64 / FASTEST_BYTES_PER_S as f64).clamp(SHORTEST, LONGEST)
-        });
+        let good_for = least.map_or(LONGEST, until_filled);
         let available = |room: &Option<Room>| room.map_or(0, |room| room.available_bytes);
         let without = |room_of: &dyn Fn(&Option<Room>) -> u64| {
             let is_out = |room: &Option<Room>| room_of(room) == 0 || room.is_some_and(|room| room.has_no_inode);
@@ -115,6 +141,14 @@ impl OpenPool {
         };
         // Where all are nearly full, those that can take nothing; where none can take anything, the layout stays.
         (without(&spare).or_else(|| without(&available)).unwrap_or_default(), good_for)
+    }
+}
+
+/// How long until a server with this many bytes to spare can be full; of one that has none, as long as a look is good at most.
+fn until_filled(spare_bytes: u64) -> Duration {
+    match spare_bytes {
+        0 => LONGEST,
+        spare => Duration::from_secs_f64(spare as f64 / FASTEST_BYTES_PER_S as f64).clamp(SHORTEST, LONGEST),
     }
 }
 

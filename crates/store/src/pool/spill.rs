@@ -1,6 +1,6 @@
 //! Which servers new files leave out, and when to look again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stripewise_layout::ServerId;
@@ -12,11 +12,18 @@ pub(crate) struct Spill {
     /// When servers are asked next, in nanoseconds since `began`; without end while they are asked.
     next_ns: AtomicU64,
     left_out: Mutex<Arc<[ServerId]>>,
+    /// Whether the metadata tier takes no more heads of files.
+    meta_is_full: AtomicBool,
 }
 
 impl Default for Spill {
     fn default() -> Self {
-        Self { began: Instant::now(), next_ns: AtomicU64::new(0), left_out: Mutex::new(Arc::new([])) }
+        Self {
+            began: Instant::now(),
+            next_ns: AtomicU64::new(0),
+            left_out: Mutex::new(Arc::new([])),
+            meta_is_full: AtomicBool::new(false),
+        }
     }
 }
 
@@ -38,5 +45,14 @@ impl Spill {
 
     pub(crate) fn known(&self) -> MutexGuard<'_, Arc<[ServerId]>> {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether new files have no bytes in their inodes for now.
+    pub(crate) fn meta_is_full(&self) -> bool {
+        self.meta_is_full.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn know_meta(&self, is_full: bool) {
+        self.meta_is_full.store(is_full, Ordering::Relaxed);
     }
 }

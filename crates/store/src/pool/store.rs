@@ -6,7 +6,7 @@ pub use crate::file::inode::Store;
 use crate::file::lockfile::LockFile;
 pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
-use crate::format::handle::{ATTRIBUTE, Created, Handle, read_handle};
+use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
@@ -34,14 +34,20 @@ impl Store {
 
     /// Gives the fresh, empty regular file `fd` (open for writing, in the tree) its handle: layout by the first rule
     /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's
-    /// default; without the servers that are nearly full, as the last [`Store::due_look`] found them. Call it before
-    /// the file gets its final mode: a user attribute cannot be set on a read-only file. The inode's owner must be
-    /// final too. Three system calls where no rule has changed.
-    pub fn create(&self, fd: BorrowedFd<'_>, path: impl FnOnce() -> Result<PathBuf>) -> Result<Created> {
-        let layout = self.with_room(self.layout_for_new(path)?);
+    /// default, changed by the optimisations that the directory `hinted` it to have; without the servers that are nearly
+    /// full, as the last [`Store::due_look`] found them. Call it before the file gets its final mode: a user attribute
+    /// cannot be set on a read-only file. The inode's owner must be final too. Three system calls where no rule has changed.
+    pub fn create(
+        &self,
+        fd: BorrowedFd<'_>,
+        hinted: &Optimisations,
+        path: impl FnOnce() -> Result<PathBuf>,
+    ) -> Result<Created> {
+        let (layout, optimisations) = self.layout_hinted(self.layout_for_new(path)?, hinted);
         let hash = self.layouts.put(&layout)?;
         let stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
-        let handle = Handle::new(stat.st_ino, hash);
+        let mut handle = Handle::new(stat.st_ino, hash);
+        handle.optimisations = optimisations;
         rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode()?, XattrFlags::CREATE)
             .map_err(Error::io("set the handle of", proc_path(fd)))?;
         Ok(Created { handle, layout, owner: stat.st_uid })

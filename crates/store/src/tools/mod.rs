@@ -6,6 +6,7 @@ pub(crate) mod directories;
 pub(crate) mod emulation;
 pub mod export_tree;
 pub mod fsck;
+pub(crate) mod hinting;
 pub(crate) mod rules_kept;
 pub mod status;
 mod survey;

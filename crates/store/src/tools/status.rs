@@ -1,6 +1,8 @@
 //! What is at a path of a pool, and where the bytes of a placed file are.
 
 use crate::file::inode::Inode;
+use crate::format::handle::Optimisations;
+use crate::format::hints;
 use crate::format::placement::Placement;
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
@@ -39,6 +41,8 @@ pub struct PlacedStatus {
     pub left_out: Vec<ServerId>,
     /// The datafiles that it has.
     pub datafiles: Vec<DatafileStatus>,
+    /// What it was given when it was made, unless it has been moved since.
+    pub made_with: Optimisations,
 }
 
 /// A datafile as it is found on its server.
@@ -141,8 +145,14 @@ impl Store {
         let has_handle = inode.has_handle();
         // The layout of a file without a handle was never chosen, so that it leaves none out.
         let planned = has_handle.then(|| self.layout_for(path)).transpose()?;
+        let made_with = if has_handle { inode.read_handle()?.optimisations } else { Optimisations::default() };
+        let head = hints::small(&made_with);
+        let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head.bytes())) {
+            Some(Ok(with_head)) => Arc::new(with_head),
+            _ => planned,
+        });
         let left_out = planned.map_or_else(Vec::new, |planned| self.left_out(&planned, &placement.layout));
-        Ok(PlacedStatus { has_handle, left_out, datafiles, placement })
+        Ok(PlacedStatus { has_handle, left_out, datafiles, made_with, placement })
     }
 
     /// Why a path cannot be opened, in words of names and not of system calls.

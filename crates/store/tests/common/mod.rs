@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use stripewise_control::{Action, Request, Sender, Way};
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Inode, Pool, Store};
 
@@ -79,7 +80,7 @@ pub fn request(action: Action, offset: u64, len: usize) -> Request {
 pub fn create(store: &Arc<Store>, name: &str) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).unwrap();
-    drop(store.create(fd.as_fd(), || Ok(name.into())).unwrap());
+    drop(store.create(fd.as_fd(), &Optimisations::default(), || Ok(name.into())).unwrap());
     let inode = store.inode(fd.as_fd()).unwrap().unwrap();
     (fd, inode)
 }

@@ -166,6 +166,11 @@ impl Gone {
                 break lock;
             }
         };
+        let Some(_heads) = store.heads.exclude(self.handle)? else {
+            // A program of another mount has the file open and writes its head.
+            drop(lock);
+            return Ok(RemovalOutcome::InUse);
+        };
         let mut outcome = RemovalOutcome::Done;
         for datafile in self.datafiles().filter(known) {
             if outages.has(datafile.server) {

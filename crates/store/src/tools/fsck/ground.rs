@@ -10,6 +10,7 @@ use crate::format::marker::{MARKER_FILE, Marker, marker_server, marker_text, rea
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, read_file_at, replace_file, retry};
 use crate::pool::epoch::EpochPage;
+use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::LAYOUTS;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::{LOCKS, is_shared};
@@ -39,6 +40,8 @@ pub(super) struct Ground {
     pub(super) layouts: OwnedFd,
     /// The layouts, read when they are needed.
     pub(super) known_layouts: Layouts,
+    /// The locks of those who write no more than a file's head.
+    pub(super) heads: HeadLocks,
     /// Whether several users use the pool directly.
     pub(super) shared: bool,
     pub(super) servers: Vec<ServerGround>,
@@ -88,6 +91,7 @@ impl Ground {
         let mut servers: Vec<_> = pool.servers.iter().map(|server| found(server, &marker)).collect();
         mend_markers(&tree, &marker, &mut servers, &mut early)?;
         let known_layouts = Layouts::open(root, marker.shared, pool.servers.len())?;
+        let heads = HeadLocks::open(root, marker.shared)?;
         Ok(Some(Self {
             pool: pool.clone(),
             namespace,
@@ -95,6 +99,7 @@ impl Ground {
             locks: locks?,
             layouts: layouts?,
             known_layouts,
+            heads: if options.dry_run { heads.to_look() } else { heads },
             shared: marker.shared,
             servers,
         }))

@@ -12,6 +12,7 @@ use crate::format::identity::Identity;
 use crate::format::placement::Datafile;
 use crate::os::error::{Error, HandleError, Result};
 use crate::os::sys::{proc_path, retry};
+use crate::pool::heads::HeadsExcluded;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
@@ -42,6 +43,8 @@ pub(super) struct Hold<'a> {
     lock: Option<LockFile>,
     /// Whether a lock file stood there: its writer is gone.
     pub(super) was_stale: bool,
+    /// No writer of the head alone.
+    _heads: Option<HeadsExcluded<'a>>,
     /// The last, as fields are dropped in order.
     _alone: Alone<'a>,
 }
@@ -157,14 +160,15 @@ pub(super) fn hold<'a>(context: &'a Context<'_>, logical: u64) -> Result<Option<
     loop {
         let there = LockFile::exists(locks, logical)?;
         if !there && context.options.dry_run {
-            return Ok(Some(Hold { lock: None, was_stale: false, _alone: alone }));
+            return Ok(Some(Hold { lock: None, was_stale: false, _heads: None, _alone: alone }));
         }
+        let Some(heads) = context.ground.heads.exclude(logical)? else { return Ok(None) };
         let (lock, created) = LockFile::open_any(locks, logical)?;
         if !lock.try_exclusive(Purpose::Writers)? {
             return Ok(None);
         }
         if lock.is_current(locks) {
-            return Ok(Some(Hold { lock: Some(lock), was_stale: !created, _alone: alone }));
+            return Ok(Some(Hold { lock: Some(lock), was_stale: !created, _heads: Some(heads), _alone: alone }));
         }
     }
 }

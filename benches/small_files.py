@@ -1,0 +1,69 @@
+"""Files of 4 KiB in a directory with the hint `small`, in one without it, and on other FUSE file systems."""
+
+import shutil
+import statistics
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from benches import request_cost
+from benches.frame import STRIPEWISE, Benchmark, Context, Figure, MissingError, Target, checked, of_repetitions
+from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_ll, pool_mounted
+
+FILES = 2_000
+STEPS = ("write", "read", "unlink")
+HINTED, PLAIN = "hinted", "plain"
+
+
+def run(context: Context) -> Iterator[Figure | str]:
+    """Steps in turn, in another order each round."""
+    files = 500 if context.quick else FILES
+    pool = request_cost.plain_pool(context.directory, 2)
+    with ExitStack() as mounts:
+        mounts.enter_context(pool_mounted(pool.file, pool.mount))
+        sides = {kind: pool.mount / kind for kind in (HINTED, PLAIN)}
+        for directory in sides.values():
+            directory.mkdir()
+        checked([*STRIPEWISE, "hint", sides[HINTED], "small=64K"])
+        for name, command, point in _others(context):
+            mounts.enter_context(mounted(command, point, most_descriptors()))
+            sides[name] = point / f"files of {name}"
+            sides[name].mkdir()
+        rounds = [_round(number, sides, files) for number in range(context.rounds(9))]
+    for step in STEPS:
+        for other in (name for name in sides if name != HINTED):
+            ratios = [of_step[step][other] / of_step[step][HINTED] for of_step in rounds]
+            ours, theirs = (statistics.median(of_step[step][side] for of_step in rounds) for side in (HINTED, other))
+            note = f"{ours / 1000:.1f} us against {theirs / 1000:.1f} us a file"
+            yield of_repetitions(
+                f"4 KiB files: {step}, small=64K / {other}", ratios, target=Target(least=1.0), note=note
+            )
+
+
+def _others(context: Context) -> Iterator[tuple[str, list[object], Path]]:
+    """Those that are installed, over one directory or two of the same disk: name, command, mount point."""
+    base = context.directory
+    sources = [base / f"source{number}" for number in range(2)]
+    for source in sources:
+        source.mkdir()
+    try:
+        command: list[object] = [passthrough_ll(base), "-f", "-o", f"source={sources[0]}", base / "passthrough"]
+        yield "passthrough_ll", command, base / "passthrough"
+    except MissingError as missing:
+        context.say(f"without passthrough_ll: {missing}")
+    if program := shutil.which("mergerfs"):
+        branches = ":".join(map(str, sources))
+        yield "mergerfs", [program, "-f", branches, base / "mergerfs"], base / "mergerfs"
+
+
+def _round(number: int, sides: dict[str, Path], files: int) -> dict[str, dict[str, float]]:
+    """Nanoseconds a file, by step and side."""
+    names = list(sides)
+    order = names[number % len(names) :] + names[: number % len(names)]
+    program = example("metadata_cost")
+    return {step: {name: float(checked([program, step, sides[name], files])) for name in order} for step in STEPS}
+
+
+BENCHMARK = Benchmark(
+    "small-files", "files of 4 KiB in their inodes against datafiles and other FUSE file systems", run
+)

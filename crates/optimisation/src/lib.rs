@@ -1,0 +1,11 @@
+//! The optimisations that a handle can carry (Wei et al.), each named once with its parameter.
+//!
+//! A handle has a word of 64 bits for each enabled optimisation: 5 bits that name it, 59 bits that are its parameter.
+//! [`table::TABLE`] says what they mean. The command line, the documentation and the store read it; a new optimisation is one
+//! more line of it.
+
+pub mod setting;
+pub mod table;
+
+pub use setting::{OptimisationError, OptimisationSetting};
+pub use table::{OptimisationType, SMALL, TABLE};

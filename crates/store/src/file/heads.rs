@@ -1,0 +1,96 @@
+//! Writers of a file's head alone: of the bytes that its inode keeps.
+
+use crate::file::inode::Inode;
+use crate::file::lockfile::LockFile;
+use crate::os::error::Result;
+use crate::os::sync::guard;
+use crate::os::sys::retry;
+use crate::pool::heads::HeadsExcluded;
+
+impl Inode {
+    /// Bytes of the head of a file that has a handle and no datafile; 0 of all others. O(datafiles) loads.
+    fn lone_head_bytes(&self) -> Result<u64> {
+        let file = if self.has_handle() { self.file()? } else { return Ok(0) };
+        Ok(if file.has_datafile() { 0 } else { file.placement().layout.head_in_inode_bytes() })
+    }
+
+    /// Whether the file has no datafile yet, as far as is known without a system call.
+    pub(crate) fn has_head_alone(&self) -> bool {
+        self.known_file().is_ok_and(|file| !file.has_datafile())
+    }
+
+    /// Registers one more writer that writes no byte behind the head, whose size in bytes it gives. `None`: it must be
+    /// registered as any writer, since the file has no head, has datafiles or another writer, or is being moved. Its layout
+    /// stays until [`Inode::release_head`]. Two system calls for the first one of this process.
+    ///
+    /// # Errors
+    /// The handle cannot be read.
+    pub(crate) fn register_head(&self) -> Result<Option<u64>> {
+        if self.lone_head_bytes()? == 0 {
+            return Ok(None);
+        }
+        let mut writers = guard(&self.writers);
+        let locks = &self.store.heads;
+        if writers.heads == 0 && !locks.try_shared(self.handle()) {
+            return Ok(None);
+        }
+        // What was known before the lock may be the old layout; what is there now stays.
+        let head_bytes = self.lone_head_bytes().and_then(|bytes| {
+            let is_written = bytes > 0 && LockFile::exists(self.store.locks(), self.handle())?;
+            Ok(if is_written { 0 } else { bytes })
+        });
+        match head_bytes {
+            Ok(bytes) if bytes > 0 => {
+                writers.heads += 1;
+                Ok(Some(bytes))
+            }
+            other => {
+                if writers.heads == 0 {
+                    locks.unlock(self.handle());
+                }
+                other.map(|_| None)
+            }
+        }
+    }
+
+    /// Undoes one [`Inode::register_head`].
+    pub(crate) fn release_head(&self) {
+        let mut writers = guard(&self.writers);
+        if writers.heads == 1 {
+            self.store.heads.unlock(self.handle());
+        }
+        writers.heads = writers.heads.saturating_sub(1);
+    }
+
+    /// Undoes all [`Inode::register_head`] of this process: for the end of a mount.
+    pub fn release_heads(&self) {
+        let mut writers = guard(&self.writers);
+        if std::mem::take(&mut writers.heads) > 0 {
+            self.store.heads.unlock(self.handle());
+        }
+    }
+
+    /// Keeps all others from writing the head alone; `None` where one does, also in this process.
+    ///
+    /// # Errors
+    /// The locks cannot be had.
+    pub(crate) fn exclude_heads(&self, heads_of_this_process: usize) -> Result<Option<HeadsExcluded<'_>>> {
+        if heads_of_this_process > 0 { Ok(None) } else { self.store.heads.exclude(self.handle()) }
+    }
+
+    /// Sets the size of a file that is no more than its head, before and afterwards; `false`: it is another. Four system calls,
+    /// one of a file that this process writes so already.
+    ///
+    /// # Errors
+    /// Those of `ftruncate`.
+    pub(crate) fn truncate_head(&self, size_bytes: u64) -> Result<bool> {
+        let Some(head_bytes) = self.register_head()? else { return Ok(false) };
+        let done = if size_bytes <= head_bytes {
+            retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))
+        } else {
+            Ok(())
+        };
+        self.release_head();
+        done.map(|()| size_bytes <= head_bytes)
+    }
+}

@@ -1,0 +1,116 @@
+//! Locks of those who write no more of a file than its head in the inode.
+//!
+//! They write what the inode itself keeps: its size and time are right at all times, and a crash leaves nothing to settle. So they
+//! need no lock file. That the layout stays meanwhile they ask of one file for the whole pool, `heads` in the namespace, which is
+//! empty and stays: of it each file has one byte, by its handle. The locks are those of open file descriptions, as in
+//! [`crate::file::lockfile`], and end with the process.
+//!
+//! A shared pool has none: any user could hold the byte of another's file.
+
+use crate::os::byte_lock::lock_byte;
+use crate::os::error::{Error, Result};
+use crate::os::sys::{open_directory, retry};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// Name of the file, in the namespace.
+const FILE: &str = "heads";
+
+/// The locks of a pool, as one process has them.
+#[derive(Debug)]
+pub(crate) struct HeadLocks {
+    /// `None`: a shared pool, which has none.
+    namespace: Option<OwnedFd>,
+    /// Whether the file is made if there is none.
+    makes: bool,
+    file: OnceLock<OwnedFd>,
+}
+
+/// No other process writes the head of a file, and none can begin, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeadsExcluded<'a> {
+    held: Option<(BorrowedFd<'a>, i64)>,
+}
+
+impl Drop for HeadsExcluded<'_> {
+    fn drop(&mut self) {
+        if let Some((file, byte)) = self.held {
+            // If it fails, the end of the process will do.
+            let _ = lock_byte(file, byte, libc::F_UNLCK, false);
+        }
+    }
+}
+
+/// The byte of a file. Files that share one only wait for each other.
+fn byte_of(handle: u64) -> i64 {
+    (handle >> 1).cast_signed()
+}
+
+impl HeadLocks {
+    /// Those of the pool with this namespace. Opens nothing of a shared pool.
+    pub(crate) fn open(namespace: &Path, is_shared: bool) -> Result<Self> {
+        let open = || open_directory(namespace).map_err(Error::io("open", namespace));
+        let namespace = if is_shared { None } else { Some(open()?) };
+        Ok(Self { namespace, makes: true, file: OnceLock::new() })
+    }
+
+    /// For a look that changes nothing: where the file is not there, none writes a head now.
+    pub(crate) fn to_look(self) -> Self {
+        Self { makes: false, ..self }
+    }
+
+    /// `None`: there are no such locks.
+    fn file(&self) -> rustix::io::Result<Option<BorrowedFd<'_>>> {
+        let Some(namespace) = &self.namespace else { return Ok(None) };
+        if let Some(file) = self.file.get() {
+            return Ok(Some(file.as_fd()));
+        }
+        let makes = if self.makes { OFlags::CREATE } else { OFlags::empty() };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | makes;
+        let opened = match retry(|| rustix::fs::openat(namespace, FILE, flags, Mode::from_raw_mode(0o600))) {
+            Err(Errno::NOENT) if !self.makes => return Ok(None),
+            opened => opened?,
+        };
+        // Two threads at once: the second's is closed, before it has a lock.
+        Ok(Some(self.file.get_or_init(|| opened).as_fd()))
+    }
+
+    /// Takes a lock to write the head of file `handle`. `false`: its layout is being changed, there are no such locks, or they
+    /// cannot be had: then a lock file does it. One system call.
+    pub(crate) fn try_shared(&self, handle: u64) -> bool {
+        match self.file() {
+            Ok(Some(file)) => lock_byte(file, byte_of(handle), libc::F_RDLCK, false).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn unlock(&self, handle: u64) {
+        if let Ok(Some(file)) = self.file() {
+            // If it fails, the end of the process will do.
+            let _ = lock_byte(file, byte_of(handle), libc::F_UNLCK, false);
+        }
+    }
+
+    /// Keeps all others from writing the head of file `handle`; `None` where one does. An own shared lock would be exchanged: the
+    /// caller knows that this process has none. Two system calls with the end of it.
+    ///
+    /// # Errors
+    /// The file of the locks cannot be opened or locked.
+    pub(crate) fn exclude(&self, handle: u64) -> Result<Option<HeadsExcluded<'_>>> {
+        let (file, byte) = match self.file() {
+            Ok(Some(file)) => (file, byte_of(handle)),
+            // On a read-only file system none writes a head.
+            Ok(None) | Err(Errno::ROFS) => return Ok(Some(HeadsExcluded { held: None })),
+            Err(errno) => return Err(Error::io("open", Path::new(FILE))(errno)),
+        };
+        match lock_byte(file, byte, libc::F_WRLCK, false) {
+            Ok(()) => Ok(Some(HeadsExcluded { held: Some((file, byte)) })),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(Error::io("lock", Path::new(FILE))(errno)),
+        }
+    }
+}

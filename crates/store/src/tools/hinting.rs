@@ -1,0 +1,142 @@
+//! Hints of directories: reading them when a file is made, changing them, and handing them down.
+
+use crate::format::handle::Optimisations;
+use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES};
+use crate::os::error::{Error, HintsError, Result};
+use crate::os::sys::{proc_path, retry};
+use crate::pool::store::Store;
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The bytes of the attribute; `None` where there is none. One system call.
+fn read(directory: BorrowedFd<'_>, buffer: &mut [u8; MAX_BYTES]) -> rustix::io::Result<Option<usize>> {
+    match rustix::fs::getxattr(proc_path(directory), ATTRIBUTE, &mut buffer[..]) {
+        Ok(length) => Ok(Some(length)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Why the requests on a file go where they go.
+#[derive(Debug)]
+pub struct PathTaken {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// How many of its first bytes are in its inode; more than any offset where all are.
+    pub head_bytes: u64,
+    /// Whether it has a handle.
+    pub has_handle: bool,
+    /// What it was given when it was made, unless it has been moved since.
+    pub made_with: Optimisations,
+    /// Whether a rule of `apply` names the layout of a new file of its path: hints change nothing then.
+    pub is_ruled: bool,
+    /// What the hints of its directory say of its name now.
+    pub hinted_now: Optimisations,
+    /// Version of these hints.
+    pub hints_version: u32,
+}
+
+impl Store {
+    /// Why the requests on the regular file at `path` (relative to the tree) go where they go.
+    ///
+    /// # Errors
+    /// It is no regular file, or its handle, its directory's hints or the rules cannot be read.
+    pub fn path_taken(self: &Arc<Self>, path: &Path) -> Result<PathTaken> {
+        let status = self.status(path)?;
+        let placed = status.placed.ok_or_else(|| Error::NotPlaced { file: path.display().to_string() })?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let hints = self.hints(directory)?;
+        let name = path.file_name().unwrap_or_default();
+        Ok(PathTaken {
+            size_bytes: status.size_bytes,
+            head_bytes: placed.placement.layout.head_in_inode_bytes(),
+            has_handle: placed.has_handle,
+            made_with: placed.made_with,
+            is_ruled: !Arc::ptr_eq(&self.layout_for(path)?, self.default_layout()),
+            hinted_now: hints.of_name(name.as_bytes()),
+            hints_version: hints.version,
+        })
+    }
+
+    /// What the hints of `directory` (any descriptor of it, O_PATH too) say of a new file `name`. Hints that cannot be read or
+    /// understood say nothing: a file is made all the same, and [`Store::hints`] says what is wrong. One system call.
+    pub fn hinted(directory: BorrowedFd<'_>, name: &[u8]) -> Optimisations {
+        let mut buffer = [0; MAX_BYTES];
+        let length = read(directory, &mut buffer).ok().flatten();
+        let hints = length.and_then(|length| DirectoryHints::decode(&buffer[..length]).ok());
+        hints.map_or_else(Optimisations::default, |hints| hints.of_name(name))
+    }
+
+    /// Gives the new directory `made` the hints of the directory `parent` that it was made in, with the rights of the calling
+    /// thread. One system call where there are none, else two.
+    ///
+    /// # Errors
+    /// Those of the calls. A hint is no reason not to make a directory, which has none then.
+    pub fn hand_down(parent: BorrowedFd<'_>, made: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let mut buffer = [0; MAX_BYTES];
+        match read(parent, &mut buffer)? {
+            Some(length) => rustix::fs::setxattr(proc_path(made), ATTRIBUTE, &buffer[..length], XattrFlags::CREATE),
+            None => Ok(()),
+        }
+    }
+
+    /// The hints of the directory at `path` (relative to the tree).
+    ///
+    /// # Errors
+    /// It is no directory, or its hints are damaged or of a later release.
+    pub fn hints(&self, path: &Path) -> Result<DirectoryHints> {
+        let place = self.open_place(path)?;
+        self.hints_of(place.as_fd(), path)
+    }
+
+    fn hints_of(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<DirectoryHints> {
+        let mut buffer = [0; MAX_BYTES];
+        let unusable = |reason| Error::Hints { path: path.to_owned(), reason };
+        match read(directory, &mut buffer) {
+            Ok(None) => Ok(DirectoryHints::default()),
+            Ok(Some(length)) => DirectoryHints::decode(&buffer[..length]).map_err(unusable),
+            Err(Errno::RANGE) => Err(unusable(HintsError::Damaged("longer than 1024 bytes"))),
+            Err(errno) => Err(Error::io("read the hints of", path)(errno)),
+        }
+    }
+
+    /// Changes the hints of the directory at `path` (relative to the tree), for files that are made from then on; the hints
+    /// afterwards. Where `change` fails, or the attribute cannot be written, the old ones stand. Changes at once count one
+    /// after the other.
+    ///
+    /// # Errors
+    /// It is no directory, the caller may not write it, its hints cannot be read, or those of `change`.
+    pub fn change_hints(
+        &self,
+        path: &Path,
+        change: impl FnOnce(&mut DirectoryHints) -> Result<(), HintsError>,
+    ) -> Result<DirectoryHints> {
+        let failed = |errno| Error::io("change the hints of", path)(errno);
+        let place = self.open_place(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty())).map_err(failed)?;
+        retry(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive)).map_err(failed)?;
+        let mut hints = self.hints_of(directory.as_fd(), path)?;
+        let unusable = |reason| Error::Hints { path: path.to_owned(), reason };
+        change(&mut hints).map_err(unusable)?;
+        let bytes = hints.encode().map_err(unusable)?;
+        retry(|| rustix::fs::fsetxattr(&directory, ATTRIBUTE, &bytes, XattrFlags::empty())).map_err(failed)?;
+        Ok(hints)
+    }
+
+    /// Removes all hints of the directory at `path`, damaged ones too.
+    ///
+    /// # Errors
+    /// It is no directory, or the caller may not write it.
+    pub fn remove_hints(&self, path: &Path) -> Result<()> {
+        let place = self.open_place(path)?;
+        match rustix::fs::removexattr(proc_path(place.as_fd()), ATTRIBUTE) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(errno) => Err(Error::io("remove the hints of", path)(errno)),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Hints of directories: what is made there has its first bytes in its inode, by whichever way it is made, and whatever the hints say.
+
+mod common;
+
+use common::{TestPool, layout, pattern};
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Pattern, ServerId};
+use stripewise_optimisation::SMALL;
+use stripewise_store::handle::Optimisations;
+use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
+use stripewise_store::{Files, Store};
+
+fn small(bytes: u64) -> Optimisations {
+    let mut optimisations = Optimisations::default();
+    optimisations.enable(SMALL.index, bytes).unwrap();
+    optimisations
+}
+
+fn set(store: &Store, directory: &str, names: Option<&str>, bytes: u64) -> DirectoryHints {
+    let names = names.map(|names| Pattern::new(names).unwrap());
+    store.change_hints(Path::new(directory), |hints| hints.set(names, small(bytes))).unwrap()
+}
+
+fn make(files: &Arc<Files>, name: &str, bytes: &[u8]) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let file = files.open_file(Path::new(name), flags, Mode::from_raw_mode(0o600)).unwrap();
+    assert_eq!(file.write_at(&[std::io::IoSlice::new(bytes)], 0).unwrap(), bytes.len());
+    file.close().unwrap();
+}
+
+fn content(files: &Arc<Files>, name: &str) -> Vec<u8> {
+    let file = files.open_file(Path::new(name), OFlags::RDONLY, Mode::empty()).unwrap();
+    let mut bytes = vec![0; file.stat().unwrap().st_size as usize + 1];
+    let count = file.read_at(&mut [std::io::IoSliceMut::new(&mut bytes)], 0).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+/// Bytes of its head, and how many datafiles it has.
+fn where_it_is(store: &Arc<Store>, name: &str) -> (u64, usize) {
+    let placed = store.status(Path::new(name)).unwrap().placed.unwrap();
+    (placed.placement.layout.head_in_inode_bytes(), placed.datafiles.len())
+}
+
+#[test]
+fn a_small_file_is_one_inode_and_what_comes_behind_the_border_goes_to_the_servers_and_back() {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    assert_eq!(set(store, ".", None, 8192).version, 1);
+    let bytes = pattern(40_000, 1);
+    make(&files, "f", &bytes[..8192]);
+    assert_eq!(where_it_is(store, "f"), (8192, 0), "up to the border it has no datafile");
+    let own = pool.pool.namespace.join("tree/f");
+    assert_eq!(std::fs::read(&own).unwrap(), &bytes[..8192], "its inode has its bytes");
+    let file = files.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+    file.write_at(&[std::io::IoSlice::new(&bytes[8000..])], 8000).unwrap();
+    assert_eq!(content(&files, "f"), bytes);
+    assert_eq!(where_it_is(store, "f"), (8192, 3));
+    assert_eq!(std::fs::read(&own).unwrap()[..8192], bytes[..8192], "what was there has stayed");
+    file.truncate(100).unwrap();
+    file.close().unwrap();
+    assert_eq!(content(&files, "f"), &bytes[..100]);
+    assert_eq!(std::fs::read(&own).unwrap(), &bytes[..100], "it is back");
+}
+
+#[test]
+fn directories_hand_hints_down_and_patterns_choose() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    files.make_directory(Path::new("plain"), Mode::from_raw_mode(0o700)).unwrap();
+    assert_eq!(store.hints(Path::new("plain")).unwrap(), DirectoryHints::default());
+    set(store, "plain", None, 4096);
+    let said = set(store, "plain", Some("*.h5"), 65536);
+    assert_eq!(said.version, 2);
+    files.make_directory(Path::new("plain/below"), Mode::from_raw_mode(0o700)).unwrap();
+    assert_eq!(store.hints(Path::new("plain/below")).unwrap(), said);
+    for (name, head) in [("plain/x", 4096), ("plain/x.h5", 65536), ("plain/below/y.h5", 65536), ("top.h5", 0)] {
+        make(&files, name, b"some bytes");
+        assert_eq!(where_it_is(store, name).0, head, "{name}");
+    }
+    // A change counts for what is made from then on; a file keeps what it was made with, and so does the directory below.
+    set(store, "plain", Some("*.h5"), 8192);
+    make(&files, "plain/z.h5", b"some bytes");
+    assert_eq!((where_it_is(store, "plain/z.h5").0, where_it_is(store, "plain/x.h5").0), (8192, 65536));
+    assert_eq!(store.hints(Path::new("plain/below")).unwrap(), said);
+    store.remove_hints(Path::new("plain")).unwrap();
+    make(&files, "plain/after", b"some bytes");
+    assert_eq!(where_it_is(store, "plain/after").0, 0);
+}
+
+#[test]
+fn it_is_told_why_a_file_is_where_it_is() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 8192);
+    make(&files, "f", b"bytes");
+    set(store, ".", Some("f"), 4096);
+    let why = store.path_taken(Path::new("f")).unwrap();
+    assert_eq!((why.size_bytes, why.head_bytes, why.has_handle, why.is_ruled), (5, 8192, true, false));
+    assert_eq!((why.made_with, why.hinted_now, why.hints_version), (small(8192), small(4096), 2));
+    // A move gives it a layout that says where each byte is.
+    let inode = store.lookup(Path::new("f")).unwrap().unwrap();
+    inode.move_to(&layout(&[(0, &[(0, 4096), (1, 4096)])]), "f", &mut |_, _| true).unwrap();
+    let why = store.path_taken(Path::new("f")).unwrap();
+    assert_eq!((why.head_bytes, why.made_with), (0, Optimisations::default()));
+    assert_eq!(content(&files, "f"), b"bytes");
+    assert!(store.path_taken(Path::new(".")).unwrap_err().to_string().contains("not a placed file"));
+}
+
+#[test]
+fn a_rule_names_every_byte_so_that_hints_change_nothing_there() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 8192);
+    store.set_rule(&Pattern::new("*.raw").unwrap(), &layout(&[(0, &[(1, 4096)])])).unwrap();
+    make(&files, "f.raw", b"bytes");
+    make(&files, "f", b"bytes");
+    assert_eq!((where_it_is(store, "f.raw").0, where_it_is(store, "f").0), (0, 8192));
+    assert!(store.path_taken(Path::new("f.raw")).unwrap().is_ruled);
+}
+
+#[test]
+fn forged_hints_keep_no_file_from_being_made() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    let tree = pool.pool.namespace.join("tree");
+    let mut far = DirectoryHints::default();
+    let mut optimisations = small(1 << 58);
+    optimisations.enable(30, 7).unwrap();
+    far.set(None, optimisations).unwrap();
+    let mut later = DirectoryHints::default().encode().unwrap();
+    later[4] = 2;
+    let forged = [b"nonsense".to_vec(), Vec::new(), vec![0xff; 3000], far.encode().unwrap(), later];
+    for (number, bytes) in forged.into_iter().enumerate() {
+        rustix::fs::setxattr(&tree, ATTRIBUTE, &bytes, XattrFlags::empty()).unwrap();
+        let name = format!("f{number}");
+        make(&files, &name, b"some bytes");
+        assert_eq!((where_it_is(store, &name).0, content(&files, &name)), (0, b"some bytes".to_vec()), "{name}");
+        let directory = format!("d{number}");
+        files.make_directory(Path::new(&directory), Mode::from_raw_mode(0o700)).unwrap();
+        let before = std::fs::metadata(&tree).unwrap().modified().unwrap();
+        if let Err(error) = store.hints(Path::new(".")) {
+            assert!(error.to_string().starts_with("hints of .: "), "{error}");
+            assert!(store.change_hints(Path::new("."), |hints| hints.set(None, small(4096))).is_err());
+            assert_eq!(std::fs::metadata(&tree).unwrap().modified().unwrap(), before);
+        }
+    }
+    store.remove_hints(Path::new(".")).unwrap();
+    assert_eq!(store.hints(Path::new(".")).unwrap(), DirectoryHints::default());
+}
+
+#[test]
+fn a_change_that_fails_changes_nothing() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    for number in 0..MAX_HINTS {
+        set(&store, ".", Some(&format!("f{number}")), 4096);
+    }
+    let before = store.hints(Path::new(".")).unwrap();
+    assert_eq!(before.version as usize, MAX_HINTS);
+    let more = Pattern::new("more").unwrap();
+    let refused = store.change_hints(Path::new("."), |hints| hints.set(Some(more), small(4096))).unwrap_err();
+    assert_eq!(refused.to_string(), "hints of .: more than 16 hints of one directory: remove some of them");
+    assert_eq!(store.hints(Path::new(".")).unwrap(), before);
+    assert!(store.change_hints(Path::new("none"), |_| Ok(())).is_err());
+    std::fs::write(pool.pool.namespace.join("tree/file"), b"").unwrap();
+    assert!(store.change_hints(Path::new("file"), |_| Ok(())).is_err());
+}
+
+/// Changes at once count one after the other.
+#[test]
+fn changes_at_once_all_count() {
+    let pool = TestPool::new(1);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let store = pool.open();
+            scope.spawn(move || set(&store, ".", Some(&format!("f{number}")), 4096));
+        }
+    });
+    let hints = pool.open().hints(Path::new(".")).unwrap();
+    assert_eq!((hints.version, hints.hints().len()), (8, 8));
+}
+
+/// The border lies in the middle of a stripe, and servers are left out behind it as elsewhere.
+#[test]
+fn behind_the_head_the_layout_is_the_pools_own() {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, 4096);
+    make(&files, "f", &pattern(30_000, 2));
+    let layout = files.store().lookup(Path::new("f")).unwrap().unwrap().layout().unwrap();
+    let default = files.store().default_layout();
+    for x in (0..60_000).step_by(512) {
+        let expected = if x < 4096 { ServerId::META } else { default.locate(x).server };
+        assert_eq!(layout.locate(x).server, expected, "byte {x}");
+    }
+}

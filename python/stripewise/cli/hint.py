@@ -1,0 +1,121 @@
+"""`stripewise hint`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stripewise import terminal
+from stripewise.api import hinting, placing
+from stripewise.api.pools import Pool
+from stripewise.cli import console
+from stripewise.units import exact_bytes
+
+if TYPE_CHECKING:
+    from stripewise.api.hinting import Place
+
+
+def hint(
+    path: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE", help="A directory of a pool; with --pool also its path in it.")
+    ],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="OPTIMISATION", help="What new files get, as in small=64K.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--for", metavar="PATTERN", help="Only for names that match, as in '*.h5'.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show the hints and change nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the hint for all names, or for PATTERN.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --remove: all hints, damaged ones too.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Say of a FILE which path its requests take, and why.")] = False,
+    pool_file: Annotated[
+        Path | None,
+        typer.Option("--pool", "-p", metavar="POOL", help="Pool file; found by the path when left out."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say what files get that are made in a directory from now on.
+
+    A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. Directories that are
+    made there take the hints over. Files that exist stay as they are, and so do the files for which `apply` has set a
+    layout.
+
+    \b
+    Optimisations:
+      small=SIZE   the first SIZE bytes of a file are in its inode, on the
+                   metadata tier: 4KiB to 1GiB, without =SIZE 64KiB
+
+    \b
+    Examples:
+      stripewise hint p/mount/photos small=64K
+      stripewise hint p/mount/photos small=1M --for '*.jpg'
+      stripewise hint p/mount/photos --show
+      stripewise hint p/mount/photos --remove --for '*.jpg'
+      stripewise hint p/mount/photos/a.jpg --why
+
+    \b
+    Exit codes: 0 done, 1 failed and nothing changed, 2 the command line is wrong.
+    """
+    asked = [bool(settings), show, remove, why]
+    if sum(asked) > 1 or (everything and not remove) or (pattern is not None and (show or why or everything)):
+        raise typer.BadParameter("give optimisations, or one of --show, --remove and --why")
+    if not any(asked):
+        raise typer.BadParameter("give optimisations, as in small=64K, or one of --show, --remove and --why")
+    place = placing.place_of(path, None if pool_file is None else Pool.load(pool_file))
+    if why:
+        _print_why(place, as_json=as_json)
+        return
+    if settings:
+        hinting.hint(place, settings, pattern=pattern)
+    elif everything:
+        hinting.remove_all(place)
+    elif remove:
+        hinting.remove(place, pattern=pattern)
+    _print(place, as_json=as_json)
+
+
+def _print(place: Place, *, as_json: bool) -> None:
+    found = hinting.hints(place)
+    if as_json:
+        console.document(found)
+        return
+    if not found["hints"]:
+        console.result(f"{terminal.name(place.name)}: no hints")
+        return
+    console.result(f"{terminal.name(place.name)}: version {found['version']}")
+    for each in found["hints"]:
+        names = "all names" if each["pattern"] is None else terminal.name(each["pattern"])
+        console.result(f"  {names}: {', '.join(each['optimisations'])}")
+
+
+def _print_why(place: Place, *, as_json: bool) -> None:
+    taken = hinting.why(place)
+    if as_json:
+        console.document(taken)
+        return
+    head = taken["head_bytes"]
+    if head is None:
+        path = "its inode: all bytes are there"
+    elif head == 0:
+        path = "the servers: no byte is in its inode"
+    elif taken["size_bytes"] <= head:
+        path = f"its inode: it is not larger than {exact_bytes(head)}"
+    else:
+        path = f"its inode up to {exact_bytes(head)}, and the servers behind that"
+    console.result(f"{terminal.name(place.name)}: {path}")
+    if taken["made_with"]:
+        console.result(f"  because it was made with {', '.join(taken['made_with'])}")
+    elif not taken["has_handle"]:
+        console.result("  because it has no handle: it was made beside the mount")
+    else:
+        console.result("  because that is its layout, which no hint has given it")
+    if taken["is_ruled"]:
+        console.result("  a new file of its name gets the layout that `apply` has set, whatever the hints are")
+    else:
+        now = ", ".join(taken["hinted_now"]) or "nothing"
+        console.result(
+            f"  a new file of its name gets {now} by the hints of its directory, version {taken['hints_version']}"
+        )

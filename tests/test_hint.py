@@ -1,0 +1,115 @@
+"""`stripewise hint`: what is said, shown, removed and explained, and the page that lists what there is."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from stripewise.api import hinting, placing
+from stripewise.api.pools import Pool
+from stripewise.units import exact_bytes
+
+ROOT = Path(__file__).parent.parent
+
+
+def asked(pool, *arguments, check=True):
+    return pool.stripewise("hint", "--pool", pool.file, *arguments, check=check)
+
+
+def test_the_page_lists_the_table():
+    cells = ("least_bytes", "most_bytes", "multiple_bytes", "default_bytes")
+    rows = [
+        " | ".join(
+            [f"| {each['index']} | `{each['name']}`", *(exact_bytes(each[cell]) for cell in cells), each["does"] + " |"]
+        )
+        for each in hinting.optimisations()
+    ]
+    page = (ROOT / "docs" / "hints.md").read_text()
+    assert re.findall(r"^\| \d+ \|.*$", page, flags=re.MULTILINE) == rows
+
+
+def test_hints_are_said_shown_and_removed(pool):
+    asked(pool, ".", "small=64K")
+    said = json.loads(asked(pool, ".", "small=8K", "--for", "*.h5", "--json").stdout)
+    assert said == {
+        "version": 2,
+        "hints": [
+            {"pattern": None, "optimisations": ["small=64KiB"]},
+            {"pattern": "*.h5", "optimisations": ["small=8KiB"]},
+        ],
+    }
+    shown = asked(pool, ".", "--show").stdout
+    assert shown == ".: version 2\n  all names: small=64KiB\n  *.h5: small=8KiB\n"
+    assert json.loads(asked(pool, ".", "--show", "--json").stdout) == said
+    assert asked(pool, ".", "--remove").stdout == ".: version 3\n  *.h5: small=8KiB\n"
+    assert asked(pool, ".", "--remove", "--all").stdout == ".: no hints\n"
+
+
+WRONG = [
+    (["small=1K"], "small=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
+    (["smal=4K"], "there is no optimisation 'smal': write one of small=SIZE", 1),
+    (["small=4K", "--for", "a/*"], "pattern 'a/*' has a '/': a hint is of names in its directory", 1),
+    (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
+    ([], "give optimisations, as in small=64K, or one of --show, --remove and --why", 2),
+    (["small=4K", "--show"], "give optimisations, or one of --show, --remove and --why", 2),
+    (["--show", "--all"], "give optimisations, or one of --show, --remove and --why", 2),
+]
+
+
+def test_what_is_wrong_is_named_and_changes_nothing(pool):
+    place = placing.place_of(Path(), Pool.load(pool.file))
+    before = hinting.hint(place, ["small=64K"])
+    for arguments, said, code in WRONG:
+        refused = asked(pool, ".", *arguments, check=False)
+        words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", refused.stderr).split())
+        assert (refused.returncode, said in words) == (code, True), f"{arguments}: {words}"
+        assert hinting.hints(place) == before
+
+
+def test_what_is_no_directory_is_named(pool):
+    refused = asked(pool, "none", "small=64K", check=False)
+    assert (refused.returncode, "none" in refused.stderr) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_programs_of_a_mount_make_small_files_and_it_is_told_why(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        # By the path on the mount, as people do.
+        pool.stripewise("hint", pool.mount, "small=64K")
+        (pool.mount / "sub").mkdir()
+        pool.stripewise("hint", pool.mount / "sub", "small=8K", "--for", "*.h5")
+        data = os.urandom(200_000)
+        for name, size in {"a": 65536, "b": 200_000, "sub/c": 5, "sub/d.h5": 9000}.items():
+            (pool.mount / name).write_bytes(data[:size])
+            assert (pool.mount / name).read_bytes() == data[:size]
+        found = {name: json.loads(pool.stripewise("stat", pool.mount / name, "--json").stdout) for name in ("a", "b")}
+        assert [len(found[name]["datafiles"]) for name in found] == [0, 3]
+        assert [found[name]["made_with"] for name in found] == [["small=64KiB"]] * 2
+        assert [region["offset"] for region in found["b"]["regions"]] == [0, 65536]
+        names = ("a", "b", "sub/c", "sub/d.h5")
+        why = {name: pool.stripewise("hint", pool.mount / name, "--why").stdout for name in names}
+        assert why["a"].startswith(
+            "a: its inode: it is not larger than 64KiB\n  because it was made with small=64KiB\n"
+        )
+        assert why["b"].startswith("b: its inode up to 64KiB, and the servers behind that\n")
+        assert why["sub/d.h5"].startswith("sub/d.h5: its inode up to 8KiB, and the servers behind that\n")
+        assert "a new file of its name gets small=64KiB by the hints of its directory, version 2" in why["sub/c"]
+        assert "made with small=64KiB" in pool.stripewise("stat", pool.mount / "a").stdout
+        locks = next(pool.servers()[3].glob(".*-names")) / "locks"
+        with (pool.mount / "a").open("r+b", buffering=0) as file:
+            file.write(b"a" * 100)
+            assert list(locks.iterdir()) == [], "a writer of the head needs no lock file"
+            file.seek(65536)
+            file.write(b"b")
+            assert len(list(locks.iterdir())) == 1
+        assert (pool.mount / "a").read_bytes() == b"a" * 100 + data[100:65536] + b"b"
+        pool.stripewise("hint", pool.mount, "--remove")
+        (pool.mount / "after").write_bytes(b"bytes")
+        plain = pool.stripewise("hint", pool.mount / "after", "--why").stdout
+        assert plain.startswith("after: the servers: no byte is in its inode\n  because that is its layout")
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+    assert pool.stripewise("fsck", pool.file).returncode == 0
