@@ -548,10 +548,13 @@ def test_where_servers_are_unknown_nothing_is_shown_of_layouts(stripewise, tmp_p
 def test_directories_come_before_files_and_small_files_keep_one_stripe(advise, stripewise, tmp_path):
     file = tmp_path / "orion.toml"
     file.write_text(ON_ONE_OST.format(system="lustre"))
-    big = [writes(tmp_path / name, name).read_text() for name in ("alone.dat", "out/first.h5", "out/second.h5")]
-    small = '104 1700000001.5 pwrite64(3</data/out/notes.txt>, ""..., 300000, 0) = 300000 <0.020000>\n'
+    # Four other processes, after those before them.
+    lines = ['100 1700000001.5 pwrite64(3</data/out/notes.txt>, ""..., 300000, 0) = 300000 <0.020000>\n']
+    for number, name in enumerate(("alone.dat", "out/first.h5", "out/second.h5"), 2):
+        text = writes(tmp_path / "one.strace", name).read_text()
+        lines += [f"{number}{line[1:4]}170000{number}{line[11:]}" for line in text.splitlines(keepends=True)]
     log_file = tmp_path / "run.strace"
-    log_file.write_text("".join(big) + small)
+    log_file.write_text("".join(lines))
     document = check(advise(log_file, "--cluster", file))
     files = document["native"]["files"]
     assert [(of["path"], of["directory"]) for of in files] == [("/data/out", True), ("/data/alone.dat", False)]
@@ -560,7 +563,7 @@ def test_directories_come_before_files_and_small_files_keep_one_stripe(advise, s
     # A progressive layout: one stripe for what is as small as the notes, then one for each writer.
     first, rest = told[: told.index("-E", told.index("-E") + 1)], told[told.index("-E", told.index("-E") + 1) :]
     assert first[first.index("-E") + 1] == "16M" and first[first.index("-c") + 1] == "1"
-    assert rest[rest.index("-E") + 1] == "-1" and rest[rest.index("-c") + 1] == "4"
+    assert rest[rest.index("-E") + 1] == "eof" and rest[rest.index("-c") + 1] == "4"
     printed = stripewise("advise", log_file, "--cluster", file).stdout
     assert "the first 16MiB are on one stripe, for small files of the directory" in " ".join(printed.split())
     assert printed.index("/data/out\n") < printed.index("/data/alone.dat\n")

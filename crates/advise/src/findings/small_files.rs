@@ -49,7 +49,7 @@ pub(crate) fn small_files(
         mend: vec![
             format!(
                 "new files with their bytes on the metadata server, where lctl get_param lod.*.dom_stripesize allows it: \
-                 lfs setstripe -E 1M -L mdt -E -1 -c 1 -S 1M {place}"
+                 lfs setstripe -E 1M -L mdt -E eof -c 1 -S 1M {place}"
             ),
             format!(
                 "else one stripe alone: lfs setstripe -c 1 {place}; or join them into one (HDF5, tar, a data base)"
@@ -73,7 +73,7 @@ mod tests {
         let finding = found(1000, 4000, 1.0, "out").expect("0.4 s of each process");
         assert_eq!(finding.severity, Severity::Medium);
         assert!(finding.words.contains("40 % of the I/O time"), "{}", finding.words);
-        assert!(finding.mend[0].ends_with("lfs setstripe -E 1M -L mdt -E -1 -c 1 -S 1M /lustre/me/out"));
+        assert!(finding.mend[0].ends_with("lfs setstripe -E 1M -L mdt -E eof -c 1 -S 1M /lustre/me/out"));
         assert_eq!(found(1000, 4000, 100.0, "out"), None, "they cost nothing beside the rest");
         assert_eq!(found(99, 4000, 1.0, "out"), None);
         assert_eq!(found(1000, 4000, 0.0, "out"), None, "what the log does not time has no share");
