@@ -3,10 +3,12 @@
 mod common;
 
 use common::{TestPool, layout, pattern};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::Pattern;
-use stripewise_store::{OpenInode, Store};
+use stripewise_store::{Files, OpenInode, Store};
 
 /// Bytes of the head.
 const HEAD: u64 = 8192;
@@ -103,4 +105,36 @@ fn a_truncation_within_the_head_needs_no_lock_file() {
     inode.truncate(30_000).unwrap();
     assert_eq!(common::content(&inode), [&bytes[..10], &[0; 29_990]].concat());
     assert_eq!(lock_files(&pool), 0);
+}
+
+/// By the store's own interface, as `import stripewise` uses it.
+#[test]
+fn an_open_file_becomes_a_writer_of_the_rest_when_it_has_to() {
+    let pool = TestPool::new(2);
+    let bytes = pattern(20_000, 6);
+    make(&pool, &bytes[..100]);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let write = |flags, offset: u64, from: usize, to: usize| {
+        let file = files.open_file(Path::new("f"), flags, Mode::empty()).unwrap();
+        assert_eq!(file.write_at(&[IoSlice::new(&bytes[from..to])], offset).unwrap(), to - from);
+        (lock_files(&pool), file)
+    };
+    let (locks, file) = write(OFlags::RDWR, 100, 100, 8192);
+    assert_eq!(locks, 0);
+    file.truncate(8000).unwrap();
+    assert_eq!(lock_files(&pool), 0);
+    file.close().unwrap();
+    let (locks, appending) = write(OFlags::WRONLY | OFlags::APPEND, 0, 8000, 12_000);
+    assert_eq!(locks, 1);
+    let (locks, beside) = write(OFlags::WRONLY, 12_000, 12_000, 20_000);
+    assert_eq!(locks, 1);
+    appending.close().unwrap();
+    beside.close().unwrap();
+    let (locks, allocating) = write(OFlags::RDWR, 0, 0, 10);
+    assert_eq!(locks, 1, "it has datafiles");
+    allocating.allocate(FallocateFlags::KEEP_SIZE, 0, 30_000).unwrap();
+    allocating.close().unwrap();
+    assert_eq!(lock_files(&pool), 0);
+    let inode = files.inode(Path::new("f")).unwrap().unwrap();
+    assert_eq!(common::content(&inode), bytes);
 }

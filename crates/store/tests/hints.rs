@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestPool, layout, pattern};
+use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use std::path::Path;
 use std::sync::Arc;
@@ -201,4 +201,75 @@ fn behind_the_head_the_layout_is_the_pools_own() {
         let expected = if x < 4096 { ServerId::META } else { default.locate(x).server };
         assert_eq!(layout.locate(x).server, expected, "byte {x}");
     }
+}
+
+/// A pool whose metadata tier has 16 MiB, in a mount namespace of its own.
+fn with_small_tier() -> TestPool {
+    TestPool::with_roots(|base| {
+        let names = base.join("names");
+        std::fs::create_dir(&names).unwrap();
+        mount_tmpfs(&names, "size=16m");
+        vec![base.join("s0"), base.join("s1")]
+    })
+}
+
+/// Fills the metadata tier until this many bytes are left.
+fn fill(pool: &TestPool, left_bytes: u64) -> std::path::PathBuf {
+    let filler = pool.pool.namespace.join("filler");
+    let free = rustix::fs::statvfs(&pool.pool.namespace).unwrap();
+    let bytes = (free.f_bavail * free.f_frsize - left_bytes) as usize;
+    std::fs::write(&filler, vec![1; bytes]).unwrap();
+    filler
+}
+
+#[test]
+fn a_metadata_tier_that_has_only_its_reserve_left_takes_no_more_heads() {
+    if in_own_mounts("a_metadata_tier_that_has_only_its_reserve_left_takes_no_more_heads") {
+        return;
+    }
+    let pool = with_small_tier();
+    // Each process looks at the room before it makes its first file.
+    let made = |name: &str| {
+        let files = Files::open(pool.pool.clone()).unwrap();
+        make(&files, name, b"some bytes");
+        assert_eq!(content(&files, name), b"some bytes");
+        where_it_is(files.store(), name)
+    };
+    set(&pool.open(), ".", None, 8192);
+    assert_eq!(made("before"), (8192, 0));
+    let filler = fill(&pool, 500 << 10);
+    assert_eq!(made("meanwhile"), (0, 1));
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(made("after"), (8192, 0));
+}
+
+#[test]
+fn a_full_metadata_tier_fails_the_bytes_of_the_head_alone_and_loses_none_that_was_written() {
+    if in_own_mounts("a_full_metadata_tier_fails_the_bytes_of_the_head_alone_and_loses_none_that_was_written") {
+        return;
+    }
+    let pool = with_small_tier();
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let head_bytes = 1 << 20;
+    set(files.store(), ".", None, head_bytes);
+    make(&files, "f", b"");
+    fill(&pool, 200 << 10);
+    let file = files.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+    let bytes = pattern(head_bytes as usize, 7);
+    let mut done = 0;
+    let error = loop {
+        match file.write_at(&[std::io::IoSlice::new(&bytes[done..done + 50_000])], done as u64) {
+            Ok(count) => done += count,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.errno(), rustix::io::Errno::NOSPC, "{error}");
+    assert!(done >= 100_000, "{done}");
+    assert_eq!(content(&files, "f"), &bytes[..done]);
+    // What comes behind the head has room on its servers, and its lock file is a name without a byte.
+    file.write_at(&[std::io::IoSlice::new(b"behind")], head_bytes).unwrap();
+    file.close().unwrap();
+    let found = content(&files, "f");
+    assert_eq!((&found[..done], &found[head_bytes as usize..]), (&bytes[..done], &b"behind"[..]));
+    assert!(found[done..head_bytes as usize].iter().all(|byte| *byte == 0));
 }

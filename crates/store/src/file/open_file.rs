@@ -88,7 +88,7 @@ impl File {
         let open = OpenInode::new(inode, access != OFlags::RDONLY, true);
         let path = path.to_owned();
         let mut file = Self { files, fd, open, is_closed: true, flags, offset: Mutex::new(0), path };
-        if let Err(error) = file.open.register() {
+        if let Err(error) = file.open.register_up_to(0) {
             return file.files.note_close(file.inode()).and(Err(error));
         }
         file.is_closed = false;
@@ -179,8 +179,11 @@ impl File {
         }
         let requests = self.requests();
         if !self.appends() {
+            let end = bufs.iter().fold(offset, |end, buf| end.saturating_add(buf.len() as u64));
+            self.open.register_up_to(end)?;
             return Ok((offset, requests.write_vectored_at(bufs, offset)?));
         }
+        self.open.register()?;
         match bufs {
             [one] => requests.append(one),
             // One record, so one write.
@@ -256,6 +259,7 @@ impl File {
         if !self.writes() {
             return Err(self.failed("allocate space for")(Errno::BADF));
         }
+        self.open.register()?;
         self.requests().allocate(mode, offset, len).and_then(|()| self.inode().settle_whole())
     }
 

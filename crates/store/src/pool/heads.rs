@@ -58,7 +58,7 @@ impl HeadLocks {
     }
 
     /// For a look that changes nothing: where the file is not there, none writes a head now.
-    pub(crate) fn to_look(self) -> Self {
+    pub(crate) fn looking(self) -> Self {
         Self { makes: false, ..self }
     }
 

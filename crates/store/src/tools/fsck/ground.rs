@@ -99,7 +99,7 @@ impl Ground {
             locks: locks?,
             layouts: layouts?,
             known_layouts,
-            heads: if options.dry_run { heads.to_look() } else { heads },
+            heads: if options.dry_run { heads.looking() } else { heads },
             shared: marker.shared,
             servers,
         }))
