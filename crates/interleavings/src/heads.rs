@@ -40,9 +40,10 @@ pub fn a_small_file_is_written_and_moved(pool: &TestPool) {
                 })
             })
             .collect();
-        let moved = thread::spawn(move || match mover.move_to(&layout(0, 2), NAME, &mut |_, _| true) {
-            Err(error) => assert_eq!(error.errno(), Errno::BUSY, "{error}"),
-            Ok(_) => {}
+        let moved = thread::spawn(move || {
+            if let Err(error) = mover.move_to(&layout(0, 2), NAME, &mut |_, _| true) {
+                assert_eq!(error.errno(), Errno::BUSY, "{error}");
+            }
         });
         threads.into_iter().chain([moved]).for_each(|thread| thread.join().expect("a thread"));
     });
