@@ -55,7 +55,7 @@ def program(pool: Pool, name: str, *options: str) -> list[object]:
 
 
 def both(pool: Pool) -> tuple[float, bool]:
-    """MiB per second of two programs at once, with starts and ends, and whether the emulated servers kept their times."""
+    """MiB per second of two programs at once, starts included, and whether the emulated servers kept their times."""
     before, ended = emulation.snapshot(pool), []
 
     def read(name: str) -> None:
