@@ -116,7 +116,9 @@ def test_two_programs_take_turns_and_go_on_when_the_orchestrator_is_killed(pool,
 
 def test_readers_in_order_on_a_disk_with_a_head_get_dedicated_service(emulated, background):
     # Slow motion: seeks of 40 ms and more, so that the machine's own load is little beside them.
-    text = emulated.file.read_text().replace('emulate = "hdd-7200"', 'emulate = "hdd-7200-head"\ndilation = 4.0')
+    text = emulated.file.read_text().replace(
+        'emulate = "hdd-7200"', 'emulate = { preset = "hdd-7200-head", dilation = 4.0 }'
+    )
     assert "hdd-7200-head" in text
     emulated.file.write_text(text)
     orchestrator = Orchestrator(emulated, "--window", "400")
@@ -135,13 +137,13 @@ def test_readers_in_order_on_a_disk_with_a_head_get_dedicated_service(emulated, 
 
 
 def test_what_cannot_be_orchestrated_is_named(pool):
-    def refused(*arguments, code=1):
+    def refused(*arguments):
         done = pool.stripewise("orchestrate", pool.file, *arguments, check=False)
-        assert done.returncode == code
+        assert done.returncode == 1
         return done.stderr
 
     assert "no policy is named 'fair': take one of reuse-distance" in refused("--policy", "fair")
-    assert "0" in refused("--window", "0", code=2)
+    assert "a window of 0 ms: take 1 to 10000 ms" in refused("--window", "0")
     assert "the weight 'sim' is not NAME=VALUE" in refused("--weight", "sim")
     assert "the weight 'sim=much': 'much' is no number" in refused("--weight", "sim=much")
     assert "the weight nan of 'sim'" in refused("--weight", "sim=nan").lower()

@@ -56,25 +56,15 @@ pub struct Orchestrator {
     next_look_ns: u64,
 }
 
-/// What a seek takes on each server of `pool`, by its calibrated profile, or by that of the device that it stands for.
+/// What a seek takes on each server of `pool`, by its calibrated profile, or by that of the device that it stands for; times
+/// as programs see them.
 fn seek_times(pool: &Pool) -> Vec<SeekTime> {
     let of = |server: &stripewise_store::pool::Server| {
-        let tier = &pool.tiers[server.tier];
-        let profile = tier.profile.as_ref().map(|(profile, _)| *profile);
-        let Some(profile) = profile.or_else(|| tier.emulate.as_ref().map(|emulate| emulate.profile)) else {
-            return SeekTime::NONE;
-        };
-        let read = &profile.read;
-        read.head.map_or(SeekTime::NONE, |head| {
-            let dilation = tier.emulate.as_ref().map_or(1.0, |emulate| emulate.dilation);
-            let ns = |seconds: f64| seconds * 1e9 * dilation;
-            SeekTime::new(
-                ns(head.sequential_startup_s),
-                ns(read.startup_min_s),
-                ns(read.startup_max_s),
-                FULL_STROKE_BYTES,
-            )
-        })
+        let read = pool.tiers[server.tier].profile.as_ref().map(|(profile, _)| profile.read);
+        let Some((read, head)) = read.and_then(|read| Some((read, read.head?))) else { return SeekTime::NONE };
+        let [sequential_ns, least_ns, most_ns] =
+            [head.sequential_startup_s, read.startup_min_s, read.startup_max_s].map(|seconds| seconds * 1e9);
+        SeekTime::new(sequential_ns, least_ns, most_ns, FULL_STROKE_BYTES)
     };
     pool.servers.iter().map(of).collect()
 }

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from stripewise import StripewiseError
 from stripewise.api import activity, orchestrating
 from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
@@ -111,7 +112,10 @@ def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict
 
 def _programs(pool: Pool) -> list[RenderableType]:
     """Who is served, and what each program does; nothing where no orchestrator is at work."""
-    found = orchestrating.status(pool)
+    try:
+        found = orchestrating.status(pool)
+    except StripewiseError:
+        return []  # The namespace cannot be reached: the notes say of its server why.
     if found["process"] is None:
         return []
     served = found["served"] or "all programs"
