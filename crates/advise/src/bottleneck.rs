@@ -152,13 +152,20 @@ pub(crate) fn bottleneck<'r>(
 }
 
 impl Bottleneck {
-    /// Of files whose bytes came from or went to the memory of the node for a `share` that leaves servers little to do.
-    pub(crate) fn of_memory(share: f64) -> Self {
-        let percent = 100.0 * share;
+    /// Of files whose bytes came from or went to the memory of the node for a `share` that leaves servers few of them;
+    /// `time_share` is that of the time.
+    pub(crate) fn of_memory(share: f64, time_share: f64) -> Self {
+        let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+        let rest = if time_share < 0.995 {
+            format!("; the rest took {} of the time", percent(1.0 - time_share))
+        } else {
+            String::new()
+        };
         Self {
             kind: "memory",
             words: format!(
-                "no server: {percent:.0} % of the bytes came from or went to the node's memory (page cache)"
+                "no server for {} of the bytes, which the node's memory (page cache) gave or took{rest}",
+                percent(share)
             ),
             servers: Vec::new(),
             startup_share: 0.0,

@@ -283,10 +283,15 @@ impl<'a> ComparedCase<'a> {
         })
     }
 
-    /// Where most of a kind's bytes came from the memory of the nodes, it waits for no server.
+    /// Where most of a kind's bytes came from the memory of the nodes, they wait for no server.
     fn by_memory(&self, kind: &FileKind, placed: KindPlacement) -> KindPlacement {
         let share = self.served.memory_share_of(kind.files.iter().copied());
-        if share > MOSTLY { KindPlacement { bottleneck: Bottleneck::of_memory(share), ..placed } } else { placed }
+        if share > MOSTLY {
+            let time_share = self.served.memory_time_of(kind.files.iter().copied());
+            KindPlacement { bottleneck: Bottleneck::of_memory(share, time_share), ..placed }
+        } else {
+            placed
+        }
     }
 
     /// Findings on the run.

@@ -58,10 +58,17 @@ impl Served {
 
     /// The same of some files, by index.
     pub(crate) fn memory_share_of(&self, files: impl Iterator<Item = usize> + Clone) -> f64 {
-        let bytes = |of: &[Vec<Request>]| {
-            files.clone().flat_map(|file| &of[file]).fold(0.0, |sum, request| sum + request.size as f64)
-        };
-        let (memory, servers) = (bytes(&self.by_memory), bytes(&self.by_servers));
+        self.memory_part(files, |request| request.size as f64)
+    }
+
+    /// Share of the time of these files' requests that memory gave or took.
+    pub(crate) fn memory_time_of(&self, files: impl Iterator<Item = usize> + Clone) -> f64 {
+        self.memory_part(files, |request| request.end_s - request.start_s)
+    }
+
+    fn memory_part(&self, files: impl Iterator<Item = usize> + Clone, of_one: impl Fn(&Request) -> f64) -> f64 {
+        let sum = |of: &[Vec<Request>]| files.clone().flat_map(|file| &of[file]).fold(0.0, |sum, r| sum + of_one(r));
+        let (memory, servers) = (sum(&self.by_memory), sum(&self.by_servers));
         if memory + servers > 0.0 { memory / (memory + servers) } else { 0.0 }
     }
 }
