@@ -114,7 +114,7 @@ impl<'a> ComparedCase<'a> {
         } else {
             slow_of_log(about, &gathered.files, targets)
         };
-        let count: usize = names.tiers().iter().map(|(_, servers)| usize::from(*servers)).sum();
+        let count: usize = names.tiers().iter().map(|(_, servers)| servers.len()).sum();
         let label = |server| if is_known { targets.label(&names, server) } else { "the file system".to_owned() };
         let labels = (0..count).map(label).chain(servers.meta.map(|_| META_NAME.to_owned())).collect();
         Ok(Self {

@@ -13,6 +13,7 @@ mod layout_file;
 mod open_files;
 mod plan;
 mod pool;
+mod pool_life;
 mod report;
 mod signature;
 mod simulate;
@@ -37,6 +38,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_add, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_drain, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_rebalance, module)?)?;
     module.add_function(wrap_pyfunction!(calibrate::calibrate, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
     module.add_class::<emulation::PyEmulationSnapshot>()?;

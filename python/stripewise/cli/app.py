@@ -25,7 +25,11 @@ app = typer.Typer(
     context_settings=CONTEXT,
 )
 pool = typer.Typer(
-    name="pool", rich_markup_mode=None, no_args_is_help=True, context_settings=CONTEXT, help="Make and inspect pools."
+    name="pool",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings=CONTEXT,
+    help="Make, inspect and change pools.",
 )
 
 
@@ -67,7 +71,9 @@ def _root(
     """
 
 
-_POOL = {"init": "pool_init", "show": "pool_show", "calibrate": "pool_calibrate"}
+_POOL = {
+    name: f"pool_{name}" for name in ("init", "show", "calibrate", "add", "drain", "remove", "replace", "rebalance")
+}
 _COMMANDS: dict[str, dict[str, Any]] = {
     "trace": PROGRAM_CONTEXT,
     "import": CONTEXT,
@@ -102,6 +108,11 @@ _IN_SHORT = {
     "pool init": "Make a pool of directories on some disks.",
     "pool show": "Show a pool: tiers, servers, costs, room.",
     "pool calibrate": "Measure what reads and writes cost on each server.",
+    "pool add": "Add servers: a directory on each new disk.",
+    "pool drain": "Move all files from a server.",
+    "pool remove": "Take out a server that has no bytes, or has died.",
+    "pool replace": "Put a new disk in the place of a server.",
+    "pool rebalance": "Fill the servers of each tier alike.",
     "trace": "Record every request that a program makes.",
     "import": "Import a log of another tool as a table on disk.",
     "show": "Show what is in a trace, a log, a layout or a pool.",

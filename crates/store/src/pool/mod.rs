@@ -14,5 +14,5 @@ pub(crate) mod space;
 pub(crate) mod spill;
 pub mod store;
 
-pub use crate::backend::server::Server;
+pub use crate::backend::server::{Server, ServerState};
 pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
