@@ -38,6 +38,7 @@ COMMANDS = [
     "umount",
     "run",
     "stat",
+    "heat",
     "fsck",
     "export-tree",
     "optimize",

@@ -62,6 +62,20 @@ def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
 ) -> None: ...
 
+class FileHeat(TypedDict):
+    path: str
+    size_bytes: int
+    cost_us: int
+    blocks: list[tuple[int, int]]
+
+class PoolHeat(TypedDict):
+    block_bytes: int
+    period_s: int
+    missed: int
+    files: list[FileHeat]
+
+def pool_heat(pool_file: str, path: str) -> PoolHeat: ...
+
 class StayingFile(TypedDict):
     path: str
     why: str

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use stripewise_control::Door;
 use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, is_helper, remount, run_private, unmount};
 use stripewise_store::Pool;
+use stripewise_store::pool::with_heat;
 
 /// Mount a Stripewise pool.
 ///
@@ -108,7 +109,8 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    let serving = Serving::start(pool, dir, options, Door::default())?;
+    let door = with_heat(Door::default(), &pool)?;
+    let serving = Serving::start(pool, dir, options, door)?;
     if let Some(ready) = ready {
         become_quiet(ready);
     }

@@ -24,6 +24,7 @@ use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 use stripewise_control::Door;
 use stripewise_store::Pool;
+use stripewise_store::pool::with_heat;
 
 use crate::error::MountError;
 use crate::log;
@@ -84,7 +85,8 @@ pub fn run_private(
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
     let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
-    let serving = Serving::start(pool, &dir, &options, Door::default())?;
+    let door = with_heat(Door::default(), &pool)?;
+    let serving = Serving::start(pool, &dir, &options, door)?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));
     if let Some(cwd) = &inside

@@ -9,6 +9,7 @@ mod error;
 mod experiment;
 mod files;
 mod fsck;
+mod heat;
 mod layout_file;
 mod open_files;
 mod plan;
@@ -38,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
+    module.add_function(wrap_pyfunction!(heat::pool_heat, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_add, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_drain, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;

@@ -36,4 +36,4 @@ pub use pool::store::{Collected, Store};
 pub use pool::{epoch, neighbours, rules, store};
 pub use tools::emulation::EmulationSnapshot;
 pub use tools::rules_kept::RulesKept;
-pub use tools::{adding, apply, calibrate, drain, export_tree, fsck, rebalance, status};
+pub use tools::{adding, apply, calibrate, drain, export_tree, fsck, hottest, rebalance, status};

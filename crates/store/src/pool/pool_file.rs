@@ -4,6 +4,7 @@ use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
 use crate::backend::server::{Server, ServerState};
 use crate::backend::{DEFAULT_KIND, META_KIND, REMOVED_KIND};
 use crate::os::error::{Error, Result};
+use crate::pool::heat_table::HeatConfig;
 use rustix::fs::Mode;
 use serde::Deserialize;
 use std::os::unix::ffi::OsStrExt as _;
@@ -79,6 +80,8 @@ pub struct Pool {
     pub servers: Vec<Server>,
     /// The metadata tier.
     pub meta: MetaTier,
+    /// How heat is kept, if it is.
+    pub heat: Option<HeatConfig>,
 }
 
 /// What `pool init` writes.
@@ -122,6 +125,7 @@ struct RawPool {
     #[serde(default)]
     default: RawDefault,
     meta: Option<RawMeta>,
+    heat: Option<RawHeat>,
     tier: Spanned<Vec<RawTier>>,
 }
 
@@ -129,6 +133,30 @@ struct RawPool {
 #[serde(deny_unknown_fields)]
 struct RawDefault {
     width: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHeat {
+    block: Option<Spanned<String>>,
+    period: Option<Spanned<String>>,
+}
+
+impl RawHeat {
+    /// Blocks of 64 KiB and periods of ten minutes where nothing else is said.
+    fn check(&self) -> Result<HeatConfig, Wrong> {
+        let block_bytes = self.block.as_ref().map_or(Ok(64 << 10), |text| spanned(text, parse_bytes))?;
+        if !block_bytes.is_power_of_two() || !(4 << 10..=1 << 30).contains(&block_bytes) {
+            let span = self.block.as_ref().map_or(0..0, Spanned::span);
+            return Err((span, "heat: block must be a power of two from 4KiB to 1GiB".into()));
+        }
+        let period_s = self.period.as_ref().map_or(Ok(600.0), |text| spanned(text, parse_seconds))?;
+        if !(1.0..=86_400.0 * 365.0).contains(&period_s) {
+            let span = self.period.as_ref().map_or(0..0, Spanned::span);
+            return Err((span, "heat: period must be between 1s and a year".into()));
+        }
+        Ok(HeatConfig { block_bytes, period_s: period_s as u64 })
+    }
 }
 
 #[derive(Deserialize)]
@@ -426,6 +454,7 @@ impl Pool {
             tiers: Vec::new(),
             servers: Vec::new(),
             meta,
+            heat: raw.heat.as_ref().map(RawHeat::check).transpose()?,
         };
         let tiers_span = raw.tier.span();
         for tier in raw.tier.into_inner() {

@@ -8,6 +8,7 @@ pub mod drain;
 pub(crate) mod emulation;
 pub mod export_tree;
 pub mod fsck;
+pub mod hottest;
 pub(crate) mod leaving;
 pub mod rebalance;
 pub(crate) mod rules_kept;
