@@ -42,6 +42,7 @@ COMMANDS = [
     "fsck",
     "export-tree",
     "optimize",
+    "adapt",
     "top",
     "reproduce",
     "help",
