@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 Regions = list[tuple[int, list[tuple[int, int]]]]
 """Offset, and the round as (server, width), of each region."""
@@ -148,6 +148,15 @@ def copy(datafile: Path, start: int, end: int, stripe: tuple[int, int, int], out
                     return  # nothing but holes behind its end
 
 
+def servers_of(pool: dict[str, Any], base: Path) -> list[Path]:
+    """The servers by number: those that name none are counted in order, in front of those that do."""
+    entries = [entry for tier in pool["tier"] for entry in tier["servers"]]
+    tables = [entry if isinstance(entry, dict) else {"path": entry} for entry in entries]
+    unnamed = iter(range(len(tables)))
+    numbered = {table["id"] if "id" in table else next(unnamed): base / table["path"] for table in tables}
+    return [numbered[number] for number in range(len(numbered))]
+
+
 def main() -> None:
     """Walks the names and recovers every file."""
     if len(sys.argv) != 3:
@@ -155,7 +164,7 @@ def main() -> None:
     pool_file, destination = Path(sys.argv[1]).absolute(), Path(sys.argv[2])
     pool = tomllib.loads(pool_file.read_text())
     namespace = pool_file.parent / pool["namespace"]
-    servers = [pool_file.parent / root for tier in pool["tier"] for root in tier["servers"]]
+    servers = servers_of(pool, pool_file.parent)
     tree, failed = namespace / "tree", False
     known: dict[int, Path] = {}
     waiting = [Path()]

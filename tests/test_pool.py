@@ -60,7 +60,7 @@ def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
     assert re.search(r"^meta +1 .* as ssd-sata, not measured *$", shown, flags=re.MULTILINE)
     assert re.search(r"^meta +real +1\.0 MiB .* ready ", shown, flags=re.MULTILINE)
     document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
-    assert document["meta"]["servers"] == [{"id": 65535, "name": "meta", "path": str(namespace)}]
+    assert document["meta"]["servers"] == [{"id": 65535, "name": "meta", "path": str(namespace), "state": "used"}]
     assert document["usage"]["meta"]["used_bytes"] >= 1 << 20
     calibrate = ["pool", "calibrate", pool.file, "--tier", "meta", "--seconds", "1", "--json"]
     measured = json.loads(pool.stripewise(*calibrate, timeout=100).stdout)

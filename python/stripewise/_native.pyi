@@ -27,6 +27,7 @@ class ServerInfo(TypedDict):
     id: int
     name: str
     path: str
+    state: Literal["used", "draining"]
 
 class TierInfo(TypedDict):
     name: str
@@ -60,6 +61,60 @@ def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewT
 def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
 ) -> None: ...
+
+class FileHeat(TypedDict):
+    path: str
+    size_bytes: int
+    cost_us: int
+    blocks: list[tuple[int, int]]
+
+class PoolHeat(TypedDict):
+    block_bytes: int
+    period_s: int
+    missed: int
+    files: list[FileHeat]
+
+def pool_heat(pool_file: str, path: str) -> PoolHeat: ...
+
+class StayingFile(TypedDict):
+    path: str
+    why: str
+    is_busy: bool
+    stretches: list[tuple[int, int]]
+    bytes: int
+
+class Drained(TypedDict):
+    moved_files: int
+    copied_bytes: int
+    rules: int
+    staying: list[StayingFile]
+
+def pool_add(pool_file: str, tier: str, root: str) -> str: ...
+def pool_drain(
+    pool_file: str,
+    server: str,
+    *,
+    to: str | None,
+    onto: str | None,
+    wait: bool,
+    dry_run: bool,
+    progress: Callable[[str, int, int], bool],
+) -> Drained: ...
+def pool_remove(pool_file: str, server: str, lost: bool, progress: Callable[[str, int, int], bool]) -> Drained: ...
+
+class ServerFill(TypedDict):
+    server: str
+    before_bytes: int
+    after_bytes: int
+    size_bytes: int
+
+class Rebalanced(TypedDict):
+    moved_files: int
+    copied_bytes: int
+    staying: list[StayingFile]
+    servers: list[ServerFill]
+
+def pool_rebalance(pool_file: str, dry_run: bool, progress: Callable[[str, int, int], bool]) -> Rebalanced: ...
 
 class FittedOp(TypedDict):
     startup_min_s: float

@@ -27,6 +27,8 @@ class Server:
     name: str
     """`<tier>.<index>`, as in layouts."""
     path: Path
+    state: str
+    """`used`, or `draining`: it takes no new file."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Tier:
         """The tier that `pool_load` describes so."""
         return cls(
             name=raw["name"],
-            servers=tuple(Server(s["id"], s["name"], Path(s["path"])) for s in raw["servers"]),
+            servers=tuple(Server(s["id"], s["name"], Path(s["path"]), s["state"]) for s in raw["servers"]),
             capacity_bytes=raw["capacity_bytes"],
             emulated=raw["emulated"],
             dilation=raw["dilation"],

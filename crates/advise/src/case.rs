@@ -132,7 +132,7 @@ impl<'a> ComparedCase<'a> {
         let is_lustre = servers.file_system == Some(FileSystem::Lustre);
         let writers =
             if is_lustre { Writers::of(&gathered.files, &present, &gathered.job_ranks) } else { Writers::default() };
-        let count: usize = names.tiers().iter().map(|(_, servers)| usize::from(*servers)).sum();
+        let count: usize = names.tiers().iter().map(|(_, servers)| servers.len()).sum();
         let label = |server| if is_known { targets.label(&names, server) } else { "the file system".to_owned() };
         let labels = (0..count).map(label).chain(servers.meta.map(|_| META_NAME.to_owned())).collect();
         Ok(Self {

@@ -244,7 +244,8 @@ impl LayoutFile {
             }
             tiers[index].1 = tiers[index].1.max(needed as u16);
         }
-        let names = ServerNames { tiers };
+        // They were counted above.
+        let names = ServerNames::new(tiers).unwrap_or_default();
         Ok((Reader { text: Text(text), names: &names, stripes: 0 }.file(raw)?, names))
     }
 
@@ -327,7 +328,7 @@ struct Reader<'a> {
     stripes: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn file(mut self, raw: RawFile) -> Result<LayoutFile, RstError> {
         let mut files = Vec::with_capacity(raw.file.len());
         let mut first_lines: HashMap<String, usize> = HashMap::new();
@@ -408,28 +409,32 @@ impl Reader<'_> {
     }
 
     /// The stripes of one entry.
-    fn stripes(&self, entry: &str) -> Result<impl Iterator<Item = Stripe> + use<>, RstProblem> {
+    fn stripes(&self, entry: &str) -> Result<impl Iterator<Item = Stripe> + use<'a>, RstProblem> {
         let parsed = Entry::parse(entry).ok_or_else(|| RstProblem::Entry(entry.to_owned()))?;
         let width_bytes = parse_bytes(parsed.width)?;
         if width_bytes == 0 {
             return Err(RstProblem::ZeroWidth(entry.to_owned()));
         }
         let Some((tier, first, last)) = parsed.servers else {
-            return Ok((ServerId::META.0..=ServerId::META.0).map(stripe(width_bytes)));
+            return Ok(META.iter().map(stripe(width_bytes)));
         };
-        let Some((of, servers)) = self.names.tier(tier) else {
-            let known: Vec<&str> = self.names.tiers().iter().map(|(name, _)| name.as_str()).collect();
+        let names = self.names;
+        let Some(servers) = names.tier(tier) else {
+            let known: Vec<&str> = names.tiers().iter().map(|(name, _)| name.as_str()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(RstProblem::UnknownTier { entry: entry.to_owned(), tier: tier.to_owned(), known });
         };
-        if last >= servers {
-            let (entry, tier) = (entry.to_owned(), tier.to_owned());
+        let Some(named) = servers.get(usize::from(first)..=usize::from(last)) else {
+            let (entry, tier, servers) = (entry.to_owned(), tier.to_owned(), servers.len() as u16);
             return Err(RstProblem::UnknownServer { entry, tier, place: first.max(servers), servers });
-        }
-        Ok((of.0 + first..=of.0 + last).map(stripe(width_bytes)))
+        };
+        Ok(named.iter().map(stripe(width_bytes)))
     }
 }
 
-fn stripe(width_bytes: u64) -> impl Fn(u16) -> Stripe {
-    move |server| Stripe { server: ServerId(server), width_bytes }
+/// The metadata tier's one server.
+const META: &[ServerId] = &[ServerId::META];
+
+fn stripe(width_bytes: u64) -> impl Fn(&ServerId) -> Stripe {
+    move |&server| Stripe { server, width_bytes }
 }

@@ -11,6 +11,7 @@ use clap::Parser;
 use rustix::io::Errno;
 use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, door, is_helper, remount, run_private, unmount};
 use stripewise_store::Pool;
+use stripewise_store::pool::with_heat;
 
 /// Mount a Stripewise pool.
 ///
@@ -107,7 +108,7 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    let door = door(&pool, options)?;
+    let door = with_heat(door(&pool, options)?, &pool)?;
     let serving = Serving::start(pool, dir, options, door)?;
     if let Some(ready) = ready {
         become_quiet(ready);

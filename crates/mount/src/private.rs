@@ -23,6 +23,7 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 use stripewise_store::Pool;
+use stripewise_store::pool::with_heat;
 
 use crate::error::MountError;
 use crate::log;
@@ -84,7 +85,7 @@ pub fn run_private(
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
     let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
-    let door = turns::door(&pool, &options)?;
+    let door = with_heat(turns::door(&pool, &options)?, &pool)?;
     let serving = Serving::start(pool, &dir, &options, door)?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));

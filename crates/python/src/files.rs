@@ -134,9 +134,9 @@ pub(crate) fn layout_apply<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let entries = entries(&path, store.pool())?;
-    let mut teller = Teller { progress, waits, last: None, stopped: None };
+    let mut teller = Teller::new(progress, waits);
     let applied = py.detach(|| store.apply(&entries, rules, &mut teller));
-    if let Some(stopped) = teller.stopped {
+    if let Some(stopped) = teller.stopped() {
         return Err(stopped);
     }
     let applied = applied.map_err(raise)?.unwrap_or_default();
@@ -154,7 +154,7 @@ fn describe_applied(of: &Applied) -> Value {
 }
 
 /// Hands progress to Python, not too often, and Ctrl-C to the store.
-struct Teller {
+pub(crate) struct Teller {
     progress: Py<PyAny>,
     waits: bool,
     /// When progress was last told, and of which file.
@@ -164,6 +164,15 @@ struct Teller {
 }
 
 impl Teller {
+    pub(crate) fn new(progress: Py<PyAny>, waits: bool) -> Self {
+        Self { progress, waits, last: None, stopped: None }
+    }
+
+    /// What Python raised, if that has stopped the store.
+    pub(crate) fn stopped(self) -> Option<PyErr> {
+        self.stopped
+    }
+
     /// Whether Python said to go on.
     fn ask(&mut self, what: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<bool>) -> bool {
         let answer = Python::attach(|py| {

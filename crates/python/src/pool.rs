@@ -4,11 +4,10 @@ use crate::convert::to_python;
 use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use stripewise_layout::ServerId;
+use std::path::PathBuf;
 use stripewise_model::{Head, OpProfile, Profile};
 use stripewise_store::emulate::EmulateConfig;
-use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
+use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, Server, ServerState, TierSpec};
 
 /// The pool file `path`, checked, as a dict. Touches no server.
 #[pyfunction]
@@ -79,15 +78,18 @@ pub(crate) fn pool_write_profile(
 }
 
 fn describe(pool: &Pool) -> Value {
-    let server =
-        |id: ServerId, name: &str, path: &Path| json!({ "id": id.0, "name": name, "path": path.to_string_lossy() });
+    let server = |of: &Server| {
+        let state = if of.is_used() { "used" } else { "draining" };
+        json!({ "id": of.id.0, "name": of.name, "path": of.root.to_string_lossy(), "state": state })
+    };
     let tiers = pool.tiers.iter().map(|tier| {
         let servers = tier.servers.iter().filter_map(|&id| pool.server(id));
-        let servers = servers.map(|of| server(of.id, &of.name, &of.root)).collect();
+        let there = servers.filter(|server| server.state != ServerState::Removed);
+        let servers = there.map(server).collect();
         tier_of(&tier.name, servers, (tier.capacity_bytes, tier.emulate), tier.profile)
     });
     let of = &pool.meta.server;
-    let meta = vec![server(of.id, &of.name, &of.root)];
+    let meta = vec![server(of)];
     json!({
         "file": pool.file.to_string_lossy(),
         "name": pool.name,

@@ -6,7 +6,7 @@ use std::path::Path;
 use stripewise_layout::ServerId;
 use stripewise_store::calibrate::{CalibrateError, CalibrateOptions, IoPath, Target, calibrate, tiers};
 use stripewise_store::emulate::{EmulateConfig, QUEUE_FILE, preset};
-use stripewise_store::pool::Server;
+use stripewise_store::pool::{Server, ServerState};
 
 fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -> Target {
     let server = Server {
@@ -17,6 +17,7 @@ fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -
         root: root.into(),
         capacity_bytes: None,
         emulate,
+        state: ServerState::Used,
     };
     Target { server, tier: tier.into() }
 }

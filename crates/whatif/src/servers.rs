@@ -28,6 +28,13 @@ impl Servers {
             return Ok(Self { cluster: ClusterFile::load(&file)?, pool_file: None });
         }
         let pool = Pool::load(&file)?;
+        if !pool.is_plain() {
+            return Err(WhatifError::Asked(format!(
+                "servers of the pool of {} have been drained, removed or added to a tier in front of others, and advice on logs \
+                 counts servers in order; describe them in a cluster file (`plan` takes the pool file)",
+                file.display()
+            )));
+        }
         let priced = Target::of_pool(&pool, &HashMap::new())?.cluster;
         let tiers = pool.tiers.iter().zip(priced.tiers).map(|(tier, priced)| ClusterTier {
             name: priced.name,

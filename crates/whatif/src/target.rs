@@ -39,13 +39,14 @@ impl Target {
                     "tier {name} has no profile, so nothing can be predicted; run `stripewise pool calibrate {file}`"
                 ))
             })?;
-            let used = tier.servers.iter().filter_map(|id| others.get(id)).copied().max().unwrap_or(0);
+            let servers: Vec<_> = pool.used(tier).collect();
+            let used = servers.iter().filter_map(|server| others.get(&server.id)).copied().max().unwrap_or(0);
             Ok(Tier {
                 name: tier.name.clone(),
-                servers: tier.servers.clone(),
+                servers: servers.iter().map(|server| server.id).collect(),
                 profile,
                 capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_sub(used)),
-                in_turn: tier.servers.iter().filter_map(|&id| pool.server(id)).all(serves_in_turn),
+                in_turn: servers.iter().copied().all(serves_in_turn),
             })
         });
         Ok(Self {

@@ -25,7 +25,11 @@ app = typer.Typer(
     context_settings=CONTEXT,
 )
 pool = typer.Typer(
-    name="pool", rich_markup_mode=None, no_args_is_help=True, context_settings=CONTEXT, help="Make and inspect pools."
+    name="pool",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings=CONTEXT,
+    help="Make, inspect and change pools.",
 )
 
 
@@ -67,7 +71,9 @@ def _root(
     """
 
 
-_POOL = {"init": "pool_init", "show": "pool_show", "calibrate": "pool_calibrate"}
+_POOL = {
+    name: f"pool_{name}" for name in ("init", "show", "calibrate", "add", "drain", "remove", "replace", "rebalance")
+}
 _COMMANDS: dict[str, dict[str, Any]] = {
     "trace": PROGRAM_CONTEXT,
     "import": CONTEXT,
@@ -87,9 +93,11 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "umount": CONTEXT,
     "run": PROGRAM_CONTEXT,
     "stat": CONTEXT,
+    "heat": CONTEXT,
     "fsck": CONTEXT,
     "export-tree": CONTEXT,
     "optimize": PROGRAM_CONTEXT,
+    "adapt": CONTEXT,
     "bench": {"ignore_unknown_options": True, "help_option_names": []},
     "top": CONTEXT,
     "orchestrate": CONTEXT,
@@ -104,6 +112,11 @@ _IN_SHORT = {
     "pool init": "Make a pool of directories on some disks.",
     "pool show": "Show a pool: tiers, servers, costs, room.",
     "pool calibrate": "Measure what reads and writes cost on each server.",
+    "pool add": "Add servers: a directory on each new disk.",
+    "pool drain": "Move all files from a server.",
+    "pool remove": "Take out a server that has no bytes, or has died.",
+    "pool replace": "Put a new disk in the place of a server.",
+    "pool rebalance": "Fill the servers of each tier alike.",
     "trace": "Record every request that a program makes.",
     "import": "Import a log of another tool as a table on disk.",
     "show": "Show what is in a trace, a log, a layout or a pool.",
@@ -118,8 +131,10 @@ _IN_SHORT = {
     "export": "Translate layouts for a parallel file system.",
     "apply": "Set layouts: move files, and rules for new ones.",
     "hint": "Say what files get that are made in a directory.",
+    "heat": "Show what accesses to parts of files cost.",
     "fsck": "Check a pool and mend it.",
     "optimize": "Trace, plan, place and verify a better layout.",
+    "adapt": "Move what is hot to faster servers, if that pays.",
     "bench": "Generate I/O: the workloads of the literature.",
     "top": "Watch what each server of a pool does.",
     "orchestrate": "Let programs take turns on the servers.",

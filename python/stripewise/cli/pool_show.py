@@ -57,7 +57,7 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
                 "emulated" if tier.emulated else "real",
                 about_bytes(state.used_bytes) if state.error is None else "-",
                 about_bytes(state.free_bytes) if state.error is None else "-",
-                state.error or "ready",
+                state.error or ("ready" if server.state == "used" else server.state),
                 str(server.path),
             )
     console.out.print(servers)

@@ -105,6 +105,26 @@ impl Site for Place {
     fn write_marker(&self, text: &str) -> rustix::io::Result<()> {
         replace_file(open_directory(&self.root)?, MARKER_FILE, text.as_bytes(), Mode::from_raw_mode(0o644))
     }
+
+    fn unmake(&self) -> rustix::io::Result<()> {
+        let directory = match open_directory(&self.root) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            opened => opened?,
+        };
+        for shelf in 0..SHELVES {
+            // One that is not empty has something that is not the store's.
+            let _ = rustix::fs::unlinkat(&directory, shelf_name(shelf as u8), AtFlags::REMOVEDIR);
+        }
+        for name in [QUEUE_FILE, MARKER_FILE] {
+            match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        // Where the disk itself is mounted there, or others have put something there, it stays.
+        let _ = rustix::fs::rmdir(&self.root);
+        Ok(())
+    }
 }
 
 /// Whether the kernel keeps pages of files there, and so can read ahead of a request. A file system without pages of its own

@@ -16,9 +16,12 @@ pub mod emulate;
 mod emulated;
 pub(crate) mod meta;
 pub mod plane;
+mod removed;
 pub(crate) mod server;
 
-pub(crate) use server::{Backend, DatafileAccess, Found, KEPT, Kind, Server, ServerLimits, Setting, Site, missing};
+pub(crate) use server::{
+    Backend, DatafileAccess, Found, KEPT, Kind, Server, ServerLimits, ServerState, Setting, Site, missing,
+};
 
 /// The kinds of servers.
 const KINDS: &[Kind] = &[
@@ -33,6 +36,9 @@ pub(crate) const DEFAULT_KIND: &str = directory::KIND.name;
 /// The kind of the metadata tier, which no tier of a pool file can have.
 pub(crate) const META_KIND: &str = meta::KIND.name;
 
+/// The kind of a server that was removed, which no tier of a pool file can have.
+pub(crate) const REMOVED_KIND: &str = removed::KIND.name;
+
 /// A kind of that name; otherwise the names there are.
 pub(crate) fn kind(name: &str) -> Result<&'static str, String> {
     let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
@@ -41,7 +47,7 @@ pub(crate) fn kind(name: &str) -> Result<&'static str, String> {
 }
 
 fn kind_of(server: &Server) -> &'static Kind {
-    match KINDS.iter().chain([&meta::KIND]).find(|kind| kind.name == server.kind) {
+    match KINDS.iter().chain([&meta::KIND, &removed::KIND]).find(|kind| kind.name == server.kind) {
         Some(kind) => kind,
         None => unreachable!("a checked pool has known kinds of servers only, not '{}'", server.kind),
     }

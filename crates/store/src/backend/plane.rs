@@ -24,6 +24,9 @@ use stripewise_layout::ServerId;
 /// What errors say of something else than a file in a datafile's place.
 pub(crate) const NOT_REGULAR: &str = "is not a regular file";
 
+/// Servers that a pool can get while a process uses it; for more, the process has to open the pool again.
+const MAX_ADDED: usize = 64;
+
 /// How to open a data plane.
 #[derive(Debug, Clone, Default)]
 pub struct PlaneOptions {
@@ -38,6 +41,9 @@ pub struct PlaneOptions {
 #[derive(Debug)]
 pub struct DataPlane {
     servers: Vec<OpenServer>,
+    /// Those that the pool got since, by their ids behind the others'.
+    added: [OnceLock<OpenServer>; MAX_ADDED],
+    pool_file: PathBuf,
     meta: OpenServer,
     epochs: EpochPage,
     options: PlaneOptions,
@@ -63,10 +69,11 @@ impl DataPlane {
             crate::pool::shared::check(pool)?;
         }
         let setting = Setting { pool_uuid: Some(pool_uuid.clone()), descriptor_floor: options.descriptor_floor };
-        let open =
-            |server: &Server| OpenServer { backend: crate::backend::of(server, &setting), limits: OnceLock::new() };
+        let open = |server: &Server| OpenServer::new(server, &setting);
         let plane = Self {
             servers: pool.servers.iter().map(open).collect(),
+            added: [const { OnceLock::new() }; MAX_ADDED],
+            pool_file: pool.file.clone(),
             meta: open(&pool.meta.server),
             epochs: EpochPage::open(&pool.namespace, shared)?,
             options,
@@ -115,14 +122,34 @@ impl DataPlane {
 
     /// The server of that id, if the pool has one; the metadata tier is one.
     pub(crate) fn find(&self, id: ServerId) -> Option<&OpenServer> {
-        if id == ServerId::META { Some(&self.meta) } else { self.servers.get(id.index()) }
+        if id == ServerId::META {
+            return Some(&self.meta);
+        }
+        self.servers.get(id.index()).or_else(|| self.find_added(id))
+    }
+
+    /// A server that the pool got since it was opened. Reads the pool file the first time that one is asked for.
+    #[cold]
+    fn find_added(&self, id: ServerId) -> Option<&OpenServer> {
+        let slot = self.added.get(id.index() - self.servers.len())?;
+        if let Some(known) = slot.get() {
+            return Some(known);
+        }
+        let pool = Pool::load(&self.pool_file).ok()?;
+        let server = pool.server(id)?;
+        let setting =
+            Setting { pool_uuid: Some(self.pool_uuid.clone()), descriptor_floor: self.options.descriptor_floor };
+        Some(slot.get_or_init(|| OpenServer::new(server, &setting)))
     }
 
     /// The server of that id; an error when the pool has none.
     pub(crate) fn server(&self, id: ServerId) -> Result<&OpenServer> {
         self.find(id).ok_or_else(|| {
-            let last = self.servers.last().map_or("", OpenServer::name);
-            Error::Invalid(format!("the file's layout names server {id}, the pool's last one is {last}"))
+            let last = self.servers().last().map_or("", OpenServer::name);
+            Error::Invalid(format!(
+                "the file's layout names server {id}, the last one that is known here is {last}: if the pool got it since, mount \
+                 the pool again"
+            ))
         })
     }
 
@@ -131,14 +158,14 @@ impl DataPlane {
         self.meta.limits().is_plain
     }
 
-    /// All servers that have datafiles.
-    pub(crate) fn servers(&self) -> &[OpenServer] {
-        &self.servers
+    /// All servers that have datafiles, as far as they are known here.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &OpenServer> {
+        self.servers.iter().chain(self.added.iter().filter_map(OnceLock::get))
     }
 
     /// How often a server's file system was found dead: what else is open on it is to be let go of.
     pub(crate) fn deaths(&self) -> u32 {
-        self.servers.iter().fold(0, |deaths, server| deaths.wrapping_add(server.backend.deaths()))
+        self.servers().fold(0, |deaths, server| deaths.wrapping_add(server.backend.deaths()))
     }
 
     /// Opens a datafile of `handle`, which must belong to user `owner` and in a shared pool to inode `identity`, for
@@ -202,6 +229,10 @@ impl DataPlane {
 }
 
 impl OpenServer {
+    fn new(server: &Server, setting: &Setting) -> Self {
+        Self { backend: crate::backend::of(server, setting), limits: OnceLock::new() }
+    }
+
     /// Its name, as in `hdd.0`.
     pub(crate) fn name(&self) -> &str {
         &self.backend.server().name

@@ -10,6 +10,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use stripewise_layout::{Region, ServerId, Stripe};
 
+/// Whether a server is one to put bytes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// It takes new files.
+    Used,
+    /// It is to go: it serves what it has, and takes no new file.
+    Draining,
+    /// It has gone. Its name and id are never given again; what was on it is lost.
+    Removed,
+}
+
 /// One server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
@@ -27,6 +38,15 @@ pub struct Server {
     pub capacity_bytes: Option<u64>,
     /// The device that it stands for, if it is emulated.
     pub emulate: Option<EmulateConfig>,
+    /// Whether bytes are put on it.
+    pub state: ServerState,
+}
+
+impl Server {
+    /// Whether it takes new files.
+    pub fn is_used(&self) -> bool {
+        self.state == ServerState::Used
+    }
 }
 
 /// A kind of servers.
@@ -210,6 +230,10 @@ pub(crate) trait Site {
 
     /// Puts a marker there.
     fn write_marker(&self, text: &str) -> rustix::io::Result<()>;
+
+    /// Takes away what the store has put there, of a server without datafiles; what is not the store's stays. Nothing is
+    /// done where there is no such place.
+    fn unmake(&self) -> rustix::io::Result<()>;
 }
 
 /// What checking a pool asks of a server.

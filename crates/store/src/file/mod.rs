@@ -19,6 +19,7 @@ pub mod placements;
 pub(crate) mod requests;
 pub(crate) mod resize;
 pub(crate) mod rights;
+pub(crate) mod room_ahead;
 pub(crate) mod unsynced;
 pub(crate) mod whole;
 pub(crate) mod writers;

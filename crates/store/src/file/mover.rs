@@ -6,12 +6,12 @@
 //! file and some datafiles that no handle names; after it, the new file and some leftovers. The next
 //! process that opens the file for writing or moves it clears both.
 
-use crate::backend::Server;
 use crate::backend::plane::OpenServer;
 use crate::file::inode::{Inode, Store, sync_names};
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
+use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
 use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
@@ -44,17 +44,6 @@ pub struct Moved {
     pub kept_bytes: u64,
     /// blake3 of the bytes that were copied, in order of offset; the copy read back gave the same.
     pub checksum: [u8; 32],
-}
-
-/// What a move would change of the space that servers have left, as `(server, bytes)`; a server can stand twice.
-#[derive(Debug, Default)]
-pub(crate) struct ChangeOfSpace {
-    /// Written before anything goes. Of a file with holes in proportion to what it takes now.
-    pub(crate) copied: Vec<(ServerId, u64)>,
-    /// Given back afterwards.
-    pub(crate) freed: Vec<(ServerId, u64)>,
-    /// Bytes of the file that are copied, with its holes.
-    pub(crate) moved_bytes: u64,
 }
 
 /// The new shape of a file.
@@ -503,42 +492,12 @@ impl Store {
         moves: impl IntoIterator<Item = (&'a str, &'a Inode, &'a Layout)>,
     ) -> Result<Forecast> {
         let mut moved_bytes = Vec::new();
-        // By device: what it had when it was asked, once, because others write there, too; and what is left of that.
-        let mut free: HashMap<u64, (u64, u64)> = HashMap::new();
+        let mut ahead = RoomAhead::new(self, HashMap::new());
         for (file, inode, layout) in moves {
             let change = inode.change_of_space(layout)?;
             moved_bytes.push(change.moved_bytes);
-            let mut needed: HashMap<u64, u64> = HashMap::new();
-            for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
-                let room = self.room(id)?;
-                if room.is_read_only {
-                    return Err(self.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
-                }
-                let sum = needed.entry(room.device).or_default();
-                *sum = sum.saturating_add(bytes);
-                let (_, free_bytes) = *free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
-                if *sum > free_bytes {
-                    let server = self.pool().server_name(id);
-                    return Err(Error::NoRoom { file: file.to_owned(), server, needed_bytes: *sum, free_bytes });
-                }
-            }
-            for (device, bytes) in needed {
-                free.entry(device).and_modify(|(_, free)| *free -= bytes);
-            }
-            for (id, bytes) in change.freed {
-                // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
-                if let Ok(room) = self.room(id) {
-                    let (_, free) = free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
-                    *free = free.saturating_add(bytes);
-                }
-            }
+            ahead.add(file, &change)?;
         }
-        let of_server = |server: &Server| {
-            let room = self.room(server.id).ok()?;
-            let (before, after) =
-                free.get(&room.device).copied().unwrap_or((room.available_bytes, room.available_bytes));
-            Some((server.id, before, after))
-        };
-        Ok(Forecast { moved_bytes, rooms: self.pool().servers.iter().filter_map(of_server).collect() })
+        Ok(Forecast { moved_bytes, rooms: ahead.rooms() })
     }
 }

@@ -29,9 +29,19 @@ pub(crate) mod mapped {
             self.0.load(order)
         }
 
+        pub(crate) fn store(&self, value: u32, order: Ordering) {
+            switch();
+            self.0.store(value, order);
+        }
+
         pub(crate) fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
             switch();
             self.0.fetch_add(value, order)
+        }
+
+        pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+            switch();
+            self.0.fetch_sub(value, order)
         }
     }
 }

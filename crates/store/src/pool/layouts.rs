@@ -7,11 +7,13 @@
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, MutexGuard};
 use crate::os::sys;
+use crate::pool::pool_file::Pool;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 use stripewise_layout::{Layout, Stripe};
@@ -27,7 +29,9 @@ pub(crate) struct Layouts {
     directory: OwnedFd,
     shared: bool,
     /// Servers of the pool: no layout has others.
-    servers: usize,
+    servers: AtomicUsize,
+    /// Which says whether there are more by now.
+    pool_file: PathBuf,
     known: Mutex<Cache>,
 }
 
@@ -90,11 +94,12 @@ pub(crate) fn from_hex(digits: &str) -> Option<[u8; 32]> {
 }
 
 impl Layouts {
-    /// Opens the directory below `namespace`, of a pool of that many servers.
-    pub(crate) fn open(namespace: &Path, shared: bool, servers: usize) -> Result<Self> {
-        let path = namespace.join(LAYOUTS);
+    /// Opens the directory of the pool's layouts.
+    pub(crate) fn open(pool: &Pool, shared: bool) -> Result<Self> {
+        let path = pool.namespace.join(LAYOUTS);
+        let (servers, pool_file) = (AtomicUsize::new(pool.servers.len()), pool.file.clone());
         let directory = sys::open_directory(&path).map_err(Error::io("open", path))?;
-        Ok(Self { directory, shared, servers, known: Mutex::default() })
+        Ok(Self { directory, shared, servers, pool_file, known: Mutex::default() })
     }
 
     /// Keeps `layout`, durably, and returns its hash.
@@ -241,7 +246,18 @@ impl Layouts {
         if blake3::hash(&bytes) != *hash {
             return Err(format!("{name} in the namespace's layouts directory is damaged: restore it"));
         }
-        Layout::from_bytes_within(&bytes, self.servers).map(Arc::new).map_err(|error| error.to_string())
+        let within = |servers| Layout::from_bytes_within(&bytes, servers).map(Arc::new);
+        let servers = self.servers.load(Ordering::Relaxed);
+        within(servers)
+            .or_else(|error| self.grown(servers).map_or(Err(error), within))
+            .map_err(|error| error.to_string())
+    }
+
+    /// How many servers the pool has now, if they are more than `known`.
+    fn grown(&self, known: usize) -> Option<usize> {
+        let servers = Pool::load(&self.pool_file).ok()?.servers.len();
+        self.servers.fetch_max(servers, Ordering::Relaxed);
+        (servers > known).then_some(servers)
     }
 
     fn known(&self) -> MutexGuard<'_, Cache> {

@@ -3,6 +3,8 @@
 pub(crate) mod applying;
 pub mod epoch;
 pub(crate) mod heads;
+pub(crate) mod heat;
+pub(crate) mod heat_table;
 pub(crate) mod layouts;
 pub(crate) mod namespace;
 pub mod neighbours;
@@ -15,5 +17,7 @@ pub(crate) mod space;
 pub(crate) mod spill;
 pub mod store;
 
-pub use crate::backend::server::Server;
+pub use crate::backend::server::{Server, ServerState};
+pub use heat::with_heat;
+pub use heat_table::HeatConfig;
 pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};

@@ -128,12 +128,12 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
     let has_files = !is_empty(&tree)?;
     if shared && !has_files {
         // Before any is marked as this pool's.
-        for server in &pool.servers {
+        for server in pool.there() {
             backend::site(server).make(shared)?;
             probe_binding(server)?;
         }
     }
-    for server in &pool.servers {
+    for server in pool.there() {
         let site = backend::site(server);
         let missing = |reason| backend::missing(server, reason);
         let name = marker_server(&server.name, server.id);
@@ -160,7 +160,7 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
         }
     }
     // So that in a shared pool no user puts it first, and takes it away from the others.
-    Layouts::open(&pool.namespace, shared, pool.servers.len())?.keep(&pool.default_layout()).map(drop)
+    Layouts::open(pool, shared)?.keep(&pool.default_layout()).map(drop)
 }
 
 /// Makes directory `path` with the mode for one user, or for several; only a shared pool's must be exactly so.

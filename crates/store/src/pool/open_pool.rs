@@ -1,5 +1,6 @@
 //! An open pool as its files need it: servers, layouts, and which layout a new file gets.
 
+use crate::backend::ServerState;
 use crate::backend::meta::TREE;
 use crate::backend::plane::{DataPlane, PlaneOptions};
 use crate::file::open_memory::OpenMemory;
@@ -16,7 +17,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use stripewise_layout::{Layout, Pattern};
+use stripewise_layout::{Layout, Pattern, ServerId};
 
 /// An open pool.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl OpenPool {
             open_directory(&path).map_err(Error::io("open", path))
         };
         let (tree, locks) = (directory(TREE)?, directory(LOCKS)?);
-        let layouts = Layouts::open(&pool.namespace, plane.is_shared(), pool.servers.len())?;
+        let layouts = Layouts::open(&pool, plane.is_shared())?;
         let rules = Rules::open(&pool.namespace)?;
         let heads = HeadLocks::open(&pool.namespace, plane.is_shared())?;
         let default_layout = Arc::new(pool.default_layout());
@@ -91,6 +92,26 @@ impl OpenPool {
         self.locks.as_fd()
     }
 
+    /// Checks that a layout can be given to files of this pool: as [`OpenPool::check_layout`], and none of its servers is to go.
+    ///
+    /// # Errors
+    /// Those of [`OpenPool::check_layout`]; a server is being drained or was removed.
+    pub fn check_new_layout(&self, layout: &Layout) -> Result<()> {
+        self.check_layout(layout)?;
+        let latest = self.spill.latest();
+        let pool = latest.as_ref().map_or(&self.pool, |latest| &*latest.pool);
+        for id in layout.servers().into_iter().filter(|id| *id != ServerId::META) {
+            let why = match pool.server(id).map(|server| server.state) {
+                Some(ServerState::Used) | None => continue,
+                Some(ServerState::Draining) => "is being drained",
+                Some(ServerState::Removed) => "was removed",
+            };
+            let name = pool.server_name(id);
+            return Err(Error::Invalid(format!("the layout names server {name}, which {why}: plan again, without it")));
+        }
+        Ok(())
+    }
+
     /// Checks that a layout can be served by this pool: its servers exist, and it keeps to their limits.
     pub fn check_layout(&self, layout: &Layout) -> Result<()> {
         for (index, region) in layout.regions().iter().enumerate() {
@@ -112,7 +133,7 @@ impl OpenPool {
     /// Files to come whose path (relative to the tree) matches `pattern` get `layout`. Replaces the rule of the same
     /// pattern. An exact path wins over a pattern, a later pattern over an earlier one.
     pub fn set_rule(&self, pattern: &Pattern, layout: &Layout) -> Result<()> {
-        self.check_layout(layout)?;
+        self.check_new_layout(layout)?;
         let layout = self.layouts.put(layout)?;
         self.rules.change(|rules| {
             rules.retain(|rule| rule.pattern != *pattern);
@@ -149,7 +170,7 @@ impl OpenPool {
     /// As [`OpenPool::layout_for`] of a path that is asked for only if there are rules.
     pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
         let rules = self.rules.all()?;
-        if rules.is_empty() { Ok(self.default_layout().clone()) } else { self.layout_by(&rules, &path()?) }
+        if rules.is_empty() { Ok(self.default_now()) } else { self.layout_by(&rules, &path()?) }
     }
 
     fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
@@ -157,7 +178,7 @@ impl OpenPool {
         let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
         let exact = matching().find(|rule| rule.pattern.exact_path().is_some());
         match exact.or_else(|| matching().next()) {
-            None => Ok(self.default_layout().clone()),
+            None => Ok(self.default_now()),
             Some(rule) => {
                 let layout = self.rule_layout(rule)?;
                 self.check_layout(&layout)?;

@@ -1,9 +1,10 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
 use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
-use crate::backend::server::Server;
-use crate::backend::{DEFAULT_KIND, META_KIND};
+use crate::backend::server::{Server, ServerState};
+use crate::backend::{DEFAULT_KIND, META_KIND, REMOVED_KIND};
 use crate::os::error::{Error, Result};
+use crate::pool::heat_table::HeatConfig;
 use rustix::fs::Mode;
 use serde::Deserialize;
 use std::os::unix::ffi::OsStrExt as _;
@@ -48,7 +49,9 @@ pub struct MetaTier {
 pub struct PoolTier {
     /// Name.
     pub name: String,
-    /// Its servers in order.
+    /// What its servers are made of.
+    pub kind: &'static str,
+    /// All its servers in order, those that leave or have left too: the place in it is part of a server's name.
     pub servers: Vec<ServerId>,
     /// Bytes that each of them may hold, if limited.
     pub capacity_bytes: Option<u64>,
@@ -77,6 +80,8 @@ pub struct Pool {
     pub servers: Vec<Server>,
     /// The metadata tier.
     pub meta: MetaTier,
+    /// How heat is kept, if it is.
+    pub heat: Option<HeatConfig>,
 }
 
 /// What `pool init` writes.
@@ -120,6 +125,7 @@ struct RawPool {
     #[serde(default)]
     default: RawDefault,
     meta: Option<RawMeta>,
+    heat: Option<RawHeat>,
     tier: Spanned<Vec<RawTier>>,
 }
 
@@ -127,6 +133,30 @@ struct RawPool {
 #[serde(deny_unknown_fields)]
 struct RawDefault {
     width: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHeat {
+    block: Option<Spanned<String>>,
+    period: Option<Spanned<String>>,
+}
+
+impl RawHeat {
+    /// Blocks of 64 KiB and periods of ten minutes where nothing else is said.
+    fn check(&self) -> Result<HeatConfig, Wrong> {
+        let block_bytes = self.block.as_ref().map_or(Ok(64 << 10), |text| spanned(text, parse_bytes))?;
+        if !block_bytes.is_power_of_two() || !(4 << 10..=1 << 30).contains(&block_bytes) {
+            let span = self.block.as_ref().map_or(0..0, Spanned::span);
+            return Err((span, "heat: block must be a power of two from 4KiB to 1GiB".into()));
+        }
+        let period_s = self.period.as_ref().map_or(Ok(600.0), |text| spanned(text, parse_seconds))?;
+        if !(1.0..=86_400.0 * 365.0).contains(&period_s) {
+            let span = self.period.as_ref().map_or(0..0, Spanned::span);
+            return Err((span, "heat: period must be between 1s and a year".into()));
+        }
+        Ok(HeatConfig { block_bytes, period_s: period_s as u64 })
+    }
 }
 
 #[derive(Deserialize)]
@@ -143,12 +173,43 @@ struct RawMeta {
 struct RawTier {
     name: Spanned<String>,
     kind: Option<Spanned<String>>,
-    servers: Spanned<Vec<Spanned<String>>>,
+    servers: Spanned<Vec<Spanned<toml::Value>>>,
     capacity: Option<Spanned<String>>,
     network: Option<Spanned<String>>,
     emulate: Option<Spanned<toml::Value>>,
     read: Option<Spanned<RawOp>>,
     write: Option<Spanned<RawOp>>,
+}
+
+/// A server that is more than a place: one that came later, or that leaves.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawServer {
+    path: String,
+    id: Option<u16>,
+    state: Option<String>,
+}
+
+impl RawServer {
+    /// A server of the list of a tier: its place alone, or a table.
+    fn of(raw: &Spanned<toml::Value>) -> Result<Self, Wrong> {
+        if let Some(path) = raw.get_ref().as_str() {
+            return Ok(Self { path: path.to_owned(), id: None, state: None });
+        }
+        raw.get_ref().clone().try_into().map_err(|error: toml::de::Error| {
+            let remedy = "write its directory, or {path, id, state}";
+            (raw.span(), format!("server: {}; {remedy}", error.message()))
+        })
+    }
+
+    fn state(&self, span: Span) -> Result<ServerState, Wrong> {
+        match self.state.as_deref() {
+            None => Ok(ServerState::Used),
+            Some("draining") => Ok(ServerState::Draining),
+            Some("removed") => Ok(ServerState::Removed),
+            Some(other) => Err((span, format!("server state '{other}': write draining or removed, or leave it out"))),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -263,6 +324,7 @@ impl MetaTier {
             root: namespace.to_owned(),
             capacity_bytes: None,
             emulate,
+            state: ServerState::Used,
         };
         Ok(Self { server, profile })
     }
@@ -392,6 +454,7 @@ impl Pool {
             tiers: Vec::new(),
             servers: Vec::new(),
             meta,
+            heat: raw.heat.as_ref().map(RawHeat::check).transpose()?,
         };
         let tiers_span = raw.tier.span();
         for tier in raw.tier.into_inner() {
@@ -400,7 +463,36 @@ impl Pool {
         if pool.servers.is_empty() {
             return Err((tiers_span, "a pool needs at least one [[tier]] with a server".into()));
         }
+        if !pool.servers.iter().any(Server::is_used) {
+            return Err((tiers_span, "no server is in use: all of them are being drained or removed".into()));
+        }
+        pool.number(tiers_span)?;
         Ok(pool)
+    }
+
+    /// Puts the servers in the order of their ids. Those whose entries give none have the first ids, in the order of the file;
+    /// so one that comes later, into whichever tier, moves no other.
+    fn number(&mut self, span: Span) -> Result<(), Wrong> {
+        let unnamed = self.servers.iter().filter(|server| server.id == ServerId::META).count();
+        let mut next = 0..unnamed as u16;
+        for server in self.servers.iter_mut().filter(|server| server.id == ServerId::META) {
+            server.id = ServerId(next.next().expect("as many as were counted"));
+        }
+        for server in &self.servers {
+            self.tiers[server.tier].servers.push(server.id);
+        }
+        self.servers.sort_by_key(|server| server.id);
+        let in_order = |(index, server): (usize, &Server)| server.id.index() == index;
+        if !self.servers.iter().enumerate().all(in_order) {
+            let message = format!(
+                "ids of servers: the {unnamed} that name none have 0 to {}, the others need each number from {unnamed} to {} \
+                 once; restore the entries that were removed",
+                unnamed.saturating_sub(1),
+                self.servers.len() - 1
+            );
+            return Err((span, message));
+        }
+        Ok(())
     }
 
     fn add_tier(&mut self, raw: RawTier, base: &Path) -> Result<(), Wrong> {
@@ -424,11 +516,12 @@ impl Pool {
         let emulated = || emulate.map(|config| (config.effective_profile(), ProfileSource::Emulation));
         let profile = written.map(|profile| (profile, ProfileSource::PoolFile)).or_else(emulated);
         let index = self.tiers.len();
-        let mut ids = Vec::new();
         for (position, server) in raw.servers.get_ref().iter().enumerate() {
-            let root = absolute(base, server.get_ref());
-            let twice = self.servers.iter().find(|other| other.root == root);
-            if let Some(other) = twice {
+            let entry = RawServer::of(server)?;
+            let state = entry.state(server.span())?;
+            let root = absolute(base, &entry.path);
+            let twice = self.servers.iter().find(|other| other.root == root && other.state != ServerState::Removed);
+            if let Some(other) = twice.filter(|_| state != ServerState::Removed) {
                 return Err((server.span(), format!("{} is already the directory of {}", root.display(), other.name)));
             }
             if root.starts_with(&self.mount) || root == self.namespace {
@@ -438,15 +531,21 @@ impl Pool {
             if self.servers.len() == MAX_SERVERS {
                 return Err((server.span(), format!("more than {MAX_SERVERS} servers")));
             }
-            let id = ServerId(self.servers.len() as u16);
+            if entry.id.is_some_and(|id| usize::from(id) >= MAX_SERVERS) {
+                return Err((server.span(), format!("id of server {}: 0 to {}", root.display(), MAX_SERVERS - 1)));
+            }
+            // Those without an id get theirs when all are known.
+            let id = entry.id.map_or(ServerId::META, ServerId);
             let name = format!("{name}.{position}");
-            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate });
-            ids.push(id);
+            let is_gone = state == ServerState::Removed;
+            let (kind, emulate) = if is_gone { (REMOVED_KIND, None) } else { (kind, emulate) };
+            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate, state });
         }
-        if ids.is_empty() {
+        if raw.servers.get_ref().is_empty() {
             return Err((raw.servers.span(), format!("tier '{name}' has no server; name at least one directory")));
         }
-        self.tiers.push(PoolTier { name: raw.name.into_inner(), servers: ids, capacity_bytes, emulate, profile });
+        let servers = Vec::new();
+        self.tiers.push(PoolTier { name: raw.name.into_inner(), kind, servers, capacity_bytes, emulate, profile });
         Ok(())
     }
 
@@ -460,9 +559,9 @@ impl Pool {
         self.servers.iter().map(|server| &*server.root).chain([&*self.namespace])
     }
 
-    /// The layout of files that no rule names: one region over all servers, all of the default width.
+    /// The layout of files that no rule names: one region over all servers in use, all of the default width.
     pub fn default_layout(&self) -> Layout {
-        let servers = self.servers.iter().map(|server| server.id);
+        let servers = self.servers.iter().filter(|server| server.is_used()).map(|server| server.id);
         match Layout::striped(servers, self.default_width_bytes) {
             Ok(layout) => layout,
             // A checked pool has servers, each once, and a width between 1 and 2^40.
@@ -475,11 +574,39 @@ impl Pool {
         self.servers.get(id.index())
     }
 
-    /// Names of the servers, for reading and writing layouts as text.
+    /// Whether all servers are in use and have ids in the order of the pool file: then counts of servers by tier tell them.
+    pub fn is_plain(&self) -> bool {
+        let ids = self.tiers.iter().flat_map(|tier| &tier.servers);
+        self.servers.iter().all(Server::is_used) && ids.enumerate().all(|(index, id)| id.index() == index)
+    }
+
+    /// The servers that have not been removed.
+    pub fn there(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(|server| server.state != ServerState::Removed)
+    }
+
+    /// The servers of a tier that new files may use, in order.
+    pub fn used<'a>(&'a self, tier: &'a PoolTier) -> impl Iterator<Item = &'a Server> {
+        tier.servers.iter().filter_map(|&id| self.server(id)).filter(|server| server.is_used())
+    }
+
+    /// The server of that name, as in `hdd.0`.
+    ///
+    /// # Errors
+    /// The pool has none of that name, or it was removed.
+    pub fn named(&self, name: &str) -> Result<&Server> {
+        let found = self.server_names().id(name).and_then(|id| self.server(id));
+        let there = found.filter(|server| server.state != ServerState::Removed);
+        there.ok_or_else(|| {
+            let names: Vec<_> = self.there().map(|server| &*server.name).collect();
+            let what = if found.is_some() { "was removed" } else { "is none of the pool's servers" };
+            Error::Invalid(format!("{name} {what}; name one of {}", names.join(", ")))
+        })
+    }
+
+    /// Names of the servers, for reading and writing layouts as text. Those that were removed keep theirs.
     pub fn server_names(&self) -> ServerNames {
-        let tiers = self.tiers.iter().map(|tier| (tier.name.clone(), tier.servers.len() as u16));
-        // A pool has at most MAX_SERVERS servers, so there always are names.
-        ServerNames::new(tiers).unwrap_or_default()
+        ServerNames::of(self.tiers.iter().map(|tier| (tier.name.clone(), tier.servers.clone())).collect())
     }
 
     /// Name of a server as in `hdd.0`; `meta` for the metadata tier; `#7` when the pool has no such server.
@@ -489,53 +616,110 @@ impl Pool {
 
     /// Writes a tier's profile, or that of `meta`, into the pool file `path`, keeping everything else, comments included.
     pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
-        let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let wrong = |message: String| Error::Pool { path: path.to_owned(), line: 1, message };
-        let mut document: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| Error::Pool {
-            path: path.to_owned(),
-            line: error.span().map_or(1, |span| line_of(&text, span.start)),
-            message: error.message().to_owned(),
-        })?;
-        let table = if tier == META_NAME {
-            let mut empty = toml_edit::Table::new();
-            empty.set_implicit(true);
-            document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut()
-        } else {
-            let tiers = document.get_mut("tier").and_then(toml_edit::Item::as_array_of_tables_mut);
-            let is_meant = |table: &&mut toml_edit::Table| table.get("name").and_then(|n| n.as_str()) == Some(tier);
-            tiers.and_then(|tiers| tiers.iter_mut().find(is_meant))
-        };
-        let table = table.ok_or_else(|| wrong(format!("no [[tier]] with name = \"{tier}\"")))?;
-        for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
-            let entry = table.entry(key).or_insert_with(toml_edit::table);
-            let mut startup = toml_edit::Array::new();
-            startup.push(format_seconds(op.startup_min_s));
-            startup.push(format_seconds(op.startup_max_s));
-            entry["startup"] = toml_edit::value(startup);
-            if let Some(entry) = entry.as_table_like_mut() {
-                // Those of an earlier calibration no longer hold.
-                entry.remove("sequential_startup");
-                entry.remove("ahead");
+        edit(path, |document| {
+            let table = if tier == META_NAME {
+                let mut empty = toml_edit::Table::new();
+                empty.set_implicit(true);
+                document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut()
+            } else {
+                tier_table(document, tier)
+            };
+            let table = table.ok_or_else(|| format!("no [[tier]] with name = \"{tier}\""))?;
+            for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
+                write_op(table, key, op);
             }
-            if let Some(head) = op.head {
-                entry["sequential_startup"] = toml_edit::value(format_seconds(head.sequential_startup_s));
-                if head.ahead_bytes > 0 {
-                    entry["ahead"] = toml_edit::value(format_bytes(head.ahead_bytes));
-                }
-            }
-            entry["bandwidth"] = toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte));
-        }
-        let edited = document.to_string();
-        let absolute = absolute(path.parent().unwrap_or(Path::new("/")), ".");
-        Self::parse(&edited, path)?;
-        let directory = if absolute.as_os_str().is_empty() { PathBuf::from(".") } else { absolute };
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong("not a file name".into()))?;
-        let mode = rustix::fs::stat(path).map_err(Error::io("read", path))?.st_mode;
-        let directory_fd = crate::os::sys::open_directory(&directory).map_err(Error::io("open", &directory))?;
-        crate::os::sys::replace_file(directory_fd, name, edited.as_bytes(), Mode::from_raw_mode(mode & 0o777))
-            .map_err(Error::io("write", path))
+            Ok(())
+        })
     }
+
+    /// Appends a server at `root` to a tier in the pool file `path`, with the id behind all others; everything else stays.
+    pub(crate) fn write_new_server(path: &Path, tier: &str, root: &Path, id: ServerId) -> Result<()> {
+        let root = root.to_str().ok_or_else(|| Error::Invalid(format!("{} is not UTF-8 text", root.display())))?;
+        edit(path, |document| {
+            let servers = servers_of(document, tier)?;
+            let mut entry = toml_edit::InlineTable::new();
+            entry.insert("path", root.into());
+            entry.insert("id", i64::from(id.0).into());
+            servers.push(entry);
+            Ok(())
+        })
+    }
+
+    /// Writes the state of server number `place` of a tier into the pool file `path`; everything else stays.
+    pub(crate) fn write_state(path: &Path, tier: &str, place: u16, state: ServerState) -> Result<()> {
+        edit(path, |document| {
+            let server = servers_of(document, tier)?.get_mut(usize::from(place));
+            let server = server.ok_or_else(|| format!("tier '{tier}' has no server number {place}"))?;
+            if let Some(root) = server.as_str() {
+                let mut entry = toml_edit::InlineTable::new();
+                entry.insert("path", root.into());
+                let before = std::mem::replace(server, entry.into());
+                *server.decor_mut() = before.decor().clone();
+            }
+            let entry = server.as_inline_table_mut().ok_or("a server is neither text nor a table")?;
+            match state {
+                ServerState::Used => drop(entry.remove("state")),
+                ServerState::Draining => drop(entry.insert("state", "draining".into())),
+                ServerState::Removed => drop(entry.insert("state", "removed".into())),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The table of a tier.
+fn tier_table<'a>(document: &'a mut toml_edit::DocumentMut, tier: &str) -> Option<&'a mut toml_edit::Table> {
+    let tiers = document.get_mut("tier").and_then(toml_edit::Item::as_array_of_tables_mut);
+    let is_meant = |table: &&mut toml_edit::Table| table.get("name").and_then(|n| n.as_str()) == Some(tier);
+    tiers.and_then(|tiers| tiers.iter_mut().find(is_meant))
+}
+
+/// The list of servers of a tier.
+fn servers_of<'a>(document: &'a mut toml_edit::DocumentMut, tier: &str) -> Result<&'a mut toml_edit::Array, String> {
+    let servers = tier_table(document, tier).and_then(|table| table.get_mut("servers")?.as_array_mut());
+    servers.ok_or_else(|| format!("no [[tier]] with name = \"{tier}\""))
+}
+
+fn write_op(table: &mut toml_edit::Table, key: &str, op: &OpProfile) {
+    let entry = table.entry(key).or_insert_with(toml_edit::table);
+    let mut startup = toml_edit::Array::new();
+    startup.push(format_seconds(op.startup_min_s));
+    startup.push(format_seconds(op.startup_max_s));
+    entry["startup"] = toml_edit::value(startup);
+    if let Some(entry) = entry.as_table_like_mut() {
+        // Those of an earlier calibration no longer hold.
+        entry.remove("sequential_startup");
+        entry.remove("ahead");
+    }
+    if let Some(head) = op.head {
+        entry["sequential_startup"] = toml_edit::value(format_seconds(head.sequential_startup_s));
+        if head.ahead_bytes > 0 {
+            entry["ahead"] = toml_edit::value(format_bytes(head.ahead_bytes));
+        }
+    }
+    entry["bandwidth"] = toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte));
+}
+
+/// Changes the pool file `path` by `change`, which says what is wrong. It is replaced at once, if what comes out is a pool file.
+fn edit(path: &Path, change: impl FnOnce(&mut toml_edit::DocumentMut) -> Result<(), String>) -> Result<()> {
+    let bytes = crate::os::sys::read_file(path, MAX_FILE_BYTES)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let wrong = |message: String| Error::Pool { path: path.to_owned(), line: 1, message };
+    let mut document: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| Error::Pool {
+        path: path.to_owned(),
+        line: error.span().map_or(1, |span| line_of(&text, span.start)),
+        message: error.message().to_owned(),
+    })?;
+    change(&mut document).map_err(wrong)?;
+    let edited = document.to_string();
+    let absolute = absolute(path.parent().unwrap_or(Path::new("/")), ".");
+    Pool::parse(&edited, path)?;
+    let directory = if absolute.as_os_str().is_empty() { PathBuf::from(".") } else { absolute };
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong("not a file name".into()))?;
+    let mode = rustix::fs::stat(path).map_err(Error::io("read", path))?.st_mode;
+    let directory_fd = crate::os::sys::open_directory(&directory).map_err(Error::io("open", &directory))?;
+    crate::os::sys::replace_file(directory_fd, name, edited.as_bytes(), Mode::from_raw_mode(mode & 0o777))
+        .map_err(Error::io("write", path))
 }
 
 impl PoolSpec {

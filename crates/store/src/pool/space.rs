@@ -1,6 +1,7 @@
 //! The room of all servers together: what can still be written, which servers new files leave out, and whether moves
 //! fit.
 
+use crate::backend::Server;
 use crate::format::handle::Optimisations;
 use crate::format::hints;
 use crate::os::error::Result;
@@ -47,8 +48,9 @@ pub struct RoomSurvey {
 }
 
 impl RoomSurvey {
-    /// Asks all servers and the metadata tier. Four system calls each.
+    /// Asks all servers and the metadata tier, and whether there are other servers by now. Four system calls each.
     pub fn take(mut self) {
+        self.pool.spill.look_at_file(self.pool.pool());
         let (servers, good_for) = self.pool.nearly_full();
         *self.pool.spill.known() = servers.into();
         let meta = self.pool.room(ServerId::META);
@@ -72,14 +74,28 @@ impl OpenPool {
         server.current()?.room().map_err(server.error("ask for the free space"))
     }
 
-    /// The rooms of all servers that are there, by id.
-    fn rooms(&self) -> Vec<Option<Room>> {
-        self.pool().servers.iter().map(|server| self.room(server.id).ok()).collect()
+    /// The servers by id, each with its room if it is there and in use.
+    fn rooms(&self) -> Vec<(ServerId, Option<Room>)> {
+        let latest = self.spill.latest();
+        let servers = latest.as_ref().map_or(&self.pool().servers, |latest| &latest.pool.servers);
+        let room = |server: &Server| self.room(server.id).ok().filter(|_| server.is_used());
+        servers.iter().map(|server| (server.id, room(server))).collect()
     }
 
-    /// What the pool has as one file system; `None` when no server says.
+    /// The layout that files get which no rule names, as the pool file was when servers were last looked at.
+    pub(crate) fn default_now(&self) -> Arc<Layout> {
+        self.spill.latest().map_or_else(|| self.default_layout().clone(), |latest| latest.default_layout)
+    }
+
+    /// Whether a server takes new files, as the pool file was when servers were last looked at.
+    fn is_used_now(&self, id: ServerId) -> bool {
+        let latest = self.spill.latest();
+        latest.as_ref().map_or(self.pool(), |latest| &latest.pool).server(id).is_some_and(Server::is_used)
+    }
+
+    /// What the pool has as one file system; `None` when no server says. Servers that are being drained are not counted.
     pub fn space(&self) -> Option<Space> {
-        space(self.rooms().into_iter().flatten(), self.pool().default_width_bytes)
+        space(self.rooms().into_iter().filter_map(|(_, room)| room), self.pool().default_width_bytes)
     }
 
     /// The look at the servers' room that is to be taken before a file is made, if it is time for one.
@@ -91,7 +107,7 @@ impl OpenPool {
     /// when they were last looked at.
     pub(crate) fn with_room(&self, layout: Arc<Layout>) -> Arc<Layout> {
         let left_out = self.spill.known().clone();
-        match without(&layout, &left_out, self.default_layout()) {
+        match without(&layout, &left_out, &self.default_now()) {
             Some(other) if self.check_layout(&other).is_ok() => Arc::new(other),
             _ => layout,
         }
@@ -122,7 +138,7 @@ impl OpenPool {
     /// The servers of `planned` that a file of layout `found` leaves out, if that is all that tells the two apart.
     pub fn left_out(&self, planned: &Layout, found: &Layout) -> Vec<ServerId> {
         let missing: Vec<ServerId> = servers(planned).filter(|id| !servers(found).any(|other| other == *id)).collect();
-        let same = without(planned, &missing, self.default_layout()).is_some_and(|other| other == *found);
+        let same = without(planned, &missing, &self.default_now()).is_some_and(|other| other == *found);
         if same { missing } else { Vec::new() }
     }
 
@@ -130,17 +146,17 @@ impl OpenPool {
     fn nearly_full(&self) -> (Vec<ServerId>, Duration) {
         let (rooms, width_bytes) = (self.rooms(), self.pool().default_width_bytes);
         let spare = |room: &Option<Room>| room.map_or(0, |room| room.spare_bytes(width_bytes));
-        let least = rooms.iter().map(spare).filter(|&spare| spare > 0).min();
+        let least = rooms.iter().map(|(_, room)| spare(room)).filter(|&spare| spare > 0).min();
         let good_for = least.map_or(LONGEST, until_filled);
         let available = |room: &Option<Room>| room.map_or(0, |room| room.available_bytes);
         let without = |room_of: &dyn Fn(&Option<Room>) -> u64| {
             let is_out = |room: &Option<Room>| room_of(room) == 0 || room.is_some_and(|room| room.has_no_inode);
-            let out = self.pool().servers.iter().zip(&rooms).filter(|(_, room)| is_out(room));
-            let out: Vec<ServerId> = out.map(|(server, _)| server.id).collect();
+            let out: Vec<ServerId> = rooms.iter().filter(|(_, room)| is_out(room)).map(|(id, _)| *id).collect();
             (out.len() < rooms.len()).then_some(out)
         };
         // Where all are nearly full, those that can take nothing; where none can take anything, the layout stays.
-        (without(&spare).or_else(|| without(&available)).unwrap_or_default(), good_for)
+        let unused = || rooms.iter().filter(|(id, _)| !self.is_used_now(*id)).map(|(id, _)| *id).collect();
+        (without(&spare).or_else(|| without(&available)).unwrap_or_else(unused), good_for)
     }
 }
 

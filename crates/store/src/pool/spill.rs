@@ -1,9 +1,21 @@
-//! Which servers new files leave out, and when to look again.
+//! Which servers new files leave out and which they get, and when to look again.
 
+use crate::pool::pool_file::Pool;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stripewise_layout::ServerId;
+use stripewise_layout::{Layout, ServerId};
+
+/// Tells versions of the pool file apart: inode, seconds and nanoseconds of its last change.
+type Stamp = (u64, i64, u64);
+
+/// The pool file as it was last read, with its default layout.
+#[derive(Debug, Clone)]
+pub(crate) struct LatestPool {
+    stamp: Stamp,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) default_layout: Arc<Layout>,
+}
 
 /// Which servers new files leave out, as far as it is known.
 #[derive(Debug)]
@@ -14,6 +26,8 @@ pub(crate) struct Spill {
     left_out: Mutex<Arc<[ServerId]>>,
     /// Whether the metadata tier takes no more heads of files.
     meta_is_full: AtomicBool,
+    /// `None` until it has changed since the pool was opened.
+    latest: Mutex<Option<LatestPool>>,
 }
 
 impl Default for Spill {
@@ -23,6 +37,7 @@ impl Default for Spill {
             next_ns: AtomicU64::new(0),
             left_out: Mutex::new(Arc::new([])),
             meta_is_full: AtomicBool::new(false),
+            latest: Mutex::default(),
         }
     }
 }
@@ -41,6 +56,24 @@ impl Spill {
 
     pub(crate) fn done(&self, good_for: Duration) {
         self.next_ns.store(self.now_ns().saturating_add(good_for.as_nanos() as u64), Ordering::Relaxed);
+    }
+
+    /// The pool file as it was last read, if it has changed since the pool was opened.
+    pub(crate) fn latest(&self) -> Option<LatestPool> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the pool file again if it has changed. One that cannot be read, as it is being edited, is taken for unchanged.
+    pub(crate) fn look_at_file(&self, opened: &Pool) {
+        let Ok(stat) = rustix::fs::stat(&opened.file) else { return };
+        let stamp = (stat.st_ino, stat.st_mtime, stat.st_mtime_nsec);
+        if self.latest().is_some_and(|latest| latest.stamp == stamp) {
+            return;
+        }
+        let Ok(pool) = Pool::load(&opened.file) else { return };
+        let default_layout = Arc::new(pool.default_layout());
+        let latest = LatestPool { stamp, pool: Arc::new(pool), default_layout };
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(latest);
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, Arc<[ServerId]>> {

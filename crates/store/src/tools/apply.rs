@@ -79,7 +79,7 @@ impl Store {
     fn moves(self: &Arc<Self>, entries: &[FileLayout]) -> Result<(Vec<PlannedMove>, Forecast)> {
         let mut moves = Vec::new();
         for entry in entries {
-            self.check_layout(&entry.layout)?;
+            self.check_new_layout(&entry.layout)?;
             let found = match entry.path.exact_path() {
                 Some(path) => self.existing(Path::new(&path))?.map(|inode| (path.into(), inode)).into_iter().collect(),
                 None => self.find(&|path| entry.path.matches(path.as_os_str().as_bytes()))?,

@@ -1,13 +1,19 @@
 //! Tools for a whole pool: setting layouts, a look at a file, check, export, calibration.
 
+pub mod adding;
 pub mod apply;
 pub mod calibrate;
 pub(crate) mod directories;
+pub mod drain;
 pub(crate) mod emulation;
 pub mod export_tree;
 pub mod fsck;
 pub(crate) mod hinting;
+pub mod hottest;
+pub(crate) mod leaving;
+pub mod rebalance;
 pub(crate) mod rules_kept;
 pub mod status;
+pub(crate) mod stretches;
 mod survey;
 pub(crate) mod walk;

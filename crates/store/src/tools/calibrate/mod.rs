@@ -46,7 +46,7 @@ pub struct Target {
 pub fn targets(pool: &Pool) -> Vec<Target> {
     let target = |server: &Server| Target { server: server.clone(), tier: pool.tiers[server.tier].name.clone() };
     let meta = Target { server: pool.meta.server.clone(), tier: META_NAME.to_owned() };
-    pool.servers.iter().map(target).chain([meta]).collect()
+    pool.there().map(target).chain([meta]).collect()
 }
 
 /// How much to measure.

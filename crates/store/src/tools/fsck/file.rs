@@ -1,7 +1,7 @@
 //! Every file of the tree: its handle, its layout, its datafiles and its size.
 
 use super::context::{CheckStep, Context, TELL_EVERY};
-use super::datafiles::{DatafileSurvey, Fault, Stretches, bytes_in, look};
+use super::datafiles::{DatafileSurvey, Fault, bytes_in, look};
 use super::finding::{CheckFinding, DamageKind};
 use super::ground::Ground;
 use super::hold::{Hold, InodeHandle, Subject, hold};
@@ -17,6 +17,7 @@ use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;
 use crate::tools::directories::why;
+use crate::tools::stretches::Stretches;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd;
 use rustix::fs::FileType;

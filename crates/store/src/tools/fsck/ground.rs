@@ -2,9 +2,9 @@
 
 use super::finding::{CheckFinding, DamageKind, FindingOutcome};
 use super::options::CheckOptions;
-use crate::backend::Server;
 use crate::backend::meta::TREE;
 use crate::backend::{self, Backend, Setting};
+use crate::backend::{Server, ServerState};
 use crate::format::handle::{ATTRIBUTE, Handle, MAX_BYTES};
 use crate::format::marker::{MARKER_FILE, Marker, marker_server, marker_text, read_marker};
 use crate::os::error::{Error, Result};
@@ -90,7 +90,7 @@ impl Ground {
         let [layouts, locks] = [LAYOUTS, LOCKS].map(|name| open(name).map_err(Error::io("open", root.join(name))));
         let mut servers: Vec<_> = pool.servers.iter().map(|server| found(server, &marker)).collect();
         mend_markers(&tree, &marker, &mut servers, &mut early)?;
-        let known_layouts = Layouts::open(root, marker.shared, pool.servers.len())?;
+        let known_layouts = Layouts::open(pool, marker.shared)?;
         let heads = HeadLocks::open(root, marker.shared)?;
         Ok(Some(Self {
             pool: pool.clone(),
@@ -110,9 +110,10 @@ impl Ground {
         self.servers.get(id.index()).filter(|server| server.away.is_none()).map(|server| &*server.backend)
     }
 
-    /// The servers that are there.
+    /// The servers that are there. One that was removed is not, but nothing on it is looked for elsewhere: its datafiles are gone.
     pub(super) fn present(&self) -> impl Iterator<Item = &dyn Backend> {
-        self.servers.iter().filter(|server| server.away.is_none()).map(|server| &*server.backend)
+        let there = self.servers.iter().filter(|server| server.away.is_none()).map(|server| &*server.backend);
+        there.filter(|backend| backend.server().state != ServerState::Removed)
     }
 
     /// Name of a server, also of one that the pool does not have.

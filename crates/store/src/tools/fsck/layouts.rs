@@ -110,7 +110,8 @@ fn found_again(context: &Context<'_>, hash: &[u8; 32], damaged: &[u8]) -> Option
 fn usual_layouts<'a>(context: &'a Context<'_>) -> impl Iterator<Item = Layout> + 'a {
     let pool = &context.ground.pool;
     let all = std::iter::once(pool.servers.iter().map(|server| server.id).collect::<Vec<ServerId>>());
-    let groups = all.chain(pool.tiers.iter().map(|tier| tier.servers.clone()));
+    let used = pool.servers.iter().filter(|server| server.is_used()).map(|server| server.id).collect();
+    let groups = all.chain([used]).chain(pool.tiers.iter().map(|tier| tier.servers.clone()));
     let single = pool.servers.iter().map(|server| vec![server.id]);
     groups.chain(single).flat_map(|servers| {
         let widths = (9..=30).map(|power| 1_u64 << power).chain([pool.default_width_bytes]);

@@ -41,7 +41,7 @@ pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<Check
     }
     let old = read_namespace_marker(&namespace)
         .ok_or_else(|| refused("its namespace has no marker; check it first".into()))?;
-    for server in &pool.servers {
+    for server in pool.there() {
         let own = marker_server(&server.name, server.id);
         let known = server_marker(server).is_some_and(|marker| {
             marker.server == own && (marker.uuid == old.uuid || Some(&marker.uuid) == begun.as_ref())
@@ -67,7 +67,7 @@ pub(super) fn switch(pool: &Pool, options: &CheckOptions) -> Result<Option<Check
         }
     };
     let marker = Marker { server: "namespace".into(), uuid, ..old };
-    pool.servers.iter().try_for_each(|server| mark(server, &marker))?;
+    pool.there().try_for_each(|server| mark(server, &marker))?;
     write_namespace_marker(&namespace, &marker)?;
     rustix::fs::unlinkat(&namespace, FILE, AtFlags::empty()).map_err(Error::io("remove", path))?;
     Ok(Some(CheckFinding { outcome: FindingOutcome::Mended, ..finding }))

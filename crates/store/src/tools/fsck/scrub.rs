@@ -6,7 +6,7 @@
 //! it would tell nothing of the disk. Holes are passed over.
 
 use super::context::{CheckStep, Context};
-use super::datafiles::{Stretches, open};
+use super::datafiles::open;
 use super::finding::{CheckFinding, DamageKind};
 use super::hold::{InodeHandle, Subject};
 use crate::backend::Backend;
@@ -15,6 +15,7 @@ use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::retry;
+use crate::tools::stretches::Stretches;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, FileType, Mode, OFlags, SeekFrom};

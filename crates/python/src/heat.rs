@@ -1,0 +1,33 @@
+//! The heat of a pool's files.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use stripewise_store::Store;
+use stripewise_store::hottest::FileHeat;
+
+/// The heat of the file at `path` (relative to the mount), or of all files below it if it is a directory.
+#[pyfunction]
+pub(crate) fn pool_heat(py: Python<'_>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let everything = path.as_os_str().is_empty() || path.as_os_str() == ".";
+    let heat = py.detach(|| store.heat(&|file| everything || file.starts_with(&path))).map_err(raise)?;
+    let file = |of: &FileHeat| {
+        json!({
+            "path": of.path.to_string_lossy(),
+            "size_bytes": of.size_bytes,
+            "cost_us": of.blocks.iter().map(|(_, cost)| cost).sum::<u64>(),
+            "blocks": of.blocks,
+        })
+    };
+    let files: Vec<Value> = heat.files.iter().map(file).collect();
+    let value = json!({
+        "block_bytes": heat.block_bytes,
+        "period_s": heat.period_s,
+        "missed": heat.missed,
+        "files": files,
+    });
+    to_python(py, &value)
+}

@@ -1,0 +1,120 @@
+//! The servers of a pool: one more, one less, another in its place.
+
+use crate::convert::to_python;
+use crate::error::raise;
+use crate::files::Teller;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use stripewise_store::adding::add_server;
+use stripewise_store::apply::ApplyWatch as _;
+use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
+use stripewise_store::rebalance::{ServerFill, rebalance};
+use stripewise_store::{Pool, Result};
+
+/// Adds the directory `root` to a tier of the pool; the name of the new server.
+#[pyfunction]
+pub(crate) fn pool_add(pool_file: PathBuf, tier: &str, root: PathBuf) -> PyResult<String> {
+    add_server(&pool_file, tier, &root).map_err(raise)
+}
+
+/// Moves all files from a server. `progress(name, done, total)` stops it by returning `False`.
+#[pyfunction]
+#[pyo3(signature = (pool_file, server, *, to, onto, wait, dry_run, progress))]
+#[allow(clippy::too_many_arguments, reason = "the options of a command, by keyword")]
+pub(crate) fn pool_drain<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    server: &str,
+    to: Option<String>,
+    onto: Option<&str>,
+    wait: bool,
+    dry_run: bool,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let pool = Pool::load(&pool_file).map_err(raise)?;
+    let onto = onto.map(|name| pool.named(name).map(|server| server.id)).transpose().map_err(raise)?;
+    let options = DrainOptions { to, onto, wait, dry_run };
+    let drained = watched(py, progress, |watch| drain::drain(&pool_file, server, &options, watch))?;
+    to_python(py, &described(&drained))
+}
+
+/// Removes a server that has no bytes; with `lost` one that is not there any more.
+#[pyfunction]
+pub(crate) fn pool_remove<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    server: &str,
+    lost: bool,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let drained = watched(py, progress, |watch| drain::remove(&pool_file, server, lost, watch))?;
+    to_python(py, &described(&drained))
+}
+
+/// Fills the servers of each tier alike; in a `dry_run` only says what would move.
+#[pyfunction]
+pub(crate) fn pool_rebalance<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    dry_run: bool,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let done = watched(py, progress, |watch| rebalance(&pool_file, dry_run, watch))?.unwrap_or_default();
+    let fill = |of: &ServerFill| {
+        json!({
+            "server": of.server,
+            "before_bytes": of.before_bytes,
+            "after_bytes": of.after_bytes,
+            "size_bytes": of.size_bytes,
+        })
+    };
+    let value = json!({
+        "moved_files": done.moved_files,
+        "copied_bytes": done.copied_bytes,
+        "staying": done.staying.iter().map(staying).collect::<Vec<_>>(),
+        "servers": done.fills.iter().map(fill).collect::<Vec<_>>(),
+    });
+    to_python(py, &value)
+}
+
+/// Hands the progress of a drain to Python.
+struct Drainer(Teller);
+
+impl DrainWatch for Drainer {
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool {
+        self.0.progress(path, done_bytes, total_bytes)
+    }
+}
+
+fn watched<T: Send>(
+    py: Python<'_>,
+    progress: Py<PyAny>,
+    work: impl FnOnce(&mut Drainer) -> Result<T> + Send,
+) -> PyResult<T> {
+    let mut drainer = Drainer(Teller::new(progress, false));
+    let done = py.detach(|| work(&mut drainer));
+    if let Some(stopped) = drainer.0.stopped() {
+        return Err(stopped);
+    }
+    done.map_err(raise)
+}
+
+fn staying(file: &StayingFile) -> Value {
+    json!({
+        "path": file.path,
+        "why": file.why,
+        "is_busy": file.is_busy,
+        "stretches": file.stretches,
+        "bytes": file.bytes,
+    })
+}
+
+fn described(of: &Drained) -> Value {
+    json!({
+        "moved_files": of.moved_files,
+        "copied_bytes": of.copied_bytes,
+        "rules": of.rules,
+        "staying": of.staying.iter().map(staying).collect::<Vec<_>>(),
+    })
+}

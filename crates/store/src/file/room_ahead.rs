@@ -1,0 +1,95 @@
+//! The room of servers while files are moved one after the other: each is copied before its old bytes go.
+
+use crate::backend::Server;
+use crate::file::inode::Store;
+use crate::os::error::{Error, Result};
+use std::collections::HashMap;
+use stripewise_layout::ServerId;
+
+/// What a move would change of the space that servers have left, as `(server, bytes)`; a server can stand twice.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeOfSpace {
+    /// Written before anything goes. Of a file with holes in proportion to what it takes now.
+    pub(crate) copied: Vec<(ServerId, u64)>,
+    /// Given back afterwards.
+    pub(crate) freed: Vec<(ServerId, u64)>,
+    /// Bytes of the file that are copied, with its holes.
+    pub(crate) moved_bytes: u64,
+}
+
+/// What is left of the servers' room by the moves so far.
+pub(crate) struct RoomAhead<'a> {
+    store: &'a Store,
+    /// By device: what it had when it was asked, once, because others write there, too; and what is left of that.
+    free: HashMap<u64, (u64, u64)>,
+    /// What servers with a limit may still take.
+    limits: HashMap<ServerId, u64>,
+}
+
+impl<'a> RoomAhead<'a> {
+    /// Before the first move; a server of `limits` takes no more bytes than these.
+    pub(crate) fn new(store: &'a Store, limits: HashMap<ServerId, u64>) -> Self {
+        Self { store, free: HashMap::new(), limits }
+    }
+
+    /// What a server can take now; nothing if it is not there or read-only.
+    pub(crate) fn free_bytes(&self, id: ServerId) -> u64 {
+        let Ok(room) = self.store.room(id) else { return 0 };
+        let free_bytes = self.free.get(&room.device).map_or(room.available_bytes, |(_, left)| *left);
+        let limit_bytes = self.limits.get(&id).copied().unwrap_or(u64::MAX);
+        if room.is_read_only { 0 } else { free_bytes.min(limit_bytes) }
+    }
+
+    /// The move of `file` comes next.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if it does not fit; a server of the new layout is missing or read-only.
+    pub(crate) fn add(&mut self, file: &str, change: &ChangeOfSpace) -> Result<()> {
+        let mut needed: HashMap<u64, u64> = HashMap::new();
+        for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
+            let room = self.store.room(id)?;
+            if room.is_read_only {
+                return Err(self.store.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
+            }
+            let sum = needed.entry(room.device).or_default();
+            *sum = sum.saturating_add(bytes);
+            let (_, free_bytes) = *self.free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+            self.check(file, id, *sum, free_bytes)?;
+            if let Some(&limit_bytes) = self.limits.get(&id) {
+                self.check(file, id, bytes, limit_bytes)?;
+                self.limits.insert(id, limit_bytes - bytes);
+            }
+        }
+        for (device, bytes) in needed {
+            self.free.entry(device).and_modify(|(_, free)| *free -= bytes);
+        }
+        for &(id, bytes) in &change.freed {
+            self.limits.entry(id).and_modify(|limit| *limit = limit.saturating_add(bytes));
+            // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
+            if let Ok(room) = self.store.room(id) {
+                let (_, free) = self.free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
+                *free = free.saturating_add(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, file: &str, id: ServerId, needed_bytes: u64, free_bytes: u64) -> Result<()> {
+        if needed_bytes <= free_bytes {
+            return Ok(());
+        }
+        let server = self.store.pool().server_name(id);
+        Err(Error::NoRoom { file: file.to_owned(), server, needed_bytes, free_bytes })
+    }
+
+    /// Each server that is there, with the bytes that it had before the moves, and has after them.
+    pub(crate) fn rooms(&self) -> Vec<(ServerId, u64, u64)> {
+        let of_server = |server: &Server| {
+            let room = self.store.room(server.id).ok()?;
+            let (before, after) =
+                self.free.get(&room.device).copied().unwrap_or((room.available_bytes, room.available_bytes));
+            Some((server.id, before, after))
+        };
+        self.store.pool().servers.iter().filter_map(of_server).collect()
+    }
+}

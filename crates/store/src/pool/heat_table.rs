@@ -1,0 +1,387 @@
+//! Heat on disk: what accesses to each block of each file have cost, in a file that all processes of the pool on this machine map.
+//!
+//! ```text
+//! page 0     header: magic, block size, period, when counters are halved next, pages in use, updates that found no room
+//! directory  entries of two words: the file, and the part of it (1024 blocks) with the page of its counters
+//! segments   1 MiB each, as many as are needed: pages of 1024 counters of 4 bytes
+//! ```
+//! An update takes no lock and allocates nothing but a new part's page: it finds the part by hash, and adds to its counters, which
+//! stop at their greatest value (Song et al., the online approach; `c <- c / 2` each period). With blocks of 4 KiB a counter is
+//! 0.1 % of its block. The file holds 64 MiB of counters; it is thinned out by the next process that has it alone.
+
+use crate::os::error::{Error, Result};
+use crate::os::shared_pages::{SharedPage, allocate};
+use crate::os::sync::mapped::AtomicU32;
+use crate::os::sys::retry;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::ProtFlags;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Name of the file in the namespace.
+pub const HEAT_FILE: &str = "heat";
+/// Counters of a page: the blocks of one part of a file.
+const PART: u64 = 1024;
+const PAGES_OF_SEGMENT: usize = 256;
+const SEGMENTS: usize = 64;
+/// Parts of files that there is room for.
+const MAX_PAGES: u64 = (PAGES_OF_SEGMENT * SEGMENTS) as u64;
+const ENTRIES: usize = 1 << 15;
+/// Entries that are looked at for a part.
+const PROBES: usize = 64;
+const MAGIC: u64 = 0x5357_4845_4154_3031;
+const HEADER_BYTES: u64 = 4096;
+const SEGMENT_BYTES: u64 = PAGES_OF_SEGMENT as u64 * PART * 4;
+const DIRECTORY_BYTES: u64 = (ENTRIES * 16) as u64;
+
+type Header = [AtomicU64; 512];
+type Directory = [[AtomicU64; 2]; ENTRIES];
+type Segment = [[AtomicU32; PART as usize]; PAGES_OF_SEGMENT];
+
+/// Words of the header.
+const BLOCK: usize = 1;
+const PERIOD: usize = 2;
+const NEXT_HALVING: usize = 3;
+const USED: usize = 4;
+const MISSED: usize = 5;
+const UUID: usize = 6;
+
+/// How heat is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeatConfig {
+    /// Size of a block in bytes: a power of two.
+    pub block_bytes: u64,
+    /// Seconds after which all counters are halved.
+    pub period_s: u64,
+}
+
+/// The counters of a part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeatPart {
+    /// The file: its logical handle, or its inode number where it has none.
+    pub file: u64,
+    /// Its first block.
+    pub first_block: u64,
+    /// Cost of accesses to each block in microseconds; of the last blocks that have none nothing stands here.
+    pub costs_us: Vec<u32>,
+}
+
+/// The mapped file.
+#[derive(Debug)]
+pub(crate) struct HeatTable {
+    file: OwnedFd,
+    header: SharedPage<Header>,
+    directory: SharedPage<Directory>,
+    segments: [OnceLock<Option<SharedPage<Segment>>>; SEGMENTS],
+    block_shift: u32,
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn uuid_words(uuid: &str) -> [u64; 2] {
+    let number = u128::from_str_radix(uuid, 16).unwrap_or(0);
+    [(number >> 64) as u64, number as u64]
+}
+
+impl HeatTable {
+    /// Opens the file of the pool of that uuid, or makes it. What is not such a file, or was kept with other blocks or for another
+    /// pool, is dropped.
+    ///
+    /// # Errors
+    /// The file cannot be made or mapped; another process keeps heat with another block size.
+    pub(crate) fn open(namespace: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
+        let path = namespace.join(HEAT_FILE);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
+        let file = file.map_err(Error::io("open", &path))?;
+        let alone = match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => true,
+            Err(Errno::WOULDBLOCK) => false,
+            Err(errno) => return Err(Error::io("lock", &path)(errno)),
+        };
+        if !alone {
+            // One that has it alone makes it whole first.
+            retry(|| rustix::fs::flock(&file, FlockOperation::LockShared)).map_err(Error::io("lock", &path))?;
+        }
+        let mut table = Self::map(file, config).map_err(Error::io("map", &path))?;
+        if table.fits(uuid, config) {
+            if alone && table.header[USED].load(Ordering::Relaxed) >= MAX_PAGES {
+                table = table.thinned(uuid, config).map_err(Error::io("map", &path))?;
+            }
+        } else if alone {
+            table = table.anew(uuid, config).map_err(Error::io("map", &path))?;
+        } else {
+            return Err(Error::Invalid(format!(
+                "{} is in use with other blocks than [heat] of the pool file says: end the other mounts of the pool first",
+                path.display()
+            )));
+        }
+        retry(|| rustix::fs::flock(&table.file, FlockOperation::LockShared)).map_err(Error::io("lock", &path))?;
+        Ok(table)
+    }
+
+    fn map(file: OwnedFd, config: HeatConfig) -> rustix::io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        allocate(file.as_fd(), HEADER_BYTES + DIRECTORY_BYTES)?;
+        let header = SharedPage::map(file.as_fd(), 0, access)?;
+        let directory = SharedPage::map(file.as_fd(), HEADER_BYTES, access)?;
+        let segments = [const { OnceLock::new() }; SEGMENTS];
+        Ok(Self { file, header, directory, segments, block_shift: config.block_bytes.trailing_zeros() })
+    }
+
+    /// Whether the file is one of this pool with such blocks. Its period may change.
+    fn fits(&self, uuid: &str, config: HeatConfig) -> bool {
+        let is = |word: usize, value: u64| self.header[word].load(Ordering::Acquire) == value;
+        let [high, low] = uuid_words(uuid);
+        let own = is(0, MAGIC) && is(BLOCK, config.block_bytes) && is(UUID, high) && is(UUID + 1, low);
+        if own {
+            self.header[PERIOD].store(config.period_s.max(1), Ordering::Relaxed);
+        }
+        own
+    }
+
+    /// The file emptied. Only for a process that has it alone.
+    fn anew(self, uuid: &str, config: HeatConfig) -> rustix::io::Result<Self> {
+        let Self { file, .. } = self;
+        rustix::fs::ftruncate(&file, 0)?;
+        let table = Self::map(file, config)?;
+        let [high, low] = uuid_words(uuid);
+        let period_s = config.period_s.max(1);
+        let words = [(BLOCK, config.block_bytes), (PERIOD, period_s), (NEXT_HALVING, now_s() + period_s)];
+        for (word, value) in words.into_iter().chain([(UUID, high), (UUID + 1, low), (0, MAGIC)]) {
+            table.header[word].store(value, Ordering::Release);
+        }
+        Ok(table)
+    }
+
+    /// The hottest half of it in a file emptied before.
+    fn thinned(self, uuid: &str, config: HeatConfig) -> rustix::io::Result<Self> {
+        let mut parts = self.parts();
+        let sum = |part: &HeatPart| part.costs_us.iter().map(|&cost| u64::from(cost)).sum::<u64>();
+        parts.sort_by_key(|part| std::cmp::Reverse(sum(part)));
+        parts.truncate(MAX_PAGES as usize / 2);
+        let table = self.anew(uuid, config)?;
+        for part in &parts {
+            for (block, &cost_us) in (part.first_block..).zip(&part.costs_us).filter(|(_, cost)| **cost > 0) {
+                table.add(part.file, (block << table.block_shift, (block + 1) << table.block_shift), cost_us);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Adds `cost_us` to the blocks of the bytes `[from, to)` of a file, to each an equal part of it, at least 1. Some 20 ns for a
+    /// range in one block (`cargo bench -p stripewise-store --bench heat`); two loads and one addition in shared memory.
+    #[inline]
+    pub(crate) fn add(&self, file: u64, (from, to): (u64, u64), cost_us: u32) {
+        let (mut block, last) = (from >> self.block_shift, to.saturating_sub(1).max(from) >> self.block_shift);
+        let each_us = (u64::from(cost_us) / (last - block + 1)).clamp(1, u64::from(u32::MAX)) as u32;
+        while block <= last {
+            let end = last.min(block | (PART - 1));
+            match self.page(file, block / PART) {
+                Some(page) => {
+                    for counter in &page[(block % PART) as usize..=(end % PART) as usize] {
+                        add_saturating(counter, each_us);
+                    }
+                }
+                None => {
+                    self.header[MISSED].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            block = end + 1;
+        }
+    }
+
+    /// The counters of a part; made where there are none and there is room.
+    #[inline]
+    fn page(&self, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
+        let first = (file ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32;
+        for probe in 0..PROBES {
+            let [owner, place] = &self.directory[(first as usize + probe) % ENTRIES];
+            match owner.load(Ordering::Acquire) {
+                found if found == file => {
+                    let place = place.load(Ordering::Acquire);
+                    // 0: a process is just taking the entry, or was killed over it.
+                    if place != 0 && place >> 16 == part {
+                        return self.page_at((place & 0xffff) - 1);
+                    }
+                }
+                0 => return self.take(owner, place, file, part),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn take(&self, owner: &AtomicU64, place: &AtomicU64, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
+        if self.header[USED].load(Ordering::Relaxed) >= MAX_PAGES || part >> 48 != 0 {
+            return None;
+        }
+        // Another one's that was quicker: this update is lost, the next finds it.
+        owner.compare_exchange(0, file, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let page = self.header[USED].fetch_add(1, Ordering::AcqRel);
+        if page >= MAX_PAGES {
+            return None;
+        }
+        place.store(part << 16 | (page + 1), Ordering::Release);
+        self.page_at(page)
+    }
+
+    /// A page by its number, which the file says: it is bounded here.
+    #[inline]
+    fn page_at(&self, page: u64) -> Option<&[AtomicU32; PART as usize]> {
+        let segment = page as usize / PAGES_OF_SEGMENT;
+        let mapped = self.segments.get(segment)?.get_or_init(|| self.map_segment(segment as u64).ok());
+        Some(&mapped.as_ref()?[page as usize % PAGES_OF_SEGMENT])
+    }
+
+    #[cold]
+    fn map_segment(&self, segment: u64) -> rustix::io::Result<SharedPage<Segment>> {
+        let offset = HEADER_BYTES + DIRECTORY_BYTES + segment * SEGMENT_BYTES;
+        allocate(self.file.as_fd(), offset + SEGMENT_BYTES)?;
+        SharedPage::map(self.file.as_fd(), offset, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Halves all counters once for each period that has gone by, if it is time. One process does it.
+    pub(crate) fn halve_if_due(&self) {
+        let (next, now) = (self.header[NEXT_HALVING].load(Ordering::Acquire), now_s());
+        let period_s = self.header[PERIOD].load(Ordering::Relaxed).max(1);
+        if now < next {
+            return;
+        }
+        let periods = (now - next) / period_s + 1;
+        let after = next + periods * period_s;
+        if self.header[NEXT_HALVING].compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return;
+        }
+        for page in 0..self.header[USED].load(Ordering::Acquire).min(MAX_PAGES) {
+            for counter in self.page_at(page).into_iter().flatten() {
+                let cost = counter.load(Ordering::Relaxed);
+                if cost > 0 {
+                    counter.fetch_sub(cost - (cost >> periods.min(31)), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// All parts of files that have heat.
+    pub(crate) fn parts(&self) -> Vec<HeatPart> {
+        let mut parts = Vec::new();
+        for [owner, place] in self.directory.iter() {
+            let (file, place) = (owner.load(Ordering::Acquire), place.load(Ordering::Acquire));
+            let Some(page) = (place & 0xffff).checked_sub(1).and_then(|page| self.page_at(page)) else { continue };
+            let mut costs_us: Vec<u32> = page.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
+            costs_us.truncate(costs_us.iter().rposition(|cost| *cost > 0).map_or(0, |last| last + 1));
+            if !costs_us.is_empty() {
+                parts.push(HeatPart { file, first_block: (place >> 16) * PART, costs_us });
+            }
+        }
+        parts.sort_by_key(|part| (part.file, part.first_block));
+        parts
+    }
+
+    /// Updates that found no room.
+    pub(crate) fn missed(&self) -> u64 {
+        self.header[MISSED].load(Ordering::Relaxed)
+    }
+}
+
+/// Adds, and stops at the greatest value.
+#[inline]
+fn add_saturating(counter: &AtomicU32, value: u32) {
+    if counter.fetch_add(value, Ordering::Relaxed).checked_add(value).is_none() {
+        counter.store(u32::MAX, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: HeatConfig = HeatConfig { block_bytes: 4096, period_s: 1000 };
+    const UUID_TEXT: &str = "000102030405060708090a0b0c0d0e0f";
+
+    fn open(directory: &Path) -> HeatTable {
+        HeatTable::open(directory, UUID_TEXT, CONFIG).unwrap()
+    }
+
+    fn part(file: u64, first_block: u64, costs_us: &[u32]) -> HeatPart {
+        HeatPart { file, first_block, costs_us: costs_us.to_vec() }
+    }
+
+    #[test]
+    fn two_processes_add_to_the_same_blocks_and_it_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, two) = (open(directory.path()), open(directory.path()));
+        one.add(7, (0, 4096), 10);
+        two.add(7, (4095, 8192), 10);
+        two.add(7, (1024 * 4096, 1024 * 4096 + 1), 3);
+        one.add(9, (100, 100), 1);
+        let expected = [part(7, 0, &[15, 5]), part(7, 1024, &[3]), part(9, 0, &[1])];
+        assert_eq!(two.parts(), expected);
+        drop((one, two));
+        assert_eq!(open(directory.path()).parts(), expected);
+    }
+
+    #[test]
+    fn counters_stop_at_their_greatest_value_and_are_halved() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        table.add(1, (0, 1), u32::MAX - 1);
+        table.add(1, (0, 1), 5);
+        table.add(1, (4096, 4097), 9);
+        assert_eq!(table.parts(), [part(1, 0, &[u32::MAX, 9])]);
+        table.halve_if_due();
+        assert_eq!(table.parts(), [part(1, 0, &[u32::MAX, 9])], "it is not time");
+        table.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        table.halve_if_due();
+        assert_eq!(table.parts(), [part(1, 0, &[u32::MAX >> 2, 2])], "two periods have gone by");
+    }
+
+    #[test]
+    fn heat_of_another_pool_or_of_other_blocks_is_dropped_and_so_is_what_is_no_heat() {
+        let directory = tempfile::tempdir().unwrap();
+        open(directory.path()).add(7, (0, 1), 10);
+        let other = HeatConfig { block_bytes: 8192, ..CONFIG };
+        assert_eq!(HeatTable::open(directory.path(), UUID_TEXT, other).unwrap().parts(), []);
+        let kept = open(directory.path());
+        kept.add(7, (0, 1), 10);
+        assert!(HeatTable::open(directory.path(), UUID_TEXT, other).is_err(), "another process has it");
+        drop(kept);
+        assert_eq!(HeatTable::open(directory.path(), "ff", CONFIG).unwrap().parts(), []);
+        std::fs::write(directory.path().join(HEAT_FILE), [0x5a; 9000]).unwrap();
+        assert_eq!(open(directory.path()).parts(), []);
+        // A directory whose words are anything leads nowhere else.
+        let table = open(directory.path());
+        for [owner, place] in table.directory.iter() {
+            owner.store(3, Ordering::Relaxed);
+            place.store(u64::MAX, Ordering::Relaxed);
+        }
+        assert_eq!(table.parts(), []);
+        table.add(3, (0, 1), 1);
+        assert_eq!(table.missed(), 1);
+    }
+
+    #[test]
+    fn where_there_is_no_room_updates_are_counted_and_the_next_alone_thins_it_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        table.add(1, (0, 1), 1000);
+        table.add(2, (0, 1), 1);
+        table.header[USED].store(MAX_PAGES, Ordering::Relaxed);
+        table.add(3, (0, 1), 1);
+        table.add(1, (0, 1), 1);
+        assert_eq!((table.missed(), table.parts().len()), (1, 2));
+        drop(table);
+        let table = open(directory.path());
+        table.add(3, (0, 1), 1);
+        assert_eq!(table.parts(), [part(1, 0, &[1001]), part(2, 0, &[1]), part(3, 0, &[1])]);
+        assert_eq!(table.missed(), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Adds a server to a pool, while programs use it.
+//!
+//! ```text
+//! check     the directory is no other pool's, and lies in none of the pool's own; nothing is changed before
+//! mark      the directory gets its marker
+//! write     the pool file gets the server, behind all others; its id is a new one
+//! ```
+//! Killed in between, a marked directory is left that the same command takes. Mounts that are there learn of the server when a
+//! layout names it, and give it to new files when they look at the pool file, within a second.
+
+use crate::backend::{self, Server, ServerState, Setting};
+use crate::format::marker::{MARKER_FILE, Marker, marker_server, marker_text, read_marker};
+use crate::os::error::{Error, Result};
+use crate::pool::layouts::Layouts;
+use crate::pool::pool_file::{MAX_SERVERS, Pool};
+use crate::pool::shared::is_root;
+use crate::pool::store::Store;
+use rustix::io::Errno;
+use std::path::Path;
+use stripewise_layout::ServerId;
+
+/// Adds the directory `root`, which is made, as a server of `tier` to the pool in `file`; its name. A directory that is a server
+/// of that tier already stays one.
+///
+/// # Errors
+/// The directory is another pool's, has datafiles, or lies in a server or in the namespace or around one; the pool has no
+/// such tier; in a shared pool, it cannot have user attributes. Nothing was changed.
+pub fn add_server(file: &Path, tier: &str, root: &Path) -> Result<String> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let (pool, shared) = (store.pool(), store.plane().is_shared());
+    let index = pool.tiers.iter().position(|of| of.name == tier).ok_or_else(|| {
+        let known: Vec<_> = pool.tiers.iter().map(|tier| &*tier.name).collect();
+        Error::Invalid(format!("the pool has no tier '{tier}'; name one of {}", known.join(", ")))
+    })?;
+    let known = pool.there().find(|server| server.root == root);
+    if let Some(server) = known {
+        if server.tier == index && server.is_used() {
+            return Ok(server.name.clone());
+        }
+        return Err(Error::Invalid(format!("{} is already the directory of {}", root.display(), server.name)));
+    }
+    if pool.servers.len() == MAX_SERVERS {
+        return Err(Error::Invalid(format!("the pool has had {MAX_SERVERS} servers, which are all that it can have")));
+    }
+    if shared && !is_root() {
+        return Err(Error::Invalid("a pool of several users belongs to root: run this as root".into()));
+    }
+    let of = &pool.tiers[index];
+    let server = Server {
+        id: ServerId(pool.servers.len() as u16),
+        name: format!("{tier}.{}", of.servers.len()),
+        tier: index,
+        kind: of.kind,
+        root: root.to_owned(),
+        capacity_bytes: of.capacity_bytes,
+        emulate: of.emulate,
+        state: ServerState::Used,
+    };
+    check_place(pool, root)?;
+    let marker = Marker {
+        pool: pool.name.clone(),
+        uuid: store.plane().pool_uuid().to_string(),
+        server: marker_server(&server.name, server.id),
+        shared,
+    };
+    check_directory(&server, &marker)?;
+    make(&server, &marker)?;
+    Pool::write_new_server(file, tier, root, server.id)?;
+    // So that in a shared pool no user puts it first, and takes it away from the others.
+    let pool = Pool::load(file)?;
+    Layouts::open(&pool, shared)?.keep(&pool.default_layout())?;
+    Ok(server.name)
+}
+
+/// Refuses a directory that lies in one of the pool's own, or around one, or in another pool's.
+fn check_place(pool: &Pool, root: &Path) -> Result<()> {
+    let own = pool.there().map(|server| (&*server.root, &*server.name));
+    let own = own.chain([(&*pool.namespace, "the namespace"), (&*pool.mount, "the mount")]);
+    for (directory, name) in own {
+        if root.starts_with(directory) || directory.starts_with(root) {
+            return Err(Error::Invalid(format!(
+                "{} lies inside {name} ({}), or around it: name a directory of its own, best on a disk of its own",
+                root.display(),
+                directory.display()
+            )));
+        }
+    }
+    for above in root.ancestors().skip(1) {
+        let marked =
+            crate::os::sys::read_file(&above.join(MARKER_FILE), 4096).ok().and_then(|text| read_marker(&text).ok());
+        if let Some(marker) = marked {
+            return Err(Error::Invalid(format!(
+                "{} lies inside {} ({}) of pool '{}': name a directory of its own",
+                root.display(),
+                marker.server,
+                above.display(),
+                marker.pool
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a directory that another pool marked, and one with datafiles: they would be taken for files' of this pool.
+fn check_directory(server: &Server, own: &Marker) -> Result<()> {
+    let root = server.root.display();
+    let text = match backend::site(server).marker() {
+        Ok(text) => text,
+        Err(Errno::NOENT | Errno::NOTDIR) => Vec::new(),
+        Err(errno) => return Err(Error::io("read", server.root.join(MARKER_FILE))(errno)),
+    };
+    if !text.is_empty() {
+        let marker =
+            read_marker(&text).map_err(|what| Error::Invalid(format!("{root}: {what}; remove the directory")))?;
+        if marker.uuid != own.uuid {
+            let (pool, uuid) = (marker.pool, marker.uuid);
+            return Err(Error::Invalid(format!(
+                "{root} belongs to another pool, '{pool}' ({uuid}): name another directory"
+            )));
+        }
+    }
+    let backend = backend::of(&Server { emulate: None, ..server.clone() }, &Setting::default());
+    if backend.connect().is_err() {
+        return Ok(());
+    }
+    let upkeep = backend.upkeep();
+    for part in 0..upkeep.parts() {
+        let mut listed = upkeep.list(part).map_err(Error::io("read", &server.root))?;
+        if listed.any(|found| !matches!(found, Ok(backend::Found::Unknown(_)))) {
+            return Err(Error::Invalid(format!(
+                "{root} has datafiles, of a server that was removed or of another pool: empty it, or name another directory"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the directory and marks it.
+fn make(server: &Server, marker: &Marker) -> Result<()> {
+    let site = backend::site(server);
+    site.make(marker.shared)?;
+    if marker.shared {
+        site.probe_binding().map_err(Error::io("set user attributes in", &server.root))?;
+        site.make_shared()?;
+    }
+    site.write_marker(&marker_text(marker)).map_err(Error::io("write", server.root.join(MARKER_FILE)))
+}

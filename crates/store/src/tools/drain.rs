@@ -1,0 +1,387 @@
+//! Drains a server: every file leaves it, while programs use the pool.
+//!
+//! ```text
+//! check     all files fit on the servers that remain; nothing is changed before
+//! mark      the pool file says `draining`: new files leave the server out, within a second in mounts that are there
+//! rules     rules that name the server get layouts without it
+//! pass      each file that names it is moved; again until a pass finds none
+//! ```
+//! Each file is moved as by `apply`: killed at any time it is whole, in its old layout or the new one. The mark stays, so
+//! that the same command goes on with it.
+
+use crate::backend::{ServerState, Setting};
+use crate::file::inode::Inode;
+use crate::file::mover::Moved;
+use crate::file::room_ahead::RoomAhead;
+use crate::os::error::{Error, Result};
+use crate::pool::pool_file::Pool;
+use crate::pool::store::Store;
+use crate::tools::leaving::{names, stretches_on, targets};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stripewise_layout::{Layout, ServerId};
+
+/// How long a mount may go on making files by the pool file as it was: it looks again each second.
+const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
+/// Between two tries to move files that were open for writing.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+/// Where to, and how patiently.
+#[derive(Debug, Clone, Default)]
+pub struct DrainOptions {
+    /// The tier that takes the bytes; the server's own if left out.
+    pub to: Option<String>,
+    /// The one server that takes them, for a server in the place of another.
+    pub onto: Option<ServerId>,
+    /// Go on until no file is open for writing any more.
+    pub wait: bool,
+    /// Only check whether it can be done.
+    pub dry_run: bool,
+}
+
+/// Told how a drain goes on, in the thread that called it.
+pub trait DrainWatch {
+    /// `done` of `total` bytes are copied or read back; the file at `path` is next or at it. `false` stops: the file stays as it
+    /// was, those before it have moved.
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool;
+}
+
+/// A file that stays on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StayingFile {
+    /// Its path relative to the tree.
+    pub path: String,
+    /// Why.
+    pub why: String,
+    /// It is open for writing: it can be moved when that has ended.
+    pub is_busy: bool,
+    /// Its bytes that stand on the server, as `(from, to)`; of very many the first.
+    pub stretches: Vec<(u64, u64)>,
+    /// How many bytes these are in all.
+    pub bytes: u64,
+}
+
+impl StayingFile {
+    /// One that `error` keeps; nothing is known of its bytes.
+    pub(crate) fn of(path: String, error: &Error) -> Self {
+        let is_busy = matches!(error, Error::Busy { .. })
+            || matches!(error, Error::Move { source, .. } if matches!(**source, Error::Busy { .. }));
+        Self { path, why: error.to_string(), is_busy, stretches: Vec::new(), bytes: 0 }
+    }
+}
+
+/// What a drain did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Files that were moved, or would be.
+    pub moved_files: u64,
+    /// Bytes of them that were copied, or would be.
+    pub copied_bytes: u64,
+    /// Rules for new files that got another layout.
+    pub rules: usize,
+    /// Files that stay.
+    pub staying: Vec<StayingFile>,
+    /// It was stopped.
+    pub stopped: bool,
+}
+
+impl Drained {
+    /// Whether no file is left on the server.
+    pub fn is_done(&self) -> bool {
+        self.staying.is_empty() && !self.stopped
+    }
+}
+
+/// Drains the server `name` of the pool in `file`.
+///
+/// # Errors
+/// It cannot be done, and nothing was changed: the server is the last of its tier, too little room, another process changes
+/// layouts of the pool.
+pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn DrainWatch) -> Result<Drained> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let leaving = store.pool().named(name)?.clone();
+    let targets = match options.onto {
+        Some(id) => vec![id],
+        None => targets(&store, leaving.id, options.to.as_deref())?,
+    };
+    let mut drain = Drain::new(store.clone(), leaving.id, targets, options.wait);
+    let planned = drain.check()?;
+    if options.dry_run {
+        return Ok(planned);
+    }
+    let tier = &store.pool().tiers[leaving.tier];
+    let place = tier.servers.iter().position(|id| *id == leaving.id).unwrap_or(0) as u16;
+    if leaving.state == ServerState::Used {
+        Pool::write_state(file, &tier.name, place, ServerState::Draining)?;
+    }
+    // As the pool is from now on.
+    drain.store = Store::of_file(file)?;
+    drain.total_bytes = planned.copied_bytes * 2;
+    drain.run(watch)
+}
+
+/// A drain under way.
+pub(crate) struct Drain {
+    store: Arc<Store>,
+    leaving: ServerId,
+    targets: Vec<ServerId>,
+    waits: bool,
+    began: Instant,
+    /// Copied and read back, of what is to be.
+    done_bytes: u64,
+    total_bytes: u64,
+    drained: Drained,
+}
+
+/// What became of one file.
+enum Outcome {
+    Moved(Moved),
+    /// It does not name the server, or is gone.
+    Nothing,
+    Stays(StayingFile),
+    Stopped,
+}
+
+impl Drain {
+    pub(crate) fn new(store: Arc<Store>, leaving: ServerId, targets: Vec<ServerId>, waits: bool) -> Self {
+        let (began, drained) = (Instant::now(), Drained::default());
+        Self { store, leaving, targets, waits, began, done_bytes: 0, total_bytes: 0, drained }
+    }
+
+    /// What servers with a limit may still take. Looks at all their datafiles.
+    fn limits(&self) -> HashMap<ServerId, u64> {
+        let pool = self.store.pool();
+        let limited = |id: &&ServerId| pool.server(**id).is_some_and(|server| server.capacity_bytes.is_some());
+        let limited: Vec<ServerId> = self.targets.iter().filter(limited).copied().collect();
+        if limited.is_empty() {
+            return HashMap::new();
+        }
+        let used = pool.allocated_by_others(&[]);
+        let left = |id: ServerId| {
+            let capacity_bytes = pool.server(id)?.capacity_bytes?;
+            Some((id, capacity_bytes.saturating_sub(used.get(&id).copied().unwrap_or(0))))
+        };
+        limited.into_iter().filter_map(left).collect()
+    }
+
+    /// The targets, the one with the most room first.
+    fn by_room(&self, free_bytes: impl Fn(ServerId) -> u64) -> Vec<ServerId> {
+        let mut targets = self.targets.clone();
+        targets.sort_by_key(|id| std::cmp::Reverse(free_bytes(*id)));
+        targets
+    }
+
+    /// Whether everything fits, without changing anything; what would be moved.
+    fn check(&self) -> Result<Drained> {
+        let (store, mut planned) = (&self.store, Drained::default());
+        let mut ahead = RoomAhead::new(store, self.limits());
+        let mut seen = HashSet::new();
+        for path in store.files_naming(self.leaving)?.paths {
+            let Some(inode) = store.existing(&path).ok().flatten() else { continue };
+            // Its other names are found, too.
+            if !seen.insert(inode.handle()) {
+                continue;
+            }
+            let other =
+                store.layout_without(&*inode.layout()?, self.leaving, &self.by_room(|id| ahead.free_bytes(id)))?;
+            let change = inode.change_of_space(&other)?;
+            ahead.add(&path.to_string_lossy(), &change)?;
+            planned.moved_files += 1;
+            planned.copied_bytes += change.moved_bytes;
+        }
+        for rule in store.rules()?.iter() {
+            let layout = store.rule_layout(rule)?;
+            if names(&layout, self.leaving) {
+                store.layout_without(&layout, self.leaving, &self.targets)?;
+                planned.rules += 1;
+            }
+        }
+        Ok(planned)
+    }
+
+    /// Moves all files until none names the server.
+    pub(crate) fn run(mut self, watch: &mut dyn DrainWatch) -> Result<Drained> {
+        self.drained.rules = self.store.rules_without(self.leaving, &self.targets)?;
+        loop {
+            let since_begin = self.began.elapsed();
+            let found = self.store.files_naming(self.leaving)?;
+            let unread = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why));
+            self.drained.staying = unread.collect();
+            let none_came = found.paths.is_empty() && since_begin >= KNOWN_TO_ALL;
+            let mut moved = 0;
+            for path in found.paths {
+                match self.file(&path, watch)? {
+                    Outcome::Moved(of) => {
+                        moved += 1;
+                        self.drained.moved_files += 1;
+                        self.drained.copied_bytes += of.copied_bytes;
+                    }
+                    Outcome::Nothing => {}
+                    Outcome::Stays(file) => self.drained.staying.push(file),
+                    Outcome::Stopped => self.drained.stopped = true,
+                }
+                if self.drained.stopped {
+                    return Ok(self.drained);
+                }
+            }
+            let has_busy = self.drained.staying.iter().any(|file| file.is_busy);
+            // What stays for another reason than a writer stays in the next pass, too.
+            let stuck = moved == 0 && since_begin >= KNOWN_TO_ALL && !(self.waits && has_busy);
+            if none_came || stuck {
+                return Ok(self.drained);
+            }
+            if moved == 0 {
+                if !watch.progress("", self.done_bytes, self.total_bytes) {
+                    self.drained.stopped = true;
+                    return Ok(self.drained);
+                }
+                std::thread::sleep(TRY_AGAIN);
+            }
+        }
+    }
+
+    fn unread(&self, path: &Path, why: String) -> StayingFile {
+        let path = path.to_string_lossy().into_owned();
+        StayingFile { path, why, is_busy: false, stretches: Vec::new(), bytes: 0 }
+    }
+
+    fn file(&mut self, path: &Path, watch: &mut dyn DrainWatch) -> Result<Outcome> {
+        let name = path.to_string_lossy().into_owned();
+        let inode = match self.store.existing(path) {
+            Ok(Some(inode)) => inode,
+            Ok(None) => return Ok(Outcome::Nothing),
+            Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
+        };
+        let layout = match inode.layout() {
+            Ok(layout) if names(&layout, self.leaving) => layout,
+            Ok(_) => return Ok(Outcome::Nothing),
+            Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
+        };
+        let (before, total) = (self.done_bytes, self.total_bytes);
+        let (mut stopped, mut done_here) = (false, 0);
+        let mut progress = |done, _total| {
+            done_here = done;
+            stopped = !watch.progress(&name, before + done, total.max(before + done));
+            !stopped
+        };
+        let moved = self.move_file(&inode, &layout, &name, &mut progress);
+        match moved {
+            Ok(moved) => {
+                self.done_bytes += done_here;
+                Ok(Outcome::Moved(moved))
+            }
+            Err(_) if stopped => Ok(Outcome::Stopped),
+            Err(error) => Ok(Outcome::Stays(self.stays(name, &inode, &error))),
+        }
+    }
+
+    fn move_file(
+        &self,
+        inode: &Arc<Inode>,
+        layout: &Layout,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Moved> {
+        let free_bytes = |id| self.store.room(id).map_or(0, |room| room.available_bytes);
+        let other = self.store.layout_without(layout, self.leaving, &self.by_room(free_bytes))?;
+        inode.move_to(&other, name, progress)
+    }
+
+    fn stays(&self, path: String, inode: &Inode, error: &Error) -> StayingFile {
+        let size_bytes = inode.attributes().map_or(0, |attributes| attributes.size_bytes);
+        let placement = inode.placement();
+        let found =
+            placement.and_then(|placement| stretches_on(&placement, self.leaving, size_bytes)).unwrap_or_default();
+        let bytes = found.iter().map(|stretches| stretches.bytes).sum();
+        let mut stretches: Vec<_> = found.into_iter().flat_map(|stretches| stretches.listed).collect();
+        stretches.sort_unstable();
+        StayingFile { stretches, bytes, ..StayingFile::of(path, error) }
+    }
+}
+
+/// Removes a server that no file names any more, from the pool file first and then its directory. With `lost` one that is not
+/// there: its bytes are lost, files that have none there leave it, and the others are told.
+///
+/// # Errors
+/// The server still has bytes, or with `lost` is there; it is the last one. Nothing was changed.
+pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -> Result<Drained> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let pool = store.pool();
+    let leaving = pool.named(name)?.clone();
+    let tier = &pool.tiers[leaving.tier];
+    let place = tier.servers.iter().position(|id| *id == leaving.id).unwrap_or(0) as u16;
+    let others: Vec<ServerId> = pool.used(tier).map(|server| server.id).filter(|id| *id != leaving.id).collect();
+    let all =
+        || pool.servers.iter().filter(|server| server.is_used() && server.id != leaving.id).map(|server| server.id);
+    let targets = if others.is_empty() { all().collect() } else { others };
+    if targets.is_empty() {
+        return Err(Error::Invalid(format!("{name} is the last server in use: a pool needs one")));
+    }
+    if lost {
+        if store.room(leaving.id).is_ok() {
+            return Err(Error::Invalid(format!(
+                "{name} is there ({}): `stripewise pool drain` saves what can be read. If its disk is broken, unmount it, and \
+                 try again",
+                leaving.root.display()
+            )));
+        }
+        Pool::write_state(file, &tier.name, place, ServerState::Removed)?;
+        return Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch);
+    }
+    check_empty(&store, &leaving)?;
+    if leaving.state == ServerState::Used {
+        Pool::write_state(file, &tier.name, place, ServerState::Draining)?;
+        let drained = Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch)?;
+        if !drained.is_done() {
+            return Ok(drained);
+        }
+        check_empty(&store, &leaving)?;
+    }
+    Pool::write_state(file, &tier.name, place, ServerState::Removed)?;
+    crate::backend::site(&leaving).unmake().map_err(Error::io("remove", &leaving.root))?;
+    Ok(Drained::default())
+}
+
+/// Refuses a server that has bytes, or that a layout names.
+fn check_empty(store: &Arc<Store>, server: &crate::backend::Server) -> Result<()> {
+    let refused =
+        |what: String| Err(Error::Invalid(format!("{} cannot be removed: {what}; nothing was changed", server.name)));
+    let found = store.files_naming(server.id)?;
+    if let Some(first) = found.paths.first() {
+        let (count, first) = (found.paths.len(), first.display());
+        return refused(format!(
+            "{count} files have their place there, such as {first}: run `stripewise pool drain` first"
+        ));
+    }
+    if let Some((path, why)) = found.unreadable.first() {
+        return refused(format!("{} cannot be read and may be there: {why}", path.display()));
+    }
+    for rule in store.rules()?.iter() {
+        if names(&*store.rule_layout(rule)?, server.id) {
+            let pattern = rule.pattern.as_str();
+            return refused(format!("the rule for {pattern} names it: run `stripewise pool drain` first"));
+        }
+    }
+    let backend = crate::backend::of(&crate::backend::Server { emulate: None, ..server.clone() }, &Setting::default());
+    if backend.connect().is_err() {
+        return Ok(());
+    }
+    let upkeep = backend.upkeep();
+    let listed = |part| upkeep.list(part).map_err(Error::io("read server", &server.root));
+    let mut datafiles = 0;
+    for part in 0..upkeep.parts() {
+        let is_datafile = |found: &rustix::io::Result<_>| !matches!(found, Ok(crate::backend::Found::Unknown(_)));
+        datafiles += listed(part)?.filter(is_datafile).count();
+    }
+    if datafiles > 0 {
+        return refused(format!(
+            "it has {datafiles} datafiles that no file of the tree names, of files that are open without a name or of crashes: \
+             end the programs that have them open, or run `stripewise fsck`"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The heat of files: what accesses to their blocks have cost.
+
+use crate::format::handle::read_handle;
+use crate::os::error::{Error, Result};
+use crate::os::sync::{Mutex, guard};
+use crate::os::sys::proc_path;
+use crate::pool::heat_table::HeatTable;
+use crate::pool::namespace::namespace_uuid;
+use crate::pool::store::Store;
+use crate::tools::walk::{WalkedFile, walk};
+use rustix::fd::AsFd as _;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The heat of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHeat {
+    /// Its path relative to the tree.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Blocks with heat and what accesses to them have cost in microseconds, in order of offset.
+    pub blocks: Vec<(u64, u64)>,
+}
+
+/// The heat of a pool's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolHeat {
+    /// Size of a block in bytes.
+    pub block_bytes: u64,
+    /// Seconds after which costs are halved.
+    pub period_s: u64,
+    /// Requests that found no room in the file of heat.
+    pub missed: u64,
+    /// The files that have heat, in order of their paths.
+    pub files: Vec<FileHeat>,
+}
+
+impl Store {
+    /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
+    /// gone, is not believed. O(files of the tree).
+    ///
+    /// # Errors
+    /// The pool file asks for no heat; its file or the tree cannot be read.
+    pub fn heat(self: &Arc<Self>, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Result<PoolHeat> {
+        let pool = self.pool();
+        let config = pool.heat.ok_or_else(|| {
+            Error::Invalid(format!(
+                "pool '{}' keeps no heat: write a table [heat] into {}, and mount the pool again",
+                pool.name,
+                pool.file.display()
+            ))
+        })?;
+        let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
+        table.halve_if_due();
+        let mut known: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
+        for part in table.parts() {
+            let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
+            known.entry(part.file).or_default().extend(costs.map(|(block, cost)| (block, u64::from(cost))));
+        }
+        let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
+        let (files, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+        let visit = |entry: &WalkedFile<'_>| {
+            let path = entry.path();
+            if !wanted(&path) {
+                return Ok(true);
+            }
+            let Ok(fd) = entry.open() else { return Ok(true) };
+            let Ok(stat) = rustix::fs::fstat(&fd) else { return Ok(true) };
+            let handle = read_handle(&proc_path(fd.as_fd()), stat.st_ino).ok().flatten();
+            let id = handle.map_or(stat.st_ino, |handle| handle.logical);
+            if let Some(blocks) = known.get(&id)
+                && guard(&seen).insert(id)
+            {
+                let attributes = self.attributes(fd.as_fd(), stat.st_ino, None)?;
+                let size_bytes = attributes.map_or(stat.st_size as u64, |attributes| attributes.size_bytes);
+                let inside = |(block, _): &&(u64, u64)| block.saturating_mul(config.block_bytes) < size_bytes;
+                let blocks: Vec<(u64, u64)> = blocks.iter().filter(inside).copied().collect();
+                if !blocks.is_empty() {
+                    guard(&files).push(FileHeat { path, size_bytes, blocks });
+                }
+            }
+            Ok(true)
+        };
+        walk(&tree, 2, &visit, &|_, _| ())?;
+        let mut files = files.into_inner().unwrap_or_default();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(PoolHeat { block_bytes: config.block_bytes, period_s: config.period_s, missed: table.missed(), files })
+    }
+}

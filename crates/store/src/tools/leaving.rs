@@ -1,0 +1,167 @@
+//! Files whose layouts name a server that is to go, and the layouts that they get in place of these.
+
+use crate::format::handle::read_handle;
+use crate::format::placement::Placement;
+use crate::os::error::{Error, Result};
+use crate::os::sync::{Mutex, guard};
+use crate::os::sys::proc_path;
+use crate::pool::store::Store;
+use crate::tools::stretches::Stretches;
+use crate::tools::walk::{WalkedFile, walk};
+use rustix::fd::AsFd as _;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use stripewise_layout::{Layout, ServerId, Stripe};
+
+/// The files of a tree that a look for a server has found.
+#[derive(Debug, Default)]
+pub(crate) struct NamingFiles {
+    /// Paths relative to the tree of those whose layouts name the server.
+    pub(crate) paths: Vec<PathBuf>,
+    /// What could not be read, and why: it may name the server.
+    pub(crate) unreadable: Vec<(PathBuf, String)>,
+}
+
+/// Whether a layout names a server.
+pub(crate) fn names(layout: &Layout, server: ServerId) -> bool {
+    layout.regions().iter().flat_map(|region| region.stripes()).any(|stripe| stripe.server == server)
+}
+
+impl Store {
+    /// The files whose layouts name a server. Opens each file of the tree as a place and reads its handle; a change that was
+    /// interrupted is finished.
+    ///
+    /// # Errors
+    /// The tree cannot be opened.
+    pub(crate) fn files_naming(self: &Arc<Self>, server: ServerId) -> Result<NamingFiles> {
+        let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
+        let (found, known) = (Mutex::new(NamingFiles::default()), Mutex::new(HashMap::new()));
+        let look = |entry: &WalkedFile<'_>| -> Result<bool> {
+            // One that has gone since its name was read is of no concern.
+            let Ok(fd) = entry.open() else { return Ok(false) };
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::io("read", entry.path())(errno))?;
+            let Some(handle) = read_handle(&proc_path(fd.as_fd()), stat.st_ino)? else { return Ok(false) };
+            if handle.truncating_to.is_some() {
+                // A move that was killed behind its switch has left datafiles: to open the file clears them away.
+                drop(self.inode(fd.as_fd())?);
+            }
+            if let Some(&known) = guard(&known).get(&handle.layout) {
+                return Ok(known);
+            }
+            let does = names(&*self.layouts.get_for(&handle.layout, stat.st_uid)?, server);
+            guard(&known).insert(handle.layout, does);
+            Ok(does)
+        };
+        let visit = |entry: &WalkedFile<'_>| {
+            match look(entry) {
+                Ok(false) => {}
+                Ok(true) => guard(&found).paths.push(entry.path()),
+                Err(error) => guard(&found).unreadable.push((entry.path(), error.to_string())),
+            }
+            Ok(true)
+        };
+        let unreadable = |path: &std::path::Path, errno: rustix::io::Errno| {
+            guard(&found).unreadable.push((path.to_owned(), errno.to_string()));
+        };
+        walk(&tree, 2, &visit, &unreadable)?;
+        let mut found = found.into_inner().unwrap_or_default();
+        found.paths.sort();
+        Ok(found)
+    }
+
+    /// `layout` without `leaving`: in each region its stripe goes to the first of `targets` that has none there, or, where all
+    /// have one, the others keep their widths.
+    ///
+    /// # Errors
+    /// No server of a region is left, or none that takes its width.
+    pub(crate) fn layout_without(&self, layout: &Layout, leaving: ServerId, targets: &[ServerId]) -> Result<Layout> {
+        let mut regions = Vec::new();
+        for (index, region) in layout.regions().iter().enumerate() {
+            let stripes = region.stripes();
+            if !stripes.iter().any(|stripe| stripe.server == leaving) {
+                regions.push((region.offset(), stripes.to_vec()));
+                continue;
+            }
+            let has = |server: ServerId| stripes.iter().any(|stripe| stripe.server == server);
+            let with = |target: ServerId| -> Vec<Stripe> {
+                let to = |stripe: &Stripe| {
+                    if stripe.server == leaving { Stripe { server: target, ..*stripe } } else { *stripe }
+                };
+                stripes.iter().map(to).collect()
+            };
+            let without: Vec<Stripe> = stripes.iter().filter(|stripe| stripe.server != leaving).copied().collect();
+            let replaced = targets.iter().filter(|target| !has(**target)).map(|target| with(*target));
+            let fits = |round: &Vec<Stripe>| {
+                Layout::new([(0, round.clone())]).is_ok_and(|alone| self.check_new_layout(&alone).is_ok())
+            };
+            let found = replaced.chain((!without.is_empty()).then_some(without)).find(fits);
+            regions.push((region.offset(), found.ok_or_else(|| self.no_place(index, region.offset(), leaving))?));
+        }
+        Layout::new(regions).map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    fn no_place(&self, region: usize, offset: u64, leaving: ServerId) -> Error {
+        let server = self.pool().server_name(leaving);
+        Error::Invalid(format!(
+            "region {region} (offset {offset}) has its bytes on {server}, and no other server takes them in its place: name a \
+             tier that does with --to, or give the file another layout with `stripewise apply`"
+        ))
+    }
+
+    /// Gives the rules that name `leaving` layouts without it, in their places.
+    ///
+    /// # Errors
+    /// As [`Store::layout_without`]; the rules cannot be read or written.
+    pub(crate) fn rules_without(&self, leaving: ServerId, targets: &[ServerId]) -> Result<usize> {
+        let mut changed = HashMap::new();
+        for rule in self.rules()?.iter() {
+            let layout = self.rule_layout(rule)?;
+            if names(&layout, leaving) {
+                let other = self.layout_without(&layout, leaving, targets)?;
+                changed.insert(rule.layout, self.layouts.put(&other)?);
+            }
+        }
+        if !changed.is_empty() {
+            self.rules.change(|rules| {
+                for rule in rules {
+                    rule.layout = changed.get(&rule.layout).copied().unwrap_or(rule.layout);
+                }
+            })?;
+        }
+        Ok(changed.len())
+    }
+}
+
+/// The stretches of a file of `size_bytes` that stand on a server, as far as there is a datafile for them.
+pub(crate) fn stretches_on(placement: &Placement, server: ServerId, size_bytes: u64) -> Result<Vec<Stretches>> {
+    let datafiles = placement.datafiles()?;
+    let there = |index: &usize| placement.present.contains(*index) && datafiles.table[*index].server == server;
+    let of = |index| Stretches::of(&placement.layout, &datafiles, index as u16, (0, u64::MAX), size_bytes);
+    Ok((0..datafiles.table.len()).filter(there).map(of).filter(|stretches| stretches.bytes > 0).collect())
+}
+
+/// The servers that can take what another one has: those of `tier` in use, or of its own tier.
+///
+/// # Errors
+/// There is no other.
+pub(crate) fn targets(store: &Arc<Store>, leaving: ServerId, tier: Option<&str>) -> Result<Vec<ServerId>> {
+    let pool = store.pool();
+    let own = pool.server(leaving).and_then(|server| pool.tiers.get(server.tier));
+    let asked = |name: &str| {
+        let known: Vec<&str> = pool.tiers.iter().map(|tier| &*tier.name).collect();
+        let found = pool.tiers.iter().find(|tier| tier.name == name);
+        found.ok_or_else(|| Error::Invalid(format!("the pool has no tier '{name}'; name one of {}", known.join(", "))))
+    };
+    let tier = tier.map_or_else(|| own.ok_or_else(|| Error::Invalid("it is in no tier".into())), asked)?;
+    let others: Vec<ServerId> = pool.used(tier).map(|server| server.id).filter(|id| *id != leaving).collect();
+    if others.is_empty() {
+        return Err(Error::Invalid(format!(
+            "tier {} has no other server in use, so nothing there can take what {} has: name another tier with --to, or add a \
+             server with `stripewise pool add`",
+            tier.name,
+            pool.server_name(leaving)
+        )));
+    }
+    Ok(others)
+}

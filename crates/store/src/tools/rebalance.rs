@@ -1,0 +1,220 @@
+//! Fills the servers of each tier alike: an added server gets its share of what is there.
+//!
+//! A server's fill is what the pool's datafiles take of it over that and the room that is left. Servers above the mean of their tier
+//! give, those below it take, no server more than brings it to the mean. A region with equal stripes on several servers of the tier
+//! gets one more stripe, so that it is also served by one more disk; in another one a server takes the place of another. The
+//! largest files come first, each moves at most once, and as `apply` moves it.
+
+use crate::file::room_ahead::RoomAhead;
+use crate::os::error::{Error, Result};
+use crate::os::sync::{Mutex, guard};
+use crate::pool::pool_file::PoolTier;
+use crate::pool::store::Store;
+use crate::tools::drain::{DrainWatch, StayingFile};
+use crate::tools::walk::{WalkedFile, walk};
+use rustix::fd::AsFd as _;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stripewise_layout::{Layout, ServerId, Stripe};
+
+/// How full a server is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerFill {
+    /// Its name.
+    pub server: String,
+    /// Bytes that the pool's datafiles take.
+    pub before_bytes: u64,
+    /// The same after the moves, by the plan.
+    pub after_bytes: u64,
+    /// What it could hold in all: that, and the room that is left.
+    pub size_bytes: u64,
+}
+
+/// What a rebalancing did, or would do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rebalanced {
+    /// Files that moved.
+    pub moved_files: u64,
+    /// Bytes of them that were copied.
+    pub copied_bytes: u64,
+    /// Files that were to move, and could not.
+    pub staying: Vec<StayingFile>,
+    /// The servers of tiers with several.
+    pub fills: Vec<ServerFill>,
+}
+
+/// A server while it is planned what it gives and takes, in bytes.
+struct Fill {
+    id: ServerId,
+    before: f64,
+    now: f64,
+    size: f64,
+    /// What it should hold, for the tier to be filled alike.
+    aim: f64,
+}
+
+/// A file that is to move.
+struct Planned {
+    path: PathBuf,
+    layout: Layout,
+    moved_bytes: u64,
+}
+
+/// Fills the servers of each tier of the pool in `file` alike; only plans it in a `dry_run`. `None`: `watch` stopped it.
+///
+/// # Errors
+/// Another process changes layouts of the pool; too little room.
+pub fn rebalance(file: &Path, dry_run: bool, watch: &mut dyn DrainWatch) -> Result<Option<Rebalanced>> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let used = store.pool().allocated_by_others(&[]);
+    let mut tiers: Vec<Vec<Fill>> = store.pool().tiers.iter().map(|tier| fills(&store, tier, &used)).collect();
+    let planned = plan(&store, &mut tiers)?;
+    let mut done = Rebalanced { fills: told(&store, &tiers), ..Rebalanced::default() };
+    let total_bytes = planned.iter().map(|file| file.moved_bytes * 2).sum();
+    if dry_run {
+        done.moved_files = planned.len() as u64;
+        done.copied_bytes = total_bytes / 2;
+        return Ok(Some(done));
+    }
+    let mut before_bytes = 0;
+    for file in planned {
+        let name = file.path.to_string_lossy().into_owned();
+        let Some(inode) = store.existing(&file.path)? else { continue };
+        let mut stopped = false;
+        let mut progress = |done: u64, _| {
+            stopped = !watch.progress(&name, (before_bytes + done).min(total_bytes), total_bytes);
+            !stopped
+        };
+        match inode.move_to(&file.layout, &name, &mut progress) {
+            Ok(moved) => {
+                done.moved_files += 1;
+                done.copied_bytes += moved.copied_bytes;
+            }
+            Err(_) if stopped => return Ok(None),
+            Err(error) => done.staying.push(StayingFile::of(name, &error)),
+        }
+        before_bytes += file.moved_bytes * 2;
+    }
+    Ok(Some(done))
+}
+
+/// The servers of a tier in use and there, if they are several.
+fn fills(store: &Store, tier: &PoolTier, used: &HashMap<ServerId, u64>) -> Vec<Fill> {
+    let fill = |server: &crate::backend::Server| {
+        let room = store.room(server.id).ok().filter(|room| !room.is_read_only)?;
+        let now = used.get(&server.id).copied().unwrap_or(0);
+        let limit = server.capacity_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(now));
+        let size = now.saturating_add(room.available_bytes.min(limit)) as f64;
+        Some(Fill { id: server.id, before: now as f64, now: now as f64, size, aim: 0.0 })
+    };
+    let mut fills: Vec<Fill> = store.pool().used(tier).filter_map(fill).collect();
+    let (held, size) = fills.iter().fold((0.0, 0.0), |(held, size), of| (held + of.now, size + of.size));
+    for of in &mut fills {
+        of.aim = if size > 0.0 { of.size * held / size } else { 0.0 };
+    }
+    if fills.len() > 1 { fills } else { Vec::new() }
+}
+
+fn told(store: &Store, tiers: &[Vec<Fill>]) -> Vec<ServerFill> {
+    let told = |of: &Fill| ServerFill {
+        server: store.pool().server_name(of.id),
+        before_bytes: of.before as u64,
+        after_bytes: of.now.max(0.0) as u64,
+        size_bytes: of.size as u64,
+    };
+    tiers.iter().flatten().map(told).collect()
+}
+
+/// Which files move where, the largest first; `tiers` then has what the servers hold after that.
+fn plan(store: &Arc<Store>, tiers: &mut [Vec<Fill>]) -> Result<Vec<Planned>> {
+    let mut ahead = RoomAhead::new(store, HashMap::new());
+    let mut planned = Vec::new();
+    for (_, path, bytes) in held(store)? {
+        let Some(inode) = store.existing(&path)? else { continue };
+        let before = inode.layout()?;
+        let mut layout = Layout::clone(&before);
+        // Where a server stands in several regions it is not known how many of its bytes are whose.
+        let here =
+            |id: ServerId| bytes.iter().filter(|(server, _)| *server == id).map(|(_, bytes)| *bytes as f64).sum();
+        for tier in tiers.iter_mut() {
+            if let Some(other) = other_layout(store, &layout, tier, &here) {
+                layout = other;
+            }
+        }
+        if layout == *before {
+            continue;
+        }
+        let change = inode.change_of_space(&layout)?;
+        ahead.add(&path.to_string_lossy(), &change)?;
+        planned.push(Planned { path, layout, moved_bytes: change.moved_bytes });
+    }
+    Ok(planned)
+}
+
+/// A file with the sum of its bytes in front, and its bytes by server; a server can stand twice.
+type HeldFile = (u64, PathBuf, Vec<(ServerId, u64)>);
+
+/// What each file of the pool has on servers, with the sum in front, the largest first; each file once, whatever names it has.
+fn held(store: &Arc<Store>) -> Result<Vec<HeldFile>> {
+    let tree = rustix::io::fcntl_dupfd_cloexec(store.tree(), 0).map_err(Error::io("open", "tree"))?;
+    let (files, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+    let visit = |entry: &WalkedFile<'_>| {
+        if let Ok(fd) = entry.open()
+            && let Some(inode) = store.inode(fd.as_fd())?
+            && guard(&seen).insert(inode.handle())
+        {
+            let bytes = inode.allocated()?;
+            guard(&files).push((bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), entry.path(), bytes));
+        }
+        Ok(true)
+    };
+    walk(&tree, 2, &visit, &|_, _| ())?;
+    let mut files = files.into_inner().unwrap_or_default();
+    files.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    Ok(files)
+}
+
+/// The layout of a file of one region that brings the servers of `tier` nearer to their aims, if there is one.
+fn other_layout(store: &Store, layout: &Layout, tier: &mut [Fill], here: &dyn Fn(ServerId) -> f64) -> Option<Layout> {
+    let [region] = layout.regions() else { return None };
+    let stripes = region.stripes();
+    let has = |id: ServerId| stripes.iter().any(|stripe| stripe.server == id);
+    let lack = |of: &Fill| of.aim - of.now;
+    let lacking = tier.iter().enumerate().filter(|(_, of)| !has(of.id));
+    let (taker, _) = lacking.max_by(|a, b| lack(a.1).total_cmp(&lack(b.1)))?;
+    let own: Vec<&Stripe> = stripes.iter().filter(|stripe| tier.iter().any(|of| of.id == stripe.server)).collect();
+    let (first, total) = (*own.first()?, own.iter().map(|stripe| here(stripe.server)).sum::<f64>());
+    let (id, room) = (tier[taker].id, lack(&tier[taker]));
+    let width_bytes = first.width_bytes;
+    let count = own.len() as f64;
+    let share = total / (count + 1.0);
+    let is_wide = own.len() > 1 && own.iter().all(|stripe| stripe.width_bytes == width_bytes);
+    let checked =
+        |round: Vec<Stripe>| Layout::new([(0, round)]).ok().filter(|layout| store.check_new_layout(layout).is_ok());
+    // A share that is a little more than the aim is as near as one that is a little less.
+    if is_wide && total > 0.0 && share <= room * 1.05 {
+        let at = stripes.iter().rposition(|stripe| own.iter().any(|of| of.server == stripe.server))?;
+        let mut round = stripes.to_vec();
+        round.insert(at + 1, Stripe { server: id, width_bytes });
+        let other = checked(round)?;
+        for of in tier.iter_mut().filter(|of| has(of.id)) {
+            of.now -= here(of.id) / (count + 1.0);
+        }
+        tier[taker].now += share;
+        return Some(other);
+    }
+    let givers = (0..tier.len()).filter(|&giver| has(tier[giver].id));
+    let giver = givers.max_by(|&a, &b| lack(&tier[b]).total_cmp(&lack(&tier[a])))?;
+    let bytes = here(tier[giver].id);
+    if bytes == 0.0 || bytes > room || bytes > -lack(&tier[giver]) {
+        return None;
+    }
+    let from = tier[giver].id;
+    let to = |stripe: &Stripe| if stripe.server == from { Stripe { server: id, ..*stripe } } else { *stripe };
+    let other = checked(stripes.iter().map(to).collect())?;
+    tier[giver].now -= bytes;
+    tier[taker].now += bytes;
+    Some(other)
+}

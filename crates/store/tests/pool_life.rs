@@ -1,0 +1,409 @@
+//! Servers come and go while files are there: adding, draining, removing, also when the process is killed.
+
+mod common;
+
+use common::{TestPool, content, create, layout, pattern, write, write_all};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use stripewise_layout::{Layout, Pattern, ServerId};
+use stripewise_store::adding::add_server;
+use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, check};
+use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
+use stripewise_store::{Pool, Store};
+
+/// Goes on.
+struct On;
+
+impl DrainWatch for On {
+    fn progress(&mut self, _: &str, done: u64, total: u64) -> bool {
+        assert!(done <= total, "{done} of {total}");
+        true
+    }
+}
+
+fn now(pool: &TestPool) -> Arc<Store> {
+    Store::of_file(&pool.pool.file).unwrap()
+}
+
+fn drained(pool: &TestPool, name: &str) -> Drained {
+    drain(&pool.pool.file, name, &DrainOptions::default(), &mut On).unwrap()
+}
+
+fn refused(done: stripewise_store::Result<Drained>) -> String {
+    done.unwrap_err().to_string()
+}
+
+/// What a check of the pool finds, without changing anything.
+fn findings(pool: &TestPool) -> Vec<CheckFinding> {
+    let found = std::sync::Mutex::new(Vec::new());
+    struct Keep<'a>(&'a std::sync::Mutex<Vec<CheckFinding>>);
+    impl stripewise_store::fsck::CheckWatch for Keep<'_> {
+        fn found(&self, finding: &CheckFinding) {
+            self.0.lock().unwrap().push(finding.clone());
+        }
+    }
+    let options = CheckOptions { dry_run: true, ..CheckOptions::default() };
+    check(&Pool::load(&pool.pool.file).unwrap(), &options, &Keep(&found)).unwrap();
+    found.into_inner().unwrap()
+}
+
+fn servers_of(store: &Arc<Store>, name: &str) -> Vec<u16> {
+    let layout = store.lookup(Path::new(name)).unwrap().unwrap().layout().unwrap();
+    let mut servers: Vec<u16> = layout.servers().iter().map(|id| id.0).collect();
+    servers.sort_unstable();
+    servers
+}
+
+fn bytes_of(store: &Arc<Store>, name: &str) -> Vec<u8> {
+    content(&store.lookup(Path::new(name)).unwrap().unwrap())
+}
+
+/// Datafiles that stand on a server, by the names of its directories.
+fn datafiles(root: &Path) -> usize {
+    let shelves = std::fs::read_dir(root).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
+    shelves.map(|shelf| std::fs::read_dir(shelf.path()).unwrap().count()).sum()
+}
+
+#[test]
+fn a_drained_server_is_empty_and_can_be_removed() {
+    let pool = TestPool::new(4);
+    let store = pool.open();
+    let shapes: [(&str, Layout); 4] = [
+        ("all", Layout::striped((0..4).map(ServerId), 4096).unwrap()),
+        ("alone", layout(&[(0, &[(1, 700)])])),
+        ("two", layout(&[(0, &[(1, 4096), (2, 100)])])),
+        ("regions", layout(&[(0, &[(0, 64)]), (8192, &[(1, 512), (3, 512)]), (16384, &[(2, 4096)])])),
+    ];
+    for (name, shape) in &shapes {
+        store.set_rule(&Pattern::new(name).unwrap(), shape).unwrap();
+        let (_fd, inode) = create(&store, name);
+        write(&inode, &pattern(50_000, 3), 0);
+    }
+    create(&store, "empty");
+    // A second name of a file is the same file.
+    let tree = pool.pool.namespace.join("tree");
+    std::fs::hard_link(tree.join("two"), tree.join("other name")).unwrap();
+    assert!(refused(remove(&pool.pool.file, "disk.1", false, &mut On)).contains("6 files have their place there"));
+
+    let options = DrainOptions { dry_run: true, ..DrainOptions::default() };
+    let planned = drain(&pool.pool.file, "disk.1", &options, &mut On).unwrap();
+    assert_eq!((planned.moved_files, planned.rules), (5, 4));
+    assert_eq!(Pool::load(&pool.pool.file).unwrap().servers[1].state, ServerState::Used);
+    let done = drained(&pool, "disk.1");
+    assert!(done.is_done(), "{done:?}");
+    assert_eq!((done.moved_files, done.copied_bytes, done.rules), (5, planned.copied_bytes, 4));
+
+    let after = now(&pool);
+    assert_eq!(servers_of(&after, "all"), [0, 2, 3], "all others were there: they keep their widths");
+    assert_eq!(servers_of(&after, "alone").len(), 1);
+    assert!(!servers_of(&after, "two").contains(&1));
+    for (name, _) in &shapes {
+        assert!(bytes_of(&after, name) == pattern(50_000, 3), "{name}");
+        assert!(!after.layout_for(Path::new(name)).unwrap().servers().contains(&ServerId(1)), "{name}");
+    }
+    assert_eq!(datafiles(pool.root(1)), 0);
+    assert_eq!(after.default_layout().servers().len(), 3);
+    assert_eq!(findings(&pool), []);
+
+    assert_eq!(remove(&pool.pool.file, "disk.1", false, &mut On).unwrap(), Drained::default());
+    assert!(!pool.root(1).exists());
+    assert_eq!(findings(&pool), []);
+    let last = now(&pool);
+    assert_eq!(servers_of(&last, "regions"), servers_of(&after, "regions"), "the others keep their ids");
+    assert!(bytes_of(&last, "all") == pattern(50_000, 3));
+    assert!(refused(remove(&pool.pool.file, "disk.1", false, &mut On)).contains("disk.1 was removed"));
+    // A tier takes servers when its first one, or each that it had, has gone.
+    assert!(drained(&pool, "disk.0").is_done());
+    remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
+    let root = pool.directory.path().join("new");
+    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.4");
+    let options = DrainOptions { onto: Some(ServerId(4)), ..DrainOptions::default() };
+    assert!(drain(&pool.pool.file, "disk.2", &options, &mut On).unwrap().is_done());
+    assert!(datafiles(&root) > 0 && datafiles(pool.root(2)) == 0);
+    assert!(last.set_rule(&Pattern::new("x").unwrap(), &shapes[1].1).unwrap_err().to_string().contains("was removed"));
+}
+
+#[test]
+fn a_store_that_was_open_puts_new_files_elsewhere_and_finds_added_servers() {
+    let pool = TestPool::new(3);
+    let before = pool.open();
+    let (_fd, inode) = create(&before, "old");
+    write(&inode, &pattern(30_000, 1), 0);
+    let root = pool.directory.path().join("new");
+    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.3");
+    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.3", "again it is the same");
+    assert!(drained(&pool, "disk.0").is_done());
+    before.due_look().expect("it is time for a look").take();
+    let (_fd, made) = create(&before, "young");
+    write(&made, &pattern(60_000, 2), 0);
+    assert_eq!(servers_of(&before, "young"), [1, 2, 3], "what was open has seen both");
+    assert!(datafiles(&root) > 0);
+    // The open file has its new place.
+    assert!(content(&inode) == pattern(30_000, 1));
+    assert!(!servers_of(&before, "old").contains(&0));
+    write(&inode, &pattern(5000, 9), 20_000);
+    let after = now(&pool);
+    assert!(bytes_of(&after, "young") == pattern(60_000, 2));
+    assert!(bytes_of(&after, "old")[20_000..25_000] == pattern(5000, 9));
+    assert_eq!(findings(&pool), []);
+}
+
+#[test]
+fn an_added_server_shifts_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let base = directory.path();
+    let tier = |name: &str, count: usize| TierSpec {
+        name: name.into(),
+        servers: (0..count).map(|index| base.join(format!("{name}{index}"))).collect(),
+        ..TierSpec::default()
+    };
+    let spec = PoolSpec {
+        name: "test".into(),
+        mount: base.join("mount"),
+        namespace: base.join("names"),
+        default_width_bytes: Some(4096),
+        tiers: vec![tier("hdd", 2), tier("ssd", 1)],
+    };
+    let file = base.join("pool.toml");
+    Pool::init(&file, &spec).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("# kept\n{text}")).unwrap();
+    assert_eq!(add_server(&file, "hdd", &base.join("hdd2")).unwrap(), "hdd.2");
+    let pool = Pool::load(&file).unwrap();
+    let names: Vec<_> = pool.servers.iter().map(|server| &*server.name).collect();
+    assert_eq!(names, ["hdd.0", "hdd.1", "ssd.0", "hdd.2"]);
+    assert!(!pool.is_plain() && std::fs::read_to_string(&file).unwrap().starts_with("# kept\n"));
+    assert_eq!(pool.default_layout().servers().len(), 4);
+    // The last server of its tier goes only where it is told to.
+    let options = |to: Option<&str>| DrainOptions { to: to.map(str::to_owned), ..DrainOptions::default() };
+    let error = refused(drain(&file, "ssd.0", &options(None), &mut On));
+    assert!(error.contains("tier ssd has no other server in use"), "{error}");
+    assert!(refused(drain(&file, "ssd.0", &options(Some("tape")), &mut On)).contains("name one of hdd, ssd"));
+    assert!(refused(drain(&file, "meta", &options(None), &mut On)).contains("none of the pool's servers"));
+    assert!(drain(&file, "ssd.0", &options(Some("hdd")), &mut On).unwrap().is_done());
+    assert_eq!(Pool::load(&file).unwrap().servers[2].state, ServerState::Draining);
+}
+
+#[test]
+fn a_directory_that_cannot_be_a_server_is_refused_and_left_alone() {
+    let (pool, other) = (TestPool::new(2), TestPool::new(1));
+    let (_fd, inode) = create(&other.open(), "file");
+    write(&inode, &pattern(9000, 1), 0);
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let refuse = |root: PathBuf, what: &str| {
+        let error = add_server(&pool.pool.file, "disk", &root).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), text);
+    };
+    refuse(other.root(0).to_owned(), "belongs to another pool, 'test'");
+    refuse(other.root(0).join("below"), "lies inside disk.0 #0");
+    refuse(pool.root(0).join("below"), "lies inside disk.0");
+    refuse(pool.pool.namespace.join("below"), "lies inside the namespace");
+    refuse(pool.pool.mount.join("below"), "lies inside the mount");
+    refuse(pool.directory.path().to_owned(), "or around it");
+    assert!(add_server(&pool.pool.file, "tape", &pool.directory.path().join("x")).is_err());
+    assert!(!pool.root(0).join("below").exists() && !pool.directory.path().join("x").exists());
+    // A directory with datafiles of a server that was removed.
+    let kept = pool.directory.path().join("kept/aa");
+    std::fs::create_dir_all(&kept).unwrap();
+    std::fs::write(kept.join("00000000000000aa.00000001"), "bytes").unwrap();
+    refuse(pool.directory.path().join("kept"), "has datafiles");
+}
+
+#[test]
+fn too_little_room_is_told_with_the_figure_before_anything_moves() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    store.set_rule(&Pattern::new("f*").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
+    for name in ["f1", "f2"] {
+        let (_fd, inode) = create(&store, name);
+        write(&inode, &pattern(100_000, 1), 0);
+    }
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    std::fs::write(&pool.pool.file, format!("{text}capacity = \"150KB\"\n")).unwrap();
+    let before = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let error = refused(drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut On));
+    assert!(error.contains("f2 does not fit") && error.contains("server disk.1, which has"), "{error}");
+    assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
+    assert_eq!(servers_of(&now(&pool), "f1"), [0]);
+}
+
+#[test]
+fn a_file_that_is_being_written_stays_and_is_named_until_its_writer_has_gone() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
+    for name in ["idle", "busy"] {
+        let (_fd, inode) = create(&store, name);
+        write(&inode, &pattern(20_000, 4), 0);
+    }
+    let busy = store.lookup(Path::new("busy")).unwrap().unwrap();
+    busy.register_writer().unwrap();
+    let done = drained(&pool, "disk.0");
+    let [staying] = &done.staying[..] else { panic!("{done:?}") };
+    assert!(staying.is_busy && staying.path == "busy" && staying.why.contains("open for writing"), "{staying:?}");
+    assert_eq!((&*staying.stretches, staying.bytes), (&[(0, 20_000)][..], 20_000));
+    assert_eq!(servers_of(&now(&pool), "idle"), [1]);
+    write_all(&busy, &pattern(1000, 5), 20_000);
+    assert!(refused(remove(&pool.pool.file, "disk.0", false, &mut On)).contains("1 files have their place there"));
+    let file = pool.pool.file.clone();
+    let waiting = std::thread::spawn(move || {
+        let options = DrainOptions { wait: true, ..DrainOptions::default() };
+        drain(&file, "disk.0", &options, &mut On).unwrap()
+    });
+    busy.release_writer().unwrap();
+    assert!(waiting.join().unwrap().is_done());
+    assert!(bytes_of(&now(&pool), "busy")[20_000..] == pattern(1000, 5));
+    assert_eq!(datafiles(pool.root(0)), 0);
+}
+
+#[test]
+fn what_a_dead_server_had_is_told_by_range_and_the_rest_goes_on() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "striped");
+    write(&inode, &pattern(20_000, 6), 0);
+    let on_others = layout(&[(0, &[(0, 4096), (1, 4096)]), (8192, &[(2, 4096)])]);
+    store.set_rule(&Pattern::new("head").unwrap(), &on_others).unwrap();
+    let (_fd, head) = create(&store, "head");
+    write(&head, &pattern(6000, 7), 0);
+    assert!(refused(remove(&pool.pool.file, "disk.2", true, &mut On)).contains("disk.2 is there"));
+    std::fs::rename(pool.root(2), pool.directory.path().join("broken")).unwrap();
+
+    // Draining saves what has nothing there, and says what stays.
+    let tried = drained(&pool, "disk.2");
+    let [staying] = &tried.staying[..] else { panic!("{tried:?}") };
+    assert_eq!((&*staying.path, &*staying.stretches), ("striped", &[(8192, 12_288)][..]));
+    let done = remove(&pool.pool.file, "disk.2", true, &mut On).unwrap();
+    let [staying] = &done.staying[..] else { panic!("{done:?}") };
+    assert_eq!((&*staying.path, &*staying.stretches, staying.bytes), ("striped", &[(8192, 12_288)][..], 4096));
+    let after = now(&pool);
+    assert!(!servers_of(&after, "head").contains(&2));
+    assert!(bytes_of(&after, "head") == pattern(6000, 7));
+    let striped = after.lookup(Path::new("striped")).unwrap().unwrap();
+    let mut part = [0; 4096];
+    assert_eq!(striped.read_at(&mut part, 4096).unwrap(), 4096);
+    assert!(part[..] == pattern(20_000, 6)[4096..8192]);
+    let error = striped.read_at(&mut part, 8192).unwrap_err();
+    assert_eq!(error.errno(), rustix::io::Errno::IO, "{error}");
+    assert!(error.to_string().contains("disk.2"), "{error}");
+    let lost: Vec<_> = findings(&pool).into_iter().map(|finding| (finding.path, finding.lost)).collect();
+    assert_eq!(lost, [(Some(PathBuf::from("striped")), vec![(8192, 12_288)])]);
+    // A new file has its bytes on the others.
+    let (_fd, young) = create(&after, "young");
+    write(&young, &pattern(30_000, 8), 0);
+    assert!(content(&young) == pattern(30_000, 8));
+}
+
+const KILLED: &str = "STRIPEWISE_TEST_KILLED_POOL";
+
+/// What the process of the next test does until it is killed.
+fn work_of_the_killed() -> bool {
+    let Some(file) = std::env::var_os(KILLED) else { return false };
+    let file = Path::new(&file);
+    let root = file.with_file_name("added");
+    add_server(file, "disk", &root).unwrap();
+    drain(file, "disk.0", &DrainOptions { wait: true, ..DrainOptions::default() }, &mut On).unwrap();
+    remove(file, "disk.0", false, &mut On).unwrap();
+    true
+}
+
+/// Server 0 is replaced by a new one, by a process that is killed at any moment, again and again, while a file is written.
+#[test]
+fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
+    if work_of_the_killed() {
+        return;
+    }
+    let kills: u64 = std::env::var("STRIPEWISE_POOL_KILLS").map_or(20, |count| count.parse().unwrap());
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let names: Vec<String> = (0..24).map(|number| format!("f{number}")).collect();
+    for (name, seed) in names.iter().zip(0..) {
+        let (_fd, inode) = create(&store, name);
+        write(&inode, &pattern(200_000, seed), 0);
+    }
+    let spawn = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["killed_at_any_moment_no_byte_is_lost_and_it_goes_on", "--exact", "--nocapture"]);
+        command.env(KILLED, &pool.pool.file).stdout(std::process::Stdio::null());
+        command.spawn().unwrap()
+    };
+    let (_fd, written) = create(&store, "written");
+    let mut whole = Vec::new();
+    let mut was_killed = 0;
+    for round in 0..kills {
+        let mut child = spawn();
+        // From nothing yet done to the moves under way, by a sequence that covers the span evenly.
+        std::thread::sleep(std::time::Duration::from_micros(500 + round * 61_803 % 100_000));
+        let more = pattern(10_000, round);
+        written.register_writer().unwrap();
+        write_all(&written, &more, whole.len() as u64);
+        written.release_writer().unwrap();
+        whole.extend(more);
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        was_killed += u64::from(!child.wait().unwrap().success());
+        assert!(content(&written) == whole, "after kill {round}");
+        let file = &names[(round % 24) as usize];
+        assert!(bytes_of(&now(&pool), file) == pattern(200_000, round % 24), "{file} after kill {round}");
+    }
+    assert!(was_killed > 0);
+    let finished = spawn().wait().unwrap().success();
+    let after = Pool::load(&pool.pool.file).unwrap();
+    assert!(finished || after.servers[0].state == ServerState::Removed, "the same command goes on");
+    let (options, quiet) = (CheckOptions::default(), std::sync::Mutex::new(()));
+    struct Quiet<'a>(#[allow(dead_code, reason = "a watch has to be Sync")] &'a std::sync::Mutex<()>);
+    impl stripewise_store::fsck::CheckWatch for Quiet<'_> {
+        fn found(&self, finding: &CheckFinding) {
+            assert!(finding.lost.is_empty(), "{finding:?}");
+        }
+    }
+    drop((store, written));
+    check(&after, &options, &Quiet(&quiet)).unwrap();
+    assert_eq!(findings(&pool), []);
+    let store = now(&pool);
+    for (name, seed) in names.iter().zip(0..) {
+        assert!(bytes_of(&store, name) == pattern(200_000, seed), "{name}");
+        assert!(!servers_of(&store, name).contains(&0), "{name}");
+    }
+    assert!(bytes_of(&store, "written") == whole);
+    assert!(!pool.root(0).exists());
+}
+
+#[test]
+fn an_added_server_gets_its_share() {
+    use stripewise_store::rebalance::rebalance;
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_fd, large) = create(&store, "large");
+    write(&large, &pattern(3_000_000, 1), 0);
+    store.set_rule(&Pattern::new("s*").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
+    for number in 0..12 {
+        let (_fd, inode) = create(&store, &format!("s{number}"));
+        write(&inode, &pattern(100_000, number), 0);
+    }
+    let held = |server: usize| {
+        let bytes = Pool::load(&pool.pool.file).unwrap().allocated_by_others(&[]);
+        bytes[&ServerId(server as u16)]
+    };
+    let root = pool.directory.path().join("new");
+    add_server(&pool.pool.file, "disk", &root).unwrap();
+    let planned = rebalance(&pool.pool.file, true, &mut On).unwrap().unwrap();
+    assert_eq!(held(2), 0);
+    let done = rebalance(&pool.pool.file, false, &mut On).unwrap().unwrap();
+    assert_eq!((done.moved_files, done.copied_bytes), (planned.moved_files, planned.copied_bytes));
+    let all: Vec<u64> = (0..3).map(held).collect();
+    let mean = all.iter().sum::<u64>() / 3;
+    assert!(all.iter().all(|bytes| bytes.abs_diff(mean) < mean / 7), "{all:?}");
+    let after = now(&pool);
+    assert_eq!(servers_of(&after, "large"), [0, 1, 2], "a striped file is served by one more");
+    assert!(bytes_of(&after, "large") == pattern(3_000_000, 1));
+    for number in 0..12 {
+        assert!(bytes_of(&after, &format!("s{number}")) == pattern(100_000, number));
+    }
+    let again = rebalance(&pool.pool.file, false, &mut On).unwrap().unwrap();
+    assert!(again.copied_bytes <= 100_000, "one small file at most, as rooms have changed: {again:?}");
+    assert_eq!(findings(&pool), []);
+}

@@ -1,0 +1,257 @@
+"""Reconsidering layouts by heat: data moves where that pays within the horizon.
+
+The rule is Song et al.'s for their online approach, with a hysteresis: files move only if what the model gains in the
+horizon is more than what moving costs, and only if the servers get at least a tenth faster.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from stripewise import _native, layouts
+from stripewise._native import StripewiseError
+from stripewise.api import plan as planning
+from stripewise.api import trace as traces
+
+if TYPE_CHECKING:
+    from stripewise._native import PoolHeat
+    from stripewise.pool import OpProfile, Pool
+
+STATE = "adapt.jsonl"
+"""In the pool's namespace: a line for each decision."""
+HYSTERESIS = 1.1
+"""How many times faster the servers have to get."""
+MOST_REQUESTS = 200_000
+"""That stand for the heat; of more each stands for several."""
+DAY_S = 86_400
+
+Decision = dict[str, Any]
+"""What was decided, with its numbers: a line of the state file."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an administrator allows."""
+
+    horizon_s: float = DAY_S
+    """For how long a new layout has to pay."""
+    day_bytes: int | None = None
+    """Most bytes that are copied in 24 hours."""
+    hours: tuple[int, int] | None = None
+    """Local hours from which to which data may move: (22, 6) is the night."""
+
+    def allows(self, now: datetime) -> bool:
+        """Whether data may move at that time."""
+        if self.hours is None:
+            return True
+        begin, end = self.hours
+        return begin <= now.hour < end if begin <= end else now.hour >= begin or now.hour < end
+
+
+def state_file(pool: Pool) -> Path:
+    """Where decisions are kept."""
+    return pool.namespace / STATE
+
+
+def decisions(pool: Pool) -> list[Decision]:
+    """All decisions so far, the oldest first; lines that a kill has cut are left out."""
+    try:
+        lines = state_file(pool).read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            decision = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(decision, dict) and isinstance(decision.get("time_s"), int | float):
+            found.append(decision)
+    return found
+
+
+def reconsider(
+    pool: Pool,
+    limits: Limits,
+    *,
+    planner: str = "auto",
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], bool] | None = None,
+) -> Decision:
+    """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
+
+    Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
+    """
+    pool.require_profiles()
+    heat = _native.pool_heat(str(pool.file), ".")
+    decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6}
+    if not heat["files"]:
+        return _kept(pool, decision, "nothing was read or written of late")
+    with TemporaryDirectory() as scratch:
+        log = Path(scratch) / "heat.csv"
+        _write_requests(pool, heat, log)
+        trace = traces.read(log)
+        made = planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
+        document = made.document
+        decision["planner"] = document["planner"]
+        if not document["changes"]:
+            return _kept(pool, decision, "the layouts are as the planner would have them")
+        layout = Path(scratch) / "new.layout"
+        layout.write_text(document["layout"], encoding="utf-8")
+        asked = (trace.native, str(pool.file), str(pool.mount), str(layout), document["cuts_s"])
+        total = _native.predict(*asked)["total"]
+        ratio = total["after"]["both"] / total["before"]["both"]
+        decision |= {"before_bytes_per_s": total["before"]["both"], "after_bytes_per_s": total["after"]["both"]}
+        files = _each_file(document["layout"], Path(scratch))
+        return _decide(pool, limits, (decision, heat), ratio, files, progress)
+
+
+def _decide(
+    pool: Pool,
+    limits: Limits,
+    known: tuple[Decision, PoolHeat],
+    ratio: float,
+    files: dict[str, Path],
+    progress: Callable[[str, int, int], bool] | None,
+) -> Decision:
+    decision, heat = known
+    skipped, moved_bytes, movable = [], 0, []
+    for path, layout in files.items():
+        try:
+            forecast = _native.layout_forecast(str(layout), str(pool.file))
+        except StripewiseError as error:
+            skipped.append({"path": path, "why": str(error)})
+            continue
+        copied = sum(file["copied_bytes"] for file in forecast["files"])
+        if copied:
+            moved_bytes += copied
+            movable.append((path, layout))
+    # Of the sum of all periods' halves, the last period has about half.
+    gain_s = decision["heat_s"] / 2 * (1 - 1 / ratio) * limits.horizon_s / heat["period_s"]
+    move_s = moved_bytes * _move_s_per_byte(pool)
+    decision |= {
+        "ratio": ratio,
+        "moved_bytes": moved_bytes,
+        "gain_s": gain_s,
+        "move_s": move_s,
+        "horizon_s": limits.horizon_s,
+        "skipped": skipped,
+    }
+    since_s = decision["time_s"] - DAY_S
+    today = sum(int(of.get("copied_bytes", 0)) for of in decisions(pool) if of["time_s"] > since_s)
+    refusals = (
+        (ratio < HYSTERESIS, f"the servers would get {ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
+        (not movable, "no file that would gain can move now"),
+        (gain_s <= move_s, f"{gain_s:.1f} s gained in the horizon, {move_s:.1f} s for moving"),
+        (not limits.allows(datetime.now()), "data does not move at this hour"),
+        (
+            limits.day_bytes is not None and today + moved_bytes > limits.day_bytes,
+            f"{today:,} bytes were copied in 24 hours, and {moved_bytes:,} more are above the limit",
+        ),
+    )
+    why = next((why for refused, why in refusals if refused), None)
+    if why is not None:
+        return _kept(pool, decision, why)
+    if decision["dry_run"]:
+        return _kept(pool, decision, "only asked what would be done")
+    copied = 0
+    for path, layout in movable:
+        try:
+            done = layouts.apply(layout, pool.file, rules=False, progress=progress)
+        except StripewiseError as error:
+            skipped.append({"path": path, "why": str(error)})
+            continue
+        copied += sum(applied["copied_bytes"] for applied in done)
+    return _written(pool, {**decision, "verdict": "moved", "copied_bytes": copied})
+
+
+def _sum_us(heat: PoolHeat) -> int:
+    return sum(file["cost_us"] for file in heat["files"])
+
+
+def _kept(pool: Pool, decision: Decision, why: str) -> Decision:
+    return _written(pool, {**decision, "verdict": "kept", "why": why})
+
+
+def _written(pool: Pool, decision: Decision) -> Decision:
+    if not decision["dry_run"]:
+        # A line that a kill has cut takes no other with it.
+        line = f"\n{json.dumps(decision)}\n".encode()
+        descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    return decision
+
+
+def _mean_s(op: OpProfile, size_bytes: int) -> float:
+    return (op.startup_min_s + op.startup_max_s) / 2 + size_bytes / op.bandwidth_bytes_per_s
+
+
+def _move_s_per_byte(pool: Pool) -> float:
+    """Server time of a byte that is read, written and read back, on the tier where that takes longest."""
+    known = [(tier.read, tier.write) for tier in pool.tiers]
+    return max(
+        2 / read.bandwidth_bytes_per_s + 1 / write.bandwidth_bytes_per_s
+        for read, write in known
+        if read is not None and write is not None
+    )
+
+
+def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
+    """Requests that cost what the heat says: reads of whole blocks, as often as their price goes into it.
+
+    Heat does not tell sizes and directions of requests. The price is that of the slowest tier.
+    """
+    size_bytes = heat["block_bytes"]
+    price_us = max(_mean_s(tier.read, size_bytes) for tier in pool.tiers if tier.read is not None) * 1e6
+    all_requests = _sum_us(heat) / price_us
+    scale = max(1.0, all_requests / MOST_REQUESTS)
+    with log.open("w", newline="", encoding="utf-8") as out:
+        rows = csv.writer(out)
+        rows.writerow(["file", "op", "offset", "size"])
+        for file in heat["files"]:
+            path = str(pool.mount / file["path"])
+            for block, cost_us in file["blocks"]:
+                offset = block * size_bytes
+                size = min(size_bytes, file["size_bytes"] - offset)
+                count = max(1, round(cost_us / price_us / scale))
+                rows.writerows([[path, "read", offset, size]] * count)
+
+
+def _each_file(layout: str, directory: Path) -> dict[str, Path]:
+    """A layout file for each file of `layout`, so that one that cannot move keeps no other from it."""
+    head, *blocks = layout.split("\n[[file]]\n")
+    files = {}
+    for number, block in enumerate(blocks):
+        one = directory / f"{number}.layout"
+        one.write_text(f"{head}\n[[file]]\n{block}", encoding="utf-8")
+        path = _native.layout_read(str(one))["files"][0]["path"]
+        files[path] = one
+    return files
+
+
+def unit(pool: Pool, command: str, arguments: list[str]) -> tuple[Path, str]:
+    """Where the systemd unit of the pool's `adapt` belongs, root's or this user's, and its text."""
+    root = os.geteuid() == 0
+    directory = Path("/etc/systemd/system") if root else Path.home() / ".config/systemd/user"
+    # systemd reads % and quotes.
+    words = " ".join(
+        '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"' for word in arguments
+    )
+    text = (
+        f"[Unit]\nDescription=Stripewise: layouts of pool {pool.name} follow what is hot\n\n"
+        f"[Service]\nExecStart={command} {words}\nRestart=on-failure\nNice=10\nIOSchedulingClass=idle\n\n"
+        f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
+    )
+    return directory / f"stripewise-adapt-{pool.name}.service", text

@@ -1,0 +1,112 @@
+"""The servers of a pool come and go, while programs use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stripewise import _native, devices
+from stripewise._native import StripewiseError
+from stripewise.pool import Pool
+
+if TYPE_CHECKING:
+    from stripewise._native import Drained, Rebalanced, StayingFile
+
+__all__ = [
+    "Drained",
+    "Progress",
+    "Rebalanced",
+    "StayingFile",
+    "add",
+    "drain",
+    "rebalance",
+    "remove",
+    "replace",
+    "tier_for",
+]
+
+Progress = Callable[[str, int, int], bool]
+"""Called with a file's name, bytes done and bytes in all; returning `False` stops: the same call goes on later."""
+
+
+def tier_for(pool: Pool, disk: Path) -> str:
+    """The tier that a directory on a disk belongs to: the only one, or that of the disk's kind.
+
+    Raises `StripewiseError` where it cannot be told.
+    """
+    names = [tier.name for tier in pool.tiers]
+    if len(names) == 1:
+        return names[0]
+    kind = devices.kind_of(disk)
+    if kind not in names:
+        what = "its kind is unknown" if kind is None else f"its kind is {kind}"
+        raise StripewiseError(
+            f"cannot tell to which tier {disk} belongs, {what}; name one of {', '.join(names)} with --tier"
+        )
+    return kind
+
+
+def directory_on(pool: Pool, disk: Path) -> Path:
+    """Where a server of the pool keeps to on a disk, as `pools.make` places it."""
+    if not disk.is_dir():
+        raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
+    return disk.resolve() / f".{pool.name}"
+
+
+def add(pool: Pool, disk: Path, tier: str | None = None) -> str:
+    """Adds a server in the directory `disk` to a tier; its name.
+
+    Raises `StripewiseError` where the directory is another pool's, or lies inside one of the pool's own.
+    """
+    return _native.pool_add(str(pool.file), tier or tier_for(pool, disk), str(directory_on(pool, disk)))
+
+
+def drain(
+    pool: Pool,
+    server: str,
+    *,
+    to: str | None = None,
+    wait: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Drained:
+    """Moves all files from a server to the others of its tier, or of the tier `to`; new files leave it out.
+
+    Files that are open for writing stay, unless it should `wait` for them. Raises `StripewiseError` where not all fit;
+    then nothing was changed.
+    """
+    told = progress or (lambda *_: True)
+    return _native.pool_drain(str(pool.file), server, to=to, onto=None, wait=wait, dry_run=dry_run, progress=told)
+
+
+def remove(pool: Pool, server: str, *, lost: bool = False, progress: Progress | None = None) -> Drained:
+    """Removes a server that has no bytes; with `lost` one that is not there any more, whose files it lists.
+
+    Raises `StripewiseError` where the server has bytes, or with `lost` is there.
+    """
+    return _native.pool_remove(str(pool.file), server, lost, progress or (lambda *_: True))
+
+
+def replace(
+    pool: Pool, server: str, disk: Path, *, wait: bool = False, progress: Progress | None = None
+) -> tuple[str, Drained]:
+    """Puts a new server on `disk` in the place of another one: adds it, moves all files there and removes the old one.
+
+    The new server's name, and what was done: the old one stays where files stay on it. The same call goes on with it.
+    """
+    tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
+    if tier is None:
+        names = ", ".join(of.name for of in pool.servers)
+        raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
+    told = progress or (lambda *_: True)
+    new = _native.pool_add(str(pool.file), tier, str(directory_on(pool, disk)))
+    done = _native.pool_drain(str(pool.file), server, to=None, onto=new, wait=wait, dry_run=False, progress=told)
+    if not done["staying"]:
+        _native.pool_remove(str(pool.file), server, False, told)
+    return new, done
+
+
+def rebalance(pool: Pool, *, dry_run: bool = False, progress: Progress | None = None) -> Rebalanced:
+    """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
+    return _native.pool_rebalance(str(pool.file), dry_run, progress or (lambda *_: True))

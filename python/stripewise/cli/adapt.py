@@ -1,0 +1,120 @@
+"""`stripewise adapt`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stripewise import StripewiseError
+from stripewise.api import adapt as adapting
+from stripewise.api.pools import Pool, parse_bytes
+from stripewise.cli import console
+from stripewise.terminal import name
+from stripewise.units import about_bytes, counted, mib_per_s, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.adapt import Decision
+
+
+def adapt(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file; it needs a table [heat].")],
+    once: Annotated[bool, typer.Option("--once", help="Decide once and exit, instead of once a period.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide once, and move nothing.")] = False,
+    period_s: Annotated[
+        float, typer.Option("--period", min=1.0, metavar="SECONDS", help="Time between two decisions.")
+    ] = 600.0,
+    horizon_h: Annotated[
+        float, typer.Option("--horizon", min=0.01, metavar="HOURS", help="For how long a move has to pay.")
+    ] = 24.0,
+    limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most bytes copied in 24 hours, such as 100GB.")
+    ] = None,
+    hours: Annotated[
+        str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6.")
+    ] = None,
+    planner: Annotated[str, typer.Option(metavar="NAME", help="One of `stripewise planners`.")] = "auto",
+    install_unit: Annotated[
+        bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each decision as a line of JSON.")] = False,
+) -> None:
+    """Move what is hot to where it is served fast, if that pays, in the foreground.
+
+    Each period it plans from the pool's heat, and compares what the model says of the layouts now and then. Files move
+    only if the servers get at least a tenth faster, and gain more time within the horizon than the move takes. Each
+    decision is printed with its numbers and kept in the pool. Files that are open for writing stay until later.
+
+    \b
+    Examples:
+      stripewise adapt p/pool.toml --dry-run
+      stripewise adapt p/pool.toml --hours 22-6 --limit 100GB
+
+    \b
+    Exit codes: 0 decided, 1 refused or failed.
+    """
+    pool = Pool.load(pool_file)
+    limits = adapting.Limits(
+        horizon_s=horizon_h * 3600,
+        day_bytes=None if limit is None else parse_bytes(limit),
+        hours=None if hours is None else _hours(hours),
+    )
+    if install_unit:
+        options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
+        options += ["--limit", limit] if limit is not None else []
+        options += ["--hours", hours] if hours is not None else []
+        _install(pool, options)
+        return
+    while True:
+        with console.moving() as progress:
+            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, progress=progress)
+        if as_json:
+            console.document(decision)
+        else:
+            _print(decision)
+        if once or dry_run:
+            return
+        console.out.file.flush()
+        time.sleep(period_s)
+
+
+def _hours(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
+    begin, end = (int(number) for number in found.groups()) if found else (24, 24)
+    if begin > 23 or end > 23:
+        raise StripewiseError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
+    return begin, end
+
+
+def _install(pool: Pool, options: list[str]) -> None:
+    command = shutil.which("stripewise") or f"{sys.executable} -m stripewise"
+    file, text = adapting.unit(pool, command, ["adapt", str(pool.file), *options])
+    if file.exists():
+        raise StripewiseError(f"{file} exists; remove it first")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    console.result(f"wrote {file}")
+    console.hint(f"`systemctl {'' if file.is_relative_to('/etc') else '--user '}enable --now {file.name}` starts it")
+
+
+def _print(decision: Decision) -> None:
+    if "ratio" in decision:
+        before, after = (mib_per_s(decision[f"{when}_bytes_per_s"]) for when in ("before", "after"))
+        console.result(
+            f"planner {decision['planner']}: {before} MiB/s now, {after} MiB/s then by the model "
+            f"({decision['ratio']:.2f}x); {seconds(decision['gain_s'])} gained in {seconds(decision['horizon_s'])}, "
+            f"{about_bytes(decision['moved_bytes'])} to move in {seconds(decision['move_s'])}"
+        )
+    for file in decision.get("skipped", []):
+        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+    if decision["verdict"] == "moved":
+        console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}")
+    else:
+        console.result(f"nothing moved: {decision['why']}")
+    if decision.get("skipped"):
+        console.say(f"{counted(len(decision['skipped']), 'file')} could not move now")

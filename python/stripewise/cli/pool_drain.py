@@ -1,0 +1,65 @@
+"""`stripewise pool drain`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise.api import pool_life
+from stripewise.api.pools import Pool
+from stripewise.cli import console, draining
+from stripewise.units import about_bytes, counted
+
+
+def pool_drain(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The server, such as hdd.1.")],
+    to: Annotated[
+        str | None, typer.Option(metavar="TIER", help="The tier that takes its bytes; left out: its own.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until the files that are open for writing have moved, too.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be moved, and whether it fits.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> None:
+    """Move all files from a server, so that it can be removed.
+
+    Programs may use the pool meanwhile. In each layout the server's place is taken by the one of its tier that has the
+    most room, or where all have a part already the others keep theirs. New files leave the server out. Each file is
+    moved as `apply` does it. Files that are open for writing stay and are named; the same command moves them later.
+    Stopped or killed, it goes on when it is called again.
+
+    \b
+    Examples:
+      stripewise pool drain p/pool.toml hdd.1 --dry-run
+      stripewise pool drain p/pool.toml hdd.1
+
+    \b
+    Exit codes: 0 nothing is left on it, 1 files stay or refused.
+    """
+    pool = Pool.load(pool_file)
+    if dry_run:
+        planned = pool_life.drain(pool, server, to=to, dry_run=True)
+        if as_json:
+            console.document(planned)
+            return
+        files, rules = counted(planned["moved_files"], "file"), counted(planned["rules"], "rule")
+        console.result(
+            f"would move {files} from {server}, copy {about_bytes(planned['copied_bytes'])}, and change {rules} for "
+            "files to come; nothing was changed"
+        )
+        return
+    with draining.moving(f"draining {server}") as progress:
+        done = pool_life.drain(pool, server, to=to, wait=wait, progress=progress)
+    if as_json:
+        console.document(done)
+    else:
+        draining.report(done, server, everything=everything)
+    if done["staying"]:
+        raise SystemExit(console.EXIT_FAILED)
+    if not as_json:
+        console.hint(f"`stripewise pool remove {pool_file} {server}` takes it out of the pool")

@@ -1,0 +1,44 @@
+"""`stripewise pool replace`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stripewise.api import pool_life
+from stripewise.api.pools import Pool
+from stripewise.cli import console, draining
+
+
+def pool_replace(
+    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
+    server: Annotated[str, typer.Argument(metavar="OLD", help="The server that goes, such as hdd.1.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the new disk.")],
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until the files that are open for writing have moved, too.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> None:
+    """Put a new disk in the place of a server: add it, move all files there, remove the old one.
+
+    Programs may use the pool meanwhile. Widths stay as they are. Stopped or killed, the same command goes on. While
+    files stay on the old server, as they are open for writing or cannot be read, it is not removed.
+
+    \b
+    Examples:
+      stripewise pool replace p/pool.toml hdd.1 /disk9
+
+    \b
+    Exit codes: 0 replaced, 1 files stay or refused.
+    """
+    pool = Pool.load(pool_file)
+    with draining.moving(f"replacing {server}") as progress:
+        new, done = pool_life.replace(pool, server, directory, wait=wait, progress=progress)
+    if as_json:
+        console.document({"new": new, **done})
+    else:
+        draining.report(done, server, everything=everything)
+        console.result(f"{new} is in the place of {server}" if not done["staying"] else f"{server} is not removed yet")
+    if done["staying"]:
+        raise SystemExit(console.EXIT_FAILED)

@@ -1,0 +1,98 @@
+"""Data moves to where it is hot, where that pays, and each decision is kept with its numbers."""
+
+from datetime import datetime
+
+import pytest
+
+from stripewise import _native, layouts
+from stripewise.api import adapt as adapting
+from stripewise.pool import Pool
+
+SCRIPT = """
+import os, sys
+open(f"{sys.argv[1]}/f", "wb").write(bytes(range(256)) * 32768)
+file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
+for number in range(200):
+    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
+"""
+LONG_S = 87_600 * 3600
+"""Heat is halved once a year here: the horizon has to be as long for a gain to count."""
+
+
+@pytest.fixture
+def hot(tmp_path, stripewise):
+    """A file on emulated HDDs, one MiB of which is read again and again; times are a hundredth of the real ones."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    layout = tmp_path / "first.layout"
+    layout.write_text(
+        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
+    )
+    layouts.apply(layout, file)
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", SCRIPT, base / "mount")
+    return stripewise, file
+
+
+def decided(pool, *, dry_run=False, **limits):
+    allowed = adapting.Limits(**{"horizon_s": LONG_S, **limits})
+    return adapting.reconsider(Pool.load(pool[1]), allowed, dry_run=dry_run)
+
+
+def rounds(pool):
+    regions = _native.file_stat(str(pool[1]), "f")["regions"]
+    return {region["offset"]: " ".join(region["round"]) for region in regions}
+
+
+def test_what_is_hot_moves_once_and_the_rest_is_whole(hot):
+    stripewise, file = hot
+    before = rounds(hot)
+    asked = decided(hot, dry_run=True)
+    assert (asked["verdict"], rounds(hot)) == ("kept", before)
+    assert asked["ratio"] > adapting.HYSTERESIS and asked["gain_s"] > asked["move_s"] > 0
+    said = stripewise("adapt", file, "--once", "--horizon", LONG_S // 3600).stdout
+    assert "moved, copied" in said and "by the model" in said
+    assert any("ssd.0" in found for found in rounds(hot).values())
+    again = decided(hot)
+    assert again["verdict"] == "kept", again
+    read = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == bytes(range(256)) * 32768"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, file.parent / "mount")
+    moved, kept = adapting.decisions(Pool.load(file))
+    assert (moved["verdict"], kept["verdict"]) == ("moved", "kept")
+    assert moved["copied_bytes"] == asked["moved_bytes"] > 0
+
+
+def test_limits_keep_data_where_it_is_and_say_why(hot):
+    before = rounds(hot)
+    assert "above the limit" in decided(hot, day_bytes=1000)["why"]
+    now = datetime.now().hour
+    assert "at this hour" in decided(hot, hours=((now + 2) % 24, (now + 3) % 24))["why"]
+    assert "s for moving" in decided(hot, horizon_s=1.0)["why"]
+    assert rounds(hot) == before
+
+
+def test_hours_may_go_over_midnight():
+    night = adapting.Limits(hours=(22, 6))
+    allowed = [hour for hour in range(24) if night.allows(datetime(2026, 1, 1, hour))]
+    assert allowed == [0, 1, 2, 3, 4, 5, 22, 23]
+    assert not adapting.Limits(hours=(9, 17)).allows(datetime(2026, 1, 1, 17))
+
+
+def test_bad_options_and_pools_without_heat_are_named(pool):
+    refused = pool.stripewise("adapt", pool.file, "--once", check=False)
+    assert refused.returncode == 1 and "has no profile" in refused.stderr
+    refused = pool.stripewise("adapt", pool.file, "--once", "--hours", "22", check=False)
+    assert refused.returncode == 1 and "write two hours" in refused.stderr
+
+
+def test_a_unit_runs_the_command_with_its_options(pool, tmp_path):
+    file, text = adapting.unit(Pool.load(pool.file), "/bin/stripewise", ["adapt", "a b%", "--hours", "22-6"])
+    assert file.name == "stripewise-adapt-test.service"
+    assert 'ExecStart=/bin/stripewise "adapt" "a b%%" "--hours" "22-6"' in text
+
+
+def test_a_line_that_a_kill_has_cut_is_left_out(pool):
+    loaded = Pool.load(pool.file)
+    adapting.state_file(loaded).write_text('{"time_s": 1.0, "verdict": "kept"}\n{"time_s": 2')
+    assert adapting.decisions(loaded) == [{"time_s": 1.0, "verdict": "kept"}]

@@ -1,0 +1,79 @@
+"""Heat as the installed command keeps and shows it."""
+
+import json
+
+import pytest
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def warm(pool):
+    """A pool that keeps heat in blocks of 64 KiB, and halves it once a year."""
+    pool.file.write_text(f'{pool.file.read_text()}\n[heat]\nperiod = "31000000s"\n')
+    return pool
+
+
+def heat_of(pool, path):
+    return json.loads(pool.stripewise("heat", path, "--pool", pool.file, "--json").stdout)
+
+
+READS = """
+import os, sys
+file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
+for _ in range(50):
+    os.pread(file, 4096, 3 << 20)
+os.pread(file, 4096, 0)
+"""
+
+
+@pytest.mark.parametrize("preload", [True, False])
+def test_what_is_read_gets_hot_whoever_reads_it(warm, preload):
+    """Under the preload too: the mount has the program send its requests there."""
+    warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({4 * MIB}))", preload=preload)
+    (written,) = heat_of(warm, "f")["files"]
+    assert written["size_bytes"] == 4 * MIB and len(written["blocks"]) == 64
+    warm.python(READS, preload=preload)
+    found = heat_of(warm, "f")
+    (file,) = found["files"]
+    grown = {block: cost - dict(map(tuple, written["blocks"]))[block] for block, cost in file["blocks"]}
+    assert {block for block, cost in grown.items() if cost > 0} == {0, 48}
+    assert grown[48] == 50 * grown[0]
+    assert (found["block_bytes"], found["missed"]) == (65536, 0)
+    shown = warm.stripewise("heat", ".", "--pool", warm.file).stdout
+    drawn = next(line for line in shown.splitlines() if line.startswith("f "))
+    assert drawn.count("█") == 1
+
+
+def test_a_file_that_is_gone_or_shorter_has_no_heat_there(warm):
+    warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({MIB}))")
+    warm.python("import os, sys; os.truncate(f'{sys.argv[1]}/f', 100_000)")
+    (file,) = heat_of(warm, ".")["files"]
+    assert [block for block, _ in file["blocks"]] == [0, 1]
+    warm.python("import os, sys; os.remove(f'{sys.argv[1]}/f')")
+    assert heat_of(warm, ".")["files"] == []
+    assert "no heat" in warm.stripewise("heat", ".", "--pool", warm.file).stdout
+    assert warm.stripewise("fsck", warm.file).returncode == 0
+
+
+def test_moves_make_nothing_hot(warm):
+    warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({MIB}))")
+    before = heat_of(warm, "f")
+    warm.apply(
+        'version = 1\npool = "test"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["ssd.0:1MiB"]\n'
+    )
+    assert heat_of(warm, "f") == before, "and the heat stays with the file"
+
+
+def test_a_pool_without_heat_and_wrong_tables_are_named(pool):
+    done = pool.stripewise("heat", ".", "--pool", pool.file, check=False)
+    assert done.returncode == 1 and "keeps no heat: write a table [heat]" in " ".join(done.stderr.split())
+    text = pool.file.read_text()
+    for table, said in (
+        ('block = "5000B"', "power of two"),
+        ('period = "0s"', "between 1s and a year"),
+        ("x = 1", "x"),
+    ):
+        pool.file.write_text(f"{text}\n[heat]\n{table}\n")
+        failed = pool.stripewise("pool", "show", pool.file, check=False)
+        assert failed.returncode == 1 and said in failed.stderr

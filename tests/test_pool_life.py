@@ -1,0 +1,188 @@
+"""Servers come and go, by the installed command, while real programs use the pool."""
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import BIN
+
+WRITER = """
+import os, random, sys
+base, stop, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.makedirs(base, exist_ok=True)
+rng, number, done = random.Random(seed), 0, {}
+while not os.path.exists(stop) or number < 20:
+    name = f"{base}/{number % 25}"
+    body = rng.randbytes(rng.randrange(1, 200_000))
+    with open(name, "wb") as file:
+        file.write(body[:len(body) // 2])
+        file.write(body[len(body) // 2:])
+    done[name] = body
+    back = rng.choice(sorted(done))
+    assert open(back, "rb").read() == done[back], back
+    number += 1
+for name, body in done.items():
+    assert open(name, "rb").read() == body, name
+print(number)
+"""
+
+
+@pytest.fixture
+def mounted(pool):
+    pool.stripewise("mount", pool.file)
+    yield pool
+    # A test may have unmounted it.
+    pool.stripewise("umount", pool.mount, check=False)
+
+
+def disk(pool, name):
+    made = pool.base / "disks" / name
+    made.mkdir()
+    return made
+
+
+def layouts(pool):
+    names = [path for path in pool.mount.rglob("*") if path.is_file()]
+    return {
+        path.name: " ".join(
+            entry
+            for region in json.loads(pool.stripewise("stat", path, "--json").stdout)["regions"]
+            for entry in region["round"]
+        )
+        for path in names
+    }
+
+
+def test_programs_go_on_while_servers_come_and_go(mounted):
+    """Python programs, cp, SQLite and a log: through the mount, and past it under the preload."""
+    pool, stop = mounted, mounted.base / "stop"
+    (pool.mount / "kept").write_bytes(random.Random(1).randbytes(3_000_000))
+    database = pool.mount / "data.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("create table numbers (number integer)")
+    connection.close()
+    script = pool.base / "writer.py"
+    script.write_text(WRITER)
+    plain = [sys.executable, script, pool.mount / "plain", stop, "1"]
+    past = [BIN / "stripewise", "run", "--quiet", "--pool", pool.file, "--"]
+    past += [sys.executable, script, pool.mount / "past", stop, "2"]
+    programs = [
+        subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) for command in (plain, past)
+    ]
+    rows = 0
+    try:
+        for step in (
+            ["add", pool.file, disk(pool, "d5"), "--tier", "hdd"],
+            ["drain", pool.file, "hdd.0", "--wait"],
+            ["remove", pool.file, "hdd.0"],
+            ["replace", pool.file, "hdd.1", disk(pool, "d6"), "--wait"],
+        ):
+            subprocess.run(["cp", pool.mount / "kept", pool.mount / f"copy{rows}"], check=True)
+            with sqlite3.connect(database) as connection:
+                connection.executemany("insert into numbers values (?)", [(number,) for number in range(100)])
+            connection.close()
+            rows += 100
+            pool.stripewise("pool", *step)
+    finally:
+        stop.touch()
+        outputs = [program.communicate(timeout=100)[0] for program in programs]
+    assert [program.returncode for program in programs] == [0, 0], outputs
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("select count(*), sum(number) from numbers").fetchone() == (rows, rows * 99 // 2)
+    connection.close()
+    kept = (pool.mount / "kept").read_bytes()
+    assert kept == random.Random(1).randbytes(3_000_000)
+    assert all(path.read_bytes() == kept for path in pool.mount.glob("copy*"))
+    (pool.mount / "last").write_bytes(kept)
+    found = layouts(pool)
+    assert not [name for name, rounds in found.items() if "hdd.0" in rounds or "hdd.1:" in rounds]
+    # hdd.2 was there, hdd.3 and hdd.4 came: the mount has learnt of them.
+    assert found["last"].split() == ["hdd.2:64KiB", "ssd.0:64KiB", "hdd.3-4:64KiB"]
+    assert [path.name for path in pool.servers() if not list(path.iterdir())] == ["d0", "d1"]
+    pool.stripewise("umount", pool.mount)
+    checked = pool.stripewise("fsck", pool.file)
+    assert checked.stdout.endswith("; clean\n")
+    recovered = pool.base / "recovered"
+    subprocess.run([sys.executable, Path(__file__).parents[1] / "docs/recover.py", pool.file, recovered], check=True)
+    assert (recovered / "last").read_bytes() == kept
+
+
+def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 200_000)")
+    code = (
+        "import os, signal, sys; from stripewise import _native; from stripewise.cli import draining\n"
+        "def at_once(*_): os.kill(os.getpid(), signal.SIGINT); return True\n"
+        "with draining.moving('draining'):\n"
+        "    _native.pool_drain(sys.argv[1], 'hdd.1', to=None, onto=None, wait=False, dry_run=False,\n"
+        "                       progress=at_once)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, pool.file], capture_output=True, text=True, timeout=100)
+    assert done.returncode in (1, -signal.SIGINT, 130)
+    assert "the same command goes on" in done.stderr
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert "draining" in shown
+    assert pool.run("wc", "-c", pool.mount / "f").stdout.split()[0] == str(256 * 200_000)
+    assert "moved 1 file from hdd.1" in pool.stripewise("pool", "drain", pool.file, "hdd.1").stdout
+    plan = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--dry-run").stdout
+    assert plan.startswith("would move 0 files")
+
+
+def test_what_stays_is_named_and_the_exit_code_says_so(mounted):
+    with (mounted.mount / "busy").open("wb") as busy:
+        busy.write(bytes(100_000))
+        busy.flush()
+        stays = mounted.stripewise("pool", "drain", mounted.file, "hdd.2", check=False)
+        assert stays.returncode == 1
+        assert "busy: stays on hdd.2" in stays.stdout and "open for writing" in stays.stdout
+        refused = mounted.stripewise("pool", "remove", mounted.file, "hdd.2", check=False)
+        assert refused.returncode == 1 and "1 files have their place there, such as busy" in refused.stderr
+    document = json.loads(mounted.stripewise("pool", "drain", mounted.file, "hdd.2", "--json").stdout)
+    assert (document["moved_files"], document["staying"]) == (1, [])
+    assert "hdd.2 is removed" in mounted.stripewise("pool", "remove", mounted.file, "hdd.2").stdout
+
+
+def test_a_disk_that_died_is_given_up_with_a_list(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
+    root = next(pool.servers()[1].iterdir())
+    refused = pool.stripewise("pool", "remove", pool.file, "hdd.1", "--lost", check=False)
+    assert refused.returncode == 1 and "hdd.1 is there" in refused.stderr
+    root.rename(root.with_name("broken"))
+    lost = pool.stripewise("pool", "remove", pool.file, "hdd.1", "--lost", check=False)
+    assert lost.returncode == 1
+    assert "f: stays on hdd.1 with 128 KiB, bytes 65536-131071, 327680-393215" in lost.stdout
+    assert "hdd.1 is removed" in lost.stdout
+    pool.python("import sys; assert open(f'{sys.argv[1]}/f', 'rb').read(65536) == bytes(range(256)) * 256")
+    failed = pool.run("sh", "-c", f"cat {pool.mount}/f > /dev/null", check=False)
+    assert failed.returncode == 1 and "Input/output error" in failed.stderr
+    checked = pool.stripewise("fsck", pool.file, check=False)
+    assert "bytes 65536-131071, 327680-393215" in checked.stdout + checked.stderr
+    pool.python("import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(300_000))")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["drain", "POOL", "hdd.9"], "hdd.9 is none of the pool's servers; name one of hdd.0, hdd.1, hdd.2, ssd.0"),
+        (["drain", "POOL", "ssd.0"], "tier ssd has no other server in use"),
+        (["drain", "POOL", "meta"], "none of the pool's servers"),
+        (["add", "POOL", "nowhere"], "nowhere is not a directory"),
+        (["add", "POOL", "disks/d0"], "is already the directory of hdd.0"),
+        (["replace", "POOL", "hdd.9", "disks"], "hdd.9 is none of the pool's servers"),
+        (["remove", "POOL", "tape.0"], "tape.0 is none of the pool's servers"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(pool, arguments, said):
+    before = pool.file.read_text()
+    tier = ["--tier", "ssd"] if arguments[0] == "add" else []
+    done = pool.stripewise(
+        "pool", *(str(pool.file) if word == "POOL" else word for word in arguments), *tier, check=False
+    )
+    assert done.returncode == 1
+    assert said in " ".join(done.stderr.split())
+    assert pool.file.read_text() == before
