@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Pattern, ServerId};
 use stripewise_optimisation::SMALL;
+use stripewise_store::adding::add_server;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::{Files, Store};
@@ -64,6 +65,19 @@ fn a_small_file_is_one_inode_and_what_comes_behind_the_border_goes_to_the_server
     file.close().unwrap();
     assert_eq!(content(&files, "f"), &bytes[..100]);
     assert_eq!(std::fs::read(&own).unwrap(), &bytes[..100], "it is back");
+}
+
+#[test]
+fn hints_hold_after_a_server_has_come_to_an_open_pool() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 4096);
+    add_server(&pool.pool.file, "disk", &pool.directory.path().join("new")).unwrap();
+    store.due_look().expect("it is time for a look").take();
+    make(&files, "f", &pattern(30_000, 1));
+    assert_eq!(where_it_is(store, "f"), (4096, 3), "a head in the inode, and the new server has a part of the rest");
+    assert_eq!(content(&files, "f"), pattern(30_000, 1));
 }
 
 #[test]

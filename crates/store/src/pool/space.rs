@@ -119,7 +119,7 @@ impl OpenPool {
     /// A rule of `apply` names the place of every byte, so that hints change nothing there. A metadata tier that has only its
     /// reserve left takes no heads of files.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
-        let (is_default, mut got) = (Arc::ptr_eq(&layout, self.default_layout()), Optimisations::default());
+        let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.default_now()), Optimisations::default());
         let layout = self.with_room(layout);
         let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
             return (layout, got);

@@ -56,7 +56,7 @@ impl Store {
             head_bytes: placed.placement.layout.head_in_inode_bytes(),
             has_handle: placed.has_handle,
             made_with: placed.made_with,
-            is_ruled: !Arc::ptr_eq(&self.layout_for(path)?, self.default_layout()),
+            is_ruled: !Arc::ptr_eq(&self.layout_for(path)?, &self.default_now()),
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
         })
