@@ -64,7 +64,7 @@ impl Inode {
     /// Waits while the file is being cut back. One atomic load when it is not. The caller need not be registered.
     pub(crate) fn wait_for_cut(&self) {
         while self.cutting.load(Ordering::SeqCst) {
-            self.wait_for_change();
+            drop(self.one_change());
         }
     }
 

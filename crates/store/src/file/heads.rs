@@ -78,19 +78,27 @@ impl Inode {
         if heads_of_this_process > 0 { Ok(None) } else { self.store.heads.exclude(self.handle()) }
     }
 
-    /// Sets the size of a file that is no more than its head, before and afterwards; `false`: it is another. Four system calls,
-    /// one of a file that this process writes so already.
+    /// Sets the size of a file that is no more than its head, before and afterwards; `false`: it is another. Six system calls,
+    /// three of a file that this process writes so already.
     ///
     /// # Errors
     /// Those of `ftruncate`.
     pub(crate) fn truncate_head(&self, size_bytes: u64) -> Result<bool> {
         let Some(head_bytes) = self.register_head()? else { return Ok(false) };
-        let done = if size_bytes <= head_bytes {
-            retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))
-        } else {
-            Ok(())
-        };
+        let done = if size_bytes <= head_bytes { self.cut_lone_head(size_bytes) } else { Ok(false) };
         self.release_head();
-        done.map(|()| size_bytes <= head_bytes)
+        done
+    }
+
+    /// Sets the size where the head is still all of the file. Its first datafile cannot come meanwhile: a writer behind the head,
+    /// whose bytes the inode's size alone would not cut off, may have come after this one registered.
+    fn cut_lone_head(&self, size_bytes: u64) -> Result<bool> {
+        let _one = self.one_change();
+        let _settled = self.store.heads.settle_lone(self.handle())?;
+        if self.lone_head_bytes()? < size_bytes.max(1) {
+            return Ok(false);
+        }
+        retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))?;
+        Ok(true)
     }
 }

@@ -336,9 +336,9 @@ impl Inode {
         Ok(HandleGuard { _local: local, lock })
     }
 
-    /// Waits for the thread of this process that changes the handle, if one does.
-    pub(crate) fn wait_for_change(&self) {
-        drop(guard(&self.changing));
+    /// Waits for the thread of this process that changes the handle, if one does, and keeps all others from it.
+    pub(crate) fn one_change(&self) -> MutexGuard<'_, ()> {
+        guard(&self.changing)
     }
 
     /// Creates the datafiles with these indexes (of the handle's `version`) and sets their present bits. `Ok` as well
@@ -353,6 +353,8 @@ impl Inode {
         let rights = self.rights()?;
         let layout = self.store.layouts.get_for(&handle.layout, rights.uid)?;
         let datafiles = crate::format::placement::Datafiles::new(&layout, &handle.generations)?;
+        let is_first = handle.present.is_empty() && layout.head_in_inode_bytes() > 0;
+        let _settled = is_first.then(|| self.store.heads.settle_lone(self.handle())).transpose()?;
         let mut made = Ok(());
         for &index in indexes {
             let Some(datafile) = datafiles.table.get(usize::from(index)) else {

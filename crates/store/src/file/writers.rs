@@ -275,15 +275,17 @@ impl Inode {
     /// does. The inner error is of a server that could not be asked: the file may be longer.
     fn settle(&self) -> Result<Result<()>> {
         let file = self.file()?;
+        // Without datafiles the inode's own size and time are right, and a writer of the head may be changing them.
+        let has_datafiles = file.has_datafile();
         let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
         let (attributes, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
         let stat = self.stat()?;
-        let longer = attributes.size_bytes > stat.st_size as u64;
+        let longer = has_datafiles && attributes.size_bytes > stat.st_size as u64;
         if longer {
             rustix::fs::ftruncate(self.descriptor(), attributes.size_bytes).map_err(self.failed("set the size of"))?;
         }
         let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-        if longer || inode != attributes.mtime {
+        if longer || (has_datafiles && inode != attributes.mtime) {
             self.set_mtime(attributes.mtime)?;
         }
         if all.is_ok() && attributes.size_bytes >= COUNTED_BYTES {
@@ -310,7 +312,8 @@ impl Inode {
             // What is read here is written back: no other thread may set the times meanwhile.
             let _alone = guard(&self.writers);
             let (now, _) = self.open_attributes()?;
-            if now.size_bytes > self.stat()?.st_size as u64 {
+            // Without datafiles the inode's own size is right.
+            if self.has_datafiles()? && now.size_bytes > self.stat()?.st_size as u64 {
                 rustix::fs::ftruncate(self.descriptor(), now.size_bytes).map_err(self.failed("set the size of"))?;
                 self.set_mtime(now.mtime)?;
             }

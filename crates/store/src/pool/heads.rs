@@ -5,6 +5,9 @@
 //! empty and stays: of it each file has one byte, by its handle. The locks are those of open file descriptions, as in
 //! [`crate::file::lockfile`], and end with the process.
 //!
+//! A second byte of each file keeps apart the two changes of which only one may be under way: its first datafile is made, or its head
+//! is cut as if that were all of it.
+//!
 //! A shared pool has none: any user could hold the byte of another's file.
 
 use crate::os::byte_lock::lock_byte;
@@ -29,7 +32,8 @@ pub(crate) struct HeadLocks {
     file: OnceLock<OwnedFd>,
 }
 
-/// No other process writes the head of a file, and none can begin, until this is dropped.
+/// No other process writes the head of a file (or, by its second byte, settles whether it has more), and none can begin, until this
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct HeadsExcluded<'a> {
     held: Option<(BorrowedFd<'a>, i64)>,
@@ -46,7 +50,12 @@ impl Drop for HeadsExcluded<'_> {
 
 /// The byte of a file. Files that share one only wait for each other.
 fn byte_of(handle: u64) -> i64 {
-    (handle >> 1).cast_signed()
+    (handle >> 2).cast_signed()
+}
+
+/// The second byte of a file, behind the first ones of all files.
+fn second_byte_of(handle: u64) -> i64 {
+    byte_of(handle) | 1 << 62
 }
 
 impl HeadLocks {
@@ -93,6 +102,25 @@ impl HeadLocks {
             // If it fails, the end of the process will do.
             let _ = lock_byte(file, byte_of(handle), libc::F_UNLCK, false);
         }
+    }
+
+    /// Keeps other processes from making the first datafile of file `handle`, or from cutting its head as if that were all of it,
+    /// until this is dropped. Waits for one that does. The caller keeps the threads of this process apart. Two system calls with the
+    /// end of it, none in a shared pool.
+    ///
+    /// # Errors
+    /// The file of the locks cannot be opened or locked.
+    pub(crate) fn settle_lone(&self, handle: u64) -> Result<HeadsExcluded<'_>> {
+        let file = match self.file() {
+            Ok(file) => file,
+            // There is no such file, and no process that could have a lock of it.
+            Err(Errno::ROFS | Errno::NOSPC | Errno::DQUOT) => None,
+            Err(errno) => return Err(Error::io("open", Path::new(FILE))(errno)),
+        };
+        let Some(file) = file else { return Ok(HeadsExcluded { held: None }) };
+        let byte = second_byte_of(handle);
+        lock_byte(file, byte, libc::F_WRLCK, true).map_err(Error::io("lock", Path::new(FILE)))?;
+        Ok(HeadsExcluded { held: Some((file, byte)) })
     }
 
     /// Keeps all others from writing the head of file `handle`; `None` where one does. An own shared lock would be exchanged: the
