@@ -29,13 +29,9 @@ fn factor() -> usize {
     std::env::var("STRIPEWISE_SUITES_FACTOR").map_or(1, |factor| factor.parse().unwrap())
 }
 
-/// The tests of pjdfstest of a file system that is read-only.
-const READ_ONLY: &str = "erofs";
-
-/// What pjdfstest says of each of its tests: `ok`, `skipped` or `FAILED`, and all it printed. Of all tests but those of a read-only
-/// file system, or of those that `tests` names.
-fn pjdfstest(dir: &Path, out: &Path, tests: &str) -> (BTreeMap<String, String>, String) {
-    let read_only = tests == READ_ONLY;
+/// What pjdfstest says of each of its tests: `ok`, `skipped` or `FAILED`, and all it printed. With `read_only` only its
+/// tests of a file system that is read-only.
+fn pjdfstest(dir: &Path, out: &Path, read_only: bool) -> (BTreeMap<String, String>, String) {
     std::fs::create_dir(dir).unwrap();
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     let config = std::fs::read_to_string(format!("{HERE}/pjdfstest.toml")).unwrap();
@@ -44,7 +40,7 @@ fn pjdfstest(dir: &Path, out: &Path, tests: &str) -> (BTreeMap<String, String>, 
     let helper = "sbin=$(realpath /sbin); mkdir \"$OUT/own\" \"$OUT/sbin\"; mount --bind \"$sbin\" \"$OUT/own\"
         cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -s \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
         mount --bind \"$OUT/sbin\" \"$sbin\"";
-    let helper = if read_only { helper } else { "" };
+    let (helper, tests) = if read_only { (helper, "erofs") } else { ("", "") };
     let script = format!("{helper}\nexec \"$SUITE\" -c \"$OUT/pjdfstest.toml\" -p \"$DIR\" {tests}");
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-euc", &script]).stdin(Stdio::null());
@@ -65,25 +61,16 @@ fn pjdfstest_passes_what_the_namespaces_file_system_passes() {
     let pool = TestPool::new();
     std::fs::set_permissions(pool.path("."), std::fs::Permissions::from_mode(0o755)).unwrap();
     let mounted = Mounted::new(&pool, "mnt", "dev,suid");
-    let (bare, _) = pjdfstest(&pool.path("bare"), &pool.path("out"), "");
-    let (ours, said) = pjdfstest(&mounted.path("ours"), &pool.path("out"), "");
+    let (bare, _) = pjdfstest(&pool.path("bare"), &pool.path("out"), false);
+    let (ours, said) = pjdfstest(&mounted.path("ours"), &pool.path("out"), false);
     let passed = |results: &BTreeMap<String, String>| results.values().filter(|result| *result == "ok").count();
     assert!(passed(&bare) > 350, "{bare:#?}");
     let excluded = |name: &str| EXCLUSIONS.lines().any(|line| line.starts_with(&format!("pjdfstest\t{name}\t")));
     let worse = bare.iter().filter(|(name, result)| *result == "ok" && ours.get(*name).is_none_or(|ours| ours != "ok"));
-    let worse: Vec<&str> = worse.map(|(name, _)| &**name).filter(|name| !excluded(name)).collect();
-    // Some of its tests need another process to be there for as long as they look, which a full machine may not grant. A fault of the
-    // mount is there again, and three times as likely to be seen.
-    let fails_again = |name: &&str| {
-        (0..3).any(|attempt| {
-            let again = mounted.path(&format!("again-{}-{attempt}", name.replace("::", "-")));
-            pjdfstest(&again, &pool.path("out"), name).0.get(*name).is_none_or(|result| result != "ok")
-        })
-    };
-    let worse: Vec<&str> = worse.into_iter().filter(fails_again).collect();
+    let worse: Vec<_> = worse.filter(|(name, _)| !excluded(name)).collect();
     assert!(worse.is_empty(), "{worse:#?}\n{said}");
     // In a process of their own: some of the others leave files open for writing.
-    let (read_only, said) = pjdfstest(&mounted.path("ro"), &pool.path("out"), READ_ONLY);
+    let (read_only, said) = pjdfstest(&mounted.path("ro"), &pool.path("out"), true);
     assert!(passed(&read_only) > 10 && passed(&read_only) == read_only.len(), "{read_only:#?}\n{said}");
 }
 
