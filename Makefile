@@ -89,7 +89,7 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	cat build/pytest.log
 	echo
 	echo 'slowest test binaries, which belong into tests/long.txt where they take a minute:'
-	awk '/^ *Running / { name = $$NF } /^test result:.* finished in / { print $$NF, name }' build/cargo-test.log | sort -rn | head
+	awk '/^ *Running / { name = $$NF } /^test result:.* finished in / { print $$NF, name }' build/cargo-test.log | sort -rn | sed -n 1,10p
 	echo
 	awk -v bad=$$bad '/^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
 		END { printf "test result: %s. %d passed; %d failed; %d ignored\n", failed || bad ? "FAILED" : "ok", passed, failed, ignored }' \

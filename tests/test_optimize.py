@@ -1,7 +1,10 @@
-"""The whole cycle, on a small emulated pool in real time."""
+"""The whole cycle, on a small emulated pool."""
 
 import json
 import sys
+
+import pytest
+from conftest import TestPool
 
 PROGRAM = """
 import os, sys, threading
@@ -31,6 +34,14 @@ import glob
 planned = glob.glob(sys.argv[1] + "/../o/*/new.layout")
 time.sleep(max(0, began + (12 if planned else 3) - time.monotonic()))
 """
+
+
+@pytest.fixture
+def emulated(tmp_path, stripewise):
+    """Two emulated HDDs and an SSD. Five times slower than real ones, so that their times hold beside other tests, too."""
+    base = tmp_path / "emulated"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "5")
+    return TestPool(base, base / "pool.toml", base / "mount", stripewise)
 
 
 def optimize(pool, *options, script=PROGRAM, check=False, **more):

@@ -215,6 +215,32 @@ pub fn a_time_that_is_set_while_writers_leave(pool: &TestPool) {
     assert_eq!(file.end(), [1; RECORD]);
 }
 
+/// The last writer leaves while other processes look at the file.
+///
+/// # Panics
+/// One of them sees another time of change than the last write has made.
+pub fn the_time_of_a_file_whose_last_writer_leaves(pool: &TestPool) {
+    let file = TestFile::make(pool, &layout(0, 2), PROCESSES);
+    let time = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+    let inode = &file.inodes[0];
+    inode.register_writer().expect("a writer");
+    write(inode, &[1; RECORD], 0);
+    // The size is not in the inode yet: what puts it there changes the inode now, and the time is long ago.
+    inode.set_times(&Timestamps { last_access: time, last_modification: time }).expect("the time");
+    switching(|| {
+        let threads = file.inodes[1..].iter().map(|inode| {
+            let inode = inode.clone();
+            thread::spawn(move || (0..3).map(|_| inode.attributes().expect("attributes").mtime).collect::<Vec<_>>())
+        });
+        let threads: Vec<_> = threads.collect();
+        inode.release_writer().expect("released");
+        for thread in threads {
+            assert_eq!(thread.join().expect("a thread"), [time; 3]);
+        }
+    });
+    assert_eq!(file.end(), [1; RECORD]);
+}
+
 /// One thread has written six stripes, of which only the first counts, and cuts off what is behind. The others write
 /// behind that, or make the file longer by setting its size, meanwhile.
 ///

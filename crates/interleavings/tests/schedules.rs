@@ -117,6 +117,11 @@ fn a_time_that_is_set_while_writers_leave() {
 }
 
 #[test]
+fn the_time_of_a_file_whose_last_writer_leaves() {
+    explore_pool(300, writers::the_time_of_a_file_whose_last_writer_leaves);
+}
+
+#[test]
 fn a_name_that_goes_while_the_file_is_open() {
     explore_pool(600, writers::a_name_that_goes_while_the_file_is_open);
 }

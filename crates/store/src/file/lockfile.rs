@@ -164,6 +164,11 @@ impl LockFile {
         }
     }
 
+    /// From now on waits for this lock end as those for locks that `owner` may hold on purpose.
+    pub(crate) fn wait_briefly_for(&mut self, owner: u32) {
+        self.waits = Waits::Briefly(owner);
+    }
+
     /// `None` when its last user removed it between two looks.
     fn open_once(locks: BorrowedFd<'_>, handle: u64) -> Result<Option<(OwnedFd, bool)>> {
         let name = name(handle);

@@ -278,7 +278,7 @@ impl Inode {
         // Without datafiles the inode's own size and time are right, and a writer of the head may be changing them.
         let has_datafiles = file.has_datafile();
         let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
-        let (attributes, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
+        let (attributes, _, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
         let stat = self.stat()?;
         let longer = has_datafiles && attributes.size_bytes > stat.st_size as u64;
         if longer {
@@ -340,41 +340,71 @@ impl Inode {
     /// cannot say anything; it is the inner error.
     fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
         let file = self.file()?;
-        self.look_at_datafiles(&file, |_, _| ())
+        self.look_at_datafiles(&file, |_, _| ()).map(|(attributes, _, all)| (attributes, all))
     }
 
-    /// [`Inode::open_attributes`] by `file`; `length` is called with index and length in bytes of each datafile.
+    /// [`Inode::open_attributes`] by `file`, and whether the inode was changed after each of its datafiles; `length` is called
+    /// with index and length in bytes of each datafile.
     fn look_at_datafiles(
         &self,
         file: &PlacedFile,
         mut length: impl FnMut(u16, u64),
-    ) -> Result<(Attributes, Result<()>)> {
+    ) -> Result<(Attributes, bool, Result<()>)> {
         let stat = self.stat()?;
         let mut size_bytes = stat.st_size as u64;
-        let mut mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+        let mut written: Option<Timespec> = None;
         let mut blocks = stat.st_blocks as u64;
         let all = file.for_each_stat(|index, stat, end| {
             length(index, stat.st_size as u64);
             size_bytes = size_bytes.max(end);
             blocks += stat.st_blocks as u64;
-            mtime = newer(mtime, Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ });
+            let datafile = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+            written = Some(written.map_or(datafile, |written| newer(written, datafile)));
         });
+        let newest_is_inode = written.is_some_and(|written| newer(written, inode) != written);
+        let mtime = written.map_or(inode, |written| newer(written, inode));
         // What a server that is missing has is not nothing.
         if size_bytes < COUNTED_BYTES || all.is_err() {
             blocks = size_bytes.div_ceil(512);
         }
-        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks }, all))
+        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks }, newest_is_inode, all))
     }
 
     /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
-    /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
+    /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked. Where the
+    /// inode was changed after all datafiles, the lock file is opened besides.
     pub fn attributes(&self) -> Result<Attributes> {
         if self.may_be_written()? {
-            return Ok(self.open_attributes()?.0);
+            let file = self.file()?;
+            let (found, newest_is_inode, _) = self.look_at_datafiles(&file, |_, _| ())?;
+            // The last writer puts the size into the inode, and after it the time that the file has: between the two the
+            // inode tells when that was.
+            if !newest_is_inode || !self.has_handle() {
+                return Ok(found);
+            }
+            let Ok(_no_change_begins) = self.after_a_change() else { return Ok(found) };
+            if self.may_be_written()? {
+                return Ok(self.open_attributes()?.0);
+            }
         }
         let closed = Attributes::of_closed(self.handle(), &self.stat()?);
         let counted = closed.size_bytes >= COUNTED_BYTES && self.read_handle()?.sparse;
         Ok(if counted { self.with_blocks(closed) } else { closed })
+    }
+
+    /// Waits until no process changes the handle or settles the file. While what is returned lives no change begins; `None`: the
+    /// last writer has settled the file and is gone.
+    ///
+    /// # Errors
+    /// This process may not open the lock file, or another user holds the lock for long.
+    fn after_a_change(&self) -> Result<Option<LockFile>> {
+        let Some(mut lock) = LockFile::open_existing(self.store.locks(), self.handle())? else { return Ok(None) };
+        if self.store.plane().is_shared() {
+            lock.wait_briefly_for(self.rights()?.uid);
+        }
+        lock.lock(Purpose::Handle, false)?;
+        Ok(Some(lock))
     }
 
     /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.
