@@ -28,6 +28,9 @@ const COPY_STEP_BYTES: usize = 1 << 20;
 const REGISTER_TRIES: usize = 8;
 const REGISTER_PAUSE: Duration = Duration::from_micros(250);
 
+/// Flag of the kernel's own open of a program that it runs (`FMODE_EXEC`).
+const RUNS: OFlags = OFlags::from_bits_retain(0x20);
+
 thread_local! {
     /// Where a thread reads what it answers with: one buffer per thread, as large as the largest read so far.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -46,6 +49,8 @@ pub struct OpenFile {
     open: OpenInode,
     /// The kernel alone may have what was written: no way in may go past it.
     pub kept_by_kernel: bool,
+    /// The kernel runs it as a program.
+    runs: bool,
     /// Its program knows where the bytes are.
     is_past_the_mount: AtomicBool,
     /// What it counts for its user.
@@ -286,7 +291,8 @@ impl Core {
     /// the placed file if it has just been made.
     ///
     /// # Errors
-    /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone.
+    /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone, `ETXTBSY` when
+    /// the file is to be cut and is being run.
     pub fn open(
         &self,
         sender: Sender,
@@ -301,6 +307,11 @@ impl Core {
         let is_new = made.is_some();
         let shared = self.share(&node, writes, made, open_backing)?;
         let inode = match &shared.placed {
+            // Of an open that is to cut the file and not to write it, the kernel asks whether it is being run when this has
+            // been answered, which would be too late.
+            _ if flags.contains(OFlags::TRUNC) && !writes && shared.running.load(Ordering::Acquire) > 0 => {
+                Err(Errno::TXTBSY.into())
+            }
             Some(inode) => Ok(inode.clone()),
             None => {
                 // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
@@ -318,6 +329,10 @@ impl Core {
         if writes {
             shared.writable.fetch_add(1, Ordering::AcqRel);
         }
+        let runs = flags.contains(RUNS);
+        if runs {
+            shared.running.fetch_add(1, Ordering::AcqRel);
+        }
         let kept_by_kernel = self.writeback;
         // With writeback_cache the kernel reads to fill pages of which a program writes a part.
         let notes_reads = self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel);
@@ -326,6 +341,7 @@ impl Core {
             shared,
             open: OpenInode::new(inode, writes, notes_reads),
             kept_by_kernel,
+            runs,
             is_past_the_mount: AtomicBool::new(false),
             held: OnceLock::new(),
         });
@@ -353,6 +369,9 @@ impl Core {
         }
         if file.writes() {
             file.shared.writable.fetch_sub(1, Ordering::AcqRel);
+        }
+        if file.runs {
+            file.shared.running.fetch_sub(1, Ordering::AcqRel);
         }
         self.unshare(slot, &file.node, &file.shared);
     }
@@ -414,6 +433,7 @@ impl Core {
                 backing,
                 opens: AtomicUsize::new(0),
                 writable: AtomicUsize::new(0),
+                running: AtomicUsize::new(0),
                 writers: AtomicUsize::new(0),
                 grows_past_the_mount: AtomicBool::new(false),
                 lost_name: Mutex::new(None),

@@ -111,6 +111,8 @@ pub struct SharedFile {
     pub opens: AtomicUsize,
     /// Those of them that may write.
     pub writable: AtomicUsize,
+    /// Those of them by which a program is being run.
+    pub running: AtomicUsize,
     /// Those of them that are registered as writers of a placed file.
     pub writers: AtomicUsize,
     /// A program that may write the file has been told where its bytes are.

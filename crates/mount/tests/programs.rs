@@ -53,6 +53,37 @@ fn git_works() {
          git clone -q . $OUT/r3; diff -r -x .git . $OUT/r3");
 }
 
+/// An open that only cuts reaches the mount before the kernel has looked whether the file is being run.
+#[test]
+fn a_program_that_runs_is_neither_written_nor_cut() {
+    need("python3");
+    let pool = TestPool::new();
+    let script = "import errno, os, shutil, subprocess, time
+shutil.copy(shutil.which('sleep'), 'program')
+size = os.path.getsize('program')
+running = subprocess.Popen(['./program', '600'])
+for flags in (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC):
+    try:
+        os.open('program', flags)
+        raise SystemExit(f'opened with flags {flags:#x}')
+    except OSError as error:
+        assert error.errno == errno.ETXTBSY, error
+assert os.path.getsize('program') == size
+running.terminate()
+assert running.wait() == -15
+until = time.monotonic() + 30
+while True:
+    try:
+        os.close(os.open('program', os.O_RDONLY | os.O_TRUNC))
+        break
+    except OSError as error:
+        # The mount is told of the end after the one who waits for it.
+        assert error.errno == errno.ETXTBSY and time.monotonic() < until, error
+assert os.path.getsize('program') == 0";
+    std::fs::write(pool.path("out/run.py"), script).unwrap();
+    pool.sh("python3 $OUT/run.py");
+}
+
 #[test]
 fn sqlite_in_wal_mode_by_two_processes() {
     need("sqlite3");
