@@ -1,5 +1,6 @@
 """`stripewise hint`: what is said, shown, removed and explained, and the page that lists what there is."""
 
+import hashlib
 import json
 import os
 import re
@@ -8,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from stripewise.api import hinting, placing
+from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
-from stripewise.units import exact_bytes
 
 ROOT = Path(__file__).parent.parent
+
+
+READ = """
+import hashlib, sys
+file = open(sys.argv[1] + "/a", "rb", 0)
+print(hashlib.sha256(b"".join(iter(lambda: file.read(5000), b""))).hexdigest())
+"""
 
 
 def asked(pool, *arguments, check=True):
@@ -19,12 +27,11 @@ def asked(pool, *arguments, check=True):
 
 
 def test_the_page_lists_the_table():
-    cells = ("least_bytes", "most_bytes", "multiple_bytes", "default_bytes")
+    cells = ("name", "least", "most", "multiple", "default")
     rows = [
-        " | ".join(
-            [f"| {each['index']} | `{each['name']}`", *(exact_bytes(each[cell]) for cell in cells), each["does"] + " |"]
-        )
+        " | ".join([f"| {each['index']} | `{each['form']}`", *(of[cell] for cell in cells), each["does"] + " |"])
         for each in hinting.optimisations()
+        for of in each["parameters"]
     ]
     page = (ROOT / "docs" / "hints.md").read_text()
     assert re.findall(r"^\| \d+ \|.*$", page, flags=re.MULTILINE) == rows
@@ -48,8 +55,9 @@ def test_hints_are_said_shown_and_removed(pool):
 
 
 WRONG = [
-    (["small=1K"], "small=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
-    (["smal=4K"], "there is no optimisation 'smal': write one of small=SIZE", 1),
+    (["small=1K"], "small: size=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
+    (["smal=4K"], "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH", 1),
+    (["readahead=8M:9"], "readahead: depth=9: it must be 1 to 8, a multiple of 1", 1),
     (["small=4K", "--for", "a/*"], "pattern 'a/*' has a '/': a hint is of names in its directory", 1),
     (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
     ([], "give optimisations, as in small=64K, or one of --show, --remove and --why", 2),
@@ -71,6 +79,29 @@ def test_what_is_wrong_is_named_and_changes_nothing(pool):
 def test_what_is_no_directory_is_named(pool):
     refused = asked(pool, "none", "small=64K", check=False)
     assert (refused.returncode, "none" in refused.stderr) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_a_file_that_is_read_ahead_has_its_bytes_and_says_so(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        pool.stripewise("hint", pool.mount, "readahead=1M:3")
+        data = os.urandom(3_000_000)
+        (pool.mount / "a").write_bytes(data)
+        pool.stripewise("hint", pool.mount, "--remove")
+        assert "made with readahead=1MiB:3" in pool.stripewise("stat", pool.mount / "a").stdout
+        why = pool.stripewise("hint", pool.mount / "a", "--why").stdout
+        assert "what is open for reading alone is read ahead, as long as the file has no writer" in why
+        digest = hashlib.sha256(data).hexdigest()
+        assert [pool.python(READ, preload=preload).stdout.strip() for preload in (False, True)] == [digest] * 2
+        with open_pool(pool.file).open("a", "rb", buffering=0) as file:
+            assert b"".join(file.read(5000) for _ in range(20)) == data[:100_000]
+            with (pool.mount / "a").open("r+b") as other:
+                other.write(b"new")
+            file.seek(0)
+            assert file.read(5) == b"new" + data[3:5]
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")

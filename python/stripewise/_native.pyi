@@ -551,15 +551,23 @@ def file_stat(pool_file: str, path: str) -> dict[str, Any]: ...
 
 # Hints
 
+class OptimisationParameter(TypedDict):
+    """A parameter of an optimisation; its values as people write them."""
+
+    name: str
+    least: str
+    most: str
+    multiple: str
+    default: str
+
 class Optimisation(TypedDict):
-    """An optimisation that a hint can name; its parameter is a number of bytes."""
+    """An optimisation that a hint can name."""
 
     index: int
     name: str
-    least_bytes: int
-    most_bytes: int
-    multiple_bytes: int
-    default_bytes: int
+    form: str
+    """How it is written."""
+    parameters: list[OptimisationParameter]
     does: str
 
 class Hint(TypedDict):
@@ -583,6 +591,8 @@ class PathTaken(TypedDict):
     """How many of its first bytes are in its inode; `None`: all."""
     has_handle: bool
     made_with: list[str]
+    reads_ahead: bool
+    """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
     is_ruled: bool
     hinted_now: list[str]
     hints_version: int

@@ -12,7 +12,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::fsck::{CheckFinding, CheckOptions, DamageKind, check};
+use stripewise_store::handle::Optimisations;
+use stripewise_store::hints::DirectoryHints;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Error, Pool, Store};
 
@@ -163,6 +166,7 @@ pub struct World {
     agents: Vec<Agent>,
     mounts: Vec<PathBuf>,
     layouts: Vec<Layout>,
+    hint: Option<OptimisationSetting>,
     case: u64,
     /// Left behind by cases that failed; they have been told of.
     known: BTreeSet<PathBuf>,
@@ -217,11 +221,11 @@ fn layout(rows: &LayoutRows) -> Result<Layout, String> {
 }
 
 impl World {
-    /// A fresh pool with servers of that kind, and an agent for each way.
+    /// A fresh pool with servers of that kind, and an agent for each way. The directories of the cases have the `hint`.
     ///
     /// # Panics
     /// Something that the ways need is not there.
-    pub fn new(ways: &[AccessWay], kind: &str) -> Self {
+    pub fn new(ways: &[AccessWay], kind: &str, hint: Option<&str>) -> Self {
         assert!(
             Path::new("/dev/fuse").exists(),
             "/dev/fuse does not exist: these tests mount real file systems (modprobe fuse, or --device /dev/fuse)"
@@ -242,7 +246,8 @@ impl World {
         let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
         let store = Store::open(pool).expect("the pool");
         let (agents, mounts, known) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let mut world = Self { store, agents, mounts, layouts: Vec::new(), case: 0, known, directory };
+        let hint = hint.map(|hint| OptimisationSetting::parse(hint).expect("a hint"));
+        let mut world = Self { store, agents, mounts, layouts: Vec::new(), hint, case: 0, known, directory };
         for &way in ways {
             let root = world.mount(way);
             let agent = world.start(way, root);
@@ -348,6 +353,13 @@ impl World {
         let name = format!("case{}", self.case);
         rustix::fs::mkdirat(self.store.tree(), &*name, Mode::from_raw_mode(0o755))
             .map_err(|error| error.to_string())?;
+        if let Some(hint) = &self.hint {
+            let mut optimisations = Optimisations::default();
+            let (index, parameters) = hint.pack();
+            optimisations.enable(index, parameters).map_err(|error| error.to_string())?;
+            let set = |hints: &mut DirectoryHints| hints.set(None, optimisations);
+            self.store.change_hints(Path::new(&name), set).map_err(|error| error.to_string())?;
+        }
         fs::create_dir(self.base().join("bare").join(&name)).map_err(|error| error.to_string())?;
         (0..self.agents.len()).try_for_each(|who| self.enter(who, &name))
     }

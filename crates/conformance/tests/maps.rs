@@ -138,7 +138,7 @@ impl Pair<'_> {
 }
 
 fn both_see_maps(one: AccessWay, other: AccessWay) {
-    let mut world = World::new(&[one, other], "directory");
+    let mut world = World::new(&[one, other], "directory", None);
     let rows: Vec<LayoutRows> = layouts().into_iter().map(|(_, rows)| rows).collect();
     for (who, mapping) in [(0, 1), (1, 0)] {
         if !maps([one, other][mapping]) {

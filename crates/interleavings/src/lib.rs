@@ -8,6 +8,7 @@
 
 #![cfg(feature = "shuttle")]
 
+pub mod ahead;
 pub mod descriptors;
 pub mod heads;
 pub mod inodes;

@@ -96,9 +96,14 @@ pub(crate) fn small() -> Layout {
 
 /// Makes an empty file with the name and this layout.
 pub(crate) fn make(store: &Arc<Store>, name: &str, layout: &Layout) -> (OwnedFd, Arc<Inode>) {
+    make_with(store, name, layout, &Optimisations::default())
+}
+
+/// [`make`] in a directory that hints these optimisations.
+fn make_with(store: &Arc<Store>, name: &str, layout: &Layout, hinted: &Optimisations) -> (OwnedFd, Arc<Inode>) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).expect("a file");
-    drop(store.create(fd.as_fd(), &Optimisations::default(), || Ok(name.into())).expect("a handle"));
+    drop(store.create(fd.as_fd(), hinted, || Ok(name.into())).expect("a handle"));
     let inode = store.inode(fd.as_fd()).expect("the file").expect("it is placed");
     inode.move_to(layout, name, &mut |_, _| true).expect("the layout");
     (fd, inode)
@@ -133,8 +138,13 @@ pub(crate) struct TestFile<'a> {
 impl<'a> TestFile<'a> {
     /// An empty file with this layout, and what each process has of it.
     pub(crate) fn make(pool: &'a TestPool, layout: &Layout, processes: usize) -> Self {
+        Self::make_with(pool, layout, processes, &Optimisations::default())
+    }
+
+    /// [`TestFile::make`] in a directory that hints these optimisations.
+    pub(crate) fn make_with(pool: &'a TestPool, layout: &Layout, processes: usize, hinted: &Optimisations) -> Self {
         let stores: Vec<_> = (0..processes).map(|_| Store::open(pool.pool()).expect("a store")).collect();
-        let fd = make(&stores[0], NAME, layout).0;
+        let fd = make_with(&stores[0], NAME, layout, hinted).0;
         let inode = |store: &Arc<Store>| store.inode(fd.as_fd()).expect("the file").expect("it is placed");
         let inodes = stores.iter().map(inode).collect();
         Self { pool, fd, stores, inodes }

@@ -5,7 +5,7 @@ use shuttle::{Config, Runner};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_interleavings::pools::TestPool;
-use stripewise_interleavings::{descriptors, heads, inodes, opens, placements, removing, serving, writers};
+use stripewise_interleavings::{ahead, descriptors, heads, inodes, opens, placements, removing, serving, writers};
 
 /// Switches that a PCT schedule makes against the priorities of the threads.
 const SWITCHES: usize = 3;
@@ -89,6 +89,11 @@ fn a_small_file_is_written_and_moved() {
 #[test]
 fn a_small_file_changes_its_size_while_it_is_written() {
     explore_pool(1000, heads::a_small_file_changes_its_size_while_it_is_written);
+}
+
+#[test]
+fn a_file_is_read_ahead_while_it_is_written() {
+    explore_pool(400, ahead::a_file_is_read_ahead_while_it_is_written);
 }
 
 #[test]

@@ -74,6 +74,11 @@ impl OpenFile {
         self.open.writes()
     }
 
+    /// Whether reads of this open have to come to the mount, which reads ahead of them.
+    pub fn reads_ahead(&self) -> bool {
+        self.open.reads_ahead()
+    }
+
     /// As [`OpenFile::register`], for a change that ends at byte `end`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! One enabled optimisation: as a word of a handle, and as people write it.
 
-use crate::table::{OptimisationType, TABLE};
-use stripewise_layout::units::{UnitError, format_bytes, parse_bytes};
+use crate::parameter::{ParameterError, ParameterType};
+use crate::table::{MOST_PARAMETERS, OptimisationType, TABLE};
 
 /// An optimisation that cannot be enabled or understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,48 +29,59 @@ pub enum OptimisationError {
         parameters: u64,
     },
     /// A parameter out of its range.
-    #[error("{name}={}: it must be {} to {}, a multiple of {}",
-        format_bytes(*.bytes), format_bytes(*.least_bytes), format_bytes(*.most_bytes), format_bytes(*.multiple_bytes))]
+    #[error("{}: {}={}: it must be {} to {}, a multiple of {}", .of.name, .parameter.name, .parameter.format(*.value),
+        .parameter.format(.parameter.least), .parameter.format(.parameter.most), .parameter.format(.parameter.multiple))]
     Range {
-        /// Name.
-        name: &'static str,
-        /// What was asked for, in bytes.
-        bytes: u64,
-        /// Least parameter.
-        least_bytes: u64,
-        /// Greatest parameter.
-        most_bytes: u64,
-        /// What it is a multiple of.
-        multiple_bytes: u64,
+        /// Which optimisation.
+        of: &'static OptimisationType,
+        /// Which parameter.
+        parameter: &'static ParameterType,
+        /// What was asked for.
+        value: u64,
     },
-    /// A parameter that is no number of bytes.
+    /// A parameter that is no number.
     #[error("{name}: {error}")]
     Parameter {
         /// Name.
         name: &'static str,
         /// What is wrong with it.
-        error: UnitError,
+        error: ParameterError,
+    },
+    /// More parameters than it has.
+    #[error("{name}={text}: write it as {form}")]
+    TooMany {
+        /// Name.
+        name: &'static str,
+        /// All that was written.
+        text: String,
+        /// How it is written.
+        form: String,
     },
 }
 
-/// An optimisation with its parameter, within its range.
+/// An optimisation with its parameters, within their ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptimisationSetting {
     of: &'static OptimisationType,
-    bytes: u64,
+    /// In the order of the table; those that it does not have are 0.
+    values: [u64; MOST_PARAMETERS],
 }
 
 impl OptimisationSetting {
-    /// `of` with the parameter `bytes`.
+    /// `of` with these values of its parameters; the last can be left out for their defaults.
     ///
     /// # Errors
     /// [`OptimisationError::Range`].
-    pub fn new(of: &'static OptimisationType, bytes: u64) -> Result<Self, OptimisationError> {
-        let OptimisationType { name, least_bytes, most_bytes, multiple_bytes, .. } = *of;
-        if bytes < least_bytes || bytes > most_bytes || !bytes.is_multiple_of(multiple_bytes) {
-            return Err(OptimisationError::Range { name, bytes, least_bytes, most_bytes, multiple_bytes });
+    pub fn new(of: &'static OptimisationType, given: &[u64]) -> Result<Self, OptimisationError> {
+        let mut values = [0; MOST_PARAMETERS];
+        for (at, parameter) in of.parameters.iter().enumerate() {
+            let value = given.get(at).copied().unwrap_or(parameter.default);
+            if !parameter.allows(value) {
+                return Err(OptimisationError::Range { of, parameter, value });
+            }
+            values[at] = value;
         }
-        Ok(Self { of, bytes })
+        Ok(Self { of, values })
     }
 
     /// Reads what [`OptimisationSetting::pack`] gave: the index and the 59 bits of a handle's word. They may be a user's.
@@ -79,29 +90,43 @@ impl OptimisationSetting {
     /// [`OptimisationError`] for anything that this release would not have written.
     pub fn unpack(index: u32, parameters: u64) -> Result<Self, OptimisationError> {
         let of = OptimisationType::of_index(index).ok_or(OptimisationError::Index(index))?;
-        if parameters >> of.parameter_bits != 0 {
+        let (mut values, mut rest) = ([0; MOST_PARAMETERS], parameters);
+        for (at, parameter) in of.parameters.iter().enumerate() {
+            values[at] = rest & ((1 << parameter.bits) - 1);
+            rest >>= parameter.bits;
+        }
+        if rest != 0 {
             return Err(OptimisationError::Later { name: of.name, parameters });
         }
-        Self::new(of, parameters)
+        Self::new(of, &values[..of.parameters.len()])
     }
 
     /// Index and 59 bits of parameters.
     pub fn pack(&self) -> (u32, u64) {
-        (self.of.index, self.bytes)
+        let with = |word: u64, (at, parameter): (usize, &ParameterType)| word << parameter.bits | self.values[at];
+        (self.of.index, self.of.parameters.iter().enumerate().rev().fold(0, with))
     }
 
-    /// Reads `small=64K`, or `small` for its default.
+    /// Reads `small=64K`, `readahead=8M:2`, `readahead=8M`, or `small` for its defaults.
     ///
     /// # Errors
     /// [`OptimisationError`]; it names what there is.
     pub fn parse(text: &str) -> Result<Self, OptimisationError> {
-        let (name, parameter) = text.split_once('=').map_or((text, None), |(name, parameter)| (name, Some(parameter)));
+        let (name, written) = text.split_once('=').map_or((text, None), |(name, written)| (name, Some(written)));
         let of = OptimisationType::of_name(name).ok_or_else(|| {
-            let known: Vec<_> = TABLE.iter().map(|each| format!("{}=SIZE", each.name)).collect();
+            let known: Vec<_> = TABLE.iter().map(OptimisationType::form).collect();
             OptimisationError::Name { name: name.to_owned(), known: known.join(", ") }
         })?;
-        let parse = |text| parse_bytes(text).map_err(|error| OptimisationError::Parameter { name: of.name, error });
-        Self::new(of, parameter.map_or(Ok(of.default_bytes), parse)?)
+        let Some(written) = written else { return Self::new(of, &[]) };
+        let texts: Vec<&str> = written.split(':').collect();
+        if texts.len() > of.parameters.len() {
+            return Err(OptimisationError::TooMany { name: of.name, text: written.to_owned(), form: of.form() });
+        }
+        let parse = |(parameter, text): (&ParameterType, &&str)| {
+            parameter.parse(text).map_err(|error| OptimisationError::Parameter { name: of.name, error })
+        };
+        let values: Result<Vec<u64>, _> = of.parameters.iter().zip(&texts).map(parse).collect();
+        Self::new(of, &values?)
     }
 
     /// Which one it is.
@@ -109,14 +134,18 @@ impl OptimisationSetting {
         self.of
     }
 
-    /// The parameter in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// The value of its parameter number `at`, in the order of the table.
+    ///
+    /// # Panics
+    /// It has fewer parameters.
+    pub fn value(&self, at: usize) -> u64 {
+        self.values[..self.of.parameters.len()][at]
     }
 }
 
 impl std::fmt::Display for OptimisationSetting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}={}", self.of.name, format_bytes(self.bytes))
+        let values = self.of.parameters.iter().zip(&self.values).map(|(parameter, value)| parameter.format(*value));
+        write!(f, "{}={}", self.of.name, values.collect::<Vec<_>>().join(":"))
     }
 }

@@ -1,40 +1,69 @@
 //! The table of all optimisations.
 
-/// What an optimisation is: its place in a handle, its name, and its one parameter, a number of bytes.
+use crate::parameter::{ParameterType, ParameterUnit};
+
+/// What an optimisation is: its place in a handle, its name, and its parameters.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OptimisationType {
     /// The upper 5 bits of its word, and its bit in the mask.
     pub index: u32,
     /// How people write it.
     pub name: &'static str,
-    /// Bits of the parameter, the lowest of the word; all others are zero.
-    pub parameter_bits: u32,
-    /// Least parameter in bytes.
-    pub least_bytes: u64,
-    /// Greatest parameter in bytes.
-    pub most_bytes: u64,
-    /// The parameter is a multiple of this many bytes.
-    pub multiple_bytes: u64,
-    /// The parameter in bytes where only the name is written.
-    pub default_bytes: u64,
+    /// Its parameters, one to [`MOST_PARAMETERS`]: the first has the lowest bits of the word. All other bits are zero.
+    pub parameters: &'static [ParameterType],
     /// What it does, for the documentation.
     pub does: &'static str,
 }
+
+/// Most parameters of an optimisation.
+pub const MOST_PARAMETERS: usize = 2;
 
 /// The first bytes of a file stay in its inode on the metadata tier; what comes behind goes to the servers.
 pub const SMALL: OptimisationType = OptimisationType {
     index: 0,
     name: "small",
-    parameter_bits: 40,
-    least_bytes: 4 << 10,
-    most_bytes: 1 << 30,
-    multiple_bytes: 4 << 10,
-    default_bytes: 64 << 10,
+    parameters: &[ParameterType {
+        name: "size",
+        unit: ParameterUnit::Bytes,
+        bits: 40,
+        least: 4 << 10,
+        most: 1 << 30,
+        multiple: 4 << 10,
+        default: 64 << 10,
+    }],
     does: "the first bytes of the file, as many as it says, are in its inode on the metadata tier; the rest is on the servers",
 };
 
+/// What a sequential or strided reader reads next is fetched from the servers before it asks.
+pub const READAHEAD: OptimisationType = OptimisationType {
+    index: 1,
+    name: "readahead",
+    parameters: &[
+        ParameterType {
+            name: "window",
+            unit: ParameterUnit::Bytes,
+            bits: 40,
+            least: 64 << 10,
+            most: 128 << 20,
+            multiple: 4 << 10,
+            default: 8 << 20,
+        },
+        ParameterType {
+            name: "depth",
+            unit: ParameterUnit::Count,
+            bits: 4,
+            least: 1,
+            most: 8,
+            multiple: 1,
+            default: 2,
+        },
+    ],
+    does: "what a program that reads one piece after the other, or pieces at equal distances, reads next is fetched from all \
+           servers before it asks: windows of that size, as many at once as depth says",
+};
+
 /// All of them, by index.
-pub const TABLE: &[OptimisationType] = &[SMALL];
+pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD];
 
 impl OptimisationType {
     /// The optimisation of that index; `None` for one that this release does not know. O(number of optimisations).
@@ -45,5 +74,11 @@ impl OptimisationType {
     /// The optimisation of that name.
     pub fn of_name(name: &str) -> Option<&'static Self> {
         TABLE.iter().find(|each| each.name == name)
+    }
+
+    /// How it is written: `small=SIZE`, `readahead=WINDOW:DEPTH`.
+    pub fn form(&self) -> String {
+        let parameters: Vec<_> = self.parameters.iter().map(|each| each.name.to_uppercase()).collect();
+        format!("{}={}", self.name, parameters.join(":"))
     }
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use stripewise_layout::{MAX_OFFSET, Pattern};
-use stripewise_optimisation::{OptimisationSetting, TABLE};
+use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterType, TABLE};
 use stripewise_store::Store;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
@@ -41,14 +41,23 @@ fn pattern_of(text: Option<&str>) -> PyResult<Option<Pattern>> {
 /// All optimisations that there are.
 #[pyfunction]
 pub(crate) fn optimisation_table(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let row = |each: &stripewise_optimisation::OptimisationType| {
+    let parameter = |each: &ParameterType| {
+        let text = |value| each.format(value);
+        json!({
+            "name": each.name,
+            "least": text(each.least),
+            "most": text(each.most),
+            "multiple": text(each.multiple),
+            "default": text(each.default),
+        })
+    };
+    let row = |each: &OptimisationType| {
+        let parameters: Vec<Value> = each.parameters.iter().map(parameter).collect();
         json!({
             "index": each.index,
             "name": each.name,
-            "least_bytes": each.least_bytes,
-            "most_bytes": each.most_bytes,
-            "multiple_bytes": each.multiple_bytes,
-            "default_bytes": each.default_bytes,
+            "form": each.form(),
+            "parameters": parameters,
             "does": each.does,
         })
     };
@@ -115,6 +124,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "head_bytes": (!all_in_inode).then_some(taken.head_bytes),
             "has_handle": taken.has_handle,
             "made_with": described(&taken.made_with),
+            "reads_ahead": taken.reads_ahead,
             "is_ruled": taken.is_ruled,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,

@@ -47,11 +47,17 @@ def hint(
     Optimisations:
       small=SIZE   the first SIZE bytes of a file are in its inode, on the
                    metadata tier: 4KiB to 1GiB, without =SIZE 64KiB
+      readahead=WINDOW:DEPTH
+                   what a sequential or strided reader reads next is fetched
+                   from all servers before it asks: windows of 64KiB to
+                   128MiB, without =WINDOW 8MiB; DEPTH of them at once, 1 to
+                   8, without :DEPTH 2
 
     \b
     Examples:
       stripewise hint p/mount/photos small=64K
       stripewise hint p/mount/photos small=1M --for '*.jpg'
+      stripewise hint p/mount/runs readahead=8M
       stripewise hint p/mount/photos --show
       stripewise hint p/mount/photos --remove --for '*.jpg'
       stripewise hint p/mount/photos/a.jpg --why
@@ -112,6 +118,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result("  because it has no handle: it was made beside the mount")
     else:
         console.result("  because that is its layout, which no hint has given it")
+    if taken["reads_ahead"]:
+        console.result("  what is open for reading alone is read ahead, as long as the file has no writer")
     if taken["is_ruled"]:
         console.result("  a new file of its name gets the layout that `apply` has set, whatever the hints are")
     else:

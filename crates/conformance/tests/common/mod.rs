@@ -19,6 +19,12 @@ const KIND: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
     _ => "directory",
 };
 
+/// The hint of the directories that the tests of this binary work in.
+const HINT: Option<&str> = match env!("CARGO_CRATE_NAME").as_bytes() {
+    b"ahead" => Some("readahead=64K:2"),
+    _ => None,
+};
+
 /// Failures that were mended, as lists of operations.
 fn kept() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
@@ -46,7 +52,7 @@ fn chance() -> [u8; 32] {
 /// `STRIPEWISE_CONFORMANCE_SECONDS` other cases each time, for that many seconds. A case that fails is made as short as
 /// it can be and written to a file.
 pub fn conforms(name: &str, ways: &[AccessWay], count: u32) {
-    let world = RefCell::new(World::new(ways, KIND));
+    let world = RefCell::new(World::new(ways, KIND, HINT));
     for path in kept() {
         let case = Case::load(&path).unwrap();
         try_case(&mut world.borrow_mut(), &case).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));

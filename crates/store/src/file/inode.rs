@@ -11,6 +11,7 @@ use crate::file::rights::create_datafile;
 use crate::file::unsynced::{Failures, Told};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::{ATTRIBUTE, Created, Handle, Present, read_handle};
+use crate::format::hints;
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
@@ -261,6 +262,11 @@ impl Inode {
     /// Tells all holders of a placement of this file to fetch it again.
     pub fn bump_epoch(&self) {
         self.store.plane().bump_epoch(self.handle());
+    }
+
+    /// Value of its epoch counter now. One load, two for a user of a shared pool.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.store.plane().epoch(self.handle())
     }
 
     /// The file as the data plane knows it now.
@@ -557,6 +563,7 @@ fn place(
     inode: impl FnOnce() -> Result<Arc<OwnedFd>>,
 ) -> Result<PlacedFile> {
     let sum = crate::format::handle::checksum(&handle.encode()?);
+    let read_ahead = hints::read_ahead(&handle.optimisations);
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
     let share = store.open_memory.share(owner, handle.layout, &layout)?;
@@ -574,6 +581,7 @@ fn place(
     };
     let mut file = PlacedFile::new(store.plane().clone(), placement, inode)?;
     file.keep_share(share);
+    file.set_read_ahead(read_ahead);
     file.set_handle_sum(sum);
     Ok(file)
 }

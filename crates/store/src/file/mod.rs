@@ -14,6 +14,7 @@ pub(crate) mod open_file;
 pub(crate) mod open_inode;
 pub(crate) mod open_memory;
 pub(crate) mod owners;
+pub(crate) mod paths;
 pub(crate) mod placed_file;
 pub mod placements;
 pub(crate) mod requests;

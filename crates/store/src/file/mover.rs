@@ -320,7 +320,7 @@ impl<'a> Move<'a> {
         let placement = self.copy.current_placement();
         let mut optimisations = self.handle.optimisations.clone();
         let head_bytes = self.plan.layout.head_in_inode_bytes();
-        if hints::small(&optimisations).is_some_and(|small| small.bytes() != head_bytes) {
+        if hints::small(&optimisations).is_some_and(|small| small.value(0) != head_bytes) {
             // The new layout says where the first bytes are, and no longer the hint that the file was made with.
             optimisations.disable(SMALL.index);
         }

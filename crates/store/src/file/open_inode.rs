@@ -1,6 +1,9 @@
 //! One open of a regular file, by the mount for a program, by the library, or by an export.
 
 use crate::file::inode::Inode;
+use crate::file::paths::path::IoPath;
+use crate::file::paths::placed::PlacedPath;
+use crate::file::paths::readahead::ReadAhead;
 use crate::file::requests::Requests;
 use crate::file::unsynced::Told;
 use crate::os::error::Result;
@@ -22,6 +25,18 @@ pub struct OpenInode {
     /// Bytes at the beginning of the file that it may write without being registered as a writer of the rest; 0: none.
     head_bytes: AtomicU64,
     registering: Mutex<()>,
+    /// What its reads go over before they reach their places, as its handle said when it was opened.
+    path: Option<Box<dyn IoPath>>,
+}
+
+/// The path of the reads of one open, by the handle; `None`: straight to the places. An open for writing would only see that
+/// the file has a writer.
+fn path_of(inode: &Arc<Inode>, writes: bool) -> Option<Box<dyn IoPath>> {
+    if writes || inode.store.plane().is_shared() {
+        return None;
+    }
+    let hint = inode.known_file().ok()?.read_ahead()?;
+    Some(Box::new(ReadAhead::over(PlacedPath, inode.clone(), hint)))
 }
 
 impl OpenInode {
@@ -29,6 +44,7 @@ impl OpenInode {
     /// file's time of access.
     pub fn new(inode: Arc<Inode>, writes: bool, notes_reads: bool) -> Self {
         let told = inode.told();
+        let path = path_of(&inode, writes);
         Self {
             inode,
             writes,
@@ -37,6 +53,7 @@ impl OpenInode {
             registered: AtomicBool::new(false),
             head_bytes: AtomicU64::new(0),
             registering: Mutex::default(),
+            path,
         }
     }
 
@@ -53,6 +70,11 @@ impl OpenInode {
     /// Whether what it reads moves the file's time of access.
     pub fn notes_reads(&self) -> bool {
         self.notes_reads
+    }
+
+    /// Whether its reads have to pass here: what is read ahead of them is with this process.
+    pub fn reads_ahead(&self) -> bool {
+        self.path.is_some()
     }
 
     /// Whether it is registered as a writer.
@@ -123,7 +145,11 @@ impl OpenInode {
     /// # Errors
     /// Those of the servers.
     pub fn read_at(&self, sender: Sender, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        let count = self.sent_by(sender).read_vectored_at(bufs, offset)?;
+        let requests = self.sent_by(sender);
+        let count = match &self.path {
+            None => requests.read_vectored_at(bufs, offset),
+            Some(path) => path.read(requests, bufs, offset),
+        }?;
         if self.notes_reads {
             self.inode.note_read();
         }

@@ -4,6 +4,7 @@ use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
+use crate::format::hints::ReadAheadHint;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
 use crate::os::descriptors::{close, replace, replace_by_nothing};
@@ -89,6 +90,8 @@ pub struct PlacedFile {
     inode: Option<Arc<OwnedFd>>,
     /// What the file counts for in a store of files of several users.
     share: Option<Share>,
+    /// How its readers are to be served, where its handle says so.
+    read_ahead: Option<ReadAheadHint>,
 }
 
 impl PlacedFile {
@@ -104,7 +107,17 @@ impl PlacedFile {
             slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
         }
         let epoch = AtomicU32::new(placement.epoch);
-        Ok(Self { plane, placement, datafiles, slots, epoch, handle_sum: AtomicU32::new(0), inode, share: None })
+        Ok(Self {
+            plane,
+            placement,
+            datafiles,
+            slots,
+            epoch,
+            handle_sum: AtomicU32::new(0),
+            inode,
+            share: None,
+            read_ahead: None,
+        })
     }
 
     /// The placement as it was when this was built ([`PlacedFile::refresh`] does not change it).
@@ -137,6 +150,15 @@ impl PlacedFile {
     /// Keeps the file's share of its owner's memory as long as the file.
     pub(crate) fn keep_share(&mut self, share: Share) {
         self.share = Some(share);
+    }
+
+    pub(crate) fn set_read_ahead(&mut self, hint: Option<ReadAheadHint>) {
+        self.read_ahead = hint;
+    }
+
+    /// How its readers are to be served ahead, where its handle says so.
+    pub(crate) fn read_ahead(&self) -> Option<ReadAheadHint> {
+        self.read_ahead
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {

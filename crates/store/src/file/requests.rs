@@ -28,6 +28,11 @@ impl Inode {
         Requests { inode: self, sender, are_admitted: false }
     }
 
+    /// The requests of `sender`, as parts of one that the gate has let pass.
+    pub(crate) fn admitted(&self, sender: Sender) -> Requests<'_> {
+        Requests { inode: self, sender, are_admitted: true }
+    }
+
     /// [`Requests::read_at`] of this process.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.sent_by(LIBRARY).read_at(buf, offset)
@@ -47,6 +52,17 @@ impl Inode {
 impl<'a> Requests<'a> {
     fn places(&self, cuts: bool) -> ByHandle<'a> {
         ByHandle { inode: self.inode, cuts, sender: self.sender, is_admitted: self.are_admitted }
+    }
+
+    /// Who sends them.
+    pub(crate) fn sender(&self) -> Sender {
+        self.sender
+    }
+
+    /// Waits at the gate, with no lock that others wait for; what follows is a part of that request.
+    pub(crate) fn admit(self, action: Action, offset: u64, len: u64) -> Self {
+        self.enter(action, offset, len);
+        Self { are_admitted: true, ..self }
     }
 
     /// Reads at `offset`; fewer bytes than asked for only at the end of the file. Holes are zeros.

@@ -132,9 +132,27 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
+                self.tell_readers_ahead();
                 return Ok(Some(lock));
             }
         }
+    }
+
+    /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs
+    /// counts no longer. One load of files that are not read ahead.
+    fn tell_readers_ahead(&self) {
+        if self.has_handle() && !self.known_file().is_ok_and(|file| file.read_ahead().is_none()) {
+            self.bump_epoch();
+        }
+    }
+
+    /// The value of the file's epoch counter at a moment at which no process was registered as a writer of what its servers have;
+    /// `None`: one is, or was when it died. A writer that registers later counts it up before it changes a byte, if the file is one
+    /// that is read ahead. One system call.
+    pub(crate) fn epoch_without_writers(&self) -> Result<Option<u32>> {
+        // In this order: a writer that comes in between is found, or counts it up.
+        let epoch = self.epoch();
+        Ok(if self.may_be_written()? { None } else { Some(epoch) })
     }
 
     /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.

@@ -7,7 +7,7 @@
 use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{OptimisationSetting, SMALL};
+use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -42,6 +42,26 @@ pub struct DirectoryHints {
 /// The setting of `small` among `optimisations`, if this release understands it.
 pub(crate) fn small(optimisations: &Optimisations) -> Option<OptimisationSetting> {
     OptimisationSetting::unpack(SMALL.index, optimisations.parameters(SMALL.index)?).ok()
+}
+
+/// How much is fetched ahead of a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadAheadHint {
+    /// Bytes of one fetch.
+    pub(crate) window_bytes: u64,
+    /// Fetches ahead of the one that is being read.
+    pub(crate) depth: u32,
+}
+
+/// The setting of `readahead` among `optimisations`, if this release understands it.
+pub(crate) fn read_ahead(optimisations: &Optimisations) -> Option<ReadAheadHint> {
+    let setting = read_ahead_setting(optimisations)?;
+    Some(ReadAheadHint { window_bytes: setting.value(0), depth: setting.value(1) as u32 })
+}
+
+/// [`read_ahead`] as a handle has it.
+pub(crate) fn read_ahead_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
+    OptimisationSetting::unpack(READAHEAD.index, optimisations.parameters(READAHEAD.index)?).ok()
 }
 
 impl DirectoryHints {
@@ -185,7 +205,8 @@ mod tests {
 
     #[test]
     fn the_latest_pattern_that_matches_wins() {
-        let of = |hints: &DirectoryHints, name: &str| small(&hints.of_name(name.as_bytes())).map(|small| small.bytes());
+        let of =
+            |hints: &DirectoryHints, name: &str| small(&hints.of_name(name.as_bytes())).map(|small| small.value(0));
         let mut hints = sample();
         assert_eq!(["x", "x.h5", "a.h5"].map(|name| of(&hints, name)), [Some(4096), Some(8192), Some(16384)],);
         hints.set(pattern("*.h5"), small_of(12288)).unwrap();

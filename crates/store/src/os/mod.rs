@@ -1,5 +1,6 @@
 //! System calls, errors, locks and shared pages: knows nothing above it.
 
+pub(crate) mod budget;
 pub(crate) mod byte_lock;
 pub(crate) mod descriptors;
 pub mod error;
@@ -7,3 +8,4 @@ pub(crate) mod room;
 pub mod shared_pages;
 pub(crate) mod sync;
 pub(crate) mod sys;
+pub(crate) mod threads;

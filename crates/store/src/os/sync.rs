@@ -6,6 +6,34 @@ pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
 use std::sync::PoisonError;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::thread;
+
+/// Threads that end with what they belong to: shuttle waits for its threads, and not for a task that no other joins.
+#[cfg(feature = "shuttle")]
+pub(crate) mod thread {
+    use shuttle::future::{JoinHandle, spawn};
+
+    /// As the standard library's.
+    pub(crate) struct Builder;
+
+    impl Builder {
+        /// As the standard library's.
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        /// As the standard library's.
+        pub(crate) fn name(self, _: String) -> Self {
+            self
+        }
+
+        /// As the standard library's.
+        pub(crate) fn spawn(self, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+            Ok(spawn(async move { run() }))
+        }
+    }
+}
 
 /// In memory that processes share.
 #[cfg(not(feature = "shuttle"))]

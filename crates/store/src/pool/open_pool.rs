@@ -5,8 +5,10 @@ use crate::backend::meta::TREE;
 use crate::backend::plane::{DataPlane, PlaneOptions};
 use crate::file::open_memory::OpenMemory;
 use crate::format::placement::Datafiles;
+use crate::os::budget::Budget;
 use crate::os::error::{Error, Result};
 use crate::os::sys::open_directory;
+use crate::os::threads::Threads;
 use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
@@ -33,6 +35,10 @@ pub struct OpenPool {
     pub(crate) heads: HeadLocks,
     pub(crate) rules: Rules,
     pub(crate) spill: Spill,
+    /// What reads ahead of programs.
+    pub(crate) threads: Threads,
+    /// Bytes that are kept of what was read ahead.
+    pub(crate) fetched: Arc<Budget>,
 }
 
 impl OpenPool {
@@ -60,6 +66,8 @@ impl OpenPool {
             heads,
             rules,
             spill: Spill::default(),
+            threads: Threads::default(),
+            fetched: Arc::default(),
         }))
     }
 

@@ -10,6 +10,7 @@ use crate::pool::open_pool::OpenPool;
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_optimisation::OptimisationSetting;
 
 /// Servers are asked for their room at most this often …
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -116,19 +117,25 @@ impl OpenPool {
     /// The layout that a new file gets in place of `layout`, with the optimisations that its directory `hinted`, and those of
     /// them that it has got.
     ///
-    /// A rule of `apply` names the place of every byte, so that hints change nothing there. A metadata tier that has only its
+    /// A rule of `apply` names the place of every byte, so that hints change no place there. A metadata tier that has only its
     /// reserve left takes no heads of files.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
         let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.default_now()), Optimisations::default());
         let layout = self.with_room(layout);
+        let add = |got: &mut Optimisations, setting: OptimisationSetting| {
+            let (index, parameters) = setting.pack();
+            // The table keeps its bounds.
+            let _ = got.enable(index, parameters);
+        };
+        if let Some(read_ahead) = hints::read_ahead_setting(hinted) {
+            add(&mut got, read_ahead);
+        }
         let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
             return (layout, got);
         };
-        match layout.with_head_in_inode(small.bytes()) {
+        match layout.with_head_in_inode(small.value(0)) {
             Ok(with_head) => {
-                let (index, parameters) = small.pack();
-                // The table keeps its bounds.
-                let _ = got.enable(index, parameters);
+                add(&mut got, small);
                 (Arc::new(with_head), got)
             }
             Err(_) => (layout, got),

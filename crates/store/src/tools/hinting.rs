@@ -1,7 +1,7 @@
 //! Hints of directories: reading them when a file is made, changing them, and handing them down.
 
 use crate::format::handle::Optimisations;
-use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES};
+use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES, read_ahead};
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
@@ -32,6 +32,8 @@ pub struct PathTaken {
     pub has_handle: bool,
     /// What it was given when it was made, unless it has been moved since.
     pub made_with: Optimisations,
+    /// Whether what is open for reading alone is read ahead, as long as the file has no writer: not in a pool of several users.
+    pub reads_ahead: bool,
     /// Whether a rule of `apply` names the layout of a new file of its path: hints change nothing then.
     pub is_ruled: bool,
     /// What the hints of its directory say of its name now.
@@ -55,6 +57,7 @@ impl Store {
             size_bytes: status.size_bytes,
             head_bytes: placed.placement.layout.head_in_inode_bytes(),
             has_handle: placed.has_handle,
+            reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
             made_with: placed.made_with,
             is_ruled: !Arc::ptr_eq(&self.layout_for(path)?, &self.default_now()),
             hinted_now: hints.of_name(name.as_bytes()),

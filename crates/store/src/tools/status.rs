@@ -147,7 +147,7 @@ impl Store {
         let planned = has_handle.then(|| self.layout_for(path)).transpose()?;
         let made_with = if has_handle { inode.read_handle()?.optimisations } else { Optimisations::default() };
         let head = hints::small(&made_with);
-        let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head.bytes())) {
+        let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head.value(0))) {
             Some(Ok(with_head)) => Arc::new(with_head),
             _ => planned,
         });

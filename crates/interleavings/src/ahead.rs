@@ -1,0 +1,75 @@
+//! A file that is read ahead while others write it.
+
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, write};
+use rustix::io::Errno;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::atomic::{AtomicU8, Ordering};
+use shuttle::thread;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use stripewise_control::{Sender, Way};
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::OpenInode;
+use stripewise_store::handle::Optimisations;
+use stripewise_switching::switching;
+
+const STRIPES: usize = 6;
+/// Times that the reader goes through the file.
+const ROUNDS: usize = 2;
+
+/// One thread opens the file to read, and reads stripe after stripe, twice; another, mostly of another process, opens it to write,
+/// changes some stripes and closes it, or sets its size, which leaves its bytes; a third may move it. What was written before a read
+/// began is read.
+///
+/// # Panics
+/// An older byte is read.
+pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
+    let (index, parameters) = OptimisationSetting::parse("readahead=64K:2").expect("a setting").pack();
+    let mut hinted = Optimisations::default();
+    hinted.enable(index, parameters).expect("a setting");
+    let file = TestFile::make_with(pool, &layout(0, 2), thread_rng().gen_range(1..=2), &hinted);
+    file.fill(&[1; STRIPES * WIDTH as usize]);
+    let inode = |number: usize| file.inodes[number % file.inodes.len()].clone();
+    let (reader, writer, mover) = (inode(0), inode(1), inode(1));
+    let written: Arc<Vec<AtomicU8>> = Arc::new((0..STRIPES).map(|_| AtomicU8::new(1)).collect());
+    let seen = written.clone();
+    let moves = thread_rng().gen_bool(0.3);
+    switching(|| {
+        let threads = [
+            thread::spawn(move || {
+                let open = OpenInode::new(reader, false, false);
+                assert!(open.reads_ahead(), "the file has lost its optimisation");
+                for stripe in (0..ROUNDS).flat_map(|_| 0..STRIPES) {
+                    let least = seen[stripe].load(Ordering::SeqCst);
+                    let mut bytes = [0; WIDTH as usize];
+                    let sender = Sender::this_process(Way::Library);
+                    let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], stripe as u64 * WIDTH);
+                    assert_eq!(count.expect("read"), bytes.len());
+                    assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");
+                }
+            }),
+            thread::spawn(move || {
+                for value in 2..4 {
+                    if thread_rng().gen_bool(0.2) {
+                        writer.truncate(STRIPES as u64 * WIDTH).expect("a size");
+                    }
+                    let stripe = thread_rng().gen_range(0..STRIPES);
+                    let open = OpenInode::new(writer.clone(), true, false);
+                    open.register().expect("a writer");
+                    write(&writer, &[value; WIDTH as usize], stripe as u64 * WIDTH);
+                    written[stripe].store(value, Ordering::SeqCst);
+                    open.release().expect("released");
+                }
+            }),
+        ];
+        let moved = moves.then(|| {
+            thread::spawn(move || {
+                if let Err(error) = mover.move_to(&layout(1, 2), NAME, &mut |_, _| true) {
+                    assert_eq!(error.errno(), Errno::BUSY, "{error}");
+                }
+            })
+        });
+        threads.into_iter().chain(moved).for_each(|thread| thread.join().expect("a thread"));
+    });
+    assert_eq!(file.end().len(), STRIPES * WIDTH as usize);
+}

@@ -1,0 +1,125 @@
+//! A stretch of a file that is read before a program asks for it.
+
+use crate::os::budget::BudgetShare;
+use crate::os::sync::{Condvar, Mutex, guard};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::PoisonError;
+
+/// One stretch, of which a thread makes a copy in memory.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    len: usize,
+    /// Value of the file's epoch counter at a moment before it was read at which the file had no writer.
+    pub(crate) epoch: u32,
+    state: Mutex<FetchState>,
+    changed: Condvar,
+    _room: BudgetShare,
+}
+
+#[derive(Debug)]
+enum FetchState {
+    /// No thread has begun.
+    Waiting,
+    /// One is at it.
+    Running,
+    /// The bytes of the file from the first on; fewer than wanted where it ends.
+    Here(Vec<u8>),
+    /// They could not be read.
+    Failed,
+}
+
+impl Fetch {
+    /// Of `len` bytes, for which there is `room`.
+    pub(crate) fn new(offset: u64, len: usize, epoch: u32, room: BudgetShare) -> Self {
+        Self { offset, len, epoch, state: Mutex::new(FetchState::Waiting), changed: Condvar::new(), _room: room }
+    }
+
+    /// The byte behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+
+    /// Bytes that were asked for.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has come to the end of the file, or to an error.
+    pub(crate) fn is_short(&self) -> bool {
+        match &*guard(&self.state) {
+            FetchState::Here(bytes) => bytes.len() < self.len,
+            FetchState::Failed => true,
+            FetchState::Waiting | FetchState::Running => false,
+        }
+    }
+
+    /// Has `read` fill a buffer, if no thread has begun yet; it gives how many bytes it has read.
+    pub(crate) fn run(&self, read: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        /// Whatever happens, those that wait go on.
+        struct Unfinished<'a>(&'a Fetch, FetchState);
+        impl Drop for Unfinished<'_> {
+            fn drop(&mut self) {
+                *guard(&self.0.state) = std::mem::replace(&mut self.1, FetchState::Failed);
+                self.0.changed.notify_all();
+            }
+        }
+        {
+            let mut state = guard(&self.state);
+            if !matches!(*state, FetchState::Waiting) {
+                return;
+            }
+            *state = FetchState::Running;
+        }
+        let mut unfinished = Unfinished(self, FetchState::Failed);
+        let mut bytes = vec![0; self.len];
+        if let Some(count) = read(&mut bytes) {
+            bytes.truncate(count);
+            unfinished.1 = FetchState::Here(bytes);
+        }
+    }
+
+    /// Waits until it is here, and copies its bytes that stand in the file at `range` to `into`; `false` where it does not
+    /// have them all. The lock is held while they are copied.
+    pub(crate) fn copy(&self, range: Range<u64>, into: &mut Scatter<'_, '_>) -> bool {
+        let mut state = guard(&self.state);
+        while matches!(*state, FetchState::Running) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let FetchState::Here(bytes) = &*state else { return false };
+        let (from, to) = ((range.start - self.offset) as usize, (range.end - self.offset) as usize);
+        bytes.get(from..to).is_some_and(|bytes| {
+            into.put(bytes);
+            true
+        })
+    }
+}
+
+/// Buffers that are filled one after the other.
+pub(crate) struct Scatter<'a, 'b> {
+    bufs: &'a mut [IoSliceMut<'b>],
+    index: usize,
+    filled: usize,
+}
+
+impl<'a, 'b> Scatter<'a, 'b> {
+    pub(crate) fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
+        Self { bufs, index: 0, filled: 0 }
+    }
+
+    /// Copies all of `bytes`, for which there must be room.
+    fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = &mut self.bufs[self.index][self.filled..];
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            self.filled += count;
+            if self.filled == self.bufs[self.index].len() {
+                (self.index, self.filled) = (self.index + 1, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The path that each file has: to where its layout says that the bytes are, in the inode or on the servers.
+
+use crate::file::paths::path::IoPath;
+use crate::file::requests::Requests;
+use crate::os::error::Result;
+use std::io::IoSliceMut;
+
+/// Straight to the places.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedPath;
+
+impl IoPath for PlacedPath {
+    #[inline]
+    fn read(&self, requests: Requests<'_>, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        requests.read_vectored_at(bufs, offset)
+    }
+}

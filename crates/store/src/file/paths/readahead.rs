@@ -1,0 +1,248 @@
+//! `readahead`: what a program reads next is fetched from the servers before it asks.
+//!
+//! What is fetched is a copy, and no request must see an old one. So a stretch is fetched only while no process is registered
+//! as a writer of the file, and it counts only as long as the file's epoch counter has the value that it had before that was
+//! found out: a writer of a file with this optimisation counts it up once it is registered, before it changes a byte, and so do
+//! moves and changes of size. The head that an inode keeps has writers that register elsewhere: it is never fetched.
+//! The end of the file is never told from a copy either.
+//!
+//! Only opens for reading have this path. Not in a pool of several users, whose counters do not tell of all writers.
+
+use crate::file::inode::Inode;
+use crate::file::paths::fetch::{Fetch, Scatter};
+use crate::file::paths::path::IoPath;
+use crate::file::paths::pattern::{ReadHistory, ReadPattern};
+use crate::file::requests::Requests;
+use crate::format::hints::ReadAheadHint;
+use crate::os::error::Result;
+use crate::os::sync::{Mutex, guard};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use stripewise_control::{Action, Sender};
+use stripewise_layout::MAX_OFFSET;
+
+/// Most bytes that a process keeps of what it has fetched, for all its open files.
+const MOST_BYTES: u64 = 1 << 30;
+/// Requests for which nothing is fetched after a file was found to have a writer, or there was no room or thread.
+const PAUSE: u32 = 32;
+/// Most stretches of a strided reader that are fetched at once.
+const MOST_STRIDES: u64 = 16;
+/// Unknown requests in a row after which what was fetched is let go of.
+const MOST_MISSES: u32 = 4;
+
+/// The path of one open file, over another.
+#[derive(Debug)]
+pub(crate) struct ReadAhead<B> {
+    below: B,
+    inode: Arc<Inode>,
+    hint: ReadAheadHint,
+    /// The process that has opened the file. In a child that it forks, locks may be held by threads that are not there.
+    process: u32,
+    stream: Mutex<ReadStream>,
+}
+
+/// What is known of the requests, and what was fetched.
+#[derive(Debug, Default)]
+struct ReadStream {
+    history: ReadHistory,
+    /// The last one that was known.
+    pattern: Option<ReadPattern>,
+    /// In order of their offsets if the reader is sequential.
+    fetches: VecDeque<Arc<Fetch>>,
+    /// How much was fetched last, in bytes: it doubles up to the window.
+    step_bytes: u64,
+    misses: u32,
+    pause: u32,
+}
+
+/// Fetches that have all bytes of a request.
+type Covering = SmallVec<[Arc<Fetch>; 2]>;
+
+impl ReadStream {
+    fn let_go(&mut self) {
+        self.fetches.clear();
+        self.step_bytes = 0;
+    }
+
+    /// The fetches of `[offset, end)`; `None` where a byte has none.
+    fn covering(&self, offset: u64, end: u64) -> Option<Covering> {
+        let (mut found, mut at) = (Covering::new(), offset);
+        while at < end {
+            let next = self.fetches.iter().find(|fetch| (fetch.offset..fetch.end()).contains(&at))?;
+            at = next.end();
+            found.push(next.clone());
+        }
+        Some(found)
+    }
+}
+
+impl<B: IoPath + Clone + 'static> ReadAhead<B> {
+    /// The path over `below` of one open of `inode`.
+    pub(crate) fn over(below: B, inode: Arc<Inode>, hint: ReadAheadHint) -> Self {
+        Self { below, inode, hint, process: std::process::id(), stream: Mutex::default() }
+    }
+
+    /// Notes a request, fetches what comes behind it, and gives the fetches that have all of its bytes.
+    fn plan(&self, sender: Sender, offset: u64, len: u64) -> Option<Covering> {
+        let mut stream = guard(&self.stream);
+        let pattern = stream.history.note(offset, len);
+        let epoch = self.inode.epoch();
+        if stream.fetches.iter().any(|fetch| fetch.epoch != epoch) {
+            stream.let_go();
+        }
+        if pattern != ReadPattern::Unknown {
+            stream.misses = 0;
+            if stream.pattern.replace(pattern) != Some(pattern) {
+                stream.let_go();
+            }
+            if stream.pause > 0 {
+                stream.pause -= 1;
+            } else if self.fetch_next(&mut stream, pattern, sender, (offset, len)).is_none() {
+                stream.pause = PAUSE;
+            }
+        }
+        let covering = stream.covering(offset, offset + len);
+        if covering.is_none() && pattern == ReadPattern::Unknown {
+            stream.misses += 1;
+            if stream.misses >= MOST_MISSES {
+                stream.let_go();
+            }
+        }
+        covering
+    }
+
+    /// Fetches what comes behind a request, as far as that can be told. `None`: it cannot now.
+    fn fetch_next(
+        &self,
+        stream: &mut ReadStream,
+        pattern: ReadPattern,
+        sender: Sender,
+        request: (u64, u64),
+    ) -> Option<()> {
+        match pattern {
+            ReadPattern::Unknown => Some(()),
+            ReadPattern::Sequential => self.fetch_behind(stream, sender, request),
+            ReadPattern::Strided(distance) => self.fetch_strides(stream, sender, request, distance),
+        }
+    }
+
+    /// Of a sequential reader: fetches windows behind the request until there are `depth` ahead of it. `None`: it cannot now.
+    fn fetch_behind(&self, stream: &mut ReadStream, sender: Sender, (offset, len): (u64, u64)) -> Option<()> {
+        while stream.fetches.front().is_some_and(|fetch| fetch.end() <= offset) {
+            stream.fetches.pop_front();
+        }
+        let next = (offset + len).max(self.head_bytes()?);
+        if !stream.fetches.iter().any(|fetch| fetch.offset <= next && next <= fetch.end()) {
+            stream.let_go();
+        }
+        let ahead = |stream: &ReadStream| stream.fetches.iter().filter(|fetch| fetch.offset > offset).count();
+        while ahead(stream) < self.hint.depth as usize && !stream.fetches.back().is_some_and(|last| last.is_short()) {
+            let from = stream.fetches.back().map_or(next, |last| last.end());
+            stream.step_bytes = (2 * stream.step_bytes.max(len)).min(self.hint.window_bytes);
+            let step_bytes = stream.step_bytes.min(MAX_OFFSET.saturating_sub(from));
+            if step_bytes == 0 {
+                break;
+            }
+            self.fetch(stream, sender, from, step_bytes)?;
+        }
+        Some(())
+    }
+
+    /// Of a strided reader: fetches the next requests as it will make them. `None`: it cannot now.
+    fn fetch_strides(
+        &self,
+        stream: &mut ReadStream,
+        sender: Sender,
+        (offset, len): (u64, u64),
+        distance: i64,
+    ) -> Option<()> {
+        let head_bytes = self.head_bytes()?;
+        stream.step_bytes = (2 * stream.step_bytes.max(len)).min(self.hint.window_bytes);
+        let count = (stream.step_bytes / len).clamp(1, MOST_STRIDES);
+        let place = |number: u64| offset.checked_add_signed(distance.checked_mul(number as i64)?);
+        let places = || (0..=count).filter_map(place);
+        stream.fetches.retain(|fetch| places().any(|at| at == fetch.offset) && fetch.len() as u64 == len);
+        for at in places().skip(1) {
+            let is_known = stream.fetches.iter().any(|fetch| fetch.offset == at);
+            if at >= head_bytes && at <= MAX_OFFSET - len && !is_known {
+                self.fetch(stream, sender, at, len)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Bytes at the beginning that are not fetched; `None`: nothing is, as no server has bytes of the file. No system call
+    /// where its places are known.
+    fn head_bytes(&self) -> Option<u64> {
+        let file = self.inode.known_file().ok()?;
+        file.has_datafile().then(|| file.placement().layout.head_in_inode_bytes())
+    }
+
+    /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
+    /// system call.
+    fn fetch(&self, stream: &mut ReadStream, sender: Sender, offset: u64, len: u64) -> Option<()> {
+        let epoch = self.inode.epoch_without_writers().ok()??;
+        let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
+        let fetch = Arc::new(Fetch::new(offset, len as usize, epoch, room));
+        let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
+        let work = move || {
+            // The reader has gone on without it.
+            let Some(fetch) = weak.upgrade() else { return };
+            fetch.run(|bytes| read_ahead(&below, &inode, sender, bytes, fetch.offset));
+        };
+        if !self.inode.store.threads.try_do(work) {
+            return None;
+        }
+        stream.fetches.push_back(fetch);
+        Some(())
+    }
+
+    /// Copies the bytes of a request from what was fetched; `false`: they are not all there, or the file has changed.
+    fn copy(&self, covering: &Covering, sender: Sender, bufs: &mut [IoSliceMut<'_>], offset: u64, end: u64) -> bool {
+        let (mut into, mut at) = (Scatter::new(bufs), offset);
+        for fetch in covering {
+            // Where the threads are busy, the reader does it itself.
+            fetch.run(|bytes| read_ahead(&self.below, &self.inode, sender, bytes, fetch.offset));
+            let to = fetch.end().min(end);
+            if !fetch.copy(at..to, &mut into) {
+                return false;
+            }
+            at = to;
+        }
+        // A write that has returned before this request came is seen here, as its writer has counted up the epoch.
+        let epoch = self.inode.epoch();
+        covering.iter().all(|fetch| fetch.epoch == epoch)
+    }
+}
+
+/// Reads as much of `bytes` as there is; the gate has let the request pass that it is for.
+fn read_ahead(below: &impl IoPath, inode: &Inode, sender: Sender, bytes: &mut [u8], offset: u64) -> Option<usize> {
+    below.read(inode.admitted(sender), &mut [IoSliceMut::new(bytes)], offset).ok()
+}
+
+impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
+    /// Costs a lock and some comparisons where nothing can be told, and a copy where it was fetched.
+    fn read(&self, requests: Requests<'_>, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let len = bufs.iter().fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
+        let is_fetched = len > 0 && len < self.hint.window_bytes && offset <= MAX_OFFSET - len;
+        if !is_fetched || self.process != std::process::id() {
+            return self.below.read(requests, bufs, offset);
+        }
+        let requests = requests.admit(Action::Read, offset, len);
+        if let Some(covering) = self.plan(requests.sender(), offset, len) {
+            if self.copy(&covering, requests.sender(), bufs, offset, offset + len) {
+                return Ok(len as usize);
+            }
+            guard(&self.stream).let_go();
+        }
+        let count = self.below.read(requests, bufs, offset)?;
+        if (count as u64) < len {
+            let mut stream = guard(&self.stream);
+            stream.history.has_ended();
+            stream.let_go();
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,149 @@
+//! A bounded set of threads, for work that can be left undone: what finds no thread is not done.
+
+use crate::os::sync::atomic::{AtomicU32, Ordering};
+use crate::os::sync::{Condvar, Mutex, guard, thread};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+/// Most threads of a set.
+const MOST_THREADS: usize = 16;
+/// Most pieces of work that wait for one.
+const MOST_WAITING: usize = 64;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads. They begin with the first work, and end with the set.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    /// The process whose threads they are; 0 before the first. A child that it forks has none of them.
+    process: AtomicU32,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    came: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Work>,
+    threads: usize,
+    idle: usize,
+    has_ended: bool,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Threads {
+    /// Has a thread do `work`, which must not panic; `false` where there is none for it, and none can be. One short lock.
+    pub(crate) fn try_do(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        let own = std::process::id();
+        let of =
+            self.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire).map_or_else(|of| of, |_| own);
+        if of != own {
+            // What a fork has copied may be locked for ever.
+            return false;
+        }
+        let mut state = guard(&self.shared.state);
+        if state.waiting.len() >= MOST_WAITING {
+            return false;
+        }
+        if state.idle <= state.waiting.len() && state.threads < MOST_THREADS {
+            let shared = self.shared.clone();
+            let begun = thread::Builder::new().name("stripewise-io".into()).spawn(move || serve(&shared));
+            state.threads += usize::from(begun.is_ok());
+        }
+        if state.threads == 0 {
+            return false;
+        }
+        state.waiting.push_back(Box::new(work));
+        drop(state);
+        self.shared.came.notify_one();
+        true
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if self.process.load(Ordering::Acquire) == std::process::id() {
+            guard(&self.shared.state).has_ended = true;
+            self.shared.came.notify_all();
+        }
+    }
+}
+
+/// What a thread does: the work that waits, until the set has ended and none does.
+fn serve(shared: &Shared) {
+    let mut state = guard(&shared.state);
+    loop {
+        if let Some(work) = state.waiting.pop_front() {
+            drop(state);
+            work();
+            state = guard(&shared.state);
+        } else if state.has_ended {
+            return;
+        } else {
+            state.idle += 1;
+            state = shared.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_is_done_by_threads_of_which_there_are_no_more_than_the_bound() {
+        let threads = Threads::default();
+        // All but this thread's share can only go on together.
+        let (together, (done, finished)) = (Arc::new(Barrier::new(MOST_THREADS + 1)), channel());
+        let mut accepted = 0;
+        while {
+            let (together, done) = (together.clone(), done.clone());
+            threads.try_do(move || {
+                together.wait();
+                done.send(()).unwrap();
+            })
+        } {
+            accepted += 1;
+            assert!(accepted <= MOST_THREADS + MOST_WAITING, "what waits is bounded");
+        }
+        assert!(accepted >= MOST_WAITING && guard(&threads.shared.state).threads == MOST_THREADS);
+        // What was accepted is done, in groups of the threads.
+        for _ in 0..accepted / MOST_THREADS {
+            together.wait();
+            (0..MOST_THREADS).for_each(|_| finished.recv().unwrap());
+        }
+    }
+
+    #[test]
+    fn threads_end_with_their_set() {
+        let threads = Threads::default();
+        let (done, finished) = channel();
+        assert!(threads.try_do(move || done.send(()).unwrap()));
+        finished.recv().unwrap();
+        let shared = Arc::downgrade(&threads.shared);
+        drop(threads);
+        while shared.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_process_that_did_not_begin_them_has_none() {
+        let threads = Threads::default();
+        threads.process.store(std::process::id() + 1, Ordering::Release);
+        assert!(!threads.try_do(|| ()));
+    }
+}

@@ -1,0 +1,356 @@
+//! `readahead`: what is fetched ahead of a reader is never older than what was written, and it is fetched for those that gain.
+
+mod common;
+
+use common::{TestPool, layout, pattern};
+use proptest::prelude::*;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::io::{IoSlice, IoSliceMut};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use stripewise_control::{Door, FileId, Observer, Request};
+use stripewise_layout::{Layout, SubRequest};
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::handle::Optimisations;
+use stripewise_store::{Error, File, Files, PlaneOptions};
+
+/// What does not happen within this time does not happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn hint(files: &Files, settings: &[&str]) {
+    let mut optimisations = Optimisations::default();
+    for setting in settings {
+        let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
+        optimisations.enable(index, parameters).unwrap();
+    }
+    files.store().change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
+}
+
+fn open(files: &Arc<Files>, name: &str, flags: OFlags) -> File {
+    files.open_file(Path::new(name), flags, Mode::from_raw_mode(0o600)).unwrap()
+}
+
+fn make(files: &Arc<Files>, name: &str, bytes: &[u8]) {
+    let file = open(files, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
+    assert_eq!(file.write_at(&[IoSlice::new(bytes)], 0).unwrap(), bytes.len());
+    file.close().unwrap();
+}
+
+fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xaa; len];
+    // In two buffers, as vectors come.
+    let (first, second) = bytes.split_at_mut(len / 3);
+    let count = file.read_at(&mut [IoSliceMut::new(first), IoSliceMut::new(second)], offset).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+/// Counts what reaches the servers.
+#[derive(Default)]
+struct Counted {
+    parts: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Observer for Counted {
+    fn served(&self, _: FileId, _: &SubRequest, _: &Request, done_bytes: u64, _: u64) {
+        self.parts.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(done_bytes, Ordering::Relaxed);
+    }
+}
+
+/// A pool whose servers are watched, with one file of a megabyte.
+fn watched(settings: &[&str]) -> (TestPool, Arc<Files>, Arc<Counted>, Vec<u8>) {
+    let pool = TestPool::new(3);
+    let counted = Arc::new(Counted::default());
+    let door = Door::default().with_observer(counted.clone());
+    let files = Files::open_with(pool.pool.clone(), PlaneOptions { door, ..PlaneOptions::default() }).unwrap();
+    hint(&files, settings);
+    let bytes = pattern(1 << 20, 7);
+    make(&files, "f", &bytes);
+    counted.parts.store(0, Ordering::Relaxed);
+    counted.bytes.store(0, Ordering::Relaxed);
+    (pool, files, counted, bytes)
+}
+
+/// Reads 2 KiB at each of `offsets`; how many parts of requests reached the servers meanwhile.
+fn parts_of(offsets: impl Iterator<Item = u64>, settings: &[&str]) -> u64 {
+    let (_pool, files, counted, bytes) = watched(settings);
+    let file = open(&files, "f", OFlags::RDONLY);
+    for offset in offsets {
+        assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048], "at {offset}");
+    }
+    counted.parts.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_sequential_reader_of_small_requests_is_served_from_what_was_fetched() {
+    let offsets = || (0..512).map(|number| number * 2048);
+    assert_eq!(parts_of(offsets(), &[]), 512);
+    // Windows of 64 KiB over three servers: each has a part of 21 KiB.
+    let fetched = parts_of(offsets(), &["readahead=64K"]);
+    assert!(fetched <= 80, "{fetched} parts reached the servers");
+    let behind_a_head = parts_of(offsets(), &["readahead=64K", "small=128K"]);
+    assert!((64..=150).contains(&behind_a_head), "the head is not fetched: {behind_a_head} parts");
+}
+
+#[test]
+fn a_strided_reader_is_served_from_what_was_fetched_forwards_and_backwards() {
+    let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let file = open(&files, "f", OFlags::RDONLY);
+    let look = |offset: u64| assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048], "at {offset}");
+    let parts = || counted.parts.load(Ordering::Relaxed);
+    let forwards: Vec<u64> = (0..64).map(|number| number * 16384).collect();
+    let backwards: Vec<u64> = forwards.iter().rev().copied().collect();
+    for offsets in [forwards, backwards] {
+        let before = parts();
+        offsets[..10].iter().copied().for_each(look);
+        // Each piece is read once, by the program or ahead of it: more than ten were fetched ahead.
+        let begin = Instant::now();
+        while parts() - before <= 10 {
+            assert!(begin.elapsed() < PATIENCE, "nothing was fetched");
+            std::thread::yield_now();
+        }
+        offsets[10..].iter().copied().for_each(look);
+    }
+    assert!(parts() <= 170, "{} parts of 128 requests", parts());
+}
+
+#[test]
+fn nothing_is_fetched_for_a_random_reader_or_while_the_file_has_a_writer() {
+    let random = || (0..300_u64).map(|number| number * 7919 % 511 * 2048);
+    assert_eq!(parts_of(random(), &["readahead=64K"]), 300);
+    let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let writer = open(&files, "f", OFlags::WRONLY);
+    let file = open(&files, "f", OFlags::RDONLY);
+    for offset in (0..100).map(|number| number * 2048) {
+        assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048]);
+    }
+    assert_eq!(counted.parts.load(Ordering::Relaxed), 100);
+    writer.close().unwrap();
+    for offset in (100..512).map(|number| number * 2048) {
+        assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048]);
+    }
+    let parts = counted.parts.load(Ordering::Relaxed);
+    assert!(parts < 250, "it is fetched again once the writer has gone: {parts}");
+}
+
+#[test]
+fn what_is_behind_the_end_is_not_fetched_again_and_again() {
+    let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let file = open(&files, "f", OFlags::RDONLY);
+    let mut found = Vec::new();
+    loop {
+        let more = read(&file, found.len() as u64, 3000);
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    assert_eq!(found, bytes);
+    let fetched = counted.bytes.load(Ordering::Relaxed);
+    assert!(fetched < bytes.len() as u64 + 4 * 65536, "{fetched} bytes of {}", bytes.len());
+}
+
+#[test]
+fn a_lost_datafile_is_told_to_the_reader() {
+    let (pool, files, _, bytes) = watched(&["readahead=64K"]);
+    drop(files);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let file = open(&files, "f", OFlags::RDONLY);
+    std::fs::rename(pool.root(1), pool.directory.path().join("away")).unwrap();
+    let mut found = 0;
+    let failed = loop {
+        let mut piece = vec![0; 2048];
+        match file.read_at(&mut [IoSliceMut::new(&mut piece)], found) {
+            Ok(count) => assert_eq!(piece[..count], bytes[found as usize..][..count], "at {found}"),
+            Err(error) => break error,
+        }
+        found += 2048;
+        assert!(found <= 8192, "the second stripe is on the server that has gone");
+    };
+    assert!(matches!(failed, Error::MissingServer { .. }), "{failed}");
+}
+
+/// What happens to the file.
+#[derive(Debug, Clone)]
+enum Step {
+    /// The reader reads pieces one after the other from where it is.
+    Run {
+        pieces: usize,
+        len: usize,
+    },
+    /// It reads pieces at equal distances.
+    Strides {
+        from: u64,
+        distance: i64,
+        len: usize,
+        pieces: usize,
+    },
+    Seek(u64),
+    /// Another process opens the file, writes and closes it.
+    Write {
+        at: u64,
+        len: usize,
+    },
+    /// It opens it and keeps it open.
+    Hold,
+    /// By what it holds, if it does.
+    WriteHeld {
+        at: u64,
+        len: usize,
+    },
+    Release,
+    Truncate(u64),
+    Punch {
+        at: u64,
+        len: u64,
+    },
+    Move(usize),
+}
+
+const MOST: u64 = 400_000;
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = || 0..MOST;
+    let len = || 1_usize..9000;
+    prop_oneof![
+        6 => (1_usize..30, len()).prop_map(|(pieces, len)| Step::Run { pieces, len }),
+        2 => (at(), -40_000_i64..40_000, len(), 3_usize..12)
+            .prop_map(|(from, distance, len, pieces)| Step::Strides { from, distance, len, pieces }),
+        1 => prop_oneof![Just(0), at()].prop_map(Step::Seek),
+        3 => (at(), 1_usize..50_000).prop_map(|(at, len)| Step::Write { at, len }),
+        1 => Just(Step::Hold),
+        3 => (at(), 1_usize..20_000).prop_map(|(at, len)| Step::WriteHeld { at, len }),
+        2 => Just(Step::Release),
+        1 => at().prop_map(Step::Truncate),
+        1 => (at(), 1_u64..50_000).prop_map(|(at, len)| Step::Punch { at, len }),
+        1 => (0_usize..3).prop_map(Step::Move),
+    ]
+}
+
+fn layouts() -> [Layout; 3] {
+    [
+        layout(&[(0, &[(0, 4096), (1, 4096), (2, 4096)])]),
+        layout(&[(0, &[(1, 4096)])]),
+        layout(&[(0, &[(65535, 4096)]), (16384, &[(0, 8192), (2, 4096)]), (98304, &[(1, 65536)])]),
+    ]
+}
+
+/// The pool, as two processes have it open.
+fn processes() -> &'static (TestPool, Arc<Files>, Arc<Files>) {
+    static PROCESSES: OnceLock<(TestPool, Arc<Files>, Arc<Files>)> = OnceLock::new();
+    PROCESSES.get_or_init(|| {
+        let pool = TestPool::new(3);
+        let files = || Files::open(pool.pool.clone()).unwrap();
+        let (one, other) = (files(), files());
+        (pool, one, other)
+    })
+}
+
+/// The file as two processes see it, and in memory.
+struct Trial<'a> {
+    reader: File,
+    cursor: u64,
+    other: &'a Arc<Files>,
+    held: Option<File>,
+    model: Vec<u8>,
+    drawn: u8,
+}
+
+impl Trial<'_> {
+    fn look(&self, offset: u64, len: usize) -> usize {
+        let from = (offset as usize).min(self.model.len());
+        let right = &self.model[from..(from + len).min(self.model.len())];
+        let found = read(&self.reader, offset, len);
+        assert!(found == right, "{len} bytes at {offset}: {} came, first wrong {:?}", found.len(), {
+            found.iter().zip(right).position(|(found, right)| found != right)
+        });
+        found.len()
+    }
+
+    fn write(&mut self, file: &File, at: u64, len: usize) {
+        self.drawn = self.drawn.wrapping_add(1);
+        let bytes = vec![self.drawn; len];
+        assert_eq!(file.write_at(&[IoSlice::new(&bytes)], at).unwrap(), len);
+        let (from, to) = (at as usize, at as usize + len);
+        self.model.resize(self.model.len().max(to), 0);
+        self.model[from..to].copy_from_slice(&bytes);
+    }
+
+    fn open(&self) -> File {
+        open(self.other, "f", OFlags::RDWR)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Run { pieces, len } => {
+                for _ in 0..pieces {
+                    self.cursor += self.look(self.cursor, len) as u64;
+                }
+            }
+            Step::Strides { from, distance, len, pieces } => {
+                for number in 0..pieces {
+                    if let Some(at) = from.checked_add_signed(distance * number as i64) {
+                        self.look(at, len);
+                    }
+                }
+            }
+            Step::Seek(to) => self.cursor = to,
+            Step::Write { at, len } => {
+                let file = self.open();
+                self.write(&file, at, len);
+                file.close().unwrap();
+            }
+            Step::Hold => self.held = Some(self.open()),
+            Step::WriteHeld { at, len } => {
+                if let Some(file) = self.held.take() {
+                    self.write(&file, at, len);
+                    self.held = Some(file);
+                }
+            }
+            Step::Release => self.held = None,
+            Step::Truncate(size) => {
+                self.open().truncate(size).unwrap();
+                self.model.resize(size as usize, 0);
+            }
+            Step::Punch { at, len } => {
+                self.open().allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len).unwrap();
+                let end = self.model.len();
+                self.model[(at as usize).min(end)..((at + len) as usize).min(end)].fill(0);
+            }
+            Step::Move(number) => {
+                let inode = self.other.store().lookup(Path::new("f")).unwrap().unwrap();
+                match inode.move_to(&layouts()[number], "f", &mut |_, _| true) {
+                    Ok(_) | Err(Error::Busy { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A reader sees every write that has returned, whatever was fetched before; also where the first bytes are in the inode.
+    #[test]
+    fn a_reader_sees_every_write_of_another_process(head: bool, depth in 1_u32..4, steps in prop::collection::vec(step(), 1..25)) {
+        let (_, one, other) = processes();
+        let window = format!("readahead=64K:{depth}");
+        let settings = [&window, "small=16K"];
+        hint(one, &settings[..if head { 2 } else { 1 }]);
+        // Left by a case that failed.
+        let _ = one.unlink(Path::new("f"));
+        let model = pattern(150_000, 1);
+        make(one, "f", &model);
+        let reader = open(one, "f", OFlags::RDONLY);
+        let mut trial = Trial { reader, cursor: 0, other, held: None, model, drawn: 0 };
+        steps.iter().for_each(|step| trial.step(step));
+        trial.look(0, MOST as usize + 60_000);
+        drop(trial);
+        one.unlink(Path::new("f")).unwrap();
+    }
+}
