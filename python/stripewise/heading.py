@@ -140,6 +140,11 @@ def _moved(job: _native.AdviseJob) -> str:
 def _share(job: _native.AdviseJob) -> str:
     share, run_s = job["io_share"] or 0.0, job["run_s"] or 0.0
     text = f"{_percent(share)} of the run time of a process on average"
+    if 0 < run_s < job["meta_s"]:
+        # Darshan adds up the opens of all threads of a process.
+        took = f"opens and the like {seconds(job['meta_s'])}, longer than the run: of threads at once, or wrong"
+        text = f"data {_percent(min(job['data_s'] / run_s, 1.0))} of the run time of a process on average ({took})"
+        return text
     parts = [
         f"{what} {seconds(took)}"
         for what, took in (("data", job["data_s"]), ("opens and the like", job["meta_s"]))

@@ -297,6 +297,9 @@ impl<'a> ComparedCase<'a> {
     /// Findings on the run.
     fn of_run(&self, gathered: &Gathered, job: &JobFacts, mounts: &[MountPoint]) -> Vec<Finding> {
         let mut found = findings::of_run(&gathered.all, self.ranks.processes, self.slow.as_ref());
+        if job.is_meta_beyond_run() {
+            findings::doubt_times(&mut found);
+        }
         if self.servers.file_system == Some(FileSystem::Lustre) {
             let is_on = |directory: &str| may_be_on(&gathered.root.join(directory), mounts, FileSystem::Lustre);
             let of_lustre = gathered.small.iter().filter(|(directory, _)| is_on(directory));

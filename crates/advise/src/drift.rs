@@ -3,7 +3,8 @@
 //!
 //! Requests are put into bins of the time, each with as many of them; the logarithm of a bin's measured over its simulated
 //! time is one draw. The draws are cut in two where the squares of what is left are least (binary segmentation, Vostrikova
-//! 1981), and again, while both sides differ by more than chance and by enough to matter.
+//! 1981), and again, while both sides differ by more than chance, by enough to matter, and for long enough: a burst is no
+//! stretch of a run.
 
 /// Most bins of the time.
 const BINS: usize = 32;
@@ -36,8 +37,8 @@ pub(crate) struct Drift {
 }
 
 /// The changes of requests of one kind, in order of time, from the same requests as the log and as a model of one speed has
-/// them, both with the log's begins. O(n log n).
-pub(crate) fn drifts(measured: &[Took], simulated: &[Took]) -> Vec<Drift> {
+/// them, both with the log's begins; stretches between them are `least_s` seconds long at least. O(n log n).
+pub(crate) fn drifts(measured: &[Took], simulated: &[Took], least_s: f64) -> Vec<Drift> {
     let bins = (measured.len() / LEAST_REQUESTS).min(BINS);
     if bins < 2 * LEAST_BINS {
         return Vec::new();
@@ -58,14 +59,16 @@ pub(crate) fn drifts(measured: &[Took], simulated: &[Took]) -> Vec<Drift> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    cut(&logs, &edges_s, &mut found);
+    let bounds_s = (begins_s[0], begins_s[begins_s.len() - 1]);
+    cut(&logs, &edges_s, bounds_s, least_s, &mut found);
     found.sort_by(|a: &Drift, b| a.end_s.total_cmp(&b.end_s));
     found
 }
 
-/// Cuts `logs`, between which the edges are, where they differ most. O(bins²).
-fn cut(logs: &[f64], edges_s: &[f64], found: &mut Vec<Drift>) {
-    let places = LEAST_BINS..(logs.len() + 1).saturating_sub(LEAST_BINS);
+/// Cuts `logs`, between which the edges are, and which lie within the bounds, where they differ most. O(bins²).
+fn cut(logs: &[f64], edges_s: &[f64], bounds_s: (f64, f64), least_s: f64, found: &mut Vec<Drift>) {
+    let is_long = |edge_s: f64| edge_s - bounds_s.0 >= least_s && bounds_s.1 - edge_s >= least_s;
+    let places = (LEAST_BINS..(logs.len() + 1).saturating_sub(LEAST_BINS)).filter(|at| is_long(edges_s[at - 1]));
     let Some((at, squares)) =
         places.map(|at| (at, squares(&logs[..at]) + squares(&logs[at..]))).min_by(|a, b| a.1.total_cmp(&b.1))
     else {
@@ -77,9 +80,10 @@ fn cut(logs: &[f64], edges_s: &[f64], found: &mut Vec<Drift>) {
     if apart < LEAST_FACTOR.ln() || strength < LEAST_T {
         return;
     }
-    found.push(Drift { end_s: edges_s[at - 1], strength });
-    cut(&logs[..at], &edges_s[..at - 1], found);
-    cut(&logs[at..], &edges_s[at..], found);
+    let end_s = edges_s[at - 1];
+    found.push(Drift { end_s, strength });
+    cut(&logs[..at], &edges_s[..at - 1], (bounds_s.0, end_s), least_s, found);
+    cut(&logs[at..], &edges_s[at..], (end_s, bounds_s.1), least_s, found);
 }
 
 fn mean(of: &[f64]) -> f64 {
@@ -117,7 +121,7 @@ mod tests {
                     0.5
                 }
         });
-        let found = drifts(&measured, &took(1200, |_| 1.0));
+        let found = drifts(&measured, &took(1200, |_| 1.0), 60.0);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!((270.0..340.0).contains(&found[0].end_s) && (860.0..940.0).contains(&found[1].end_s), "{found:?}");
     }
@@ -125,28 +129,39 @@ mod tests {
     #[test]
     fn noise_stragglers_and_what_the_model_expects_are_no_change() {
         let even = took(1200, |_| 1.0);
-        assert_eq!(drifts(&took(1200, noise), &even), []);
-        assert_eq!(drifts(&took(1200, |n| if n % 400 == 7 { 50.0 } else { noise(n) }), &even), []);
+        assert_eq!(drifts(&took(1200, noise), &even, 60.0), []);
+        assert_eq!(drifts(&took(1200, |n| if n % 400 == 7 { 50.0 } else { noise(n) }), &even, 60.0), []);
         let slower = took(1200, |n| if n < 600 { 1.0 } else { 3.0 });
-        assert_eq!(drifts(&slower, &slower), [], "more processes are at work then, and the model has them");
+        assert_eq!(drifts(&slower, &slower, 60.0), [], "more processes are at work then, and the model has them");
+    }
+
+    #[test]
+    fn a_burst_is_no_stretch_of_the_run() {
+        // 600 requests of 1200 seconds, then 600 within half of one, which are slower.
+        let begin_s = |n: usize| if n < 600 { 2.0 * n as f64 } else { 1200.0 + n as f64 / 1200.0 };
+        let burst = |factor: f64| -> Vec<Took> {
+            (0..1200).map(|n| (begin_s(n), if n < 600 { 1.0 } else { factor })).collect()
+        };
+        assert_eq!(drifts(&burst(9.0), &burst(1.0), 0.0).len(), 1);
+        assert_eq!(drifts(&burst(9.0), &burst(1.0), 60.0), []);
     }
 
     #[test]
     fn few_requests_say_nothing() {
         let measured = took(100, |n| if n < 50 { 1.0 } else { 9.0 });
-        assert_eq!(drifts(&measured, &took(100, |_| 1.0)), []);
-        assert_eq!(drifts(&[], &[]), []);
+        assert_eq!(drifts(&measured, &took(100, |_| 1.0), 0.0), []);
+        assert_eq!(drifts(&[], &[], 0.0), []);
         let at_once: Vec<Took> = (0..1000).map(|n| (0.0, n as f64)).collect();
-        assert_eq!(drifts(&at_once, &at_once), []);
+        assert_eq!(drifts(&at_once, &at_once, 0.0), []);
     }
 
     proptest::proptest! {
         #[test]
         fn no_times_break_it(took_s in proptest::collection::vec((0.0_f64..1e3, 0.0_f64..1e6), 0..600)) {
             let simulated: Vec<Took> = took_s.iter().map(|took| (took.0, 1.0)).collect();
-            let found = drifts(&took_s, &simulated);
+            let found = drifts(&took_s, &simulated, 1.0);
             proptest::prop_assert!(found.len() < BINS / LEAST_BINS);
-            proptest::prop_assert!(found.windows(2).all(|pair| pair[0].end_s < pair[1].end_s));
+            proptest::prop_assert!(found.windows(2).all(|pair| pair[0].end_s + 1.0 <= pair[1].end_s));
         }
     }
 }

@@ -9,10 +9,10 @@
 //! 3. Servers of a tier of which requests take far longer or less than of the others (a disk that rebuilds, a full one) are
 //!    fitted apart.
 //! 4. Where a tier's reads or writes became faster or slower for good in the course of the run (caches that are full, other
-//!    jobs), each stretch is fitted apart.
+//!    jobs), each stretch is fitted apart, of a twentieth of the time from the first request to the last at least.
 //! 5. How far such a fit carries is tried on the log: fitted to every other part of the files, it predicts the rest.
 
-use crate::drift::{Took, drifts};
+use crate::drift::{Drift, Took, drifts};
 use crate::phased::{MOST_PHASES, PhasedCluster};
 use crate::served::{Served, critical};
 use crate::served_run::{MOST_REQUESTS, ServedRun};
@@ -39,6 +39,9 @@ const PARTS: u64 = 64;
 
 /// Servers of a tier are as slow as each other while their times differ by less than half of this factor's logarithm.
 const APART: f64 = 2.0;
+
+/// A stretch is this share of the time from the first request to the last at least: less is a burst.
+const LEAST_STRETCH: f64 = 0.05;
 
 /// Fewer requests of a half, or of a server, say nothing.
 const LEAST_REQUESTS: usize = 16;
@@ -259,17 +262,27 @@ impl<'a> Fitting<'a> {
                 Seconds::Simulated(took_s) => of.1.push((begin_s, took_s)),
             }
         })?;
-        let of_kinds = took.iter().map(|(kind, (measured, simulated))| (*kind, drifts(measured, simulated)));
-        let mut found: Vec<(Kind, f64, f64)> =
-            of_kinds.flat_map(|(kind, of)| of.into_iter().map(move |of| (kind, of.end_s, of.strength))).collect();
-        found.sort_by(|a, b| b.2.total_cmp(&a.2));
-        found.truncate(MOST_PHASES - 1);
-        let mut stretches = Stretches::default();
-        found.iter().for_each(|(kind, end_s, _)| stretches.0.entry(*kind).or_default().push(*end_s));
+        let spans_s = self.timed().flat_map(|(_, requests)| requests).map(|r| (r.start_s, r.end_s));
+        let (from_s, to_s) = spans_s.fold((f64::INFINITY, 0.0_f64), |(a, b), (from, to)| (a.min(from), b.max(to)));
+        let least_s = LEAST_STRETCH * (to_s - from_s).max(0.0);
+        let of_kinds = took.iter().map(|(kind, (measured, simulated))| (*kind, drifts(measured, simulated, least_s)));
+        let mut of_all: Vec<(Kind, Drift)> =
+            of_kinds.flat_map(|(kind, of)| of.into_iter().map(move |drift| (kind, drift))).collect();
+        of_all.sort_by(|a, b| b.1.strength.total_cmp(&a.1.strength));
+        let (mut ends_s, mut stretches) = (Vec::new(), Stretches::default());
+        for (kind, drift) in of_all {
+            // What changed together did so at one time, that of the clearest change.
+            let near = ends_s.iter().copied().find(|end_s: &f64| (end_s - drift.end_s).abs() < least_s);
+            if near.is_none() && ends_s.len() == MOST_PHASES - 1 {
+                continue;
+            }
+            ends_s.extend(near.is_none().then_some(drift.end_s));
+            let of_kind = stretches.0.entry(kind).or_default();
+            let end_s = near.unwrap_or(drift.end_s);
+            of_kind.extend((!of_kind.contains(&end_s)).then_some(end_s));
+        }
         stretches.0.values_mut().for_each(|ends_s| ends_s.sort_by(f64::total_cmp));
-        let mut ends_s: Vec<f64> = found.into_iter().map(|of| of.1).collect();
         ends_s.sort_by(f64::total_cmp);
-        ends_s.dedup();
         Ok((stretches, ends_s))
     }
 

@@ -84,6 +84,12 @@ impl JobFacts {
         self.run_s.filter(|run_s| *run_s > 0.0).map(|run_s| ((self.data_s + self.meta_s) / run_s).min(1.0))
     }
 
+    /// Whether opens and the like took a process longer than the run lasted: those of several threads, added up, or times that
+    /// are wrong. What share of the I/O they are is not known then.
+    pub(crate) fn is_meta_beyond_run(&self) -> bool {
+        self.run_s.is_some_and(|run_s| self.meta_s > run_s)
+    }
+
     /// Whether all of I/O is so small a part of the run that nothing about it can matter.
     pub(crate) fn is_little(&self) -> bool {
         let of_all = self.io_share().zip(self.slowest_share()).map(|(mean, slowest)| mean.max(slowest));
@@ -115,6 +121,7 @@ mod tests {
         assert!(!of(1000.0, 50.0, 1.0, true).is_little(), "the slowest process waits for it");
         assert!(!of(1000.0, 5.0, 50.0, true).is_little(), "opens are I/O, too");
         assert!(!of(1000.0, 5.0, 1.0, false).is_little(), "from the first request to the last is not the run");
+        assert!(of(10.0, 5.0, 11.0, true).is_meta_beyond_run() && !of(10.0, 5.0, 9.0, true).is_meta_beyond_run());
         assert!(!JobFacts { slowest_s: None, ..of(1000.0, 5.0, 1.0, true) }.is_little());
     }
 }

@@ -29,7 +29,18 @@ impl JobRanks {
     /// hint says otherwise (`cb_config_list` is `*:1`) or the log shows more (Cray's library has no such bound); and where
     /// fewer write than the stripes let, the log's own number. O(stripes).
     pub(crate) fn allowed(&self, used: &Use, stripes: usize) -> usize {
-        let movers = used.movers.1.max(1);
+        self.allowed_of(used.movers.1, used, stripes)
+    }
+
+    /// The same of those that read it; `None` where the log has more of them than the stripes let: then the library does not
+    /// go by the stripes when it reads (ROMIO before MPICH 4.2 takes one a node). O(stripes).
+    pub(crate) fn allowed_readers(&self, used: &Use, stripes: usize) -> Option<usize> {
+        let allowed = self.allowed_of(used.movers.0, used, stripes);
+        (used.movers.0 <= romio_writers(stripes, allowed)).then_some(allowed)
+    }
+
+    fn allowed_of(&self, movers: usize, used: &Use, stripes: usize) -> usize {
+        let movers = movers.max(1);
         let ranks = self.processes.max(used.sharers).max(1);
         let by_nodes = self.nodes.unwrap_or(ranks).clamp(1, ranks);
         let cap = if movers > by_nodes { ranks } else { by_nodes };

@@ -40,15 +40,15 @@ pub struct RequestCounts {
 
 impl RequestCounts {
     fn add(&mut self, other: &Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
-        self.tiny += other.tiny;
-        self.small += other.small;
-        self.placed += other.placed;
-        self.consecutive += other.consecutive;
-        self.backward += other.backward;
-        self.skipping += other.skipping;
-        self.unaligned += other.unaligned;
+        self.tiny = self.tiny.saturating_add(other.tiny);
+        self.small = self.small.saturating_add(other.small);
+        self.placed = self.placed.saturating_add(other.placed);
+        self.consecutive = self.consecutive.saturating_add(other.consecutive);
+        self.backward = self.backward.saturating_add(other.backward);
+        self.skipping = self.skipping.saturating_add(other.skipping);
+        self.unaligned = self.unaligned.saturating_add(other.unaligned);
         self.busy_s += other.busy_s;
     }
 
@@ -205,8 +205,8 @@ impl Use {
         }
         self.sharers = self.sharers.max(other.sharers);
         self.processes = self.processes.max(other.processes);
-        self.opens += other.opens;
-        self.stats += other.stats;
+        self.opens = self.opens.saturating_add(other.opens);
+        self.stats = self.stats.saturating_add(other.stats);
         self.meta_s += other.meta_s;
         self.busy_s += other.busy_s;
         self.asked.add(&other.asked);
@@ -292,4 +292,30 @@ impl Use {
 /// `part / whole`, 0 of nothing.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_damaged_log_do_not_wrap() {
+        let most = u64::MAX;
+        let requests = RequestCounts {
+            count: most,
+            bytes: most,
+            tiny: most,
+            small: most,
+            placed: most,
+            consecutive: most,
+            backward: most,
+            skipping: most,
+            unaligned: most,
+            busy_s: 0.0,
+        };
+        let of = Use { reads: requests, writes: requests, opens: most, stats: most, ..Use::default() };
+        let mut sum = of.clone();
+        sum.add(&of);
+        assert_eq!((sum.opens, sum.stats, sum.both().count), (most, most, most));
+    }
 }

@@ -5,6 +5,7 @@
 //! threads end, and equal figures are told apart by the list, so the winner is the same on every machine.
 
 use crate::error::PlanError;
+use crate::job::demand::FileDemand;
 use crate::job::{Job, Price};
 use crate::plan::outcome::Rehearsal;
 use crate::planners::PLANNERS;
@@ -12,7 +13,7 @@ use crate::planners::planner::{Planner, checked};
 use crate::regions::rehearse::{self, Stage};
 use crate::why::{Why, why};
 use rayon::prelude::*;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, Region, ServerId};
 
 /// Name under which the command line knows it.
 pub const AUTO: &str = "auto";
@@ -160,6 +161,8 @@ fn finalists(contenders: &[Contender], job: &Job) -> Result<Vec<usize>, PlanErro
     let default = job.price(&job.default_layouts())?;
     let bound_s = if default.excess_bytes == 0 { default.predicted_s } else { f64::INFINITY };
     fitting.retain(|(_, offer)| offer.price.predicted_s <= bound_s);
+    // The default has one region a file, and is among them where any file is even.
+    fitting.retain(|(_, offer)| offer.layouts.iter().zip(&job.demand.files).all(is_as_even));
     let mut chosen = Vec::new();
     while !fitting.is_empty() && chosen.len() < FINALISTS {
         let least_s = fitting.iter().map(|(_, offer)| offer.price.predicted_s).fold(f64::INFINITY, f64::min);
@@ -170,6 +173,12 @@ fn finalists(contenders: &[Contender], job: &Job) -> Result<Vec<usize>, PlanErro
         return Err(PlanError::NoFit { excess_bytes: least_excess.unwrap_or(default.excess_bytes) });
     }
     Ok(chosen)
+}
+
+/// Whether a file in which nothing tells one part from another has one region, that of the metadata tier apart.
+fn is_as_even((layout, file): (&Layout, &FileDemand)) -> bool {
+    let on_meta = |region: &&Region| region.stripes().iter().all(|stripe| stripe.server == ServerId::META);
+    !file.is_even || layout.regions().len() - layout.regions().iter().filter(on_meta).count() <= 1
 }
 
 /// The finalist of least simulated time, where each region beyond one a file must save what [`PlanOptions::region_share`]

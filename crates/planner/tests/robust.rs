@@ -47,6 +47,29 @@ fn a_file_of_uniform_random_requests_has_one_region() {
     }
 }
 
+/// Draws that the rule was not made with: of any size, by few processes and many, reads and writes in one phase or two.
+#[test]
+fn uniform_random_requests_of_any_draw_have_one_region() {
+    let clusters = [presets::set_p(6, 2, false), presets::set_b(6, 2)];
+    for (seed, (size, processes)) in [(64 << 10, 4), (64 << 10, 16), (512 << 10, 16), (4 << 20, 4)].iter().enumerate() {
+        let mut random = Random(0x51f1_5eed_0000 + seed as u64);
+        let request = |i: u64| {
+            let (offset, start_s) = (random.below((2 << 30) / size) * size, (i / processes) as f64 * 0.01);
+            let op = if seed % 2 == 0 && i < 600 { Op::Write } else { Op::Read };
+            Request { offset, size: *size, op, process: (i % processes) as u32, start_s, end_s: start_s + 0.01 }
+        };
+        let requests: Vec<Request> = (0..1500).map(request).collect();
+        for planner in ["auto", "regions"] {
+            let files = [FileTrace { name: "f".into(), requests: &requests, size_bytes: Some(2 << 30) }];
+            let options = PlanOptions { simulations: 30, ..PlanOptions::default() };
+            let cluster = &clusters[seed % 2];
+            let plan = plan_by(planner, &Job::new(&files, cluster, &options).unwrap()).unwrap().plan;
+            let layout = &plan.files[0].layout;
+            assert_eq!(layout.regions().len(), 1, "{planner}, {size} by {processes}: {layout:?}");
+        }
+    }
+}
+
 /// Chance makes a few of many chunks hot, and a plan that puts those on the tier that is nearly full seems to gain. One region
 /// with widths that fill the tier is as good on the next draw; a second one, with the tier alone, may be better in truth.
 #[test]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         AdviseSpace,
     )
 
+CACHED = "no server: the node's memory (page cache) gave or took most of the bytes"
 ROWS = 8
 """Kinds of files, and findings, that are printed; `--json` has all."""
 COMMANDS = 6
@@ -194,9 +195,13 @@ def _left_out(advice: AdviceDocument) -> None:
 def _waits(files: list[AdviseFile]) -> None:
     console.result("")
     console.result("what they wait for now:")
+    shown = [(row["path"], row["present"]["bottleneck"]) for row in files[:ROWS]]
+    cached = sum(of["kind"] == "memory" for _, of in shown)
     waits: dict[str, list[str | None]] = {}
-    for row in files[:ROWS]:
-        waits.setdefault(row["present"]["bottleneck"]["words"], []).append(row["path"])
+    for path, of in shown:
+        # Which share of each came from memory is of no use where it is most of many.
+        words = CACHED if of["kind"] == "memory" and cached > 1 else of["words"]
+        waits.setdefault(words, []).append(path)
     for words, paths in waits.items():
         _say(f"{_and_more(paths)}: {words}", 2)
 

@@ -8,6 +8,7 @@ mod small_files;
 
 pub(crate) use finding::FindingContext;
 pub use finding::{Finding, Hints, Severity};
+pub(crate) use run::doubt_times;
 pub(crate) use small_files::small_files;
 
 use crate::slow::Slow;
@@ -353,6 +354,22 @@ mod tests {
         assert_eq!(names(&of_run(&used, 8, None)), Vec::<&str>::new());
         used.ranks = [(0, written(8000 << 20))].into();
         assert_eq!(names(&of_run(&used, 8, None)), ["one-rank"]);
+        used.writes.bytes = 1 << 20;
+        used.ranks = [(0, written(1 << 20))].into();
+        assert_eq!(of_run(&used, 8, None)[0].severity, Severity::Low, "a mebibyte is no matter");
+    }
+
+    #[test]
+    fn times_of_opens_that_are_longer_than_the_run_are_doubted() {
+        let mut used = shared(1 << 20);
+        (used.opens, used.meta_s) = (20_000, 12.0);
+        let mut found = of_run(&used, 8, None);
+        doubt_times(&mut found);
+        assert_eq!((found[0].kind, found[0].severity), ("metadata-storm", Severity::Low));
+        assert_eq!(
+            found[0].words,
+            "20000 opens and 0 stats beside 8000 reads and writes, by times longer than the run"
+        );
     }
 
     #[test]

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 /// Less through stdio costs next to nothing.
 const STDIO_BYTES: u64 = 16 << 20;
 
+/// What one rank moves of less is no matter for a headline.
+const LEAST_BYTES: u64 = 16 << 20;
+
 /// Requests that take this many times the median are stragglers.
 const STRAGGLER: f64 = 16.0;
 
@@ -38,7 +41,12 @@ pub(super) fn one_rank(used: &Use, processes: usize) -> Option<Finding> {
     }
     Some(Finding {
         kind: "one-rank",
-        severity: if processes >= 16 { Severity::High } else { Severity::Medium },
+        severity: match processes {
+            // The others hardly wait for it.
+            _ if all < LEAST_BYTES => Severity::Low,
+            16.. => Severity::High,
+            _ => Severity::Medium,
+        },
         words: format!("rank {rank} moves {} of the bytes, the other {} wait", percent(part), processes - 1),
         numbers: vec![("rank", f64::from(rank)), ("share", part), ("processes", processes as f64)],
         mend: vec![
@@ -174,6 +182,18 @@ pub(super) fn metadata(used: &Use, processes: usize) -> Option<Finding> {
         ],
         hints: Hints::default(),
     })
+}
+
+/// Where opens and stats took longer than the run lasted, how much of the I/O they are is not known.
+pub(crate) fn doubt_times(found: &mut [Finding]) {
+    for finding in found.iter_mut().filter(|finding| finding.kind == "metadata-storm") {
+        finding.severity = Severity::Low;
+        finding.numbers.retain(|(name, _)| *name != "time_share");
+        let number = |wanted| finding.numbers.iter().find(|(name, _)| *name == wanted).map_or(0.0, |(_, value)| *value);
+        let (opens, stats, requests) = (number("opens"), number("stats"), number("requests"));
+        finding.words =
+            format!("{opens} opens and {stats} stats beside {requests} reads and writes, by times longer than the run");
+    }
 }
 
 /// Much goes through stdio's small buffer.

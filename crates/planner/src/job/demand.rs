@@ -38,6 +38,8 @@ pub(crate) struct FileDemand {
     pub extents: Vec<(u64, u64)>,
     /// In order of offset.
     pub entries: Vec<RequestGroup>,
+    /// Nothing tells one part of it from another: then it is one chunk, and has one region.
+    pub is_even: bool,
     /// First byte of each chunk, and the end of the last one.
     pub edges: Vec<u64>,
     parts: Vec<GroupShare>,
@@ -73,6 +75,16 @@ impl FileDemand {
     /// What falls on consecutive chunks. O(1).
     pub(crate) fn parts(&self, chunks: Range<usize>) -> &[GroupShare] {
         &self.parts[self.part_ends[chunks.start]..self.part_ends[chunks.end]]
+    }
+
+    /// Makes it one chunk, as nothing tells its parts apart. O(entries).
+    pub(crate) fn make_even(&mut self) {
+        self.is_even = true;
+        let end = *self.edges.last().expect("a file has edges");
+        self.edges = vec![0, end];
+        let whole = |(entry, e): (usize, &RequestGroup)| GroupShare { entry: entry as u32, weight: e.count };
+        self.parts = self.entries.iter().enumerate().map(whole).collect();
+        self.part_ends = vec![0, self.parts.len()];
     }
 
     /// Gives every entry another count; parts without any are dropped.
@@ -348,6 +360,7 @@ fn cut(extent: u64, entries: Vec<RequestGroup>, budget: usize) -> FileDemand {
         extent,
         extents: vec![(extent, 1)],
         entries,
+        is_even: false,
         edges,
         parts: parts.into_iter().map(|(_, part)| part).collect(),
         part_ends,

@@ -4,6 +4,7 @@
 pub(crate) mod alike;
 mod concurrency;
 pub(crate) mod demand;
+mod evenness;
 pub(crate) mod input;
 pub(crate) mod phases;
 pub(crate) mod survey;
@@ -11,6 +12,7 @@ pub(crate) mod survey;
 use crate::error::PlanError;
 use crate::job::alike::Alike;
 use crate::job::demand::Demand;
+use crate::job::evenness::is_even;
 use crate::job::input::{FileTrace, PlanOptions, as_priced, check, for_pool};
 use crate::job::survey::Survey;
 use crate::objective::capacity::Limits;
@@ -96,11 +98,17 @@ impl<'a> Job<'a> {
 
     fn with(
         files: &'a [FileTrace<'a>],
-        demand: Demand,
+        mut demand: Demand,
         cluster: &'a Cluster,
         options: &'a PlanOptions,
     ) -> Result<Self, PlanError> {
         let limits = Limits::new(cluster, demand.bytes())?;
+        // Where a server has not room for everything, regions may be what fills it best.
+        if limits.hold_anywhere(demand.bytes()) {
+            let is_sample = demand.sample.is_some();
+            let files = demand.files.par_iter_mut().zip(files);
+            files.filter(|(of, file)| is_even(of, file.requests, is_sample)).for_each(|(of, _)| of.make_even());
+        }
         let servers = || cluster.tiers.iter().flat_map(|tier| &tier.servers);
         let mut slots = vec![None; servers().map(|server| server.index() + 1).max().unwrap_or(0)];
         servers().enumerate().for_each(|(slot, server)| slots[server.index()] = Some(slot));

@@ -47,6 +47,11 @@ impl Limits {
         self.slots[slot]
     }
 
+    /// Whether each server has room for all of these bytes: then no layout of them is beyond a limit.
+    pub(crate) fn hold_anywhere(&self, bytes: u128) -> bool {
+        self.slots.iter().all(|&limit| u128::from(limit) >= bytes)
+    }
+
     /// Whether any server has a limit.
     pub(crate) fn any(&self) -> bool {
         self.slots.iter().any(|&limit| limit != u64::MAX)
@@ -120,6 +125,7 @@ mod tests {
         assert!(limits.any());
         assert_eq!(limits.excess(&[10, u64::MAX]), 0);
         assert_eq!(limits.excess(&[25, 0]), 15);
+        assert!(limits.hold_anywhere(10) && !limits.hold_anywhere(11));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::error::PlanError;
 use crate::job::Job;
-use crate::job::demand::Demand;
+use crate::job::demand::{Demand, FileDemand};
 use crate::job::input::{PlanOptions, for_pool};
 use crate::objective::priced::{FileRegions, Priced, RegionPlans};
 use crate::objective::pricing::Pricer;
@@ -46,6 +46,9 @@ pub(crate) fn search(job: &Job, harl_rows: Option<&[Vec<(u64, TierWidths)>]>) ->
     plans.push(by_default.clone());
     plans.extend(harl_rows.map(|rows| price(rows.to_vec())));
     plans.retain(|plan| plan.rank.excess_bytes == 0);
+    // HARL cuts where chance makes sizes differ, too.
+    let is_one = |(rows, file): (&Vec<(u64, TierWidths)>, &FileDemand)| !file.is_even || rows.len() == 1;
+    plans.retain(|plan| plan.rows.iter().zip(&demand.files).all(is_one));
     let with_regions = |plan: &Priced| plan.rank.time_s + region_s * plan.regions() as f64;
     plans.sort_by(|a, b| with_regions(a).total_cmp(&with_regions(b)));
     if plans.is_empty() {
