@@ -12,15 +12,15 @@ use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
-use stripewise_store::{Pool, Store};
+use stripewise_store::{Pool, Store, Then};
 
 /// Goes on.
 struct On;
 
 impl DrainWatch for On {
-    fn progress(&mut self, _: &str, done: u64, total: u64) -> bool {
+    fn progress(&mut self, _: &str, done: u64, total: u64) -> Then {
         assert!(done <= total, "{done} of {total}");
-        true
+        Then::On
     }
 }
 

@@ -10,7 +10,6 @@ import csv
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from stripewise import _native, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
+from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -85,7 +85,8 @@ def reconsider(
     *,
     planner: str = "auto",
     dry_run: bool = False,
-    progress: Callable[[str, int, int], bool] | None = None,
+    pace: Pace = Pace(),
+    progress: Progress | None = None,
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
@@ -112,7 +113,7 @@ def reconsider(
         ratio = total["after"]["both"] / total["before"]["both"]
         decision |= {"before_bytes_per_s": total["before"]["both"], "after_bytes_per_s": total["after"]["both"]}
         files = _each_file(document["layout"], Path(scratch))
-        return _decide(pool, limits, (decision, heat), ratio, files, progress)
+        return _decide(pool, limits, (decision, heat), ratio, files, Pacer.of(pool, pace, progress))
 
 
 def _decide(
@@ -121,7 +122,7 @@ def _decide(
     known: tuple[Decision, PoolHeat],
     ratio: float,
     files: dict[str, Path],
-    progress: Callable[[str, int, int], bool] | None,
+    progress: Progress,
 ) -> Decision:
     decision, heat = known
     skipped, moved_bytes, movable = [], 0, []
@@ -166,7 +167,7 @@ def _decide(
     copied = 0
     for path, layout in movable:
         try:
-            done = layouts.apply(layout, pool.file, rules=False, progress=progress)
+            done = layouts.apply(layout, pool.file, rules=False, gives_way=True, progress=progress)
         except StripewiseError as error:
             skipped.append({"path": path, "why": str(error)})
             continue

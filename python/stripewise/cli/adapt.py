@@ -14,7 +14,7 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api.pools import Pool, parse_bytes
-from stripewise.cli import console
+from stripewise.cli import console, draining
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
@@ -38,6 +38,8 @@ def adapt(
     hours: Annotated[
         str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6.")
     ] = None,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
     planner: Annotated[str, typer.Option(metavar="NAME", help="One of `stripewise planners`.")] = "auto",
     install_unit: Annotated[
         bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
@@ -48,7 +50,8 @@ def adapt(
 
     Each period it plans from the pool's heat, and compares what the model says of the layouts now and then. Files move
     only if the servers get at least a tenth faster, and gain more time within the horizon than the move takes. Each
-    decision is printed with its numbers and kept in the pool. Files that are open for writing stay until later.
+    decision is printed with its numbers and kept in the pool. Files that are open for writing, or are opened so while
+    they move, stay until later. While the servers are busy for programs, data moves in a twentieth of the time.
 
     \b
     Examples:
@@ -64,15 +67,18 @@ def adapt(
         day_bytes=None if limit is None else parse_bytes(limit),
         hours=None if hours is None else _hours(hours),
     )
+    pace = draining.pace(rate, urgent)
     if install_unit:
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
         options += ["--limit", limit] if limit is not None else []
         options += ["--hours", hours] if hours is not None else []
+        options += ["--rate", rate] if rate is not None else []
+        options += ["--urgent"] if urgent else []
         _install(pool, options)
         return
     while True:
         with console.moving() as progress:
-            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, progress=progress)
+            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress)
         if as_json:
             console.document(decision)
         else:
