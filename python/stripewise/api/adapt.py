@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
+from stripewise.api import measured
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -95,6 +96,7 @@ def reconsider(
     pool.require_profiles()
     heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6}
+    decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     if not heat["files"]:
         return _kept(pool, decision, "nothing was read or written of late")
     with TemporaryDirectory() as scratch:
@@ -185,6 +187,7 @@ def _kept(pool: Pool, decision: Decision, why: str) -> Decision:
 
 def _written(pool: Pool, decision: Decision) -> Decision:
     if not decision["dry_run"]:
+        decision |= measured.state(pool)
         # A line that a kill has cut takes no other with it.
         line = f"\n{json.dumps(decision)}\n".encode()
         descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -116,6 +116,13 @@ def _print(decision: Decision) -> None:
             f"({decision['ratio']:.2f}x); {seconds(decision['gain_s'])} gained in {seconds(decision['horizon_s'])}, "
             f"{about_bytes(decision['moved_bytes'])} to move in {seconds(decision['move_s'])}"
         )
+    if "measured" in decision:
+        gain = decision["measured"]
+        before, after = (mib_per_s(gain[f"{when}_bytes_per_s"]) for when in ("before", "after"))
+        console.result(
+            f"measured since the last move: the servers serve {after} MiB/s, before it {before} MiB/s "
+            f"({gain['ratio']:.2f}x; the model said {gain['predicted_ratio']:.2f}x)"
+        )
     for file in decision.get("skipped", []):
         console.result(f"{name(file['path'])}: left for later: {file['why']}")
     if decision["verdict"] == "moved":
