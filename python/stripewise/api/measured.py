@@ -36,8 +36,13 @@ def done_by_servers(pool: Pool) -> dict[str, Done]:
 def state(pool: Pool) -> dict[str, Any]:
     """What a decision keeps of the servers. O(files of the pool)."""
     done = done_by_servers(pool)
-    used = {name: of.used_bytes for name, of in usage.of_pool(pool).items() if of.error is None}
-    return {"ended_s": time.time(), "done": {name: astuple(of) for name, of in done.items()}, "used_bytes": used}
+    there = {name: of for name, of in usage.of_pool(pool).items() if of.error is None}
+    return {
+        "ended_s": time.time(),
+        "done": {name: astuple(of) for name, of in done.items()},
+        "used_bytes": {name: of.used_bytes for name, of in there.items()},
+        "free_bytes": {name: of.free_bytes for name, of in there.items()},
+    }
 
 
 def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) -> dict[str, Any]:

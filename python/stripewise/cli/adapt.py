@@ -13,6 +13,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
+from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
 from stripewise.cli import console, draining
 from stripewise.terminal import name
@@ -41,6 +42,10 @@ def adapt(
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
     planner: Annotated[str, typer.Option(metavar="NAME", help="One of `stripewise planners`.")] = "auto",
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus there, on loopback if no HOST."),
+    ] = None,
     install_unit: Annotated[
         bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
     ] = False,
@@ -74,8 +79,12 @@ def adapt(
         options += ["--hours", hours] if hours is not None else []
         options += ["--rate", rate] if rate is not None else []
         options += ["--urgent"] if urgent else []
+        options += ["--metrics", metrics] if metrics is not None else []
         _install(pool, options)
         return
+    if metrics is not None:
+        url, _ = serve(pool, metrics)
+        console.say(f"metrics for Prometheus at {url}")
     while True:
         with console.moving() as progress:
             decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress)
