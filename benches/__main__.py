@@ -20,6 +20,7 @@ from rich.table import Table
 from benches import (
     accuracy,
     advice,
+    beside,
     drishti,
     emulation,
     foreign_disks,
@@ -81,6 +82,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     accuracy.BENCHMARK,
     streams.BENCHMARK,
     turns.BENCHMARK,
+    beside.BENCHMARK,
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
     drishti.BENCHMARK,

@@ -86,7 +86,7 @@ def place(pool: Pool, text: str) -> None:
     """Gives the files that there are, and those to come, the layouts of the layout file's text."""
     file = pool.file.parent / "set.layout"
     file.write_text(text, encoding="utf-8")
-    _native.layout_apply(str(file), str(pool.file), rules=True, waits=False, progress=lambda *_: True)
+    _native.layout_apply(str(file), str(pool.file), rules=True, waits=False, gives_way=False, progress=lambda *_: True)
 
 
 def before(case: Case, pool: Pool) -> str:

@@ -1,12 +1,17 @@
 """Data moves to where it is hot, where that pays, and each decision is kept with its numbers."""
 
+import json
+import time
 from datetime import datetime
 
 import pytest
 
 from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
+from stripewise.api import measured
+from stripewise.api.activity import Done
 from stripewise.pool import Pool
+from stripewise.usage import Usage
 
 SCRIPT = """
 import os, sys
@@ -63,6 +68,38 @@ def test_what_is_hot_moves_once_and_the_rest_is_whole(hot):
     assert moved["copied_bytes"] == asked["moved_bytes"] > 0
 
 
+READ = """
+import os, sys
+file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
+for number in range(200):
+    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
+"""
+
+
+def read_again(pool):
+    stripewise, file = pool
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+
+
+def test_a_gain_is_measured_once_when_there_was_something_to_do_before_and_after(hot):
+    """Emulated servers count the times that they have drawn: how loaded this machine is does not matter."""
+    stripewise, file = hot
+    assert "served_bytes_per_s" not in decided(hot, horizon_s=1.0)
+    read_again(hot)
+    moved = decided(hot)
+    assert moved["verdict"] == "moved" and moved["served_bytes_per_s"] > 0 and "measured" not in moved
+    assert "measured" not in decided(hot), "nothing much was read since"
+    read_again(hot)
+    said = stripewise("adapt", file, "--once", "--horizon", LONG_S // 3600).stdout
+    assert "measured since the last move" in said
+    gain = adapting.decisions(Pool.load(file))[-1]["measured"]
+    assert gain["before_bytes_per_s"] == moved["served_bytes_per_s"] and gain["ratio"] > adapting.HYSTERESIS
+    assert gain["predicted_ratio"] == moved["ratio"]
+    read_again(hot)
+    assert "measured" not in decided(hot)
+    assert f"adapt: {gain['ratio']:.2f}x measured" in stripewise("top", "--pool", file, "--once").stdout
+
+
 def test_limits_keep_data_where_it_is_and_say_why(hot):
     before = rounds(hot)
     assert "above the limit" in decided(hot, day_bytes=1000)["why"]
@@ -90,6 +127,45 @@ def test_a_unit_runs_the_command_with_its_options(pool, tmp_path):
     file, text = adapting.unit(Pool.load(pool.file), "/bin/stripewise", ["adapt", "a b%", "--hours", "22-6"])
     assert file.name == "stripewise-adapt-test.service"
     assert 'ExecStart=/bin/stripewise "adapt" "a b%%" "--hours" "22-6"' in text
+
+
+def kept(used, ended_s):
+    return {"ended_s": ended_s, "used_bytes": used}
+
+
+def test_a_server_that_gets_fuller_is_full_in_the_time_that_is_left():
+    now = {
+        "hdd.0": Usage(300, 1000, None),
+        "hdd.1": Usage(50, 10, None),
+        "hdd.2": Usage(9, 9, "directory missing"),
+        "new": Usage(9, 9, None),
+    }
+    before = {"hdd.0": 100, "hdd.1": 50, "hdd.2": 1}
+    week = [kept({"hdd.0": 0}, 0), kept(before, 1e6), kept({"hdd.0": 299}, 1e6 + 1000)]
+    # 200 bytes in 7200 s: the decision of more than a week ago and the younger ones do not count.
+    assert measured.full_in_s(week, now, 1e6 + 7200) == {"hdd.0": 36_000}
+    assert measured.full_in_s(week[1:], now, 1e6 + 3000) == {}
+    for wrong in ({}, {"ended_s": "x"}, {"ended_s": 1e6}, {"ended_s": 1e6, "used_bytes": {"hdd.0": "x"}}):
+        assert measured.full_in_s([wrong], now, 1e6 + 7200) == {}
+
+
+def test_what_is_no_count_in_the_state_is_not_believed():
+    now = {"hdd.0": Done(501, 5, 5, 1.0, 1.0)}
+    for wrong in (None, [], {"hdd.0": 1}, {"hdd.0": [1, 2]}, {"hdd.0": [0, 0, 0, "x", 0]}, {"gone": [0, 0, 0, 0, 0]}):
+        assert measured.since_then([{"done": wrong}], now) == {}
+    assert measured.since_then([{"done": {"hdd.0": [1, 1, 1, 0.5, 0]}}], now) == {"served_bytes_per_s": 16.0}
+    assert measured.since_then([{"done": {"hdd.0": [450, 1, 1, 0.5, 0]}}], now) == {}, "a few requests say little"
+
+
+def test_pool_show_says_what_is_full_first(pool):
+    loaded = Pool.load(pool.file)
+    assert "is full in" not in pool.stripewise("pool", "show", pool.file).stdout
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(1, 256)) * 4000)")
+    then = {"time_s": 1.0, "ended_s": time.time() - 86_400, "used_bytes": {"hdd.0": 0}}
+    adapting.state_file(loaded).write_text(json.dumps(then))
+    assert "hdd.0 is full in" in pool.stripewise("pool", "show", pool.file).stdout
+    document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
+    assert list(document["full_in_s"]) == ["hdd.0"] and document["full_in_s"]["hdd.0"] > 0
 
 
 def test_a_line_that_a_kill_has_cut_is_left_out(pool):

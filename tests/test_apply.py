@@ -33,7 +33,7 @@ def progress(*_):
     return True
 begun = []
 layout, pool, waits = sys.argv[1:]
-_native.layout_apply(layout, pool, rules=True, waits=waits == "waits", progress=progress)
+_native.layout_apply(layout, pool, rules=True, waits=waits == "waits", gives_way=False, progress=progress)
 print("done", flush=True)
 """
 

@@ -175,6 +175,8 @@ def test_a_disk_that_died_is_given_up_with_a_list(pool):
         (["add", "POOL", "disks/d0"], "is already the directory of hdd.0"),
         (["replace", "POOL", "hdd.9", "disks"], "hdd.9 is none of the pool's servers"),
         (["remove", "POOL", "tape.0"], "tape.0 is none of the pool's servers"),
+        (["drain", "POOL", "hdd.1", "--rate", "0"], "--rate 0: nothing would be copied"),
+        (["rebalance", "POOL", "--rate", "fast"], "fast"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(pool, arguments, said):

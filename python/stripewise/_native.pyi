@@ -98,9 +98,11 @@ def pool_drain(
     onto: str | None,
     wait: bool,
     dry_run: bool,
-    progress: Callable[[str, int, int], bool],
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> Drained: ...
-def pool_remove(pool_file: str, server: str, lost: bool, progress: Callable[[str, int, int], bool]) -> Drained: ...
+def pool_remove(
+    pool_file: str, server: str, lost: bool, progress: Callable[[str, int, int], bool | Literal["rest"]]
+) -> Drained: ...
 
 class ServerFill(TypedDict):
     server: str
@@ -114,7 +116,9 @@ class Rebalanced(TypedDict):
     staying: list[StayingFile]
     servers: list[ServerFill]
 
-def pool_rebalance(pool_file: str, dry_run: bool, progress: Callable[[str, int, int], bool]) -> Rebalanced: ...
+def pool_rebalance(
+    pool_file: str, dry_run: bool, progress: Callable[[str, int, int], bool | Literal["rest"]]
+) -> Rebalanced: ...
 
 class FittedOp(TypedDict):
     startup_min_s: float
@@ -514,7 +518,12 @@ def layout_present(pool_file: str, paths: list[str]) -> str: ...
 def pattern_place(pattern: str) -> tuple[str, bool]: ...
 def pattern_matches(pattern: str, path: str) -> bool: ...
 def layout_apply(
-    path: str, pool_file: str, rules: bool, waits: bool, progress: Callable[[str, int, int], bool]
+    path: str,
+    pool_file: str,
+    rules: bool,
+    waits: bool,
+    gives_way: bool,
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> list[Applied]: ...
 
 class ForecastRegion(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from stripewise import _native
 
@@ -27,13 +28,15 @@ def apply(
     *,
     rules: bool = True,
     waits: bool = False,
-    progress: Callable[[str, int, int], bool] | None = None,
+    gives_way: bool = False,
+    progress: Callable[[str, int, int], bool | Literal["rest"]] | None = None,
 ) -> list[_native.Applied]:
     """Gives the files of a layout file their layouts; with `rules` those to come get theirs, too.
 
     While another process of this user changes layouts of the pool it `waits`, else it raises `StripewiseError`.
-    `progress` is called with a file's name, bytes done and bytes in all; it stops the move by returning `False`.
+    A move `gives_way` to a program that opens the file for writing, and fails, or that program waits.
+    `progress` is called with a file's name, bytes done and bytes in all; it stops the move by returning `False`, and
+    lets it rest for a moment by returning `"rest"`.
     """
-    return _native.layout_apply(
-        str(path), str(pool_file), rules=rules, waits=waits, progress=progress or (lambda *_: True)
-    )
+    told = progress or (lambda *_: True)
+    return _native.layout_apply(str(path), str(pool_file), rules=rules, waits=waits, gives_way=gives_way, progress=told)

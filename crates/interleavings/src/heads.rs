@@ -1,6 +1,6 @@
 //! Files whose first bytes are in the inode: writers of the head alone, of the rest, and a move.
 
-use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, small, write};
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, rests, small, write};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
@@ -42,7 +42,8 @@ pub fn a_small_file_is_written_and_moved(pool: &TestPool) {
             })
             .collect();
         let moved = thread::spawn(move || {
-            if let Err(error) = mover.move_to(&layout(0, 2), NAME, &mut |_, _| true) {
+            if let Err(error) = mover.move_watched(&layout(0, 2), NAME, thread_rng().gen_bool(0.5), &mut |_, _| rests())
+            {
                 assert_eq!(error.errno(), Errno::BUSY, "{error}");
             }
         });

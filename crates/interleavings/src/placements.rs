@@ -1,7 +1,7 @@
 //! Holders of a file's placement, as the preload is one, while the file changes.
 
 use crate::lock;
-use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, write};
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, rests, write};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU8, Ordering};
@@ -108,9 +108,9 @@ fn draw_layout() -> Layout {
     layout(first, servers)
 }
 
-/// Moves the file, unless it has a writer.
+/// Moves the file, unless it has a writer, or as often as not one comes.
 fn try_to_move(inode: &Arc<Inode>, layout: &Layout) {
-    match inode.move_to(layout, NAME, &mut |_, _| true) {
+    match inode.move_watched(layout, NAME, thread_rng().gen_bool(0.5), &mut |_, _| rests()) {
         Ok(_) => {}
         Err(Error::Move { source, .. }) if matches!(*source, Error::Busy { .. }) => {}
         Err(Error::Busy { .. }) => {}

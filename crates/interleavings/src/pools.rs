@@ -1,13 +1,14 @@
 //! A pool in a temporary directory, and a file of it that several processes use.
 
 use rustix::fs::{Mode, OFlags, XattrFlags};
+use shuttle::rand::{Rng, thread_rng};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{Collected, Inode, Pool, Store};
+use stripewise_store::{Collected, Inode, Pool, Store, Then};
 
 /// Bytes of a stripe.
 pub(crate) const WIDTH: u64 = 16;
@@ -114,6 +115,11 @@ pub(crate) fn fill(inode: &Inode, bytes: &[u8]) {
     inode.register_writer().expect("a writer");
     write(inode, bytes, 0);
     inode.release_writer().expect("released");
+}
+
+/// What a move does between two of its steps: a rest, now and then.
+pub(crate) fn rests() -> Then {
+    if thread_rng().gen_bool(0.3) { Then::Rest } else { Then::On }
 }
 
 /// Whether a server has a datafile of the file.

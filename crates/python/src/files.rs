@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use stripewise_layout::{FileLayout, Layout, LayoutFile, Region, round_entries};
 use stripewise_store::apply::{Applied, ApplyWatch, ForecastMove};
 use stripewise_store::status::{FileStatus, PlacedStatus};
-use stripewise_store::{Forecast, Pool, RulesKept, Store};
+use stripewise_store::{Forecast, Pool, RulesKept, Store, Then};
 
 /// How often a progress callback is called at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
@@ -121,8 +121,9 @@ fn describe_forecast(entries: &[FileLayout], moves: &[ForecastMove], forecast: &
     })
 }
 
-/// [`Store::apply`] of the layout file `path`. `progress(name, done, total)` stops it by returning `False`. While another
-/// process of this user applies layouts, it is refused, or `waits`.
+/// [`Store::apply`] of the layout file `path`. `progress(name, done, total)` stops it by returning `False`, and lets
+/// it rest by `"rest"`. While another process of this user applies layouts, it is refused, or `waits`. A move `gives_way` to
+/// a writer that comes, and fails then, or the writer waits.
 #[pyfunction]
 pub(crate) fn layout_apply<'py>(
     py: Python<'py>,
@@ -130,11 +131,12 @@ pub(crate) fn layout_apply<'py>(
     pool_file: PathBuf,
     rules: bool,
     waits: bool,
+    gives_way: bool,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let entries = entries(&path, store.pool())?;
-    let mut teller = Teller::new(progress, waits);
+    let mut teller = Teller::new(progress, waits, gives_way);
     let applied = py.detach(|| store.apply(&entries, rules, &mut teller));
     if let Some(stopped) = teller.stopped() {
         return Err(stopped);
@@ -157,6 +159,9 @@ fn describe_applied(of: &Applied) -> Value {
 pub(crate) struct Teller {
     progress: Py<PyAny>,
     waits: bool,
+    gives_way: bool,
+    /// Python has let the move rest.
+    rests: bool,
     /// When progress was last told, and of which file.
     last: Option<(String, Instant)>,
     /// What Python raised: that stops the store.
@@ -164,8 +169,8 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) fn new(progress: Py<PyAny>, waits: bool) -> Self {
-        Self { progress, waits, last: None, stopped: None }
+    pub(crate) fn new(progress: Py<PyAny>, waits: bool, gives_way: bool) -> Self {
+        Self { progress, waits, gives_way, rests: false, last: None, stopped: None }
     }
 
     /// What Python raised, if that has stopped the store.
@@ -173,33 +178,43 @@ impl Teller {
         self.stopped
     }
 
-    /// Whether Python said to go on.
-    fn ask(&mut self, what: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<bool>) -> bool {
+    /// What Python said.
+    fn ask(&mut self, what: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<Then>) -> Then {
         let answer = Python::attach(|py| {
             py.check_signals()?;
             what(py, &self.progress)
         });
         match answer {
-            Ok(true) => return true,
-            Ok(false) => self.stopped = Some(PyKeyboardInterrupt::new_err(())),
+            Ok(Then::Stop) => self.stopped = Some(PyKeyboardInterrupt::new_err(())),
+            Ok(then) => return then,
             Err(error) => self.stopped = Some(error),
         }
-        false
+        Then::Stop
     }
 }
 
 impl ApplyWatch for Teller {
     fn waits(&mut self) -> bool {
-        self.waits && self.ask(|_, _| Ok(true))
+        self.waits && self.ask(|_, _| Ok(Then::On)) == Then::On
     }
 
-    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool {
+    fn gives_way(&self) -> bool {
+        self.gives_way
+    }
+
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> Then {
         let told = |(of, last): &(String, Instant)| of == path && last.elapsed() < PROGRESS_EVERY;
-        if done_bytes < total_bytes && self.last.as_ref().is_some_and(told) {
-            return true;
+        if done_bytes < total_bytes && !self.rests && self.last.as_ref().is_some_and(told) {
+            return Then::On;
         }
         self.last = Some((path.to_owned(), Instant::now()));
-        self.ask(|py, progress| progress.call1(py, (path, done_bytes, total_bytes))?.is_truthy(py))
+        let then = self.ask(|py, progress| {
+            let said = progress.call1(py, (path, done_bytes, total_bytes))?;
+            let rests = said.bind(py).eq("rest")?;
+            if rests { Ok(Then::Rest) } else { said.is_truthy(py).map(Then::from) }
+        });
+        self.rests = then == Then::Rest;
+        then
     }
 }
 

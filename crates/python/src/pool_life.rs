@@ -10,7 +10,7 @@ use stripewise_store::adding::add_server;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{ServerFill, rebalance};
-use stripewise_store::{Pool, Result};
+use stripewise_store::{Pool, Result, Then};
 
 /// Adds the directory `root` to a tier of the pool; the name of the new server.
 #[pyfunction]
@@ -18,7 +18,7 @@ pub(crate) fn pool_add(pool_file: PathBuf, tier: &str, root: PathBuf) -> PyResul
     add_server(&pool_file, tier, &root).map_err(raise)
 }
 
-/// Moves all files from a server. `progress(name, done, total)` stops it by returning `False`.
+/// Moves all files from a server. `progress(name, done, total)` stops it by returning `False`, and lets it rest by `"rest"`.
 #[pyfunction]
 #[pyo3(signature = (pool_file, server, *, to, onto, wait, dry_run, progress))]
 #[allow(clippy::too_many_arguments, reason = "the options of a command, by keyword")]
@@ -82,7 +82,7 @@ pub(crate) fn pool_rebalance<'py>(
 struct Drainer(Teller);
 
 impl DrainWatch for Drainer {
-    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool {
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> Then {
         self.0.progress(path, done_bytes, total_bytes)
     }
 }
@@ -92,7 +92,7 @@ fn watched<T: Send>(
     progress: Py<PyAny>,
     work: impl FnOnce(&mut Drainer) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let mut drainer = Drainer(Teller::new(progress, false));
+    let mut drainer = Drainer(Teller::new(progress, false, true));
     let done = py.detach(|| work(&mut drainer));
     if let Some(stopped) = drainer.0.stopped() {
         return Err(stopped);

@@ -19,6 +19,7 @@ pub use file::open_file::File;
 pub use file::open_inode::OpenInode;
 pub use file::placed_file::{PlacedFile, TransferOutcome};
 pub use file::requests::Requests;
+pub use file::steps::Then;
 pub use file::writers::{Attributes, COUNTED_BYTES};
 pub use file::{inode, mover, placements};
 pub use format::placement::Placement;

@@ -6,7 +6,7 @@ use common::{TestPool, content, create, layout, pattern};
 use std::sync::Arc;
 use stripewise_layout::{FileLayout, Layout, Pattern};
 use stripewise_store::apply::ApplyWatch;
-use stripewise_store::{Error, Store};
+use stripewise_store::{Error, Store, Then};
 
 /// Waits `patience` times, and stops the move of the file `stop`.
 #[derive(Default)]
@@ -23,9 +23,13 @@ impl ApplyWatch for Watched<'_> {
         waits
     }
 
-    fn progress(&mut self, path: &str, _: u64, _: u64) -> bool {
+    fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
         self.told.push(path.to_owned());
-        self.stop != Some(path)
+        (self.stop != Some(path)).into()
+    }
+
+    fn gives_way(&self) -> bool {
+        false
     }
 }
 

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{TestPool, content, create, layout, pattern, request, write, write_all};
+use proptest::prelude::*;
+use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_control::Action;
 use stripewise_layout::Pattern;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{DataPlane, Error, Inode, PlacedFile, Placement, PlaneOptions, Pool, Store, TransferOutcome};
+use stripewise_store::{
+    DataPlane, Error, Inode, PlacedFile, Placement, PlaneOptions, Pool, Store, Then, TransferOutcome,
+};
 
 /// The placement as it arrives in another process.
 fn arrive(inode: &Inode) -> Placement {
@@ -173,6 +177,122 @@ fn readers_go_on_while_a_file_moves() {
             assert!(thread.join().unwrap() > 0);
         }
     });
+}
+
+/// Times that a move is asked what to do next before a writer that does not come fails the test.
+const PATIENCE: u32 = 3000;
+
+/// In another process than the mover's: opens the file for writing, and writes.
+fn write_from_elsewhere(store: &Arc<Store>, bytes: &[u8], at: u64) {
+    let writer = store.lookup(Path::new("file")).unwrap().unwrap();
+    writer.register_writer().unwrap();
+    write_all(&writer, bytes, at);
+    writer.release_writer().unwrap();
+}
+
+/// A move rests until a writer of another process comes, gives way to it and leaves nothing; then it is done.
+#[test]
+fn a_move_gives_way_to_a_writer_that_comes() {
+    let pool = TestPool::new(3);
+    let (store, other) = (pool.open(), pool.open());
+    store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 4096), (1, 4096)])])).unwrap();
+    let (_fd, inode) = create(&store, "file");
+    let mut bytes = pattern(5_000_000, 9);
+    write(&inode, &bytes, 0);
+    let before = inode.layout().unwrap();
+    let (new, young) = (layout(&[(0, &[(2, 777)])]), pattern(70_000, 3));
+    std::thread::scope(|scope| {
+        let mut asked = 0;
+        let error = inode
+            .move_watched(&new, "file", true, &mut |done, total| {
+                assert!(done <= total && total == 10_000_000);
+                if asked == 0 {
+                    scope.spawn(|| write_from_elsewhere(&other, &young, 1_000_000));
+                }
+                asked += 1;
+                if asked < PATIENCE { Then::Rest } else { Then::Stop }
+            })
+            .unwrap_err();
+        assert!(matches!(&error, Error::Move { source, .. } if matches!(**source, Error::Busy { .. })), "{error}");
+    });
+    bytes[1_000_000..1_070_000].copy_from_slice(&young);
+    assert!(content(&inode) == bytes);
+    assert_eq!(inode.layout().unwrap(), before);
+    assert!(inode.allocated().unwrap().iter().all(|(server, _)| server.0 < 2));
+    assert!(!inode.is_held().unwrap(), "nothing is left of both");
+    inode.move_watched(&new, "file", true, &mut |_, _| Then::On).unwrap();
+    assert!(content(&inode) == bytes);
+}
+
+/// A move that does not give way is waited for, also while it rests.
+#[test]
+fn a_writer_waits_for_a_move_that_does_not_give_way() {
+    let pool = TestPool::new(2);
+    let (store, other) = (pool.open(), pool.open());
+    let (_fd, inode) = create(&store, "file");
+    let mut bytes = pattern(200_000, 9);
+    write(&inode, &bytes, 0);
+    std::thread::scope(|scope| {
+        let mut asked = 0;
+        let moved = inode.move_watched(&layout(&[(0, &[(1, 777)])]), "file", false, &mut |_, _| {
+            if asked == 0 {
+                scope.spawn(|| write_from_elsewhere(&other, b"young", 100_000));
+            }
+            asked += 1;
+            if asked < 20 { Then::Rest } else { Then::On }
+        });
+        assert_eq!(moved.unwrap().copied_bytes, 200_000);
+    });
+    bytes[100_000..100_005].copy_from_slice(b"young");
+    assert!(content(&inode) == bytes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Writers of another process come at any step of moves that give way, rest and are stopped: no byte is lost.
+    #[test]
+    fn writers_lose_nothing_beside_moves_that_give_way(
+        size in 1_usize..3_000_000,
+        moves in proptest::collection::vec((0_u32..8, 0_u32..6, 0_u64..3_000_000, 1_usize..100_000, any::<bool>()), 1..5),
+    ) {
+        let pool = TestPool::new(3);
+        let (store, other) = (pool.open(), pool.open());
+        let (_fd, inode) = create(&store, "file");
+        let mut bytes = pattern(size, 1);
+        write(&inode, &bytes, 0);
+        for (number, (comes, rests, at, len, stops)) in moves.into_iter().enumerate() {
+            let new = layout(&[(0, &[(number as u16 % 3, 4096 + number as u64)])]);
+            let young = pattern(len, 7 + number as u64);
+            let written = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let mut asked = 0;
+                let done = inode.move_watched(&new, "file", true, &mut |_, _| {
+                    if asked == comes {
+                        scope.spawn(|| {
+                            write_from_elsewhere(&other, &young, at);
+                            written.store(true, Ordering::Release);
+                        });
+                    }
+                    asked += 1;
+                    match asked {
+                        _ if asked <= rests => Then::Rest,
+                        _ if stops => Then::Stop,
+                        _ => Then::On,
+                    }
+                });
+                if let Err(error) = done {
+                    assert!(error.errno() == Errno::BUSY || error.to_string().contains("was stopped"), "{error}");
+                }
+            });
+            if written.into_inner() {
+                let end = at as usize + len;
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[at as usize..end].copy_from_slice(&young);
+            }
+            assert!(content(&inode) == bytes, "after move {number}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestPool, content, create, layout, pattern, write, write_all};
+use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,15 +12,16 @@ use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
-use stripewise_store::{Pool, Store};
+use stripewise_store::rebalance::rebalance;
+use stripewise_store::{Pool, Store, Then};
 
 /// Goes on.
 struct On;
 
 impl DrainWatch for On {
-    fn progress(&mut self, _: &str, done: u64, total: u64) -> bool {
+    fn progress(&mut self, _: &str, done: u64, total: u64) -> Then {
         assert!(done <= total, "{done} of {total}");
-        true
+        Then::On
     }
 }
 
@@ -38,6 +39,15 @@ fn refused(done: stripewise_store::Result<Drained>) -> String {
 
 /// What a check of the pool finds, without changing anything.
 fn findings(pool: &TestPool) -> Vec<CheckFinding> {
+    checked(pool, CheckOptions { dry_run: true, ..CheckOptions::default() })
+}
+
+/// Has a check mend what it finds.
+fn mend(pool: &TestPool) -> Vec<CheckFinding> {
+    checked(pool, CheckOptions::default())
+}
+
+fn checked(pool: &TestPool, options: CheckOptions) -> Vec<CheckFinding> {
     let found = std::sync::Mutex::new(Vec::new());
     struct Keep<'a>(&'a std::sync::Mutex<Vec<CheckFinding>>);
     impl stripewise_store::fsck::CheckWatch for Keep<'_> {
@@ -45,7 +55,6 @@ fn findings(pool: &TestPool) -> Vec<CheckFinding> {
             self.0.lock().unwrap().push(finding.clone());
         }
     }
-    let options = CheckOptions { dry_run: true, ..CheckOptions::default() };
     check(&Pool::load(&pool.pool.file).unwrap(), &options, &Keep(&found)).unwrap();
     found.into_inner().unwrap()
 }
@@ -298,6 +307,100 @@ fn what_a_dead_server_had_is_told_by_range_and_the_rest_goes_on() {
     assert!(content(&young) == pattern(30_000, 8));
 }
 
+/// Something happens to a server when the third file is being moved.
+struct Failing<F> {
+    seen: Vec<String>,
+    fault: Option<F>,
+}
+
+impl<F: FnOnce()> DrainWatch for Failing<F> {
+    fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
+        if self.seen.last().is_none_or(|last| last != path) {
+            self.seen.push(path.to_owned());
+        }
+        if self.seen.len() == 3
+            && let Some(fault) = self.fault.take()
+        {
+            fault();
+        }
+        Then::On
+    }
+}
+
+/// Six files on server 0 are drained onto server 1, a small file system, to which or to whose source something happens in the
+/// middle. What moved has moved, the rest is named and whole, and when the fault is `mended`, the same command ends it.
+fn fails_in_the_middle(fault: impl FnOnce(&TestPool), mended: impl FnOnce(&TestPool), lost: bool) {
+    let pool = TestPool::with_roots(|base| {
+        let roots = vec![base.join("leaves"), base.join("stays")];
+        std::fs::create_dir(&roots[1]).unwrap();
+        mount_tmpfs(&roots[1], "size=16m");
+        roots
+    });
+    let store = pool.open();
+    store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
+    let names: Vec<String> = (0..6).map(|number| format!("f{number}")).collect();
+    for (name, seed) in names.iter().zip(0..) {
+        write(&create(&store, name).1, &pattern(300_000, seed), 0);
+    }
+    let mut watch = Failing { seen: Vec::new(), fault: Some(|| fault(&pool)) };
+    let done = drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut watch).unwrap();
+    assert!(watch.fault.is_none(), "the fault came");
+    assert_eq!(done.moved_files + done.staying.len() as u64, 6, "{done:?}");
+    assert!(done.moved_files >= 2 && !done.staying.is_empty() && !done.is_done(), "{done:?}");
+    for staying in &done.staying {
+        assert!(names.contains(&staying.path) && !staying.is_busy && !staying.why.is_empty(), "{staying:?}");
+        assert_eq!((&*staying.stretches, staying.bytes), (&[(0, 300_000)][..], 300_000), "{staying:?}");
+    }
+    let whole = |store: &Arc<Store>, moved_alone: bool| {
+        for (name, seed) in names.iter().zip(0..) {
+            if !moved_alone || done.staying.iter().all(|file| file.path != *name) {
+                assert!(bytes_of(store, name) == pattern(300_000, seed), "{name}");
+            }
+        }
+    };
+    // Of a server that has gone what it had cannot be read, and all others can.
+    whole(&now(&pool), lost);
+    mended(&pool);
+    whole(&now(&pool), false);
+    drop(store);
+    assert!(drained(&pool, "disk.0").is_done());
+    whole(&now(&pool), false);
+    // A file that had just moved when its old server went could not be cleared away there.
+    let leftovers = datafiles(pool.root(0));
+    assert!(leftovers <= usize::from(lost), "{leftovers} datafiles are left");
+    mend(&pool);
+    assert_eq!(datafiles(pool.root(0)), 0);
+    assert_eq!(findings(&pool), []);
+    remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
+}
+
+#[test]
+fn a_server_that_gets_full_in_the_middle_of_a_drain_keeps_what_it_got() {
+    if in_own_mounts("a_server_that_gets_full_in_the_middle_of_a_drain_keeps_what_it_got") {
+        return;
+    }
+    let filler = |pool: &TestPool| pool.root(1).join(".filler");
+    let fill = |pool: &TestPool| {
+        let file = std::fs::File::create(filler(pool)).unwrap();
+        let free = rustix::fs::fstatvfs(&file).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free.f_bavail * free.f_frsize).unwrap();
+    };
+    fails_in_the_middle(fill, |pool| std::fs::remove_file(filler(pool)).unwrap(), false);
+}
+
+#[test]
+fn a_server_that_goes_in_the_middle_of_its_drain_costs_what_had_not_moved() {
+    if in_own_mounts("a_server_that_goes_in_the_middle_of_its_drain_costs_what_had_not_moved") {
+        return;
+    }
+    let away = |pool: &TestPool| pool.directory.path().join("away");
+    fails_in_the_middle(
+        |pool| std::fs::rename(pool.root(0), away(pool)).unwrap(),
+        |pool| std::fs::rename(away(pool), pool.root(0)).unwrap(),
+        true,
+    );
+}
+
 const KILLED: &str = "STRIPEWISE_TEST_KILLED_POOL";
 
 /// What the process of the next test does until it is killed.
@@ -306,12 +409,13 @@ fn work_of_the_killed() -> bool {
     let file = Path::new(&file);
     let root = file.with_file_name("added");
     add_server(file, "disk", &root).unwrap();
+    rebalance(file, false, &mut On).unwrap();
     drain(file, "disk.0", &DrainOptions { wait: true, ..DrainOptions::default() }, &mut On).unwrap();
     remove(file, "disk.0", false, &mut On).unwrap();
     true
 }
 
-/// Server 0 is replaced by a new one, by a process that is killed at any moment, again and again, while a file is written.
+/// Server 0 is replaced by a new one, which gets its share first, by a process that is killed at any moment, again and again, while a file is written.
 #[test]
 fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
     if work_of_the_killed() {
@@ -353,15 +457,8 @@ fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
     let finished = spawn().wait().unwrap().success();
     let after = Pool::load(&pool.pool.file).unwrap();
     assert!(finished || after.servers[0].state == ServerState::Removed, "the same command goes on");
-    let (options, quiet) = (CheckOptions::default(), std::sync::Mutex::new(()));
-    struct Quiet<'a>(#[allow(dead_code, reason = "a watch has to be Sync")] &'a std::sync::Mutex<()>);
-    impl stripewise_store::fsck::CheckWatch for Quiet<'_> {
-        fn found(&self, finding: &CheckFinding) {
-            assert!(finding.lost.is_empty(), "{finding:?}");
-        }
-    }
     drop((store, written));
-    check(&after, &options, &Quiet(&quiet)).unwrap();
+    assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()));
     assert_eq!(findings(&pool), []);
     let store = now(&pool);
     for (name, seed) in names.iter().zip(0..) {
@@ -374,7 +471,6 @@ fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
 
 #[test]
 fn an_added_server_gets_its_share() {
-    use stripewise_store::rebalance::rebalance;
     let pool = TestPool::new(2);
     let store = pool.open();
     let (_fd, large) = create(&store, "large");

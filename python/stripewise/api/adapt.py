@@ -10,7 +10,6 @@ import csv
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
+from stripewise.api import measured
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
+from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -85,7 +86,8 @@ def reconsider(
     *,
     planner: str = "auto",
     dry_run: bool = False,
-    progress: Callable[[str, int, int], bool] | None = None,
+    pace: Pace = Pace(),
+    progress: Progress | None = None,
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
@@ -94,6 +96,7 @@ def reconsider(
     pool.require_profiles()
     heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6}
+    decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     if not heat["files"]:
         return _kept(pool, decision, "nothing was read or written of late")
     with TemporaryDirectory() as scratch:
@@ -112,7 +115,7 @@ def reconsider(
         ratio = total["after"]["both"] / total["before"]["both"]
         decision |= {"before_bytes_per_s": total["before"]["both"], "after_bytes_per_s": total["after"]["both"]}
         files = _each_file(document["layout"], Path(scratch))
-        return _decide(pool, limits, (decision, heat), ratio, files, progress)
+        return _decide(pool, limits, (decision, heat), ratio, files, Pacer.of(pool, pace, progress))
 
 
 def _decide(
@@ -121,7 +124,7 @@ def _decide(
     known: tuple[Decision, PoolHeat],
     ratio: float,
     files: dict[str, Path],
-    progress: Callable[[str, int, int], bool] | None,
+    progress: Progress,
 ) -> Decision:
     decision, heat = known
     skipped, moved_bytes, movable = [], 0, []
@@ -166,7 +169,7 @@ def _decide(
     copied = 0
     for path, layout in movable:
         try:
-            done = layouts.apply(layout, pool.file, rules=False, progress=progress)
+            done = layouts.apply(layout, pool.file, rules=False, gives_way=True, progress=progress)
         except StripewiseError as error:
             skipped.append({"path": path, "why": str(error)})
             continue
@@ -184,6 +187,7 @@ def _kept(pool: Pool, decision: Decision, why: str) -> Decision:
 
 def _written(pool: Pool, decision: Decision) -> Decision:
     if not decision["dry_run"]:
+        decision |= measured.state(pool)
         # A line that a kill has cut takes no other with it.
         line = f"\n{json.dumps(decision)}\n".encode()
         descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
+from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Drained",
+    "Pace",
     "Progress",
     "Rebalanced",
     "StayingFile",
@@ -25,9 +26,6 @@ __all__ = [
     "replace",
     "tier_for",
 ]
-
-Progress = Callable[[str, int, int], bool]
-"""Called with a file's name, bytes done and bytes in all; returning `False` stops: the same call goes on later."""
 
 
 def tier_for(pool: Pool, disk: Path) -> str:
@@ -69,27 +67,36 @@ def drain(
     to: str | None = None,
     wait: bool = False,
     dry_run: bool = False,
+    pace: Pace = Pace(),
     progress: Progress | None = None,
 ) -> Drained:
     """Moves all files from a server to the others of its tier, or of the tier `to`; new files leave it out.
 
-    Files that are open for writing stay, unless it should `wait` for them. Raises `StripewiseError` where not all fit;
-    then nothing was changed.
+    Files that are open for writing stay, unless it should `wait` for them. Stopped, the same call goes on with it.
+    Raises `StripewiseError` where not all fit; then nothing was changed.
     """
-    told = progress or (lambda *_: True)
-    return _native.pool_drain(str(pool.file), server, to=to, onto=None, wait=wait, dry_run=dry_run, progress=told)
+    paced = Pacer.of(pool, pace, progress)
+    return _native.pool_drain(str(pool.file), server, to=to, onto=None, wait=wait, dry_run=dry_run, progress=paced)
 
 
-def remove(pool: Pool, server: str, *, lost: bool = False, progress: Progress | None = None) -> Drained:
+def remove(
+    pool: Pool, server: str, *, lost: bool = False, pace: Pace = Pace(), progress: Progress | None = None
+) -> Drained:
     """Removes a server that has no bytes; with `lost` one that is not there any more, whose files it lists.
 
     Raises `StripewiseError` where the server has bytes, or with `lost` is there.
     """
-    return _native.pool_remove(str(pool.file), server, lost, progress or (lambda *_: True))
+    return _native.pool_remove(str(pool.file), server, lost, Pacer.of(pool, pace, progress))
 
 
 def replace(
-    pool: Pool, server: str, disk: Path, *, wait: bool = False, progress: Progress | None = None
+    pool: Pool,
+    server: str,
+    disk: Path,
+    *,
+    wait: bool = False,
+    pace: Pace = Pace(),
+    progress: Progress | None = None,
 ) -> tuple[str, Drained]:
     """Puts a new server on `disk` in the place of another one: adds it, moves all files there and removes the old one.
 
@@ -99,14 +106,16 @@ def replace(
     if tier is None:
         names = ", ".join(of.name for of in pool.servers)
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
-    told = progress or (lambda *_: True)
+    paced = Pacer.of(pool, pace, progress)
     new = _native.pool_add(str(pool.file), tier, str(directory_on(pool, disk)))
-    done = _native.pool_drain(str(pool.file), server, to=None, onto=new, wait=wait, dry_run=False, progress=told)
+    done = _native.pool_drain(str(pool.file), server, to=None, onto=new, wait=wait, dry_run=False, progress=paced)
     if not done["staying"]:
-        _native.pool_remove(str(pool.file), server, False, told)
+        _native.pool_remove(str(pool.file), server, False, paced)
     return new, done
 
 
-def rebalance(pool: Pool, *, dry_run: bool = False, progress: Progress | None = None) -> Rebalanced:
+def rebalance(
+    pool: Pool, *, dry_run: bool = False, pace: Pace = Pace(), progress: Progress | None = None
+) -> Rebalanced:
     """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
-    return _native.pool_rebalance(str(pool.file), dry_run, progress or (lambda *_: True))
+    return _native.pool_rebalance(str(pool.file), dry_run, Pacer.of(pool, pace, progress))

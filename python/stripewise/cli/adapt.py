@@ -13,8 +13,9 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
+from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
-from stripewise.cli import console
+from stripewise.cli import console, draining
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
@@ -38,7 +39,13 @@ def adapt(
     hours: Annotated[
         str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6.")
     ] = None,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
     planner: Annotated[str, typer.Option(metavar="NAME", help="One of `stripewise planners`.")] = "auto",
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus there, on loopback if no HOST."),
+    ] = None,
     install_unit: Annotated[
         bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
     ] = False,
@@ -48,7 +55,8 @@ def adapt(
 
     Each period it plans from the pool's heat, and compares what the model says of the layouts now and then. Files move
     only if the servers get at least a tenth faster, and gain more time within the horizon than the move takes. Each
-    decision is printed with its numbers and kept in the pool. Files that are open for writing stay until later.
+    decision is printed with its numbers and kept in the pool. Files that are open for writing, or are opened so while
+    they move, stay until later. While the servers are busy for programs, data moves in a twentieth of the time.
 
     \b
     Examples:
@@ -64,15 +72,22 @@ def adapt(
         day_bytes=None if limit is None else parse_bytes(limit),
         hours=None if hours is None else _hours(hours),
     )
+    pace = draining.pace(rate, urgent)
     if install_unit:
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
         options += ["--limit", limit] if limit is not None else []
         options += ["--hours", hours] if hours is not None else []
+        options += ["--rate", rate] if rate is not None else []
+        options += ["--urgent"] if urgent else []
+        options += ["--metrics", metrics] if metrics is not None else []
         _install(pool, options)
         return
+    if metrics is not None:
+        url, _ = serve(pool, metrics)
+        console.say(f"metrics for Prometheus at {url}")
     while True:
         with console.moving() as progress:
-            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, progress=progress)
+            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress)
         if as_json:
             console.document(decision)
         else:
@@ -109,6 +124,13 @@ def _print(decision: Decision) -> None:
             f"planner {decision['planner']}: {before} MiB/s now, {after} MiB/s then by the model "
             f"({decision['ratio']:.2f}x); {seconds(decision['gain_s'])} gained in {seconds(decision['horizon_s'])}, "
             f"{about_bytes(decision['moved_bytes'])} to move in {seconds(decision['move_s'])}"
+        )
+    if "measured" in decision:
+        gain = decision["measured"]
+        before, after = (mib_per_s(gain[f"{when}_bytes_per_s"]) for when in ("before", "after"))
+        console.result(
+            f"measured since the last move: the servers serve {after} MiB/s, before it {before} MiB/s "
+            f"({gain['ratio']:.2f}x; the model said {gain['predicted_ratio']:.2f}x)"
         )
     for file in decision.get("skipped", []):
         console.result(f"{name(file['path'])}: left for later: {file['why']}")

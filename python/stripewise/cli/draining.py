@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from stripewise import StripewiseError
+from stripewise.api.pacing import Pace
+from stripewise.api.pools import parse_bytes
 from stripewise.cli import console
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted
 
 if TYPE_CHECKING:
-    from stripewise.api.pool_life import Drained, Progress, StayingFile
+    from stripewise.api.pacing import Progress
+    from stripewise.api.pool_life import Drained, StayingFile
 
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has all."""
+
+Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
+Urgent = Annotated[bool, typer.Option("--urgent", help="Do not rest while the servers are busy for programs.")]
+Everything = Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")]
+
+
+def pace(rate: str | None, urgent: bool) -> Pace:
+    """The pace that the options ask for."""
+    bytes_per_s = None if rate is None else parse_bytes(rate)
+    if bytes_per_s == 0:
+        raise StripewiseError(f"--rate {rate}: nothing would be copied; name at least 1B")
+    return Pace(bytes_per_s, urgent)
 
 
 @contextmanager
@@ -32,6 +50,18 @@ def moving(what: str) -> Iterator[Progress]:
     except KeyboardInterrupt:
         console.say("stopped; files that were moved have moved, the others are as they were: the same command goes on")
         raise
+
+
+def end(done: Drained, server: str, said: str, *, everything: bool, document: dict[str, Any] | None) -> None:
+    """Says what was done, or prints it as a `document` with more in it; exits with a failure where files stay."""
+    if document is not None:
+        console.document({**document, **done})
+    else:
+        if done["moved_files"] or done["staying"]:
+            report(done, server, everything=everything)
+        console.result(said)
+    if done["staying"]:
+        raise SystemExit(console.EXIT_FAILED)
 
 
 def report(done: Drained, server: str, *, everything: bool) -> None:

@@ -23,15 +23,18 @@ def pool_drain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be moved, and whether it fits.")
     ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")] = False,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
+    everything: draining.Everything = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """Move all files from a server, so that it can be removed.
 
     Programs may use the pool meanwhile. In each layout the server's place is taken by the one of its tier that has the
     most room, or where all have a part already the others keep theirs. New files leave the server out. Each file is
-    moved as `apply` does it. Files that are open for writing stay and are named; the same command moves them later.
-    Stopped or killed, it goes on when it is called again.
+    moved as `apply` does it. Files that are open for writing, or are opened so meanwhile, stay and are named; the same
+    command moves them later. While the servers are busy for programs it takes a twentieth of the time. Stopped or
+    killed, it goes on when it is called again.
 
     \b
     Examples:
@@ -54,7 +57,7 @@ def pool_drain(
         )
         return
     with draining.moving(f"draining {server}") as progress:
-        done = pool_life.drain(pool, server, to=to, wait=wait, progress=progress)
+        done = pool_life.drain(pool, server, to=to, wait=wait, pace=draining.pace(rate, urgent), progress=progress)
     if as_json:
         console.document(done)
     else:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def pool_rebalance(
     pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be moved.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")] = False,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
+    everything: draining.Everything = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """Fill the servers of each tier alike: a server that was added gets its share of the files that are there.
@@ -28,7 +30,8 @@ def pool_rebalance(
     Servers that are fuller than their tier's mean give, the others take, and none more than the mean. A file that is
     striped over several servers of the tier with one width gets one more stripe; else a server takes the place of
     another. Only files of one region move, the largest first, each once at most; a large file is copied whole.
-    Programs may use the pool meanwhile. Stopped or killed, the same command goes on.
+    Programs may use the pool meanwhile: while the servers are busy for them it takes a twentieth of the time. Stopped
+    or killed, the same command goes on.
 
     \b
     Examples:
@@ -40,7 +43,7 @@ def pool_rebalance(
     """
     pool = Pool.load(pool_file)
     with draining.moving("rebalancing") as progress:
-        done = pool_life.rebalance(pool, dry_run=dry_run, progress=progress)
+        done = pool_life.rebalance(pool, dry_run=dry_run, pace=draining.pace(rate, urgent), progress=progress)
     if as_json:
         console.document({"dry_run": dry_run, **done})
     else:

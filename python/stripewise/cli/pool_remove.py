@@ -7,7 +7,7 @@ import typer
 
 from stripewise.api import pool_life
 from stripewise.api.pools import Pool
-from stripewise.cli import console, draining
+from stripewise.cli import draining
 
 
 def pool_remove(
@@ -16,6 +16,8 @@ def pool_remove(
     lost: Annotated[
         bool, typer.Option("--lost", help="Its disk has died: give up what was on it, and list that by file.")
     ] = False,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
     everything: Annotated[bool, typer.Option("--all", help="List every file that lost bytes, however many.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
@@ -36,12 +38,6 @@ def pool_remove(
     """
     pool = Pool.load(pool_file)
     with draining.moving(f"removing {server}") as progress:
-        done = pool_life.remove(pool, server, lost=lost, progress=progress)
-    if as_json:
-        console.document(done)
-    else:
-        if done["moved_files"] or done["staying"]:
-            draining.report(done, server, everything=everything)
-        console.result(f"{server} is removed" if lost or not done["staying"] else f"{server} is not removed")
-    if done["staying"]:
-        raise SystemExit(console.EXIT_FAILED)
+        done = pool_life.remove(pool, server, lost=lost, pace=draining.pace(rate, urgent), progress=progress)
+    said = f"{server} is removed" if lost or not done["staying"] else f"{server} is not removed"
+    draining.end(done, server, said, everything=everything, document={} if as_json else None)

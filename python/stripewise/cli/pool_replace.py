@@ -7,7 +7,7 @@ import typer
 
 from stripewise.api import pool_life
 from stripewise.api.pools import Pool
-from stripewise.cli import console, draining
+from stripewise.cli import draining
 
 
 def pool_replace(
@@ -17,13 +17,16 @@ def pool_replace(
     wait: Annotated[
         bool, typer.Option("--wait", help="Go on until the files that are open for writing have moved, too.")
     ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")] = False,
+    rate: draining.Rate = None,
+    urgent: draining.Urgent = False,
+    everything: draining.Everything = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """Put a new disk in the place of a server: add it, move all files there, remove the old one.
 
-    Programs may use the pool meanwhile. Widths stay as they are. Stopped or killed, the same command goes on. While
-    files stay on the old server, as they are open for writing or cannot be read, it is not removed.
+    Programs may use the pool meanwhile: while the servers are busy for them it takes a twentieth of the time. Widths
+    stay as they are. Stopped or killed, the same command goes on. While files stay on the old server, as they are open
+    for writing or cannot be read, it is not removed.
 
     \b
     Examples:
@@ -34,11 +37,8 @@ def pool_replace(
     """
     pool = Pool.load(pool_file)
     with draining.moving(f"replacing {server}") as progress:
-        new, done = pool_life.replace(pool, server, directory, wait=wait, progress=progress)
-    if as_json:
-        console.document({"new": new, **done})
-    else:
-        draining.report(done, server, everything=everything)
-        console.result(f"{new} is in the place of {server}" if not done["staying"] else f"{server} is not removed yet")
-    if done["staying"]:
-        raise SystemExit(console.EXIT_FAILED)
+        new, done = pool_life.replace(
+            pool, server, directory, wait=wait, pace=draining.pace(rate, urgent), progress=progress
+        )
+    said = f"{new} is in the place of {server}" if not done["staying"] else f"{server} is not removed yet"
+    draining.end(done, server, said, everything=everything, document={"new": new} if as_json else None)

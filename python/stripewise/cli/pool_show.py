@@ -1,11 +1,12 @@
 """`stripewise pool show`."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stripewise.api import pools
+from stripewise.api import adapt, measured, pools
 from stripewise.api.pools import OpProfile, Pool, Tier
 from stripewise.cli import console
 from stripewise.units import about_bytes, exact_bytes, mb_per_s, seconds
@@ -17,6 +18,8 @@ def pool_show(
 ) -> None:
     """Show a pool: its tiers and servers, what they cost, how full they are.
 
+    If `stripewise adapt` is at work on the pool, it also says which server is full first, and when.
+
     \b
     Examples:
       stripewise pool show p/pool.toml
@@ -27,10 +30,11 @@ def pool_show(
 
 def print_pool(pool: Pool, *, as_json: bool) -> None:
     """Prints `pool` to stdout."""
-    if as_json:
-        console.document(pools.document(pool))
-        return
     states = pools.usage_of(pool)
+    full_in_s = measured.full_in_s(adapt.decisions(pool), states, time.time())
+    if as_json:
+        console.document({**pools.document(pool), "full_in_s": full_in_s})
+        return
     console.result(f"pool '{pool.name}' on {pool.label}")
     console.result(f"  mount      {pool.mount}")
     console.result(f"  namespace  {pool.namespace}")
@@ -61,6 +65,8 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
                 str(server.path),
             )
     console.out.print(servers)
+    for name, in_s in sorted(full_in_s.items(), key=lambda of: of[1])[:1]:
+        console.result(f"{name} is full in {in_s / 86_400:,.1f} days at the rate of the last week")
 
 
 def describe_op(op: OpProfile | None) -> str:

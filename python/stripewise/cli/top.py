@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from stripewise import StripewiseError
-from stripewise.api import activity, orchestrating
+from stripewise.api import activity, adapt, measured, orchestrating
 from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
 from stripewise.cli import console
@@ -30,7 +30,8 @@ def top(
 
     An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
     programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
-    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too.
+    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too. The
+    last line says what the last move of `stripewise adapt` has gained, once that is measured.
 
     \b
     busy          share of the time in which the server had a request
@@ -46,14 +47,14 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, sources, before), *_programs(pool))
+        console.out.print(_totals(pool, sources, before), *_programs(pool), *_adapted(pool))
         return
     try:
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(interval_s)
                 now, now_s = activity.done(pool, sources), time.monotonic()
-                shown = Group(_rates(pool, sources, before, now, now_s - began_s), *_programs(pool))
+                shown = Group(_rates(pool, sources, before, now, now_s - began_s), *_programs(pool), *_adapted(pool))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
                 else:
@@ -108,6 +109,16 @@ def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict
         )
     title = _line(f"pool '{pool.name}', {pool.label}, last {seconds(passed_s)}; Ctrl-C ends")
     return Group(title, grid, *_notes(sources))
+
+
+def _adapted(pool: Pool) -> list[RenderableType]:
+    """What the last move of `adapt` has gained."""
+    gain = measured.last_gain(adapt.decisions(pool))
+    if gain is None:
+        return []
+    return [
+        _line(f"adapt: {gain['ratio']:.2f}x measured since the last move, {gain['predicted_ratio']:.2f}x predicted")
+    ]
 
 
 def _programs(pool: Pool) -> list[RenderableType]:

@@ -82,7 +82,9 @@ class EmulatedPool:
         """Files of these names will get these layouts."""
         layout = self._directory / "compared.layout"
         layout.write_text(placement.to_layout_file(self.pool.name, files, self.devices), encoding="utf-8")
-        _native.layout_apply(str(layout), str(self.pool.file), rules=True, waits=False, progress=lambda *_: True)
+        _native.layout_apply(
+            str(layout), str(self.pool.file), rules=True, waits=False, gives_way=False, progress=lambda *_: True
+        )
 
     def write_once(self, file: str, workload: Workload) -> None:
         """Fills a file for reads to come."""

@@ -10,6 +10,7 @@
 use crate::backend::plane::DataPlane;
 use crate::file::rights::Rights;
 use crate::format::identity::{Identity, Said};
+use crate::os::byte_lock::{is_byte_locked, lock_byte};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{AsUser, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +29,8 @@ pub(crate) enum Purpose {
     Append = 1,
     /// Exclusive: a short change of the handle.
     Handle = 2,
+    /// Shared: a writer that waits to be registered.
+    Awaited = 3,
 }
 
 /// An open lock file.
@@ -305,7 +308,7 @@ impl LockFile {
 
     fn control(&self, purpose: Purpose, kind: libc::c_int, wait: bool) -> rustix::io::Result<()> {
         match &self.fd {
-            Some(fd) => crate::os::byte_lock::lock_byte(fd.as_fd(), purpose as i64, kind, wait),
+            Some(fd) => lock_byte(fd.as_fd(), purpose as i64, kind, wait),
             None if purpose == Purpose::Writers && kind == libc::F_WRLCK => Err(Errno::AGAIN),
             None => Ok(()),
         }
@@ -365,6 +368,27 @@ impl LockFile {
             }
         }
         if taken? { Ok(()) } else { Err(held()) }
+    }
+
+    /// Takes the shared lock of [`Purpose::Writers`], waiting for a structural change to end, which can give way meanwhile:
+    /// [`LockFile::is_awaited`]. One system call where none is under way.
+    ///
+    /// # Errors
+    /// As [`LockFile::lock`].
+    pub(crate) fn lock_as_writer(&self) -> Result<()> {
+        if self.try_shared(Purpose::Writers)? {
+            return Ok(());
+        }
+        // In vain where a user holds it on purpose: then the change does not learn of this writer.
+        let is_told = self.try_shared(Purpose::Awaited)?;
+        self.lock(Purpose::Writers, false)?;
+        if is_told { self.unlock(Purpose::Awaited) } else { Ok(()) }
+    }
+
+    /// Whether a writer waits for the holder of the exclusive [`Purpose::Writers`] lock. One system call.
+    pub(crate) fn is_awaited(&self) -> Result<bool> {
+        let Some(fd) = &self.fd else { return Ok(false) };
+        is_byte_locked(fd.as_fd(), Purpose::Awaited as i64).map_err(|errno| self.failed(errno))
     }
 
     /// Takes the exclusive lock if no other has the lock in any form; an own shared lock is exchanged for it.

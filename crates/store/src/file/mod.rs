@@ -21,6 +21,7 @@ pub(crate) mod requests;
 pub(crate) mod resize;
 pub(crate) mod rights;
 pub(crate) mod room_ahead;
+pub(crate) mod steps;
 pub(crate) mod unsynced;
 pub(crate) mod whole;
 pub(crate) mod writers;

@@ -12,6 +12,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
+use crate::file::steps::{REST, Steps, Then};
 use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
@@ -28,12 +29,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::time::Instant;
 use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, ServerId};
 use stripewise_optimisation::SMALL;
-
-/// Bytes that are copied at a time: enough to keep every server of a wide round busy.
-const CHUNK_BYTES: u64 = 16 << 20;
 
 /// What a move did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +92,18 @@ impl Inode {
         name: &str,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Moved> {
+        self.move_watched(layout, name, false, &mut |done, total| progress(done, total).into())
+    }
+
+    /// [`Inode::move_to`] that can rest. A move that `gives_way` ends with [`Error::Busy`] when a writer comes and more than one
+    /// step is left: the writer waits for one step, or for the switch, and until what was copied is removed.
+    pub fn move_watched(
+        self: &Arc<Self>,
+        layout: &Layout,
+        name: &str,
+        gives_way: bool,
+        progress: &mut dyn FnMut(u64, u64) -> Then,
+    ) -> Result<Moved> {
         if !self.has_handle() {
             return Err(Error::NotPlaced { file: name.to_owned() });
         }
@@ -106,7 +117,24 @@ impl Inode {
             self.structural_lock(&writers).map_err(failed)?.ok_or_else(busy)?;
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
-        let moved = self.move_locked(hash, layout, name, progress);
+        let mut go_on = |moving: &Move<'_>, bytes| -> Result<()> {
+            loop {
+                let left_bytes = moving.total_bytes() - moving.done_bytes;
+                let rests = match progress(moving.done_bytes, moving.total_bytes()) {
+                    Then::Stop => return Err(Error::Invalid("it was stopped".into())),
+                    // A copy that is done is made the file first.
+                    then => then == Then::Rest && left_bytes > 0,
+                };
+                if gives_way && (left_bytes > bytes || rests) && lock.is_awaited()? {
+                    return Err(busy());
+                }
+                if !rests {
+                    return Ok(());
+                }
+                std::thread::sleep(REST);
+            }
+        };
+        let moved = self.move_locked(hash, layout, name, Steps::new(gives_way), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
@@ -164,7 +192,8 @@ impl Inode {
         hash: [u8; 32],
         layout: Arc<Layout>,
         name: &str,
-        progress: &mut dyn FnMut(u64, u64) -> bool,
+        mut steps: Steps,
+        go_on: &mut dyn FnMut(&Move<'_>, u64) -> Result<()>,
     ) -> Result<Moved> {
         let handle = self.read_handle()?;
         let size_bytes = self.stat()?.st_size as u64;
@@ -172,10 +201,13 @@ impl Inode {
             return Ok(Moved { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() });
         }
         let mut moving = Move::start(self, handle, layout, size_bytes)?;
-        while let Some(done_bytes) = moving.step(CHUNK_BYTES)? {
-            if !progress(done_bytes, moving.total_bytes()) {
-                return Err(Error::Invalid("it was stopped".into()));
+        loop {
+            let began = Instant::now();
+            if !moving.step(&steps)? {
+                break;
             }
+            steps.took(began.elapsed());
+            go_on(&moving, steps.bytes())?;
         }
         moving.finish(hash, name)
     }
@@ -218,6 +250,8 @@ struct Move<'a> {
     next: (usize, u64),
     /// Bytes copied and read back.
     done_bytes: u64,
+    /// Bytes copied since the last sync.
+    unsynced_bytes: u64,
     reads_back: bool,
     original: blake3::Hasher,
     copied: blake3::Hasher,
@@ -260,6 +294,7 @@ impl<'a> Move<'a> {
             created: RefCell::default(),
             next: (0, 0),
             done_bytes: 0,
+            unsynced_bytes: 0,
             reads_back: false,
             original: blake3::Hasher::new(),
             copied: blake3::Hasher::new(),
@@ -278,21 +313,21 @@ impl<'a> Move<'a> {
         self.copied_bytes() * 2
     }
 
-    /// Copies at most `budget_bytes` of one region, or reads as many back once all is copied and synced; the bytes done so
-    /// far. `None`: nothing is left to do.
-    fn step(&mut self, budget_bytes: u64) -> Result<Option<u64>> {
+    /// Copies the bytes of one of the `steps` within a region, or reads as many back once all is copied and synced. `false`:
+    /// nothing is left to do.
+    fn step(&mut self, steps: &Steps) -> Result<bool> {
         let (number, done) = self.next;
         let Some(&(from, to)) = self.plan.copy.get(number) else {
             if self.reads_back {
-                return Ok(None);
+                return Ok(false);
             }
             self.set_times()?;
             self.sync()?;
             (self.reads_back, self.next) = (true, (0, 0));
-            return self.step(budget_bytes);
+            return self.step(steps);
         };
         let at = from + done;
-        let len = budget_bytes.min(to - at);
+        let len = steps.bytes().min(to - at);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(buffer.len().max(len as usize), 0);
         let chunk = &mut buffer[..len as usize];
@@ -303,11 +338,16 @@ impl<'a> Move<'a> {
             self.read(&self.old, chunk, at)?;
             self.original.update(chunk);
             self.write(chunk, at)?;
+            self.unsynced_bytes += len;
+            if self.unsynced_bytes >= steps.unsynced_bytes() {
+                self.copy.sync(true)?;
+                self.unsynced_bytes = 0;
+            }
         }
         self.buffer = buffer;
         self.next = if at + len == to { (number + 1, 0) } else { (number, done + len) };
         self.done_bytes += len;
-        Ok(Some(self.done_bytes))
+        Ok(true)
     }
 
     /// Makes the copy the file, whose layout is kept as `hash` then. `name` stands in errors.

@@ -66,7 +66,7 @@ pub(crate) struct StructuralLock<'a> {
 
 impl Inode {
     /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while the
-    /// file's layout is being changed. If the last one to write it crashed, puts the file in order first.
+    /// file's layout is being changed; a move that gives way ends then. If the last one to write it crashed, puts the file in order first.
     pub fn register_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
@@ -127,7 +127,7 @@ impl Inode {
                 let _ = self.put_in_order(created)?;
             }
             if wait {
-                lock.lock(Purpose::Writers, false)?;
+                lock.lock_as_writer()?;
             } else if !lock.try_shared(Purpose::Writers)? {
                 return Ok(None);
             }

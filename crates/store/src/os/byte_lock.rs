@@ -19,17 +19,32 @@ pub fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool)
             }
         }
     }
-    let mut lock = libc::flock {
+    control(file, if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK }, &mut lock_of(byte, kind))
+}
+
+/// Whether another open file description has a lock of one byte, exclusive or shared. Takes none. One system call.
+pub(crate) fn is_byte_locked(file: BorrowedFd<'_>, byte: i64) -> rustix::io::Result<bool> {
+    #[cfg(feature = "shuttle")]
+    stripewise_switching::switch();
+    let mut lock = lock_of(byte, libc::F_WRLCK);
+    control(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+}
+
+fn lock_of(byte: i64, kind: libc::c_int) -> libc::flock {
+    libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: byte,
         l_len: 1,
         l_pid: 0,
-    };
-    let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+    }
+}
+
+fn control(file: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> rustix::io::Result<()> {
     retry(|| {
         // SAFETY: the descriptor is open and `lock` a valid structure for this command.
-        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *lock) } {
             -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
             _ => Ok(()),
         }

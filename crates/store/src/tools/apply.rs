@@ -3,6 +3,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::mover::Moved;
+use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
 use crate::pool::applying::Applying;
 use crate::pool::space::Forecast;
@@ -22,9 +23,12 @@ pub trait ApplyWatch {
     /// Another process of this user changes layouts of the pool: whether to wait for it.
     fn waits(&mut self) -> bool;
 
-    /// `done` of the `total` bytes of the move of the file at `path` are copied or read back; `false` stops the move, which
-    /// leaves that file as it was.
-    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool;
+    /// `done` of the `total` bytes of the move of the file at `path` are copied or read back. A move that is stopped leaves
+    /// that file as it was.
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> Then;
+
+    /// Whether a move ends with [`Error::Busy`] when a writer comes, which waits for all of it otherwise.
+    fn gives_way(&self) -> bool;
 }
 
 /// A file that is to get another layout.
@@ -131,13 +135,15 @@ impl Store {
         let mut undo = Undo { files: Vec::new(), rules: None };
         let mut applied = Vec::new();
         for PlannedMove { path, inode, layout } in moves {
-            let mut stopped = false;
+            let (mut stopped, gives_way) = (false, watch.gives_way());
             let mut progress = |done, total| {
-                stopped = !watch.progress(&path, done, total);
-                !stopped
+                let then = watch.progress(&path, done, total);
+                stopped = then == Then::Stop;
+                then
             };
             let before = inode.layout();
-            let moved = before.and_then(|before| Ok((before, inode.move_to(&layout, &path, &mut progress)?)));
+            let moved =
+                before.and_then(|before| Ok((before, inode.move_watched(&layout, &path, gives_way, &mut progress)?)));
             match moved {
                 Ok((before, moved)) => {
                     undo.files.push((path.clone(), inode, before));

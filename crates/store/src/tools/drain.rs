@@ -13,6 +13,7 @@ use crate::backend::{ServerState, Setting};
 use crate::file::inode::Inode;
 use crate::file::mover::Moved;
 use crate::file::room_ahead::RoomAhead;
+use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
@@ -43,9 +44,9 @@ pub struct DrainOptions {
 
 /// Told how a drain goes on, in the thread that called it.
 pub trait DrainWatch {
-    /// `done` of `total` bytes are copied or read back; the file at `path` is next or at it. `false` stops: the file stays as it
-    /// was, those before it have moved.
-    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> bool;
+    /// `done` of `total` bytes are copied or read back; the file at `path` is next or at it. When it is stopped, the file stays
+    /// as it was, and those before it have moved.
+    fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> Then;
 }
 
 /// A file that stays on a server.
@@ -234,7 +235,7 @@ impl Drain {
                 return Ok(self.drained);
             }
             if moved == 0 {
-                if !watch.progress("", self.done_bytes, self.total_bytes) {
+                if watch.progress("", self.done_bytes, self.total_bytes) == Then::Stop {
                     self.drained.stopped = true;
                     return Ok(self.drained);
                 }
@@ -264,8 +265,9 @@ impl Drain {
         let (mut stopped, mut done_here) = (false, 0);
         let mut progress = |done, _total| {
             done_here = done;
-            stopped = !watch.progress(&name, before + done, total.max(before + done));
-            !stopped
+            let then = watch.progress(&name, before + done, total.max(before + done));
+            stopped = then == Then::Stop;
+            then
         };
         let moved = self.move_file(&inode, &layout, &name, &mut progress);
         match moved {
@@ -283,11 +285,11 @@ impl Drain {
         inode: &Arc<Inode>,
         layout: &Layout,
         name: &str,
-        progress: &mut dyn FnMut(u64, u64) -> bool,
+        progress: &mut dyn FnMut(u64, u64) -> Then,
     ) -> Result<Moved> {
         let free_bytes = |id| self.store.room(id).map_or(0, |room| room.available_bytes);
         let other = self.store.layout_without(layout, self.leaving, &self.by_room(free_bytes))?;
-        inode.move_to(&other, name, progress)
+        inode.move_watched(&other, name, true, progress)
     }
 
     fn stays(&self, path: String, inode: &Inode, error: &Error) -> StayingFile {

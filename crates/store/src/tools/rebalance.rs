@@ -6,6 +6,7 @@
 //! largest files come first, each moves at most once, and as `apply` moves it.
 
 use crate::file::room_ahead::RoomAhead;
+use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
@@ -84,10 +85,11 @@ pub fn rebalance(file: &Path, dry_run: bool, watch: &mut dyn DrainWatch) -> Resu
         let Some(inode) = store.existing(&file.path)? else { continue };
         let mut stopped = false;
         let mut progress = |done: u64, _| {
-            stopped = !watch.progress(&name, (before_bytes + done).min(total_bytes), total_bytes);
-            !stopped
+            let then = watch.progress(&name, (before_bytes + done).min(total_bytes), total_bytes);
+            stopped = then == Then::Stop;
+            then
         };
-        match inode.move_to(&file.layout, &name, &mut progress) {
+        match inode.move_watched(&file.layout, &name, true, &mut progress) {
             Ok(moved) => {
                 done.moved_files += 1;
                 done.copied_bytes += moved.copied_bytes;

@@ -1,0 +1,146 @@
+"""What programs lose while a server is drained under them, and how long an open of a file that moves waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benches.emulated import Devices, make_pool
+from benches.frame import (
+    STRIPEWISE,
+    Benchmark,
+    BenchmarkError,
+    Context,
+    Figure,
+    MissingError,
+    Target,
+    checked,
+    of_repetitions,
+)
+from stripewise import emulation
+from stripewise.pool import Pool
+
+DEVICES = Devices('"hdd-7200"', '"ssd-sata"', hdds=4, ssds=1)
+COLD_FILES = 12
+COLD_MIB = 48
+HOT_MIB = 256
+SECONDS = 12
+RUNS = 5
+LEAST = 0.9
+MOST_MS = 50.0
+PATIENCE_S = 60.0
+BETWEEN_OPENS_S = 0.05
+
+
+def fio(pool: Pool, seconds: int) -> float:
+    """MiB per second that four processes read at random places of a file that is on all disks, through the mount."""
+    command = ["fio", "--name=hot", f"--filename={pool.mount / 'hot'}", "--rw=randread", "--bs=64k", "--direct=1"]
+    command += ["--numjobs=4", f"--size={HOT_MIB}m", f"--runtime={seconds}", "--time_based", "--group_reporting"]
+    document = json.loads(checked([*command, "--output-format=json", "--randrepeat=0"]))
+    return float(document["jobs"][0]["read"]["bw_bytes"]) / (1 << 20)
+
+
+@contextmanager
+def drained(pool: Pool, *options: str) -> Iterator[None]:
+    """A server of the pool is being drained."""
+    before = pool.file.read_text(encoding="utf-8")
+    command = [*STRIPEWISE, "pool", "drain", str(pool.file), "hdd.3", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        began = time.monotonic()
+        while pool.file.read_text(encoding="utf-8") == before and "draining" not in before:
+            if process.poll() is not None or time.monotonic() - began > PATIENCE_S:
+                process.kill()
+                raise BenchmarkError("the drain does not begin")
+            time.sleep(0.01)
+        try:
+            yield
+            if process.poll() is not None:
+                raise BenchmarkError("the drain was done before the program: nothing was measured; more has to move")
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+class Opener(threading.Thread):
+    """Opens the files that move for writing, one after the other, and keeps the times of that."""
+
+    def __init__(self, pool: Pool) -> None:
+        """Of the pool that is drained."""
+        super().__init__()
+        self._files = [pool.mount / f"cold{number:02}" for number in range(COLD_FILES)]
+        self.waits_ms: list[float] = []
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        """Until it is ended."""
+        while not self.ended.is_set():
+            for file in self._files:
+                began = time.monotonic()
+                descriptor = os.open(file, os.O_WRONLY)
+                self.waits_ms.append((time.monotonic() - began) * 1e3)
+                os.close(descriptor)
+                if self.ended.wait(BETWEEN_OPENS_S):
+                    return
+
+
+def opened(pool: Pool) -> list[float]:
+    """Milliseconds that opens for writing take beside fio."""
+    opener = Opener(pool)
+    opener.start()
+    try:
+        fio(pool, SECONDS)
+    finally:
+        opener.ended.set()
+        opener.join()
+    return opener.waits_ms
+
+
+def run(context: Context) -> Iterator[Figure | str]:
+    """Throughput of fio alone and beside a drain, and the longest wait of an open for writing."""
+    if shutil.which("fio") is None:
+        raise MissingError("fio is not installed; install the package fio")
+    pool = make_pool(context.directory / "pool", DEVICES)
+    checked([*STRIPEWISE, "mount", pool.file])
+    try:
+        for number in range(COLD_FILES):
+            (pool.mount / f"cold{number:02}").write_bytes(os.urandom(COLD_MIB << 20))
+        (pool.mount / "hot").write_bytes(os.urandom(HOT_MIB << 20))
+        yield from _throughput(context, pool)
+        alone = opened(pool)
+        with drained(pool, "--wait"):
+            beside = opened(pool)
+        yield Figure("an open for writing, no drain", max(alone), "ms", note=f"longest of {len(alone)} opens")
+        target = Target(most=MOST_MS)
+        yield Figure(
+            "an open for writing, drain", max(beside), "ms", target=target, note=f"longest of {len(beside)} opens"
+        )
+    finally:
+        checked([*STRIPEWISE, "umount", pool.mount])
+
+
+def _throughput(context: Context, pool: Pool) -> Iterator[Figure | str]:
+    alone, ratios = [], []
+    for number in range(context.rounds(RUNS)):
+        context.say(f"fio alone and beside a drain, run {number + 1}")
+        snapshot = emulation.snapshot(pool)
+        rate = fio(pool, SECONDS)
+        with drained(pool):
+            slowed = fio(pool, SECONDS)
+        verdict = emulation.since(snapshot).verdict
+        if verdict is not None and verdict["valid"]:
+            alone.append(rate)
+            ratios.append(slowed / rate)
+    if not ratios:
+        yield Figure("fio beside a drain, over alone", None, note="invalid: emulation error above 10 %")
+        return
+    yield of_repetitions("fio alone", alone, unit="MiB/s")
+    yield of_repetitions("fio beside a drain, over alone", ratios, target=Target(least=LEAST))
+
+
+BENCHMARK = Benchmark("beside", "fio while a server is drained, and opens of files that move", run)

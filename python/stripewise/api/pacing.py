@@ -1,0 +1,113 @@
+"""How data moves beside programs: it rests while the servers are busy for others, and keeps to a rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from stripewise._native import StripewiseError
+from stripewise.api import activity
+from stripewise.pool import Pool
+
+__all__ = ["Pace", "Pacer", "Progress", "Then"]
+
+Then = bool | Literal["rest"]
+"""Whether to go on; or to copy nothing for a moment, and ask again."""
+Progress = Callable[[str, int, int], Then]
+"""Called with a file's name, bytes done and bytes in all, copied and read back; returning `False` stops the move."""
+
+BUSY = 0.1
+"""A server that others keep busy for more than this share of the time is not idle."""
+SHARE = 0.05
+"""Of the time, for a move while others are served: they lose about as much."""
+LOOK_S = 0.5
+"""A move of that long stops for a look at the servers."""
+REST_S = 0.05
+"""Such a stop, in which all that the servers do is for others."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast data may move."""
+
+    rate_bytes_per_s: int | None = None
+    """Most bytes that are copied in a second."""
+    urgent: bool = False
+    """Whether it does not rest while others are served."""
+
+
+class Pacer:
+    """The pace of one move after the other, as the callback that the mover asks before it goes on.
+
+    While the move rests, all that the servers do is for others: so the rests tell how busy these are.
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        busy_s: Callable[[], dict[str, float]],
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`busy_s` gives for each server how long it has been busy so far."""
+        self._pace, self._busy_s, self._progress, self._clock = pace, busy_s, progress, clock
+        self._moving_since_s = clock() - LOOK_S
+        self._is_loaded = False
+        self._rest: tuple[float, float, dict[str, float]] | None = None
+        self._done = 0
+        self._due_s = clock()
+
+    @classmethod
+    def of(cls, pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
+        """On the servers of a pool. Those of which the kernel does not tell how busy they are count as idle."""
+        sources = activity.sources(pool)
+
+        def busy_s() -> dict[str, float]:
+            try:
+                return {server: done.busy_s for server, done in activity.done(pool, sources).items()}
+            except StripewiseError:
+                return {}  # A server has gone: the mover says so itself.
+
+        return cls(pace, busy_s, progress or (lambda *_: True))
+
+    def __call__(self, path: str, done: int, total: int) -> Then:
+        """Whether the move goes on, rests, or stops as the progress says."""
+        if not self._progress(path, done, total):
+            return False
+        now_s = self._clock()
+        if self._rest is not None:
+            began_s, until_s, before = self._rest
+            if now_s < until_s:
+                return "rest"
+            self._is_loaded = self._share(before, now_s - began_s) > BUSY
+            self._rest, self._moving_since_s = None, now_s
+            return True
+        rest_s = max(self._for_others_s(now_s), self._for_rate_s(now_s, done))
+        if rest_s < REST_S:
+            return True
+        self._rest = (now_s, now_s + rest_s, self._busy_s())
+        return "rest"
+
+    def _share(self, before: dict[str, float], passed_s: float) -> float:
+        now = self._busy_s()
+        return max((now[server] - before[server] for server in now.keys() & before.keys()), default=0.0) / passed_s
+
+    def _for_others_s(self, now_s: float) -> float:
+        moving_s = now_s - self._moving_since_s
+        if self._pace.urgent:
+            return 0.0
+        if self._is_loaded:
+            return moving_s * (1 / SHARE - 1)
+        return REST_S if moving_s >= LOOK_S else 0.0
+
+    def _for_rate_s(self, now_s: float, done: int) -> float:
+        rate = self._pace.rate_bytes_per_s
+        # What was done of another file before does not count for this one.
+        more, self._done = (done - self._done if done >= self._done else done), done
+        if rate is None:
+            return 0.0
+        # A second that was not used is no reason to be faster later. Each byte is copied and read back.
+        self._due_s = max(self._due_s, now_s - 1.0) + more / 2 / rate
+        return self._due_s - now_s

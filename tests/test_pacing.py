@@ -1,0 +1,89 @@
+"""Data moves beside programs: it rests while the servers are busy for them, and keeps to a rate."""
+
+import pytest
+
+from stripewise.api import pacing
+from stripewise.api.pacing import Pace, Pacer
+
+CHUNK = 1 << 20
+STEP_S = 0.03
+
+
+class Machine:
+    """A clock, a server that others keep busy for a part of the time, and a mover that asks its pacer."""
+
+    def __init__(self, share=0.0, **pace):
+        self.now_s, self.own_s, self.others_s, self.share = 100.0, 0.0, 0.0, share
+        self.goes_on = True
+        self.pacer = Pacer(Pace(**pace), self.busy_s, lambda *_: self.goes_on, lambda: self.now_s)
+
+    def busy_s(self):
+        return {"hdd.0": self.own_s + self.others_s, "hdd.1": 0.0}
+
+    def passes(self, seconds, own=0.0):
+        self.now_s += seconds
+        self.own_s += own
+        self.others_s += self.share * seconds
+
+    def move(self, chunks, path="f"):
+        """The seconds in which the move has copied, and those in which it has rested."""
+        moved_s = rested_s = 0.0
+        for number in range(1, chunks + 1):
+            self.passes(STEP_S, own=STEP_S)
+            moved_s += STEP_S
+            while (then := self.pacer(path, number * CHUNK, chunks * CHUNK)) == "rest":
+                self.passes(0.01)
+                rested_s += 0.01
+            assert then is True
+        return moved_s, rested_s
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_a_move_on_idle_servers_stops_for_looks_alone(share):
+    moved_s, rested_s = Machine(share).move(500)
+    assert 0 < rested_s < 0.15 * moved_s
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_a_move_beside_busy_servers_takes_its_share(share):
+    moved_s, rested_s = Machine(share).move(200)
+    assert moved_s / (moved_s + rested_s) < pacing.SHARE * 1.05
+
+
+def test_a_move_notices_when_others_come_and_go():
+    machine = Machine()
+    machine.move(100)
+    machine.share = 1.0
+    machine.move(int(pacing.LOOK_S / STEP_S) + 2)
+    moved_s, rested_s = machine.move(50)
+    assert moved_s / (moved_s + rested_s) < pacing.SHARE * 1.05
+    machine.share = 0.0
+    machine.move(2)
+    moved_s, rested_s = machine.move(200)
+    assert rested_s < 0.15 * moved_s
+
+
+def test_an_urgent_move_does_not_rest():
+    assert Machine(1.0, urgent=True).move(100)[1] == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_rate_is_kept_over_files(share):
+    machine = Machine(share, rate_bytes_per_s=2 * CHUNK, urgent=True)
+    moved = [machine.move(40, path) for path in ("a", "b", "c")]
+    passed_s = sum(map(sum, moved))
+    # Of 120 chunks half are read back. A second of a rest at the begin is not used up.
+    assert 60 / 2 - 2 < passed_s < 60 / 2 + 2
+
+
+def test_a_move_that_rests_can_be_stopped():
+    machine = Machine(1.0)
+    machine.passes(1.0)
+    assert machine.pacer("f", 1, 2) == "rest"
+    machine.goes_on = False
+    assert machine.pacer("f", 1, 2) is False
+
+
+def test_servers_of_which_nothing_is_known_are_idle():
+    pacer = Pacer(Pace(), dict, lambda *_: True, lambda: 1.0)
+    assert pacer._share({}, 0.1) == 0.0
