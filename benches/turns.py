@@ -31,9 +31,9 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def orchestrated(pool: Pool, policy: str) -> Iterator[None]:
+def orchestrated(pool: Pool, policy: str, *options: str) -> Iterator[None]:
     """An orchestrator is at work on the pool."""
-    command = [*STRIPEWISE, "orchestrate", str(pool.file), "--policy", policy]
+    command = [*STRIPEWISE, "orchestrate", str(pool.file), "--policy", policy, *options]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         began = time.monotonic()
         while orchestrating.status(pool)["process"] is None:

@@ -124,7 +124,7 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
 
 
 def test_a_unit_runs_the_command_with_its_options(pool, tmp_path):
-    file, text = adapting.unit(Pool.load(pool.file), "/bin/stripewise", ["adapt", "a b%", "--hours", "22-6"])
+    file, text = adapting.unit(Pool.load(pool.file), ["adapt", "a b%", "--hours", "22-6"], "/bin/stripewise")
     assert file.name == "stripewise-adapt-test.service"
     assert 'ExecStart=/bin/stripewise "adapt" "a b%%" "--hours" "22-6"' in text
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+
 from conftest import TestPool
 
 PROGRAM = """
@@ -38,7 +39,7 @@ time.sleep(max(0, began + (12 if planned else 3) - time.monotonic()))
 
 @pytest.fixture
 def emulated(tmp_path, stripewise):
-    """Two emulated HDDs and an SSD. Five times slower than real ones, so that their times hold beside other tests, too."""
+    """Two emulated HDDs and an SSD, five times slower than real ones: their times hold beside other tests, too."""
     base = tmp_path / "emulated"
     stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "5")
     return TestPool(base, base / "pool.toml", base / "mount", stripewise)

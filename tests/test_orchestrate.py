@@ -10,6 +10,9 @@ import time
 import pytest
 
 from conftest import BIN
+from stripewise import StripewiseError
+from stripewise.api import orchestrating, service
+from stripewise.api.pools import Pool
 
 PATIENCE_S = 30
 
@@ -89,7 +92,8 @@ def test_two_programs_take_turns_and_go_on_when_the_orchestrator_is_killed(pool,
     wait_for(both_took_turns)
     shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
     assert "even, window 50.00 ms" in shown and "one" in shown and "two" in shown
-    assert "orchestrated by even; serving" in pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    shown = pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    assert "orchestrated by even, window 50.00 ms; serving" in shown and "slices: " in shown
     refused = pool.stripewise("orchestrate", pool.file, check=False)
     assert refused.returncode == 1
     assert f"is orchestrated already (process {status(pool)['process']})" in refused.stderr
@@ -150,3 +154,19 @@ def test_what_cannot_be_orchestrated_is_named(pool):
     assert "the limit 'sim=fast'" in refused("--limit", "sim=fast")
     assert "a limit of 0 bytes per second for 'sim'" in refused("--limit", "sim=0")
     assert "no orchestrator" in pool.stripewise("orchestrate", pool.file, "--status").stdout
+
+
+def test_a_unit_runs_the_command_with_its_options(pool):
+    options = ["--policy", "even", "--weight", "a$b=2"]
+    file, text = orchestrating.unit(Pool.load(pool.file), options, "/bin/stripewise")
+    assert file.name == "stripewise-orchestrate-test.service"
+    assert f'ExecStart=/bin/stripewise "orchestrate" "{pool.file}" "--policy" "even" "--weight" "a$$b=2"' in text
+    assert "Restart=on-failure" in text
+
+
+def test_a_unit_that_is_there_stays(tmp_path):
+    file = tmp_path / "new" / "stripewise-a.service"
+    assert service.install(file, "one").endswith("enable --now stripewise-a.service")
+    with pytest.raises(StripewiseError, match="exists; remove it first"):
+        service.install(file, "two")
+    assert file.read_text() == "one"

@@ -363,3 +363,23 @@ def test_a_pool_without_profiles_is_sent_to_calibration(pool):
     done = pool.stripewise("simulate", trace, "--pool", pool.file, check=False)
     assert done.returncode == 1
     assert "pool calibrate" in done.stderr
+
+
+def test_the_emulated_disks_of_a_pool_are_simulated_without_being_asked_for(emulated):
+    trace = emulated.base / "run.trace"
+    emulated.stripewise(
+        "trace", "--pool", emulated.file, "-o", trace, "--", sys.executable, "-c", WORKLOAD, emulated.mount
+    )
+
+    def simulate(*options):
+        done = emulated.stripewise("simulate", trace, "--pool", emulated.file, "--seed", 7, "--json", *options)
+        document = as_json(done)
+        return document["present"]["makespan_s"]
+
+    plain, asked = simulate(), simulate("--queue", "hdd=elevator", "--seek", "hdd=1TB")
+    assert plain != asked
+    text = emulated.file.read_text()
+    disk = '{ preset = "hdd-7200", disk = { queue = "elevator", size = "1TB" } }'
+    emulated.file.write_text(text.replace('emulate = "hdd-7200"', f"emulate = {disk}"))
+    assert simulate() == asked
+    assert simulate("--queue", "hdd=fifo") == simulate("--queue", "hdd=fifo", "--seek", "hdd=1TB")

@@ -4,23 +4,29 @@
 //! as HARL does ([`CostModel::paper_cost_s`]) and exactly ([`CostModel::latency_s`]); [`BusyTimes`] adds requests up to the
 //! throughput objective.
 
+mod anticipation;
 mod cost;
 mod count;
 mod expected_max;
 mod native;
 pub mod presets;
 mod profile;
+mod queue;
 mod run_ends;
+mod seek_curve;
 mod theta;
 mod water_fill;
 mod widths;
 
+pub use anticipation::{NewProcesses, ProcessHistory, RecentMean};
 pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
 pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
 pub use native::{Hashed, Native, NativeError, Rounds, theta_of_native_s};
 pub use profile::{Cluster, Head, Op, OpProfile, Profile, Request, Tier};
+pub use queue::Queue;
 pub use run_ends::{GATHERED, HeadRun, RunEnds, head_position};
+pub use seek_curve::{SeekCurve, SeekShape};
 pub use theta::{BusyTimes, theta_of_layout_s, theta_of_widths_s};
 pub use water_fill::{WaterLevel, water_fill};
 pub use widths::{MAX_TIERS, TierWidths};

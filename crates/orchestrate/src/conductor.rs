@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use stripewise_schedule::{
-    Candidate, Eligibility, FULL_STROKE_BYTES, OTHERS, ProgramKey, SchedulePolicy, SeekTime, ServerUseBy, SharedServer,
-    SlicePlan, Standing, StandingTracker, UserTraffic, WindowReport, mixed_gap,
+    Candidate, Eligibility, FULL_STROKE_BYTES, OTHERS, Payoff, ProgramKey, SchedulePolicy, SeekTime, ServerUseBy,
+    SharedServer, SlicePlan, Standing, StandingTracker, UserTraffic, WindowReport, mixed_gap,
 };
+
+use crate::traits::ProgramTraits;
+use crate::window_means::WindowMeans;
 
 /// Of this many windows one is shared while programs are dedicated: it shows what they do to each other.
 const SHARED_EVERY: u64 = 32;
@@ -14,66 +17,6 @@ const SHARED_EVERY: u64 = 32;
 const BUSY_NS: u64 = 100_000_000;
 /// A program without requests for this time takes no part in plans: 1 s, or two windows.
 const ACTIVE_NS: u64 = 1_000_000_000;
-
-/// What is known of a program, from the pages.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProgramTraits {
-    /// Key.
-    pub key: ProgramKey,
-    /// Name, or its beginning.
-    pub name: String,
-    /// User.
-    pub uid: u32,
-    /// Processes that have sent requests lately.
-    pub processes: u32,
-    /// Files that it has used, up to 64; two may count as one.
-    pub files: u32,
-    /// When it was first seen (`CLOCK_MONOTONIC`, nanoseconds).
-    pub first_ns: u64,
-    /// When it was last seen.
-    pub last_ns: u64,
-    /// Requests.
-    pub requests: u64,
-    /// Bytes that servers have moved for it.
-    pub bytes: u64,
-    /// Requests that waited for a turn or for a limit.
-    pub held: u64,
-    /// How long these waited, in nanoseconds, all together.
-    pub waited_ns: u64,
-    /// Requests that passed in a turn of its own or of the others.
-    pub in_turn: u64,
-    /// Requests that passed while no orchestrator answered.
-    pub unanswered: u64,
-    /// Requests that passed after two windows, whatever the plan said.
-    pub overdue: u64,
-    /// Mean time from one burst of requests to the next, in nanoseconds.
-    pub period_ns: Option<f64>,
-    /// What it does on each server.
-    pub uses: Vec<ServerUseBy>,
-}
-
-impl ProgramTraits {
-    /// Adds what another page says of the same program. Where both have figures of a server, those of the page stay that
-    /// was heard of last.
-    pub(crate) fn join(&mut self, other: &Self) {
-        if other.last_ns > self.last_ns {
-            (self.uses, self.period_ns) = (other.uses.clone(), other.period_ns);
-        }
-        self.processes = self.processes.saturating_add(other.processes);
-        self.files = self.files.max(other.files);
-        (self.first_ns, self.last_ns) = (self.first_ns.min(other.first_ns), self.last_ns.max(other.last_ns));
-        let counters = [
-            (&mut self.requests, other.requests),
-            (&mut self.bytes, other.bytes),
-            (&mut self.held, other.held),
-            (&mut self.waited_ns, other.waited_ns),
-            (&mut self.in_turn, other.in_turn),
-            (&mut self.unanswered, other.unanswered),
-            (&mut self.overdue, other.overdue),
-        ];
-        counters.into_iter().for_each(|(own, more)| *own = own.saturating_add(more));
-    }
-}
 
 /// What was ordered for programs, by name; a name without a rule has weight 1 and no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -114,6 +57,8 @@ pub struct Decision {
     pub standing: (Standing, Standing),
     /// The figures.
     pub figures: Eligibility,
+    /// What windows of turns have moved for all programs together, for each byte of shared ones.
+    pub gain: Option<f64>,
     /// Its slice in nanoseconds; 0: it has none of its own.
     pub slice_ns: u64,
     /// The whole window in nanoseconds.
@@ -124,7 +69,7 @@ pub struct Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, uid, standing: (before, now), figures, slice_ns, window_ns, .. } = self;
+        let Self { program, uid, standing: (before, now), figures, gain, slice_ns, window_ns, .. } = self;
         write!(f, "{program} (user {uid}): ")?;
         if before == now {
             write!(f, "{}", now.name())?;
@@ -143,6 +88,9 @@ impl fmt::Display for Decision {
             None => write!(f, "reuse not known yet, ")?,
         }
         write!(f, "seek {:.2} ms, ", figures.seek_ns * 1e-6)?;
+        if let Some(gain) = gain {
+            write!(f, "turns move {gain:.2} x of shared windows, ")?;
+        }
         if *slice_ns == 0 {
             write!(f, "no slice of its own")
         } else {
@@ -169,6 +117,10 @@ pub(crate) struct Conductor {
     seeks: Vec<SeekTime>,
     trackers: BTreeMap<ProgramKey, (StandingTracker, u64)>,
     windows: u64,
+    means: WindowMeans,
+    payoff: Payoff,
+    /// Bytes that servers had moved for each program at the end of the last window.
+    moved: HashMap<ProgramKey, u64>,
 }
 
 impl Conductor {
@@ -178,7 +130,17 @@ impl Conductor {
         rules: ProgramRules,
         seeks: Vec<SeekTime>,
     ) -> Self {
-        Self { policy, window_ns, rules, seeks, trackers: BTreeMap::new(), windows: 0 }
+        Self {
+            policy,
+            window_ns,
+            rules,
+            seeks,
+            trackers: BTreeMap::new(),
+            windows: 0,
+            means: WindowMeans::default(),
+            payoff: Payoff::default(),
+            moved: HashMap::new(),
+        }
     }
 
     pub(crate) fn policy(&self) -> &dyn SchedulePolicy {
@@ -198,19 +160,36 @@ impl Conductor {
     fn shared_servers(&self, traffic: &[Vec<UserTraffic>]) -> Vec<SharedServer> {
         let seek = |server: usize| self.seeks.get(server).copied().unwrap_or(SeekTime::NONE);
         let one = |(server, users): (usize, &Vec<UserTraffic>)| {
-            let gap_bytes = mixed_gap(users.iter().copied(), FULL_STROKE_BYTES).unwrap_or(0.0);
+            let gap_bytes = self.means.gap_bytes(server).or_else(|| gap_of(users)).unwrap_or(0.0);
             SharedServer { gap_bytes, seek_ns: seek(server).of(gap_bytes) }
         };
         traffic.iter().enumerate().map(one).collect()
     }
 
-    /// Ends a window, in which all programs were served at all times if it `was_shared`, and plans the next.
+    /// A look at the pages within a window.
+    pub(crate) fn look(&mut self, programs: &[ProgramTraits], traffic: &[Vec<UserTraffic>]) {
+        self.means.note(programs, traffic.iter().map(|users| gap_of(users)));
+    }
+
+    /// What the windows of turns moved for each byte of the shared ones, this window, which took `took_ns`, among them.
+    fn gain(&mut self, active: &[&ProgramTraits], was_shared: bool, took_ns: u64) -> Option<f64> {
+        let moved =
+            |one: &&ProgramTraits| one.bytes.saturating_sub(self.moved.get(&one.key).copied().unwrap_or(one.bytes));
+        let bytes = active.iter().map(moved).sum();
+        self.moved = active.iter().map(|one| (one.key, one.bytes)).collect();
+        let mut programs: Vec<u64> = active.iter().map(|one| one.key.0).collect();
+        programs.sort_unstable();
+        self.payoff.note(&programs, was_shared, bytes, took_ns);
+        self.payoff.gain()
+    }
+
+    /// Ends a window of `took_ns`, in which all programs were served at all times if it `was_shared`, and plans the next.
     pub(crate) fn next(
         &mut self,
         programs: &[ProgramTraits],
         traffic: &[Vec<UserTraffic>],
         was_shared: bool,
-        now_ns: u64,
+        (took_ns, now_ns): (u64, u64),
     ) -> NextWindow {
         self.windows += 1;
         let servers = self.shared_servers(traffic);
@@ -219,24 +198,30 @@ impl Conductor {
         let active: Vec<&ProgramTraits> = programs.iter().filter(|one| age_ns(one) <= active_ns).collect();
         let known: Vec<ProgramKey> = programs.iter().map(|one| one.key).collect();
         self.trackers.retain(|key, _| known.contains(key));
+        let gain = self.gain(&active, was_shared, took_ns);
         let mut candidates = Vec::with_capacity(active.len());
         let mut changes = Vec::with_capacity(active.len());
         for program in &active {
-            let figures = Eligibility::of(&servers, &program.uses);
+            let uses = self.means.uses(program);
+            let figures = Eligibility::of(&servers, &uses);
             let (tracker, _) = self.trackers.entry(program.key).or_default();
             let before = tracker.standing();
             let was_active = age_ns(program) <= self.window_ns;
-            let now = tracker.step(&WindowReport { figures, was_shared, was_active });
+            let now = tracker.step(&WindowReport { figures, was_shared, was_active, gain });
             changes.push((before, now, figures));
             candidates.push(Candidate {
                 program: program.key,
                 standing: now,
-                reuse_ns: figures.reuse_ns.or_else(|| mean_reuse(&program.uses)),
+                reuse_ns: figures.reuse_ns.or_else(|| mean_reuse(&uses)),
                 weight: self.rules.weight(&program.name),
                 period_ns: program.period_ns,
                 age_ns: now_ns.saturating_sub(program.first_ns),
                 is_busy: Self::is_busy(program, now_ns),
             });
+        }
+        self.means.clear();
+        if changes.iter().any(|(before, now, _)| before != now && *now == Standing::Probe) {
+            self.payoff.begin_trial();
         }
         let has_dedicated = candidates.iter().any(|one| one.standing.is_dedicated());
         let is_to_measure = self.policy.needs_standings() && has_dedicated && self.windows.is_multiple_of(SHARED_EVERY);
@@ -253,6 +238,7 @@ impl Conductor {
                 uid: program.uid,
                 standing: (*before, *now),
                 figures: *figures,
+                gain,
                 slice_ns,
                 window_ns: self.window_ns,
                 is_change: before != now || is_news,
@@ -291,9 +277,82 @@ impl Conductor {
     }
 }
 
+/// The gap of the mix on a server of these users.
+fn gap_of(users: &[UserTraffic]) -> Option<f64> {
+    mixed_gap(users.iter().copied(), FULL_STROKE_BYTES)
+}
+
 /// Mean reuse distance over all servers, whether they seek or not.
 fn mean_reuse(uses: &[ServerUseBy]) -> Option<f64> {
     let known = || uses.iter().map(|by| f64::from(by.reuse_ns)).filter(|reuse| reuse.is_finite());
     let count = known().count();
     (count > 0).then(|| known().sum::<f64>() / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_schedule::policies;
+
+    const WINDOW_NS: u64 = 500_000_000;
+
+    /// Two programs that are near in themselves and far from each other, on disks that seek for 8 ms at most.
+    struct Bench {
+        conductor: Conductor,
+        programs: Vec<ProgramTraits>,
+        was_shared: bool,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let policy = policies::named("reuse-distance").unwrap();
+            let seeks = vec![SeekTime::new(0.0, 4e6, 8e6, 1e12); 3];
+            let conductor = Conductor::new(policy, WINDOW_NS, ProgramRules::default(), seeks);
+            let uses = (0..3).map(|server| ServerUseBy { server, gap_bytes: 4096.0, reuse_ns: 1e6 });
+            let programs = [1, 2].map(|key| ProgramTraits {
+                uses: uses.clone().collect(),
+                ..ProgramTraits::named(ProgramKey(key), if key == 1 { "one" } else { "two" })
+            });
+            Self { conductor, programs: programs.to_vec(), was_shared: true, now_ns: 0 }
+        }
+
+        /// A window in which both move `bytes` together; the plan of the next.
+        fn window(&mut self, bytes: u64) -> NextWindow {
+            self.now_ns += WINDOW_NS;
+            for one in &mut self.programs {
+                one.last_ns = self.now_ns;
+                one.bytes += bytes / 2;
+            }
+            let traffic = vec![vec![UserTraffic { requests: 10.0, gap_bytes: 3e10 }]; 3];
+            let next = self.conductor.next(&self.programs, &traffic, self.was_shared, (WINDOW_NS, self.now_ns));
+            self.was_shared = next.plan.is_open();
+            next
+        }
+    }
+
+    #[test]
+    fn programs_that_lose_by_turns_are_served_together_again() {
+        let mut bench = Bench::new();
+        let (mut in_turns, mut last) = (0, None);
+        for _ in 0..60 {
+            let next = bench.window(if bench.was_shared { 1000 } else { 800 });
+            in_turns += u32::from(!next.plan.is_open());
+            last = Some(next);
+        }
+        // A trial of two windows, and after 32 windows another one.
+        assert!((4..=5).contains(&in_turns), "{in_turns}");
+        assert!(last.unwrap().decisions.iter().all(|one| one.gain.is_some_and(|gain| (gain - 0.8).abs() < 1e-9)));
+    }
+
+    #[test]
+    fn programs_that_gain_by_turns_keep_them() {
+        let mut bench = Bench::new();
+        let plans: Vec<NextWindow> =
+            (0..60).map(|_| bench.window(if bench.was_shared { 1000 } else { 2000 })).collect();
+        let open = plans.iter().filter(|next| next.plan.is_open()).count();
+        // Three windows until the probe, and one of each 32 to measure in.
+        assert!((3..=6).contains(&open), "{open}");
+        assert!(plans.last().unwrap().decisions.iter().all(|one| one.slice_ns == WINDOW_NS / 2));
+    }
 }

@@ -16,7 +16,6 @@
 //! PBS stands behind launchers that run inside its jobs, as one job may have several of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::process::Pid;
 use stripewise_schedule::ProgramKey;
 
 /// The environment variable that names a program; `--program NAME` sets it.
@@ -68,24 +67,25 @@ impl Identified {
     /// launcher nor `stripewise run` has left a name there.
     pub fn this_process(variable: impl Fn(&str) -> Option<Vec<u8>>) -> Self {
         let uid = rustix::process::geteuid().as_raw();
-        let name = name_of(std::process::id(), &variable);
-        Self::named(uid, &name)
+        // Not by its number: where `/proc` is of another namespace, that is another process's there.
+        Self::named(uid, &name_of("self", &variable))
     }
 
     /// The program of process or thread `id` of user `uid`, by its environment as it was started with; what cannot be read
     /// leaves the cgroup or the session. Several system calls.
     pub fn other_process(id: u32, uid: u32) -> Self {
-        let environment = proc_file(id, "environ").unwrap_or_default();
+        let process = id.to_string();
+        let environment = proc_file(&process, "environ").unwrap_or_default();
         let variable = |name: &str| {
             let mut words = environment.split(|byte| *byte == 0);
             words.find_map(|word| word.strip_prefix(name.as_bytes())?.strip_prefix(b"=")).map(<[u8]>::to_vec)
         };
-        Self::named(uid, &name_of(id, &variable))
+        Self::named(uid, &name_of(&process, &variable))
     }
 }
 
-/// The name of the program of process `id`.
-fn name_of(id: u32, variable: &impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
+/// The name of the program of `process`, which is `self` or the number of another one.
+fn name_of(process: &str, variable: &impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let under = |launcher: &str, name: &str| set(name).map(|value| [launcher.as_bytes(), b":", &value].concat());
     let slurm = || {
@@ -101,57 +101,67 @@ fn name_of(id: u32, variable: &impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
         .or_else(|| under("flux", "FLUX_JOB_ID"))
         .or_else(|| under("pmix", "PMIX_NAMESPACE"))
         .or_else(|| under("ompi", "OMPI_MCA_ess_base_jobid"))
-        .or_else(|| set("PMI_RANK").and_then(|_| hydra_proxy(id)))
+        .or_else(|| set("PMI_RANK").and_then(|_| hydra_proxy(process)))
         .or_else(|| under("pbs", "PBS_JOBID"))
         .or_else(|| set(RUN_VARIABLE))
-        .or_else(|| cgroup_of(id))
-        .unwrap_or_else(|| format!("session:{}", session_of(id)).into_bytes())
+        .or_else(|| cgroup_of(process))
+        .unwrap_or_else(|| session_of(process))
 }
 
 /// Hydra gives its processes no name of the run. All of a run on a node are descendants of one proxy.
-fn hydra_proxy(id: u32) -> Option<Vec<u8>> {
-    let mut process = id;
+fn hydra_proxy(process: &str) -> Option<Vec<u8>> {
+    let mut stat = stat_of(process)?;
     for _ in 0..MOST_ANCESTORS {
-        let (command, parent, _) = stat_of(process)?;
-        if command.starts_with(b"hydra_pmi_proxy") || command.starts_with(b"hydra_bstrap_pr") {
-            return Some(format!("hydra:{process}").into_bytes());
+        if stat.command.starts_with(b"hydra_pmi_proxy") || stat.command.starts_with(b"hydra_bstrap_pr") {
+            return Some(format!("hydra:{}", stat.id).into_bytes());
         }
-        process = parent;
+        stat = stat_of(&stat.parent.to_string())?;
     }
     None
 }
 
 /// The last part of the cgroup, where that is one of a job or a container: not the root, and not a login.
-fn cgroup_of(id: u32) -> Option<Vec<u8>> {
-    let text = proc_file(id, "cgroup")?;
+fn cgroup_of(process: &str) -> Option<Vec<u8>> {
+    let text = proc_file(process, "cgroup")?;
     let path = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty())?;
     let is_login = last.starts_with(b"session-") || last.starts_with(b"user") || last.ends_with(b".slice");
     (!is_login).then(|| [b"cgroup:", last].concat())
 }
 
-fn session_of(id: u32) -> u32 {
-    let own = || rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get() as u32);
-    let other = || {
-        let process = Pid::from_raw(id as i32)?;
-        rustix::process::getsid(Some(process)).ok().map(|session| session.as_raw_nonzero().get() as u32)
-    };
-    if id == std::process::id() { own() } else { other().or_else(|| Some(stat_of(id)?.2)).unwrap_or(id) }
+/// The session, or the process alone where `/proc` does not tell. `getsid` of rustix takes the answer for the number of a
+/// process, which the 0 of a session from outside of a PID namespace is not; `/proc` says 0 there, too, as a number.
+fn session_of(process: &str) -> Vec<u8> {
+    let session = stat_of(process).map(|stat| stat.session.to_string());
+    format!("session:{}", session.as_deref().unwrap_or(process)).into_bytes()
 }
 
-/// Command, parent and session of a process.
-fn stat_of(id: u32) -> Option<(Vec<u8>, u32, u32)> {
-    let text = proc_file(id, "stat")?;
+/// What `/proc` says of a process, in the numbers of its PID namespace.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessStat {
+    id: u32,
+    command: Vec<u8>,
+    parent: u32,
+    session: u32,
+}
+
+fn stat_of(process: &str) -> Option<ProcessStat> {
+    parse_stat(&proc_file(process, "stat")?)
+}
+
+fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
+    // A command may have parentheses and spaces of its own.
     let (begin, end) = (text.iter().position(|byte| *byte == b'(')?, text.iter().rposition(|byte| *byte == b')')?);
+    let id = std::str::from_utf8(text.get(..begin)?).ok()?.trim().parse().ok()?;
     let mut fields = std::str::from_utf8(text.get(end + 1..)?).ok()?.split_ascii_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some((text.get(begin + 1..end)?.to_vec(), parent, session))
+    Some(ProcessStat { id, command: text.get(begin + 1..end)?.to_vec(), parent, session })
 }
 
 /// A file of a process, or its beginning. By system calls of our own: the preload wraps libc's.
-fn proc_file(id: u32, name: &str) -> Option<Vec<u8>> {
-    let path = format!("/proc/{id}/{name}");
+fn proc_file(process: &str, name: &str) -> Option<Vec<u8>> {
+    let path = format!("/proc/{process}/{name}");
     let fd = rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = vec![0; PROC_BYTES];
     let mut filled = 0;
@@ -195,6 +205,19 @@ mod tests {
         assert_eq!(under(&[("PMI_RANK", "0"), slurm[2]]), "cp.9");
         let without = under(&[]);
         assert!(without.starts_with("cgroup:") || without.starts_with("session:"), "{without}");
+    }
+
+    #[test]
+    fn a_session_from_outside_of_a_container_is_a_session() {
+        let inside = b"7 (a) b (c) S 0 0 0 0 -1 4194560 1 2 3";
+        let stat = ProcessStat { id: 7, command: b"a) b (c".to_vec(), parent: 0, session: 0 };
+        assert_eq!(parse_stat(inside), Some(stat));
+        for broken in [&b""[..], b"7 (a", b"x (a) S 1 1 1", b"7 (a) S 1", b")7(", b"7 (a) S 1 1 -1"] {
+            assert_eq!(parse_stat(broken), None);
+        }
+        let own = stat_of("self").unwrap();
+        assert_eq!(session_of("self"), session_of(&own.id.to_string()));
+        assert_eq!(session_of("0"), b"session:0", "there is no process 0");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Orchestrator {
     conductor: Conductor,
     window_ns: u64,
     begin_ns: u64,
+    /// When the last window ended: later than planned, or sooner where slices were given up.
+    ended_ns: u64,
     plan: SlicePlan,
     listed: Vec<Listed>,
     next_look_ns: u64,
@@ -62,8 +64,14 @@ fn seek_times(pool: &Pool) -> Vec<SeekTime> {
     let of = |server: &stripewise_store::pool::Server| {
         let read = pool.tiers[server.tier].profile.as_ref().map(|(profile, _)| profile.read);
         let Some((read, head)) = read.and_then(|read| Some((read, read.head?))) else { return SeekTime::NONE };
+        let ns = |seconds: f64| seconds * 1e9;
+        if let Some(disk) = server.emulate.and_then(|config| config.effective_disk()) {
+            let curve = disk.curve(&read);
+            let [least_ns, most_ns] = [curve.settle_s, curve.full_stroke_s].map(|s| ns(s + 0.5 * curve.rotation_s));
+            return SeekTime::new(ns(curve.sequential_s), least_ns, most_ns, curve.stroke_bytes as f64);
+        }
         let [sequential_ns, least_ns, most_ns] =
-            [head.sequential_startup_s, read.startup_min_s, read.startup_max_s].map(|seconds| seconds * 1e9);
+            [head.sequential_startup_s, read.startup_min_s, read.startup_max_s].map(ns);
         SeekTime::new(sequential_ns, least_ns, most_ns, FULL_STROKE_BYTES)
     };
     pool.servers.iter().map(of).collect()
@@ -112,6 +120,7 @@ impl Orchestrator {
             conductor,
             window_ns,
             begin_ns: now_ns,
+            ended_ns: now_ns,
             plan: SlicePlan::open(),
             listed: Vec::new(),
             next_look_ns: now_ns,
@@ -135,6 +144,7 @@ impl Orchestrator {
             if now_ns >= self.next_look_ns {
                 self.next_look_ns = now_ns + look_ns;
                 let snapshot = self.reader.read(now_ns);
+                self.conductor.look(&snapshot.programs, &snapshot.traffic);
                 if now_ns >= self.begin_ns.saturating_add(self.window_ns) {
                     return self.end_window(&snapshot, now_ns);
                 }
@@ -148,7 +158,9 @@ impl Orchestrator {
 
     fn end_window(&mut self, snapshot: &Snapshot, now_ns: u64) -> Vec<Decision> {
         let was_shared = self.plan.is_open();
-        let next = self.conductor.next(&snapshot.programs, &snapshot.traffic, was_shared, now_ns);
+        let took_ns = now_ns.saturating_sub(self.ended_ns);
+        self.ended_ns = now_ns;
+        let next = self.conductor.next(&snapshot.programs, &snapshot.traffic, was_shared, (took_ns, now_ns));
         // Windows follow each other without a gap, but for an orchestrator that was stopped meanwhile.
         let end_ns = self.begin_ns + self.window_ns;
         self.begin_ns = if now_ns - end_ns < self.window_ns / 2 { end_ns } else { now_ns };

@@ -4,9 +4,10 @@ use stripewise_schedule::Standing;
 use stripewise_store::emulate::now_ns;
 use stripewise_store::{Pool, Result, is_shared};
 
-use crate::conductor::{Conductor, ProgramTraits};
+use crate::conductor::Conductor;
 use crate::orchestrator::name_of;
 use crate::snapshot::PageReader;
+use crate::traits::ProgramTraits;
 use crate::turns::open_plan_page;
 
 /// A program, as the pages have it.

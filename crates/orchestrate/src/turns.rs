@@ -14,13 +14,14 @@ use rustix::mm::ProtFlags;
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Request};
 use stripewise_layout::SubRequest;
 use stripewise_schedule::ProgramKey;
-use stripewise_store::emulate::{now_ns, sleep_until};
+use stripewise_store::emulate::{datafile_key, now_ns, sleep_until};
 use stripewise_store::shared_pages::allocate;
 use stripewise_store::{Error, Pool, Result, SharedPage, is_shared, open_own};
 
 use crate::identity::Identified;
 use crate::plan_page::{Admittance, PLAN_PAGE_BYTES, PlanPage, TURNS_FILE};
-use crate::use_page::{MOST_PROGRAMS, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
+use crate::server_places::ServerPlaces;
+use crate::use_page::{MOST_PROGRAMS, MOST_SERVERS, ON_DISK, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
 
 /// A held request looks at the plan at least this often: 10 ms.
 const LOOK_AGAIN_NS: u64 = 10_000_000;
@@ -51,6 +52,8 @@ pub struct Turns {
     place: AtomicU64,
     /// By a thread's number: number and place, and when that was found.
     threads: Vec<[AtomicU64; 2]>,
+    /// By server: where its datafiles lie.
+    places: Vec<ServerPlaces>,
     /// Told once of an orchestrator that does not answer.
     tell: fn(&str),
     was_told: AtomicBool,
@@ -82,6 +85,7 @@ impl Turns {
             asker,
             place: AtomicU64::new(u64::MAX),
             threads: (0..count).map(|_| [AtomicU64::new(u64::MAX), AtomicU64::new(0)]).collect(),
+            places: pool.servers.iter().take(MOST_SERVERS).map(ServerPlaces::of).collect(),
             tell,
             was_told: AtomicBool::new(false),
         }))
@@ -248,9 +252,14 @@ impl Observer for Turns {
         let now_ns = now_ns();
         let Some(uses) = self.uses() else { return };
         let place = self.known(request, now_ns).map(|known| known.place);
-        let datafile = (file.0 ^ ((part.region as u64) << 48)).max(1);
-        let part =
-            ServedPart { server: part.server.index(), datafile, offset: part.datafile_offset, bytes: done_bytes };
+        let server = part.server.index();
+        let key = datafile_key(file.0, part.region);
+        let (datafile, offset) = match self.places.get(server).and_then(|places| places.find(key, part.datafile_offset))
+        {
+            Some(address) => (ON_DISK, address),
+            None => (key, part.datafile_offset),
+        };
+        let part = ServedPart { server, datafile, offset, bytes: done_bytes };
         uses.note_served(place, &part, self.plan.is_mixed(), now_ns);
         if let Some(place) = place {
             uses.programs[place].last_ns.store(now_ns, Ordering::Relaxed);

@@ -10,6 +10,9 @@ use stripewise_store::Atomics;
 use crate::identity::{Identified, PROGRAM_NAME_BYTES};
 use crate::plan_page::store_bytes;
 
+/// In place of a datafile, where positions are addresses on the server's disk: all datafiles lie on one line there.
+pub(crate) const ON_DISK: u64 = u64::MAX;
+
 /// Directory of the pages, in the namespace; each is named by its user's number.
 pub const PROGRAMS_DIRECTORY: &str = "programs";
 
@@ -26,7 +29,8 @@ pub(crate) const FORGOTTEN_AFTER_NS: u64 = 30_000_000_000;
 /// A program without requests for this time begins a new burst with the next: 100 ms.
 const BURST_GAP_NS: u64 = 100_000_000;
 
-/// A program on a server. Positions are offsets in datafiles; two datafiles are a whole stroke apart.
+/// A program on a server. Positions are addresses on disk where these are known ([`ON_DISK`]); else offsets in datafiles, of
+/// which two are a whole stroke apart.
 #[repr(C)]
 pub(crate) struct UseCell {
     /// The datafile of the last request; 0: none yet.

@@ -27,7 +27,7 @@ fn plan(bench: &mut Criterion) {
                     .zip(&mut trackers)
                     .map(|((program, uses), tracker)| {
                         let figures = Eligibility::of(black_box(&servers), black_box(uses));
-                        let report = WindowReport { figures, was_shared: true, was_active: true };
+                        let report = WindowReport { figures, was_shared: true, was_active: true, gain: None };
                         let standing: Standing = tracker.step(&report);
                         Candidate {
                             program: *program,

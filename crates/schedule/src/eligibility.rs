@@ -4,6 +4,8 @@ use crate::locality::{ServerUseBy, SharedServer};
 
 /// Condition 1: the standard deviation over the servers is below this part of the mean.
 const MOST_DEVIATION: f64 = 0.2;
+/// A program's own gaps are alike where all are below this part of the mix's: none of them is a way to go.
+const NEGLIGIBLE: f64 = 0.01;
 /// Condition 2: gaps of the mix are at least as many times those of the program.
 const LEAST_RATIO: f64 = 1.5;
 
@@ -17,7 +19,7 @@ pub struct Eligibility {
     pub mix_gap_bytes: f64,
     /// Sum of SL_ij.
     pub own_gap_bytes: f64,
-    /// Whether both gaps are alike on all servers (condition 1).
+    /// Whether both gaps are alike on all servers (condition 1); the program's own also where they are next to nothing.
     pub is_even: bool,
     /// Mean of RD_ij in nanoseconds; `None` where nothing was measured yet.
     pub reuse_ns: Option<f64>,
@@ -72,7 +74,7 @@ impl Eligibility {
             servers: count,
             mix_gap_bytes: mix.sum,
             own_gap_bytes: own.sum,
-            is_even: count > 0 && mix.is_narrow(number) && own.is_narrow(number),
+            is_even: count > 0 && mix.is_narrow(number) && (own.is_narrow(number) || own.sum <= NEGLIGIBLE * mix.sum),
             reuse_ns: (measured > 0).then(|| reuse_ns / measured as f64),
             seek_ns: seek_ns / number,
         }

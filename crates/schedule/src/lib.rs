@@ -4,6 +4,7 @@
 //! ```text
 //! locality     what is known of a program on each server: gap between requests (SL), time between them (RD)
 //! eligibility  whether dedicated service pays for a program: the paper's three conditions
+//! payoff       whether turns move more than shared windows did
 //! standing     the same over time: shared, probe, dedicated, cooldown
 //! slices       the parts of a window, inversely proportional to reuse distance
 //! policy       what a policy is
@@ -16,6 +17,7 @@ mod eligibility;
 mod ewma;
 mod locality;
 mod mixing;
+mod payoff;
 pub mod policies;
 mod policy;
 mod seek_time;
@@ -29,6 +31,7 @@ pub use eligibility::Eligibility;
 pub use ewma::weighed;
 pub use locality::{ServerUseBy, SharedServer};
 pub use mixing::{UserTraffic, mixed_gap};
+pub use payoff::Payoff;
 pub use policies::POLICY_NAMES;
 pub use policy::SchedulePolicy;
 pub use seek_time::{FULL_STROKE_BYTES, SeekTime};

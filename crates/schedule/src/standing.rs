@@ -19,6 +19,11 @@ const LEAVE_WINDOWS: u32 = 2;
 /// First cooldown in windows; doubled each time up to the last.
 const FIRST_COOLDOWN: u32 = 2;
 const LAST_COOLDOWN: u32 = 64;
+/// Cooldown in windows of a program for which turns were tried and did not pay, at least: each trial costs.
+const UNPAID_COOLDOWN: u32 = 32;
+/// What turns must move for each byte of shared windows, to stay after the probe, and to stay at all.
+const LEAST_GAIN: f64 = 1.05;
+const LEAVE_GAIN: f64 = 0.97;
 /// Dedicated windows after which a cooldown begins small again.
 const FORGET_AFTER: u32 = 16;
 
@@ -61,6 +66,8 @@ pub struct WindowReport {
     pub was_shared: bool,
     /// Whether the program had a request in it. A window without one says nothing.
     pub was_active: bool,
+    /// What windows of turns move for each byte of shared ones ([`Payoff`](crate::Payoff)), if that was measured.
+    pub gain: Option<f64>,
 }
 
 /// The state machine of one program.
@@ -107,7 +114,9 @@ impl StandingTracker {
             }
             Standing::Probe => {
                 self.count += u32::from(!report.was_shared);
+                let is_paid = report.gain.is_none_or(|gain| gain >= LEAST_GAIN);
                 match figures.is_reused_within(1.0) {
+                    Some(true) if self.count >= PROBE_WINDOWS && !is_paid => self.cool_down_unpaid(),
                     Some(true) if self.count >= PROBE_WINDOWS => self.enter(Standing::Dedicated),
                     Some(false) if self.count >= PROBE_WINDOWS => self.cool_down(),
                     None if self.count >= PATIENCE_WINDOWS => self.cool_down(),
@@ -132,10 +141,18 @@ impl StandingTracker {
             self.next_cooldown = FIRST_COOLDOWN;
         }
         let is_too_late = report.figures.is_reused_within(LEAVE_REUSE) == Some(false);
-        self.failures = if is_too_late { self.failures + 1 } else { 0 };
-        if self.failures >= LEAVE_WINDOWS {
+        let is_unpaid = report.gain.is_some_and(|gain| gain < LEAVE_GAIN);
+        self.failures = if is_too_late || is_unpaid { self.failures + 1 } else { 0 };
+        if self.failures >= LEAVE_WINDOWS && is_unpaid {
+            self.cool_down_unpaid();
+        } else if self.failures >= LEAVE_WINDOWS {
             self.cool_down();
         }
+    }
+
+    fn cool_down_unpaid(&mut self) {
+        self.next_cooldown = self.next_cooldown.max(UNPAID_COOLDOWN);
+        self.cool_down();
     }
 
     fn cool_down(&mut self) {

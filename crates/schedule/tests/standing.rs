@@ -12,7 +12,7 @@ fn figures(mix_gap_bytes: f64, own_gap_bytes: f64, reuse_ns: f64) -> Eligibility
 }
 
 fn report(figures: Eligibility, was_shared: bool) -> WindowReport {
-    WindowReport { figures, was_shared, was_active: true }
+    WindowReport { figures, was_shared, was_active: true, gain: None }
 }
 
 /// A program that is far from the mix and soon back.
@@ -32,6 +32,25 @@ fn dedicated() -> StandingTracker {
 }
 
 #[test]
+fn turns_that_do_not_pay_end_and_are_not_tried_again_for_long() {
+    let gained = |gain| WindowReport { gain: Some(gain), ..report(good(), false) };
+    let mut tracker = StandingTracker::default();
+    for _ in 0..3 {
+        tracker.step(&report(good(), true));
+    }
+    tracker.step(&gained(0.8));
+    assert_eq!(tracker.step(&gained(0.8)), Standing::Cooldown);
+    let windows = (1..100).find(|_| tracker.step(&report(good(), true)) == Standing::Shared);
+    assert_eq!(windows, Some(32));
+    // One that paid once stays until it costs in two windows.
+    let mut tracker = dedicated();
+    for gain in [1.3, 0.9, 1.0, 0.98, 0.96] {
+        assert_eq!(tracker.step(&gained(gain)), Standing::Dedicated, "{gain}");
+    }
+    assert_eq!(tracker.step(&gained(0.9)), Standing::Cooldown);
+}
+
+#[test]
 fn the_three_conditions() {
     assert!(good().may_gain());
     // Condition 2: 1.5 times.
@@ -47,6 +66,10 @@ fn the_three_conditions() {
     servers[3].gap_bytes = 1000.0;
     uses[0].gap_bytes = 100.0;
     assert!(!Eligibility::of(&servers, &uses).may_gain());
+    // What is next to nothing beside the mix may differ.
+    uses.iter_mut().for_each(|by| by.gap_bytes = 2.0);
+    uses[0].gap_bytes = 20.0;
+    assert!(Eligibility::of(&servers, &uses).may_gain());
     // A server that does not seek, or that the list does not have, does not count.
     servers[0].seek_ns = 0.0;
     uses.push(ServerUseBy { server: 99, gap_bytes: 1e9, reuse_ns: 1.0 });

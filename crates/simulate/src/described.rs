@@ -4,10 +4,10 @@ use crate::engine::{Network, SimulationOptions, simulate};
 use crate::error::SimulateError;
 use crate::outcome::SimulationOutcome;
 use crate::run::run;
-use crate::system::{Links, Queue, ServerLink, Startup, System, TierDevice};
+use crate::system::{Links, ServerLink, Startup, System, TierDevice};
 use crate::workload::{ClosedLoop, SimulatedStep};
 use stripewise_layout::Layout;
-use stripewise_model::{Cluster, Request};
+use stripewise_model::{Cluster, Queue, Request};
 
 /// A process without steps costs nothing but its place, which a number made up at random must not fill memory by.
 const MOST_PROCESSES: usize = 1 << 24;

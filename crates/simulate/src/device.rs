@@ -5,9 +5,9 @@ use crate::draw::Draws;
 use crate::outcome::TakenSubs;
 use crate::slab::{Line, Slab, Sub};
 use crate::sweeps::Sweeps;
-use crate::system::{Queue, SeekCurve, Startup};
+use crate::system::Startup;
 use crate::time::{after, ns};
-use stripewise_model::{Head, Op, Profile, RunEnds};
+use stripewise_model::{Head, Op, Profile, Queue, RunEnds, SeekCurve};
 
 /// What one operation costs.
 #[derive(Debug, Clone, Copy)]

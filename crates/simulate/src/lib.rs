@@ -85,9 +85,7 @@ pub use repeat::{Estimate, Repeated, repeat};
 pub use replay::{Did, Replayed, What, replay};
 pub use report::{MetadataUse, NodeUse, QueueUse, SimulationReport};
 pub use run::{run, run_observed};
-pub use system::{
-    ClientLink, Forwarding, Links, Metadata, Queue, SeekCurve, SeekShape, ServerLink, Service, Startup, System,
-    TierDevice,
-};
+pub use stripewise_model::{Queue, SeekCurve, SeekShape};
+pub use system::{ClientLink, Forwarding, Links, Metadata, ServerLink, Service, Startup, System, TierDevice};
 pub use timeline::{ServerBin, Timeline};
 pub use workload::{ClosedLoop, MetadataOp, SimulatedAccess, SimulatedStep};

@@ -1,7 +1,7 @@
 //! What stands around the cluster's profiles: queues, seeks, links, the metadata server.
 
 use crate::error::SimulateError;
-use stripewise_model::OpProfile;
+use stripewise_model::{OpProfile, Queue, SeekCurve};
 
 /// Everything that [`run`](crate::run()) simulates beside the cluster's profiles. The default is the plainest: FIFO
 /// servers, startups drawn, the network in beta, no metadata server: what [`simulate`](crate::simulate()) does, and
@@ -87,34 +87,6 @@ pub struct TierDevice {
     pub startup: Startup,
 }
 
-/// In what order a server's device serves its sub-requests.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Queue {
-    /// In order of arrival.
-    #[default]
-    Fifo,
-    /// In sweeps of ascending disk position (C-LOOK). A sub-request joins the present sweep when it begins beyond the
-    /// one that was started last, else the next sweep: none starves. Equal positions are served in order of arrival.
-    Elevator,
-    /// As the elevator, but the device can wait after a sub-request for the next one of its process, whether others are
-    /// queued or not (Linux's anticipatory scheduler; IOrchestrator's disks). It waits if
-    /// - that process has not ended, and has nothing else here;
-    /// - it thinks no longer than the wait on average, as this server has seen it: from the end of one sub-request here
-    ///   to the next, 0 with another one here, at most three times the wait; each weighs an eighth, all before it seven;
-    /// - what is next in the sweep is not worth more: not close, and farther than the process's own sub-requests are
-    ///   from
-    ///   each other on average, by the same weights.
-    ///
-    /// Of a process that has come once, what is known is the same means over the first values of all processes; nothing
-    /// known is waited for. The wait ends early with a sub-request of the process, or one that is worth more.
-    Anticipatory {
-        /// Longest wait in seconds (6.7 ms in Linux).
-        wait_s: f64,
-        /// A sub-request is close when it begins at most this many bytes before or after the end of the last one.
-        near_bytes: u64,
-    },
-}
-
 /// What a sub-request costs before its bytes flow.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Startup {
@@ -131,67 +103,10 @@ pub enum Startup {
 }
 
 impl Startup {
-    /// Seeks that stay within the profile's startups: half of the spread is the seek, the other half the rotation, so
-    /// the shortest seek takes the least startup and a full stroke with a whole turn the greatest. Sequential
-    /// sub-requests start at once.
+    /// Seeks that stay within the profile's startups ([`SeekCurve::within`]).
     pub fn seek_within(read: &OpProfile, write: &OpProfile, stroke_bytes: u64) -> Self {
-        let curve = |op: &OpProfile| {
-            let half_s = 0.5 * (op.startup_max_s - op.startup_min_s);
-            SeekCurve {
-                sequential_s: 0.0,
-                settle_s: op.startup_min_s,
-                full_stroke_s: op.startup_min_s + half_s,
-                stroke_bytes,
-                shape: SeekShape::SquareRoot,
-                rotation_s: half_s,
-            }
-        };
+        let curve = |op: &OpProfile| SeekCurve::within(op, stroke_bytes);
         Self::Seek { read: curve(read), write: curve(write) }
-    }
-}
-
-/// Startup by distance on disk (`math.md` D.1): `sequential_s` at distance 0, else
-/// `settle_s + (full_stroke_s - settle_s) shape(distance / stroke_bytes)` and a turn drawn uniformly in
-/// `[0, rotation_s]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SeekCurve {
-    /// Startup in seconds where the last sub-request ended.
-    pub sequential_s: f64,
-    /// Seconds of the shortest seek.
-    pub settle_s: f64,
-    /// Seconds of the longest.
-    pub full_stroke_s: f64,
-    /// Bytes that the longest passes: the size of the disk. Farther seeks take no longer.
-    pub stroke_bytes: u64,
-    /// What is between.
-    pub shape: SeekShape,
-    /// Seconds of a turn; 0 when `settle_s` has the mean of half a turn in it.
-    pub rotation_s: f64,
-}
-
-/// How seeks grow with distance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SeekShape {
-    /// With its square root: a head that speeds up, then slows down.
-    #[default]
-    SquareRoot,
-    /// In proportion.
-    Linear,
-}
-
-impl SeekCurve {
-    /// Startup in seconds for `distance_bytes`, without the turn. O(1).
-    #[inline]
-    pub fn seek_s(&self, distance_bytes: u64) -> f64 {
-        if distance_bytes == 0 {
-            return self.sequential_s;
-        }
-        let share = (distance_bytes as f64 / self.stroke_bytes as f64).min(1.0);
-        let share = match self.shape {
-            SeekShape::SquareRoot => share.sqrt(),
-            SeekShape::Linear => share,
-        };
-        self.settle_s + (self.full_stroke_s - self.settle_s) * share
     }
 }
 

@@ -107,7 +107,7 @@ fn ranks(what: &str, workers: u32, spinners: u32, rounds: u32, requests: u32, se
                 let device = &devices[servers.start + (rank + i) as usize % servers.len()];
                 let ticket = device.reserve(Op::Write, buffer.len() as u64);
                 let _ = rustix::io::pwrite(&data, &buffer, u64::from(rank) << 20);
-                device.finish(&ticket);
+                device.finish(ticket);
             }
             // What a rank computes between its requests and the barrier.
             buffer.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));

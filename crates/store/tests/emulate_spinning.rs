@@ -32,7 +32,7 @@ fn a_run_beside_spinning_ranks_reports_its_error() {
                 if rank < WORKERS {
                     for _ in 0..REQUESTS {
                         let ticket = device.reserve(Op::Read, 65536);
-                        device.finish(&ticket);
+                        device.finish(ticket);
                         if stripewise_store::emulate::now_ns() < ticket.deadline_ns {
                             early.fetch_add(1, Ordering::Relaxed);
                         }

@@ -106,7 +106,7 @@ fn simulation(
     let hosts = trace.processes().iter().map(|process| process.host.as_str()).filter(|host| !host.is_empty());
     let hosts: HashSet<&str> = hosts.collect();
     let per_node = around.processes_per_node.unwrap_or_else(|| processes.div_ceil(hosts.len().max(1)) as u32);
-    let runs = Runs { system: around.system(&target, per_node)?, target: &target, program, around };
+    let runs = Runs { system: around.system(&target, per_node, files.len())?, target: &target, program, around };
     let present = runs.under(&present)?;
     let layout = other.map(|layouts| runs.under(&layouts)).transpose()?;
     let ratio = layout.as_ref().map(|layout| {

@@ -45,14 +45,20 @@ pub struct SystemOptions {
 }
 
 impl SystemOptions {
-    /// The system of the tiers of `target`, with that many processes on a node.
-    pub(crate) fn system(&self, target: &Target, per_node: u32) -> Result<System, WhatifError> {
-        self.read(target, per_node).map_err(WhatifError::Asked)
+    /// The system of the tiers of `target`, with that many processes on a node and that many files. Where nothing is said of a
+    /// tier, its servers are what the pool emulates.
+    pub(crate) fn system(&self, target: &Target, per_node: u32, files: usize) -> Result<System, WhatifError> {
+        let mut system = self.read(target, per_node).map_err(WhatifError::Asked)?;
+        let distance_bytes =
+            target.file_distance_bytes.filter(|_| !system.devices.iter().all(|of| *of == TierDevice::default()));
+        system.file_starts = distance_bytes.map(|bytes| (0..files as u64).map(|file| file * bytes).collect());
+        Ok(system)
     }
 
     fn read(&self, target: &Target, per_node: u32) -> Result<System, String> {
         let Target { kind, name: of, cluster, .. } = target;
-        let mut devices = vec![TierDevice::default(); cluster.tiers.len()];
+        let mut devices = target.devices.clone();
+        devices.resize(cluster.tiers.len(), TierDevice::default());
         let tier_of = |option: &str, name: &str| {
             let known = || cluster.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join(", ");
             cluster

@@ -7,6 +7,8 @@ use stripewise_advise::{ClusterFile, FileRequests};
 use stripewise_layout::{LayoutFile, ServerId, ServerNames};
 use stripewise_model::{Cluster, Tier};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
+use stripewise_simulate::{Startup, TierDevice};
+use stripewise_store::emulate::EmulateConfig;
 use stripewise_store::pool::ProfileSource;
 use stripewise_store::{Pool, Room, serves_in_turn};
 
@@ -21,6 +23,10 @@ pub struct Target {
     pub names: ServerNames,
     /// The servers with their profiles.
     pub cluster: Cluster,
+    /// By tier: what is emulated there; empty for a cluster.
+    pub devices: Vec<TierDevice>,
+    /// Of a pool with emulated disks: bytes from the beginning of a file on a disk to that of the next.
+    pub file_distance_bytes: Option<u64>,
     /// Width in bytes of the stripes of a file that has no layout of its own.
     pub default_width_bytes: u64,
 }
@@ -54,6 +60,8 @@ impl Target {
             name: pool.name.clone(),
             names: pool.server_names(),
             cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) },
+            devices: pool.tiers.iter().map(|tier| tier.emulate.map_or_else(TierDevice::default, device_of)).collect(),
+            file_distance_bytes: pool.tiers.iter().find_map(|tier| Some(tier.emulate?.disk?.file_distance_bytes)),
             default_width_bytes: pool.default_width_bytes,
         })
     }
@@ -65,6 +73,8 @@ impl Target {
             name: file.name.clone(),
             names: file.names(),
             cluster: file.cluster(),
+            devices: Vec::new(),
+            file_distance_bytes: None,
             default_width_bytes: file.default.width_bytes,
         }
     }
@@ -73,6 +83,14 @@ impl Target {
     pub(crate) fn layouts(&self, path: &Path) -> Result<LayoutFile, WhatifError> {
         Ok(LayoutFile::load(path, self.kind, &self.name, &self.names)?)
     }
+}
+
+/// The simulator's device for an emulated one: the same queue and the same seeks, in times as programs see them.
+fn device_of(config: EmulateConfig) -> TierDevice {
+    let Some(disk) = config.effective_disk() else { return TierDevice::default() };
+    let profile = config.effective_profile();
+    let startup = Startup::Seek { read: disk.curve(&profile.read), write: disk.curve(&profile.write) };
+    TierDevice { queue: disk.queue, startup }
 }
 
 /// The metadata tier of a pool. Plans put files there where its cost is known, and leave half of what the namespace has

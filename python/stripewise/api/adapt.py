@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import measured
+from stripewise.api import measured, service
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -245,17 +245,8 @@ def _each_file(layout: str, directory: Path) -> dict[str, Path]:
     return files
 
 
-def unit(pool: Pool, command: str, arguments: list[str]) -> tuple[Path, str]:
+def unit(pool: Pool, arguments: list[str], command: str = "") -> tuple[Path, str]:
     """Where the systemd unit of the pool's `adapt` belongs, root's or this user's, and its text."""
-    root = os.geteuid() == 0
-    directory = Path("/etc/systemd/system") if root else Path.home() / ".config/systemd/user"
-    # systemd reads % and quotes.
-    words = " ".join(
-        '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"' for word in arguments
-    )
-    text = (
-        f"[Unit]\nDescription=Stripewise: layouts of pool {pool.name} follow what is hot\n\n"
-        f"[Service]\nExecStart={command} {words}\nRestart=on-failure\nNice=10\nIOSchedulingClass=idle\n\n"
-        f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
-    )
-    return directory / f"stripewise-adapt-{pool.name}.service", text
+    purpose = f"layouts of pool {pool.name} follow what is hot"
+    settings = "Nice=10\nIOSchedulingClass=idle\n"
+    return service.unit(pool, "adapt", purpose, arguments, command=command, settings=settings)

@@ -6,10 +6,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api import service
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from stripewise._native import Orchestration
 
-__all__ = ["DEFAULT_WINDOW_S", "named_values", "orchestrate", "policies", "rate", "status"]
+__all__ = ["DEFAULT_WINDOW_S", "named_values", "orchestrate", "policies", "rate", "status", "unit"]
 
 DEFAULT_WINDOW_S = 0.5
 """The paper's window."""
@@ -56,6 +58,12 @@ def orchestrate(
                     tell(decision["text"], decision["is_change"])
     finally:
         orchestrator.end()
+
+
+def unit(pool: Pool, options: list[str], command: str = "") -> tuple[Path, str]:
+    """Where the systemd unit of the pool's `orchestrate` belongs, root's or this user's, and its text."""
+    purpose = f"turns of the programs of pool {pool.name}"
+    return service.unit(pool, "orchestrate", purpose, ["orchestrate", str(pool.file), *options], command=command)
 
 
 def named_values(rules: list[str], what: str, parse: Callable[[str], float]) -> dict[str, float]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +11,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
+from stripewise.api import service
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
 from stripewise.cli import console, draining
@@ -107,14 +106,10 @@ def _hours(text: str) -> tuple[int, int]:
 
 
 def _install(pool: Pool, options: list[str]) -> None:
-    command = shutil.which("stripewise") or f"{sys.executable} -m stripewise"
-    file, text = adapting.unit(pool, command, ["adapt", str(pool.file), *options])
-    if file.exists():
-        raise StripewiseError(f"{file} exists; remove it first")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    file, text = adapting.unit(pool, ["adapt", str(pool.file), *options])
+    start = service.install(file, text)
     console.result(f"wrote {file}")
-    console.hint(f"`systemctl {'' if file.is_relative_to('/etc') else '--user '}enable --now {file.name}` starts it")
+    console.hint(f"`{start}` starts it")
 
 
 def _print(decision: Decision) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise.api import orchestrating
+from stripewise.api import orchestrating, service
 from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.terminal import name
-from stripewise.units import about_bytes, seconds
+from stripewise.units import about_bytes, mib_per_s, seconds
 
 if TYPE_CHECKING:
     from stripewise.api.documents import Orchestration
@@ -39,6 +40,9 @@ def orchestrate(
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Say what goes on, and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --status: print as JSON.")] = False,
+    install_unit: Annotated[
+        bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
+    ] = False,
     policies: Annotated[bool, typer.Option("--policies", help="List the policies, and exit.")] = False,
 ) -> None:
     """Let the programs of a pool take turns on its servers where that pays.
@@ -72,6 +76,16 @@ def orchestrate(
         of: int(most) for of, most in orchestrating.named_values(limit or [], "limit", orchestrating.rate).items()
     }
 
+    if install_unit:
+        options = ["--policy", policy, "--window", f"{window_ms:g}"]
+        options += [word for rule in weight or [] for word in ("--weight", rule)]
+        options += [word for rule in limit or [] for word in ("--limit", rule)]
+        file, text = orchestrating.unit(pool, [*options, *(["--verbose"] if verbose else [])])
+        start = service.install(file, text)
+        console.result(f"wrote {file}")
+        console.hint(f"`{start}` starts it")
+        return
+
     def tell(words: str, is_new: bool) -> None:
         if is_new or verbose:
             console.say(f"{time.strftime('%H:%M:%S')} {name(words)}")
@@ -104,8 +118,8 @@ def print_programs(found: Orchestration) -> None:
         console.say(f"{found['unplaced']:,} requests of programs beyond the 64 of a user were served with all others")
 
 
-def programs(found: Orchestration) -> console.Grid:
-    """A table of the programs."""
+def programs(found: Orchestration, bytes_per_s: Mapping[tuple[str, int], float] | None = None) -> console.Grid:
+    """A table of the programs; with what each moves now, by name and user, where that is known."""
     columns = [
         "program",
         "user",
@@ -113,7 +127,7 @@ def programs(found: Orchestration) -> console.Grid:
         "processes",
         "files",
         "requests",
-        "bytes",
+        "bytes" if bytes_per_s is None else "MiB/s",
         "gap",
         "reuse",
         "slice",
@@ -129,7 +143,9 @@ def programs(found: Orchestration) -> console.Grid:
             str(one["processes"]),
             str(one["files"]),
             f"{one['requests']:,}",
-            about_bytes(one["bytes"]),
+            about_bytes(one["bytes"])
+            if bytes_per_s is None
+            else mib_per_s(bytes_per_s.get((one["name"], one["user"]), 0.0)),
             "-" if gap is None else about_bytes(int(gap)),
             "-" if reuse_s is None else seconds(reuse_s),
             seconds(one["slice_s"]) if one["slice_s"] else "-",

@@ -1,8 +1,10 @@
 """`stripewise top`."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -17,6 +19,9 @@ from stripewise.cli import console
 from stripewise.cli.orchestrate import programs
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
+
+if TYPE_CHECKING:
+    from stripewise.api.documents import Orchestration
 
 
 def top(
@@ -47,20 +52,23 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, sources, before), *_programs(pool), *_adapted(pool))
+        console.out.print(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_adapted(pool))
         return
+    programs_before = _orchestration(pool)
     try:
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(interval_s)
                 now, now_s = activity.done(pool, sources), time.monotonic()
-                shown = Group(_rates(pool, sources, before, now, now_s - began_s), *_programs(pool), *_adapted(pool))
+                programs_now, passed_s = _orchestration(pool), now_s - began_s
+                moving = _programs(programs_now, programs_before, passed_s)
+                shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_adapted(pool))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
                 else:
                     console.out.print(shown)
                     console.out.file.flush()
-                before, began_s = now, now_s
+                before, began_s, programs_before = now, now_s, programs_now
     except KeyboardInterrupt:
         return  # The way to end it.
 
@@ -121,16 +129,34 @@ def _adapted(pool: Pool) -> list[RenderableType]:
     ]
 
 
-def _programs(pool: Pool) -> list[RenderableType]:
-    """Who is served, and what each program does; nothing where no orchestrator is at work."""
+def _orchestration(pool: Pool) -> Orchestration | None:
+    """What goes on; `None` where no orchestrator is at work."""
     try:
         found = orchestrating.status(pool)
     except StripewiseError:
-        return []  # The namespace cannot be reached: the notes say of its server why.
-    if found["process"] is None:
+        return None  # The namespace cannot be reached: the notes say of its server why.
+    return None if found["process"] is None else found
+
+
+def _programs(
+    found: Orchestration | None, before: Orchestration | None = None, passed_s: float = 0.0
+) -> list[RenderableType]:
+    """Who is served, and what each program does; what it moves now where it was known `passed_s` ago."""
+    if found is None:
         return []
     served = found["served"] or "all programs"
-    return [_line(f"orchestrated by {found['policy']}; serving {served}"), programs(found)]
+    rates = None
+    if before is not None and passed_s > 0:
+        had = {(one["name"], one["user"]): one["bytes"] for one in before["programs"]}
+        of = [((one["name"], one["user"]), one["bytes"]) for one in found["programs"]]
+        # A program that is new has begun since; one that began anew counts from nothing.
+        rates = {key: max(now - had.get(key, 0), 0) / passed_s for key, now in of}
+    slices = ", ".join(f"{part['program']} {seconds(part['slice_s'])}" for part in found["slices"])
+    return [
+        _line(f"orchestrated by {found['policy']}, window {seconds(found['window_s'])}; serving {served}"),
+        *([_line(f"slices: {slices}")] if slices else []),
+        programs(found, rates),
+    ]
 
 
 def _notes(sources: list[Source]) -> list[Text]:

@@ -1,6 +1,6 @@
 //! Reading and writing one placed file, straight on its datafiles.
 
-use crate::backend::emulate::{Op, QueueTicket, now_ns, sleep_until};
+use crate::backend::emulate::{DiskRequest, Op, QueueTicket, datafile_key, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::open_memory::Share;
@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::fence;
 use stripewise_control::{Door, FileId, Request};
 use stripewise_layout::{MAX_OFFSET, ServerId, SubRequest, SubRequests};
-use stripewise_model::head_position;
 
 /// What a read or a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -850,7 +849,7 @@ impl PlacedFile {
     fn serve(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
         let Transfer { direction, offset, len, pass, .. } = asked;
         let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
-        self.carry_out(asked, &mut request, &mut notes.parts);
+        self.carry_out(asked, &mut request, notes);
         let InFlight { subs, tasks, buffers, mut failure, upto } = request;
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
             task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
@@ -933,22 +932,18 @@ impl PlacedFile {
         region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
     }
 
-    /// Where an emulated device has a byte of a datafile, by the datafile's index.
-    fn head_position(&self, datafile: u16, datafile_offset: u64) -> u64 {
-        let generation = self.datafiles.table.get(usize::from(datafile)).map_or(0, |of| of.generation);
-        head_position(self.placement.handle ^ (u64::from(generation) << 32), datafile_offset)
-    }
-
     /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
-    fn carry_out(&self, asked: Transfer<'_>, request: &mut InFlight<'_>, parts: &mut Parts) {
+    fn carry_out(&self, asked: Transfer<'_>, request: &mut InFlight<'_>, notes: &mut Notes<'_>) {
         let Transfer { direction, pass, .. } = asked;
         let (op, subs) = (asked.op(), request.subs);
         let device = |sub: &SubRequest| self.plane.find(sub.server).and_then(OpenServer::device);
         let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
+        let process = if emulated { notes.request.sender.asking_thread().unwrap_or_else(std::process::id) } else { 0 };
         let reserve = |sub: &SubRequest, bytes| {
-            let position = self.head_position(self.datafiles.index(sub.region, sub.slot), sub.datafile_offset);
-            device(sub).map(|device| device.reserve_at(op, position, bytes, arrival_ns))
+            let datafile = datafile_key(self.placement.handle, sub.region);
+            let asked = DiskRequest { op, datafile, offset: sub.datafile_offset, bytes, process };
+            device(sub).map(|device| device.enter(&asked, arrival_ns))
         };
         let mut tickets: SmallVec<[(usize, QueueTicket); 16]> = SmallVec::new();
         if emulated && direction == Direction::Write {
@@ -958,7 +953,7 @@ impl PlacedFile {
         match direction {
             // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
             Direction::Read => unsafe { engine::read(request.tasks, request.buffers) },
-            Direction::Write => self.write_in_order(request, parts),
+            Direction::Write => self.write_in_order(request, &mut notes.parts),
         }
         if !emulated {
             return;
@@ -967,6 +962,11 @@ impl PlacedFile {
             // Only what was really read is charged, as of its arrival: the end of a file costs nothing.
             let done = subs.iter().zip(&*request.tasks).enumerate().filter(|(_, (_, task))| task.done > 0);
             tickets.extend(done.filter_map(|(index, (sub, task))| Some((index, reserve(sub, task.done)?))));
+        }
+        for (index, ticket) in &mut tickets {
+            if let Some(device) = device(&subs[*index]) {
+                device.settle(ticket);
+            }
         }
         let Some(deadline_ns) = tickets.iter().map(|(_, ticket)| ticket.deadline_ns).max() else {
             return;

@@ -130,7 +130,7 @@ impl Inode {
                 let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
                 let done = append_to(&file, inode, request, buf, asks_where);
                 if let Some((device, ticket)) = service {
-                    device.finish(&ticket);
+                    device.finish(ticket);
                 }
                 return done.map_err(self.failed("append to"));
             }

@@ -1,6 +1,8 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
-use crate::backend::emulate::{EmulateConfig, PRESETS, preset};
+use crate::backend::emulate::{
+    ANTICIPATION, DISK_BYTES, DiskConfig, EmulateConfig, FILE_DISTANCE_BYTES, PRESETS, preset,
+};
 use crate::backend::server::{Server, ServerState};
 use crate::backend::{DEFAULT_KIND, META_KIND, REMOVED_KIND};
 use crate::os::error::{Error, Result};
@@ -12,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_layout::{Layout, META_NAME, ServerId, ServerNames};
-use stripewise_model::{Head, OpProfile, Profile};
+use stripewise_model::{Head, OpProfile, Profile, Queue};
 use toml::Spanned;
 
 /// Default stripe width of a pool that names none.
@@ -230,6 +232,54 @@ struct RawEmulate {
     network: Option<String>,
     dilation: Option<f64>,
     seed: Option<u64>,
+    disk: Option<RawDisk>,
+}
+
+/// A disk whose startups depend on where its head is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDisk {
+    queue: Option<String>,
+    size: Option<String>,
+    file_distance: Option<String>,
+    rotation: Option<String>,
+    wait: Option<String>,
+    near: Option<String>,
+}
+
+impl RawDisk {
+    fn config(&self) -> Result<DiskConfig, String> {
+        let said = |key: &'static str| move |error: String| format!("emulate.disk.{key}: {error}");
+        let bytes = |key, text: &Option<String>, other: u64| {
+            let parsed = text.as_deref().map(|text| parse_bytes(text).map_err(|error| said(key)(error.to_string())));
+            parsed.unwrap_or(Ok(other))
+        };
+        let seconds = |key, text: &Option<String>| {
+            let parsed = text.as_deref().map(|text| parse_seconds(text).map_err(|error| said(key)(error.to_string())));
+            parsed.transpose()
+        };
+        let (wait_s, near_bytes) = (seconds("wait", &self.wait)?, bytes("near", &self.near, ANTICIPATION.1)?);
+        let queue = match self.queue.as_deref() {
+            None | Some("fifo") => Queue::Fifo,
+            Some("elevator") => Queue::Elevator,
+            Some("anticipatory") => Queue::Anticipatory { wait_s: wait_s.unwrap_or(ANTICIPATION.0), near_bytes },
+            Some(other) => return Err(format!("emulate.disk.queue '{other}': write fifo, elevator or anticipatory")),
+        };
+        let waits = matches!(queue, Queue::Anticipatory { .. });
+        if !waits && (self.wait.is_some() || self.near.is_some()) {
+            return Err(
+                "emulate.disk: wait and near are of an anticipatory queue; write queue = \"anticipatory\", or \
+                        remove them"
+                    .into(),
+            );
+        }
+        Ok(DiskConfig {
+            queue,
+            size_bytes: bytes("size", &self.size, DISK_BYTES)?,
+            file_distance_bytes: bytes("file_distance", &self.file_distance, FILE_DISTANCE_BYTES)?,
+            rotation_s: seconds("rotation", &self.rotation)?,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -366,6 +416,7 @@ fn emulate_config(raw: &Spanned<toml::Value>) -> Result<EmulateConfig, Wrong> {
         },
         dilation: table.dilation.unwrap_or(1.0),
         seed: table.seed.unwrap_or(1),
+        disk: table.disk.as_ref().map(RawDisk::config).transpose().map_err(wrong)?,
     };
     config.validate().map_err(|error| wrong(error.to_string()))?;
     Ok(config)

@@ -3,6 +3,7 @@
 use stripewise_model::{Head, OpProfile, Profile};
 
 use super::EmulateError;
+use super::disk::DiskConfig;
 
 /// The device that an emulated server stands for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,6 +14,8 @@ pub struct EmulateConfig {
     pub dilation: f64,
     /// Seed of the startup times that are drawn.
     pub seed: u64,
+    /// A disk whose startups depend on where its head is; `None`: they are drawn.
+    pub disk: Option<DiskConfig>,
 }
 
 pub use stripewise_model::presets::DEVICES as PRESETS;
@@ -20,7 +23,7 @@ pub use stripewise_model::presets::DEVICES as PRESETS;
 /// The preset `name` of the model, in real time with seed 1; `None` when there is none of that name ([`PRESETS`] lists
 /// them).
 pub fn preset(name: &str) -> Option<EmulateConfig> {
-    stripewise_model::presets::device(name).map(|profile| EmulateConfig { profile, dilation: 1.0, seed: 1 })
+    stripewise_model::presets::device(name).map(|profile| EmulateConfig { profile, dilation: 1.0, seed: 1, disk: None })
 }
 
 impl EmulateConfig {
@@ -37,6 +40,11 @@ impl EmulateConfig {
             write: scale(&self.profile.write),
             network_s_per_byte: self.profile.network_s_per_byte * self.dilation,
         }
+    }
+
+    /// The disk as a program sees it, if it is one: times dilated.
+    pub fn effective_disk(&self) -> Option<DiskConfig> {
+        self.disk.map(|disk| disk.dilated(self.dilation))
     }
 
     /// Checks that every number is one that a device can have.
@@ -71,6 +79,9 @@ impl EmulateConfig {
             time(sequential, op.adjacent_startup_s(0.0))?;
         }
         time("network time per byte", self.profile.network_s_per_byte)?;
+        if let Some(disk) = &self.disk {
+            disk.validate([&self.profile.read, &self.profile.write])?;
+        }
         let dilation = self.dilation;
         check("dilation", dilation, (1e-6..=1e6).contains(&dilation), "a factor between 0.000001 and 1000000")
     }

@@ -6,18 +6,30 @@
 //! ([`Device::complete`]), which keeps the statistics and the emulation error. A process that dies between the two has
 //! used the device for the time that it reserved, as on a real device, and leaves nothing locked.
 //!
+//! A *disk* ([`DiskConfig`]) has a head that moves, and a queue that decides what it serves next: there a sub-request *enters*
+//! ([`Device::enter`]), and its caller waits for the decision ([`Device::settle`]) before it sleeps.
+//!
 //! Nothing in the page is trusted: any content gives some schedule, never a panic and no wait above
 //! [`MAX_BACKLOG_NS`].
 //!
-//! The code on the path of a request makes system calls directly, takes no lock and allocates nothing, because it runs
-//! inside the preload library.
+//! The code on the path of a request makes system calls directly, takes no lock (on a disk, a lease that
+//! ends by itself) and allocates nothing, because it runs inside the preload library.
 
+mod addresses;
 mod config;
+mod disk;
+mod disk_page;
+mod disk_queue;
+mod draws;
 mod queue;
 mod sleep;
 mod stats;
 
+pub use addresses::DiskAddresses;
 pub use config::{EmulateConfig, PRESETS, preset};
+pub use disk::{ANTICIPATION, DISK_BYTES, DiskConfig, FILE_DISTANCE_BYTES};
+pub use disk_page::DiskTicket;
+pub use disk_queue::{DiskRequest, datafile_key};
 pub use queue::{Device, MAX_BACKLOG_NS, NOWHERE, QUEUE_FILE, QueueTicket};
 pub use sleep::{now_ns, sleep_until};
 pub use stats::{EmulationError, LogHistogram, MAX_MEDIAN_ERROR, OpStatistics, ServerStatistics, Verdict};
@@ -41,7 +53,7 @@ pub enum EmulateError {
     /// The queue page cannot be opened, made or mapped.
     #[error(
         "emulated server: cannot {action} the file '{QUEUE_FILE}' in the server's directory: {errno}; the directory must \
-         be writable and have 8 KiB free"
+         be writable and have 48 KiB free"
     )]
     Queue {
         /// What failed.

@@ -7,8 +7,11 @@ use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use stripewise_layout::ServerId;
-use stripewise_model::{GATHERED, HeadRun, Op, OpProfile, RunEnds};
+use stripewise_model::{GATHERED, HeadRun, Op, OpProfile, RunEnds, head_position};
 
+use super::disk_page::{DiskPage, DiskTicket};
+use super::disk_queue::{DiskQueue, DiskRequest, Look};
+use super::draws::{mix, unit};
 use super::sleep::{now_ns, sleep_until};
 use super::stats::{AtomicHistogram, AtomicOpStatistics, OpStatistics, ServerStatistics};
 use super::{EmulateConfig, EmulateError};
@@ -25,6 +28,9 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SWQUEUE\x02");
 
 /// Length of the file.
 const FILE_BYTES: usize = 8192;
+
+/// Where the page of a disk begins in the file.
+pub(super) const DISK_PAGE_AT: u64 = FILE_BYTES as u64;
 
 /// How long an opener waits for another that is setting up the page. It dies with its holder, so the bound matters only
 /// where a process holds the lock on purpose.
@@ -86,6 +92,8 @@ pub struct QueueTicket {
     pub bytes: u64,
     /// Read or write.
     pub op: Op,
+    /// Its place in the queue of a disk. Until [`Device::settle`] has returned, begin and end of its service are not known.
+    pub disk: Option<DiskTicket>,
 }
 
 /// Startup and transfer of one kind of operation in dilated nanoseconds.
@@ -110,20 +118,11 @@ impl ServiceTime {
         }
     }
 
-    fn draw_ns(&self, random: u64, bytes: u64, adjacent: bool) -> u64 {
-        // The upper 53 bits as a number in [0, 1).
-        let unit = (random >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
+    fn draw_ns(&self, unit: f64, bytes: u64, adjacent: bool) -> u64 {
         let drawn = self.startup_min_ns + unit * self.startup_span_ns;
         let startup = self.sequential_ns.filter(|_| adjacent).unwrap_or(drawn);
         ((startup + bytes as f64 * self.transfer_ns_per_byte) as u64).min(MAX_BACKLOG_NS)
     }
-}
-
-/// splitmix64's finaliser: every bit of the input reaches every bit of the output.
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// One emulated server, open in this process. It may be used by all threads and by children after `fork`.
@@ -132,6 +131,8 @@ pub struct Device {
     read: ServiceTime,
     write: ServiceTime,
     stream: u64,
+    /// Of a disk: its queue.
+    disk: Option<DiskQueue>,
 }
 
 impl std::fmt::Debug for Device {
@@ -152,29 +153,78 @@ impl Device {
         let file = open_queue(directory.as_fd())?;
         let locked = lock_for_setup(file.as_fd());
         let page = extend_and_map(file.as_fd());
+        let disk_page = config.disk.map(|_| extend_and_map_disk(file.as_fd()));
         if let Ok(page) = &page {
-            set_up(page);
+            let is_of_boot = set_up(page);
+            if let Some(Ok(disk)) = &disk_page {
+                disk.set_up(is_of_boot);
+            }
         }
         if locked {
             let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
         }
         let network = config.profile.network_s_per_byte;
+        let stream = mix(config.seed ^ mix(u64::from(server.0) + 1));
+        let disk = match (config.disk, disk_page) {
+            (Some(disk), Some(page)) => {
+                Some(DiskQueue::new(page?, disk, &config.profile, (config.dilation, stream, MAX_BACKLOG_NS)))
+            }
+            _ => None,
+        };
         Ok(Self {
+            disk,
             page: page?,
             read: ServiceTime::new(&config.profile.read, network, config.dilation),
             write: ServiceTime::new(&config.profile.write, network, config.dilation),
-            stream: mix(config.seed ^ mix(u64::from(server.0) + 1)),
+            stream,
         })
     }
 
-    /// Takes the next service of the device for a sub-request of no known place that arrives now: [`Self::reserve_at`] with
-    /// [`now_ns`].
+    /// A sub-request of no known place arrives now.
     pub fn reserve(&self, op: Op, bytes: u64) -> QueueTicket {
-        self.reserve_at(op, NOWHERE, bytes, now_ns())
+        match self.disk {
+            // A place of their own that all of them have.
+            Some(_) => self.enter(&DiskRequest { op, datafile: u64::MAX, offset: 0, bytes, process: 1 }, now_ns()),
+            None => self.reserve_at(op, NOWHERE, bytes, now_ns()),
+        }
+    }
+
+    /// A sub-request arrives at `arrival_ns`. On a disk it waits for a decision ([`Self::settle`]); any other device gives it
+    /// the next service at once ([`Self::reserve_at`]).
+    pub fn enter(&self, asked: &DiskRequest, arrival_ns: u64) -> QueueTicket {
+        let DiskRequest { op, datafile, offset, bytes, .. } = *asked;
+        let Some(disk) = &self.disk else {
+            return self.reserve_at(op, head_position(datafile, offset), bytes, arrival_ns);
+        };
+        let (disk, start_ns, deadline_ns) = disk.enter(asked, arrival_ns);
+        QueueTicket { arrival_ns, start_ns, deadline_ns, bytes, op, disk }
+    }
+
+    /// Waits until it is decided when a sub-request is served; nothing on a device that is no disk. Then the ticket's times
+    /// are those of the service.
+    pub fn settle(&self, ticket: &mut QueueTicket) {
+        if let (Some(disk), Some(place)) = (&self.disk, ticket.disk.take()) {
+            let give_up_ns = ticket.arrival_ns.saturating_add(MAX_BACKLOG_NS);
+            (ticket.start_ns, ticket.deadline_ns) = disk.settle(&place, give_up_ns);
+        }
+    }
+
+    /// Carries the schedule of a disk on up to `now_ns`: `None` once it is decided when a sub-request is served, and else the
+    /// time of the next decision, unless something comes before. For those that have a clock of their own.
+    pub fn look(&self, ticket: &mut QueueTicket, now_ns: u64) -> Option<u64> {
+        let (disk, place) = (self.disk.as_ref()?, ticket.disk?);
+        match disk.look(&place, now_ns) {
+            Look::Decided { start_ns, deadline_ns } => {
+                *ticket = QueueTicket { start_ns, deadline_ns, disk: None, ..*ticket };
+                None
+            }
+            Look::Later { next_ns, .. } => Some(next_ns),
+        }
     }
 
     /// Takes the next service of the device for a sub-request that arrived at `arrival_ns`; one reading of the clock
-    /// does for all sub-requests of a request. First come, first served, whatever process they are from. `position` is its
+    /// does for all sub-requests of a request. First come, first served, whatever process they are from: not for disks, which
+    /// have an order of their own ([`Self::enter`]). `position` is its
     /// place among all datafiles ([`head_position`](stripewise_model::head_position)), or [`NOWHERE`].
     ///
     /// Cost: two atomic operations (more only while others reserve at the same instant) and, on a device with a head, some
@@ -191,16 +241,14 @@ impl Device {
         let adjacent = has_head
             && position != NOWHERE
             && head.stays(position, bytes, (begins_ns, arrival_ns), service.ahead_bytes);
-        // Golden-ratio steps are splitmix64's own sequence.
-        let random = mix(self.stream.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let service_ns = service.draw_ns(random, bytes, adjacent);
+        let service_ns = service.draw_ns(unit(self.stream, draw), bytes, adjacent);
         let mut free_ns = head.next_free_ns.load(Relaxed);
         loop {
             let garbage = free_ns > arrival_ns.saturating_add(MAX_BACKLOG_NS);
             let start_ns = if garbage { arrival_ns } else { arrival_ns.max(free_ns) };
             let deadline_ns = start_ns.saturating_add(service_ns);
             match head.next_free_ns.compare_exchange_weak(free_ns, deadline_ns, Relaxed, Relaxed) {
-                Ok(_) => return QueueTicket { arrival_ns, start_ns, deadline_ns, bytes, op },
+                Ok(_) => return QueueTicket { arrival_ns, start_ns, deadline_ns, bytes, op, disk: None },
                 Err(now_free_ns) => free_ns = now_free_ns,
             }
         }
@@ -233,9 +281,10 @@ impl Device {
     }
 
     /// A request that one server serves alone, after its real I/O: sleeps until the service ends and records it.
-    pub fn finish(&self, ticket: &QueueTicket) {
+    pub fn finish(&self, mut ticket: QueueTicket) {
+        self.settle(&mut ticket);
         let now_ns = sleep_until(ticket.deadline_ns);
-        self.complete(ticket, ticket.deadline_ns, now_ns);
+        self.complete(&ticket, ticket.deadline_ns, now_ns);
     }
 
     /// What the server did since its queue was made, over all processes. Counters are read one by one while others
@@ -341,10 +390,19 @@ fn map(file: BorrowedFd<'_>) -> Result<SharedPage<Page>, EmulateError> {
         .map_err(|errno| EmulateError::Queue { action: "map", errno })
 }
 
-/// Makes a new, foreign or stale page usable; leaves one of this boot alone.
-fn set_up(page: &Page) {
+/// The page of a disk stands behind the queue's own.
+fn extend_and_map_disk(file: BorrowedFd<'_>) -> Result<SharedPage<DiskPage>, EmulateError> {
+    allocate(file, (FILE_BYTES + size_of::<DiskPage>()) as u64)
+        .map_err(|errno| EmulateError::Queue { action: "allocate", errno })?;
+    SharedPage::map(file, DISK_PAGE_AT, ProtFlags::READ | ProtFlags::WRITE)
+        .map_err(|errno| EmulateError::Queue { action: "map", errno })
+}
+
+/// Makes a new, foreign or stale page usable; leaves one of this boot alone. Whether it was of this boot.
+fn set_up(page: &Page) -> bool {
     let boot_id = boot_id();
     let stamped = [page.boot_id[0].load(Relaxed), page.boot_id[1].load(Relaxed)];
+    let is_of_boot = page.magic.load(Relaxed) == MAGIC && boot_id.is_none_or(|id| id == stamped);
     if page.magic.load(Relaxed) != MAGIC {
         page.head.draws.store(0, Relaxed);
         page.head.next_free_ns.store(0, Relaxed);
@@ -364,6 +422,7 @@ fn set_up(page: &Page) {
         page.boot_id[1].store(id[1], Relaxed);
     }
     page.magic.store(MAGIC, Relaxed);
+    is_of_boot
 }
 
 /// The kernel's identifier of this boot, from which `CLOCK_MONOTONIC` counts; `None` without `/proc`.

@@ -3,10 +3,10 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::Advice;
 use rustix::io::Errno;
-use stripewise_model::{Op, head_position};
+use stripewise_model::Op;
 
 use super::error::CalibrateError;
-use crate::backend::emulate::now_ns;
+use crate::backend::emulate::{DiskRequest, now_ns};
 use crate::backend::{Backend, Server, Setting};
 use crate::os::error::Error;
 
@@ -105,9 +105,11 @@ impl ScratchFile {
         let start_ns = now_ns();
         match self.backend.device() {
             Some(device) => {
-                let ticket = device.reserve_at(op, head_position(0, offset), buffer.len() as u64, start_ns);
+                let bytes = buffer.len() as u64;
+                let asked = DiskRequest { op, datafile: 1, offset, bytes, process: std::process::id() };
+                let ticket = device.enter(&asked, start_ns);
                 self.transfer(op, offset, buffer)?;
-                device.finish(&ticket);
+                device.finish(ticket);
             }
             None => {
                 self.transfer(op, offset, buffer)?;

@@ -1,0 +1,246 @@
+"""IOrchestrator's figures: real MPI programs on emulated disks with anticipatory queues, as they are and orchestrated.
+
+Vanilla is the anticipatory queue alone, as Linux's CFQ was in the paper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from benches.advice import place
+from benches.emulated import Devices, make_pool
+from benches.frame import ROOT, STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, of_repetitions
+from benches.turns import orchestrated
+from stripewise import emulation
+from stripewise.pool import Pool
+
+RANKS = 5
+SERVERS = 6
+DILATION = 2.0
+"""All times of the disks, and the windows: this machine's own times are to matter less."""
+PATIENCE_S = 600.0
+GB = 10**9
+FILE_MIB = 256
+
+
+def disk(distance_bytes: int) -> str:
+    """A disk of 500 GB and 7200 rpm: next track 1 ms, full stroke 16.7 ms, 80 MB/s."""
+    op = '{ startup = ["1ms", "25ms"], sequential_startup = "100us", bandwidth = "80MB/s" }'
+    shape = f'queue = "anticipatory", size = "500GB", file_distance = "{distance_bytes}B", rotation = "8.3ms"'
+    return f"{{ read = {op}, write = {op}, dilation = {DILATION!r}, disk = {{ {shape} }} }}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One MPI program."""
+
+    kind: str
+    op: str
+    mib: int = FILE_MIB
+    barrier: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of jobs that ran at once."""
+
+    mib_per_s: float
+    """All bytes, from the first begin to the last end."""
+    each_s: tuple[float, ...]
+    is_valid: bool
+
+
+def pool_with(directory: Path, distance_bytes: int) -> Pool:
+    """Six disks on which files begin that far from each other, and files in stripes of 64 KiB."""
+    pool = make_pool(directory, Devices(disk(distance_bytes), '"ssd-sata"', hdds=SERVERS, ssds=1))
+    region = f'[[file.region]]\noffset = "0"\nround = ["hdd.0-{SERVERS - 1}:64KiB"]\n'
+    place(pool, f'version = 1\npool = "{pool.name}"\n[[file]]\npath = "**"\n{region}')
+    return pool
+
+
+def at_once(pool: Pool, jobs: Sequence[Job], scratch: Path) -> Outcome:
+    """Runs jobs, each on its own file, which begin together."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    go = scratch / "go"
+    go.unlink(missing_ok=True)
+    started, before = [], emulation.snapshot(pool)
+    for number, job in enumerate(jobs):
+        ready = scratch / f"ready-{number}"
+        ready.unlink(missing_ok=True)
+        run = [*STRIPEWISE, "run", "--quiet", "--pool", pool.file, "--program", f"job-{number}", "--"]
+        mpi = [
+            Path(sys.executable).parent / "mpiexec",
+            "-n",
+            RANKS,
+            sys.executable,
+            ROOT / "benches" / "mpi_programs.py",
+        ]
+        asked = [job.kind, job.op, pool.mount / f"file-{number}", job.mib << 20, ready, go]
+        command = [str(part) for part in [*run, *mpi, *asked, *(["--barrier"] if job.barrier else [])]]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        started.append((process, ready))
+    began = time.monotonic()
+    while not all(ready.exists() for _, ready in started):
+        if time.monotonic() - began > PATIENCE_S or any(process.poll() for process, _ in started):
+            break
+        time.sleep(0.01)
+    go.touch()
+    said = [process.communicate(timeout=PATIENCE_S) for process, _ in started]
+    if any(process.returncode for process, _ in started):
+        raise BenchmarkError("\n".join(err for _, err in said))
+    found = [json.loads(out) for out, _ in said]
+    verdict = emulation.since(before).verdict
+    took_s = max(one["end_s"] for one in found) - min(one["begin_s"] for one in found)
+    return Outcome(
+        sum(one["bytes"] for one in found) / took_s / 2**20,
+        tuple(one["end_s"] - one["begin_s"] for one in found),
+        verdict is not None and bool(verdict["valid"]),
+    )
+
+
+def window() -> list[str]:
+    """The paper's window, in the disks' time."""
+    return ["--window", f"{500 * DILATION:.0f}"]
+
+
+def pairs(
+    context: Context, pool: Pool, jobs: Sequence[Job], policies: Sequence[str], runs: int
+) -> dict[str, list[Outcome]]:
+    """Outcomes by policy, of which `""` is vanilla; each round runs all of them, one after the other."""
+    outcomes: dict[str, list[Outcome]] = {policy: [] for policy in ["", *policies]}
+    for number in range(context.rounds(runs)):
+        for policy, found in outcomes.items():
+            with orchestrated(pool, policy, *window()) if policy else nullcontext():
+                outcome = at_once(pool, jobs, context.directory / "scratch")
+            context.say(f"run {number + 1}, {policy or 'vanilla'}: {outcome.mib_per_s:.2f} MiB/s {outcome.is_valid}")
+            found.append(outcome)
+    return outcomes
+
+
+def compared(what: str, outcomes: dict[str, list[Outcome]], policy: str, target: Target | None = None) -> Figure:
+    """What a policy gains over vanilla, run by run."""
+    both = zip(outcomes[""], outcomes[policy], strict=True)
+    ratios = [mine.mib_per_s / plain.mib_per_s for plain, mine in both if plain.is_valid and mine.is_valid]
+    if not ratios:
+        return Figure(f"{what}: {policy} / vanilla", None, target=target, note="invalid: emulation error above 10 %")
+    return of_repetitions(f"{what}: {policy} / vanilla", ratios, target=target, note=f"{len(ratios)} valid pairs")
+
+
+def prepared(context: Context, name: str, jobs: Sequence[Job], distance_bytes: int) -> Pool:
+    """A pool on which the files of jobs are written."""
+    pool = pool_with(context.directory / name, distance_bytes)
+    longest = [Job("mpi-io-test", "write", job.mib + 1, barrier=False) for job in jobs]
+    # One after the other: so they lie on the disks in order.
+    for number in range(len(jobs)):
+        at_once(pool, longest[: number + 1], context.directory / "scratch")
+    return pool
+
+
+def fig8(context: Context) -> Iterator[Figure | str]:
+    """Two mpi-io-test that read files 0 to 30 GB apart."""
+    jobs = [Job("mpi-io-test", "read")] * 2
+    rates = {}
+    share = (FILE_MIB + 1 << 20) // SERVERS // 65536 * 65536 + 65536
+    for apart in (0, 30) if context.quick else (0, 10, 20, 30):
+        pool = prepared(context, f"fig8-{apart}", jobs, share + apart * GB)
+        outcomes = pairs(context, pool, jobs, ["reuse-distance"], 3)
+        target = Target(least=2.5) if apart == 30 else None
+        yield compared(f"fig8: {apart} GB apart", outcomes, "reuse-distance", target)
+        for policy, found in outcomes.items():
+            valid = [one.mib_per_s for one in found if one.is_valid]
+            if valid:
+                rates[policy, apart] = statistics.median(valid)
+                yield of_repetitions(f"fig8: {apart} GB apart, {policy or 'vanilla'}", valid, unit="MiB/s")
+    for policy, target in (("", None), ("reuse-distance", Target(least=0.95))):
+        if (policy, 0) in rates and (policy, 30) in rates:
+            what = f"fig8: {policy or 'vanilla'}, 30 GB / 0 GB"
+            yield Figure(what, rates[policy, 30] / rates[policy, 0], target=target)
+    yield "the paper: vanilla loses 48 % from 0 to 30 GB, IOrchestrator 5 %, and is 2.5 x as fast at 30 GB"
+
+
+def fig2(context: Context) -> Iterator[Figure | str]:
+    """Two instances of each of five programs."""
+    ratios = []
+    kinds = ("mpi-io-test", "ior-mpi-io", "noncontig", "hpio", "mpi-tile-io")
+    for kind in kinds:
+        mib = {"noncontig": 12, "mpi-tile-io": 6}.get(kind, FILE_MIB)
+        for op in ("read",) if context.quick else ("read", "write"):
+            jobs = [Job(kind, op, mib)] * 2
+            pool = prepared(context, f"fig2-{kind}-{op}", jobs, 10 * GB)
+            figure = compared(
+                f"fig2: {kind}, {op}s", pairs(context, pool, jobs, ["reuse-distance"], 3), "reuse-distance"
+            )
+            yield Figure(figure.what, figure.value, low=figure.low, high=figure.high, target=Target(least=0.97))
+            if figure.value is not None:
+                ratios.append(figure.value)
+    if ratios:
+        yield Figure("fig2: mean", statistics.mean(ratios), target=Target(least=1.43))
+    yield "the paper: 43 % in the mean, up to 89 %; ior-mpi-io as without"
+
+
+def fairness(outcome: Outcome, alone_s: Sequence[float]) -> float:
+    """Jain's index of the slowdowns."""
+    slow = [took_s / own_s for took_s, own_s in zip(outcome.each_s, alone_s, strict=True)]
+    return sum(slow) ** 2 / len(slow) / sum(one * one for one in slow)
+
+
+def fig7(context: Context) -> Iterator[Figure | str]:
+    """Three different programs at once, under all policies."""
+    jobs = [Job("mpi-io-test", "read"), Job("noncontig", "read", 12), Job("hpio", "read")]
+    pool = prepared(context, "fig7", jobs, 10 * GB)
+    alone_s = [at_once(pool, [job], context.directory / "scratch").each_s[0] for job in jobs]
+    outcomes = pairs(context, pool, jobs, ["even", "reuse-distance", "set-10", "opportunity"], 3)
+    targets = {"even": Target(least=1.17), "reuse-distance": Target(least=1.45)}
+    for policy in list(outcomes)[1:]:
+        yield compared("fig7: three programs", outcomes, policy, targets.get(policy))
+    for policy, found in outcomes.items():
+        indices = [fairness(one, alone_s) for one in found if one.is_valid]
+        if indices:
+            yield of_repetitions(f"fig7: Jain's index of slowdowns, {policy or 'vanilla'}", indices, unit="")
+    yield "the paper: even slices 17 % over vanilla, by reuse distance 30 % more"
+
+
+def fig9(context: Context) -> Iterator[Figure | str]:
+    """Windows of 125 to 1000 ms."""
+    jobs = [Job("mpi-io-test", "read")] * 2
+    pool = prepared(context, "fig9", jobs, 10 * GB)
+    paper = {125: 40.2, 250: 48.5, 500: 58.6, 1000: 59.6}
+    rates: dict[int, list[float]] = {0: [], **{ms: [] for ms in paper}}
+    for _ in range(context.rounds(3)):
+        for ms, found in rates.items():
+            options = ["--window", f"{ms * DILATION:.0f}"]
+            with orchestrated(pool, "reuse-distance", *options) if ms else nullcontext():
+                outcome = at_once(pool, jobs, context.directory / "scratch")
+            if outcome.is_valid:
+                found.append(outcome.mib_per_s)
+    for ms, gained in paper.items():
+        if rates[ms] and rates[0]:
+            plain = statistics.median(rates[0])
+            gains = [100 * (rate / plain - 1) for rate in rates[ms]]
+            yield of_repetitions(f"fig9: window of {ms} ms, gain", gains, unit="%", note=f"the paper: {gained} %")
+
+
+FIGURES = {"fig8": fig8, "fig2": fig2, "fig7": fig7, "fig9": fig9}
+
+
+def benchmark(name: str, title: str) -> Benchmark:
+    """The benchmark of a figure."""
+    return Benchmark(f"iorch-{name}", title, FIGURES[name])
+
+
+BENCHMARKS = (
+    benchmark("fig8", "two MPI programs on files 0 to 30 GB apart, vanilla and orchestrated"),
+    benchmark("fig2", "two instances of five MPI programs, vanilla and orchestrated"),
+    benchmark("fig7", "three MPI programs, vanilla and by policy"),
+    benchmark("fig9", "two MPI programs, by length of the window"),
+)
