@@ -25,11 +25,13 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Stat, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+};
 use rustix::io::Errno;
+use stripewise_fuse::{FileAttr, SetTime, Time};
 use stripewise_store::Inode;
 use stripewise_store::neighbours::SHORT;
 
@@ -68,9 +70,9 @@ pub struct Change {
     /// By an open file, which was checked when it was opened.
     pub by_handle: bool,
     /// Time of last access.
-    pub atime: Option<TimeOrNow>,
+    pub atime: Option<SetTime>,
     /// Time of last change of content.
-    pub mtime: Option<TimeOrNow>,
+    pub mtime: Option<SetTime>,
     /// The caller; another than root loses set-user-id bits by changing the size.
     pub caller: Caller,
 }
@@ -172,7 +174,7 @@ impl Core {
         let mut attr = file_attr(node.ino, stat);
         attr.size = known.size_bytes;
         attr.blocks = known.blocks;
-        attr.mtime = system_time(known.mtime.tv_sec, known.mtime.tv_nsec);
+        attr.mtime = time(known.mtime.tv_sec, known.mtime.tv_nsec);
         attr.blksize = BLOCK_BYTES;
         NodeAttributes { attr, ttl: self.of_files() }
     }
@@ -346,62 +348,40 @@ impl Core {
 /// Attributes of an inode of the namespace, under the number the kernel knows it by.
 pub fn file_attr(ino: u64, stat: &Stat) -> FileAttr {
     FileAttr {
-        ino: INodeNo(ino),
+        ino,
         size: stat.st_size as u64,
         blocks: stat.st_blocks as u64,
-        atime: system_time(stat.st_atime, stat.st_atime_nsec as i64),
-        mtime: system_time(stat.st_mtime, stat.st_mtime_nsec as i64),
-        ctime: system_time(stat.st_ctime, stat.st_ctime_nsec as i64),
-        crtime: UNIX_EPOCH,
-        kind: kind(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
-        perm: (stat.st_mode & 0o7777) as u16,
+        atime: time(stat.st_atime, stat.st_atime_nsec as i64),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec as i64),
+        mode: stat.st_mode,
         nlink: stat.st_nlink as u32,
         uid: stat.st_uid,
         gid: stat.st_gid,
         rdev: stat.st_rdev as u32,
         blksize: stat.st_blksize as u32,
-        flags: 0,
     }
 }
 
-/// The kind of a file in FUSE's words.
-pub fn kind(kind: rustix::fs::FileType) -> FileType {
-    match kind {
-        rustix::fs::FileType::Directory => FileType::Directory,
-        rustix::fs::FileType::Symlink => FileType::Symlink,
-        rustix::fs::FileType::Fifo => FileType::NamedPipe,
-        rustix::fs::FileType::Socket => FileType::Socket,
-        rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
-        rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
-        _ => FileType::RegularFile,
-    }
+/// When the inode of `node` was made, if the namespace's file system knows. One system call.
+///
+/// # Errors
+/// Those of `statx`.
+pub fn birth(node: &Node) -> Result<Option<Time>, Errno> {
+    let found = rustix::fs::statx(&node.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+    let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(known.then(|| time(found.stx_btime.tv_sec, found.stx_btime.tv_nsec.into())))
 }
 
-fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
-    let whole = if seconds >= 0 {
-        UNIX_EPOCH.checked_add(Duration::from_secs(seconds as u64))
-    } else {
-        UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs()))
-    };
-    let rest = Duration::from_nanos(nanoseconds.clamp(0, 999_999_999) as u64);
-    whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(UNIX_EPOCH)
+fn time(seconds: i64, nanoseconds: i64) -> Time {
+    Time { seconds, nanoseconds: nanoseconds.clamp(0, 999_999_999) as u32 }
 }
 
-fn timespec(time: Option<TimeOrNow>) -> Timespec {
+fn timespec(time: Option<SetTime>) -> Timespec {
     match time {
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        Some(TimeOrNow::SpecificTime(time)) => match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() },
-            // The kernel counts nanoseconds forward from a second before 1970, and fuser backward, so that it gives us
-            // another time than the program named: by the second and the rest it is the kernel's again.
-            Err(before) => {
-                let before = before.duration();
-                // The earliest time there is has no positive counterpart.
-                let seconds = (before.as_secs() as i64).wrapping_neg();
-                Timespec { tv_sec: seconds, tv_nsec: before.subsec_nanos().into() }
-            }
-        },
+        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(SetTime::At(time)) => Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() },
     }
 }
 
@@ -411,16 +391,11 @@ mod tests {
 
     #[test]
     fn times_keep_their_nanoseconds_also_before_1970() {
-        for (seconds, nanoseconds) in [(0, 0), (1_700_000_000, 123_456_789), (i64::MAX, 999_999_999)] {
-            let back = timespec(Some(TimeOrNow::SpecificTime(system_time(seconds, nanoseconds))));
+        for (seconds, nanoseconds) in [(0, 0), (1_700_000_000, 123_456_789), (i64::MAX, 999_999_999), (-1, 12_345_679)]
+        {
+            let back = timespec(Some(SetTime::At(time(seconds, nanoseconds))));
             assert_eq!((back.tv_sec, back.tv_nsec), (seconds, nanoseconds));
         }
-        // As fuser reads what the kernel says of 12345679 ns after a second before 1970.
-        let read = UNIX_EPOCH - Duration::new(1, 12_345_679);
-        let time = timespec(Some(TimeOrNow::SpecificTime(read)));
-        assert_eq!((time.tv_sec, time.tv_nsec), (-1, 12_345_679));
-        let shown = system_time(-1, 12_345_679);
-        assert_eq!(UNIX_EPOCH.duration_since(shown).unwrap(), Duration::from_nanos(987_654_321));
-        assert_eq!(UNIX_EPOCH.duration_since(system_time(i64::MIN, 0)).unwrap(), Duration::from_secs(1 << 63));
+        assert_eq!(time(i64::MIN, 0), Time { seconds: i64::MIN, nanoseconds: 0 });
     }
 }

@@ -7,10 +7,10 @@
 
 use std::os::fd::AsRawFd;
 
-use fuser::Request;
 use rustix::fs::{Access, Stat};
 use rustix::io::Errno;
 use stripewise_control::{Sender, Way};
+use stripewise_fuse::RequestHeader;
 use stripewise_store::AsUser;
 
 use crate::core::Core;
@@ -34,8 +34,8 @@ pub struct Caller {
 
 impl Caller {
     /// The caller that makes `request`.
-    pub fn of(request: &Request) -> Caller {
-        Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+    pub fn of(request: &RequestHeader) -> Caller {
+        Caller { uid: request.uid, gid: request.gid, pid: request.pid }
     }
 
     /// The thread whose system call the kernel passes on.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fuser::{INodeNo, Notifier};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
+use stripewise_fuse::Notifier;
 use stripewise_store::{Journal, Neighbours, Store};
 
 use crate::error::MountError;
@@ -104,7 +104,7 @@ impl Core {
     pub fn forget_attributes(&self, node: &Node) {
         if let Some(notifier) = self.notifier.get() {
             // A kernel that does not know the node any more has nothing to forget.
-            let _ = notifier.inval_inode(INodeNo(node.ino), -1, 0);
+            let _ = notifier.forget_inode(node.ino, -1, 0);
         }
     }
 
@@ -114,7 +114,7 @@ impl Core {
         let is_open = |node: &Arc<Node>| crate::lock(&node.shared).is_some();
         for node in self.table.all().into_iter().filter(is_open) {
             // After an unmount there is no request to answer, and nothing left to hand on.
-            let _ = notifier.inval_inode(INodeNo(node.ino), 0, 0);
+            let _ = notifier.forget_inode(node.ino, 0, 0);
         }
     }
 

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{Dir, DirEntry, OFlags};
 use rustix::io::Errno;
+use stripewise_fuse::{DirectoryEntries, EntryReply};
 
-use crate::attr::{NodeAttributes, file_attr, kind};
+use crate::attr::{LONG, NodeAttributes, file_attr};
 use crate::core::Core;
 use crate::lock;
 use crate::node::Node;
@@ -92,9 +93,9 @@ impl OpenDir {
     ///
     /// # Errors
     /// Those of `getdents`.
-    pub fn read(&self, core: &Core, offset: u64, reply: &mut ReplyDirectory) -> Result<(), Errno> {
+    pub fn read(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
         self.entries(offset, |name, ino, file_type, next| {
-            reply.add(INodeNo(core.table.number(ino)), next, kind(file_type), name)
+            reply.add(core.table.number(ino), next, file_type.as_raw_mode(), name)
         })
     }
 
@@ -106,7 +107,7 @@ impl OpenDir {
     /// # Errors
     /// Those of `getdents`; of the first entry, if its attributes cannot be had: rather than that its name is missing. An
     /// entry that has gone meanwhile is left out, and so is one of another file system, which cannot be looked up.
-    pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<(), Errno> {
+    pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
         let mut some = false;
         let mut failed = Ok(());
         self.entries(offset, |name, ino, _, next| {
@@ -132,19 +133,20 @@ impl OpenDir {
         name: &OsStr,
         ino: u64,
         next: u64,
-        reply: &mut ReplyDirectoryPlus,
+        reply: &mut DirectoryEntries,
     ) -> Result<bool, Errno> {
         if name == "." || name == ".." {
             // The kernel looks at the number and kind of these two only.
             let mut attr = file_attr(core.table.number(ino), &self.node.stat()?);
-            attr.kind = FileType::Directory;
-            return Ok(reply.add(attr.ino, next, name, &std::time::Duration::ZERO, &attr, Generation(0)));
+            attr.mode = libc::S_IFDIR | attr.mode & 0o7777;
+            let entry = EntryReply { attr, name_holds: Duration::ZERO, attr_holds: Duration::ZERO };
+            return Ok(reply.add_plus(&entry, next, name));
         }
         core.admit(self.share.user())?;
         let found = core.table.lookup_listed(&self.node, name, ino)?;
         let (node, NodeAttributes { attr, ttl }) = core.with_attributes(found)?;
         core.count_node(&node, self.share.user());
-        let full = reply.add(attr.ino, next, name, &ttl, &attr, Generation(0));
+        let full = reply.add_plus(&EntryReply { attr, name_holds: LONG, attr_holds: ttl }, next, name);
         if full {
             core.table.forget(node.ino, 1);
         }

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fuser::FopenFlags;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stripewise_control::{Action, FileId, Request, Sender, Way};
+use stripewise_fuse::open_flags;
 use stripewise_store::{Inode, OpenInode, Requests};
 
 use crate::core::Core;
@@ -275,13 +275,13 @@ impl OpenFile {
 /// Pages would be right as long as this mount is alone, but an open that began so keeps its pages when another mount comes.
 /// Then the kernel asks for size and time before it reads from them, and overlooks the answer if a write of its own to the same
 /// file ends meanwhile: it gives what it has, however old.
-pub const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+pub const DIRECT: u32 = open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
 
 impl Core {
     /// How the kernel is to treat an open file that it does not serve itself.
-    pub fn open_flags(&self) -> FopenFlags {
+    pub fn open_flags(&self) -> u32 {
         // Only this mount changes what its pages hold.
-        if self.writeback { FopenFlags::FOPEN_KEEP_CACHE } else { DIRECT }
+        if self.writeback { open_flags::KEEP_CACHE } else { DIRECT }
     }
 
     /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its

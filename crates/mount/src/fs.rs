@@ -1,48 +1,42 @@
 //! FUSE requests: each goes to one operation, and no panic gets out of it.
 
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
 use rustix::io::Errno;
 use stripewise_control::Sender;
+use stripewise_fuse::{
+    AttrChange, Call, CopyRange, DirectoryEntries, EntryReply, FileAttr, FuseServer, OpenReply, Reply, RequestHeader,
+    StatxReply, init, open_flags, write_flags,
+};
 
-use crate::attr::{Change, LONG};
+use crate::attr::{Change, LONG, birth};
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::dir::OpenDir;
 use crate::file::OpenFile;
-use crate::names::Maker;
+use crate::names::{Made, Maker};
 use crate::node::{Backing, Node};
 use crate::sync::atomic::Ordering;
 use crate::{Failure, control, log};
 
 impl Core {
-    fn errno(&self, node: Option<&Node>, what: &str, failure: Failure) -> fuser::Errno {
+    fn errno(&self, node: Option<&Node>, what: &str, failure: Failure) -> Errno {
         match &failure {
-            Failure::Errno(errno) => fuse_errno(*errno),
+            Failure::Errno(errno) => *errno,
             Failure::Store(error) => {
                 match node {
                     Some(node) => self.report(node, what, &failure),
                     None if error.errno() == Errno::IO => log::error(&format!("{what}: {error}")),
                     None => {}
                 }
-                fuse_errno(error.errno())
+                error.errno()
             }
         }
     }
-}
-
-fn fuse_errno(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno.raw_os_error())
 }
 
 /// A panic must not end the mount: the request is answered with EIO (its reply is dropped) and we go on.
@@ -53,36 +47,36 @@ fn guarded(what: &str, operation: impl FnOnce()) {
 }
 
 /// The handle of an open file or directory for the kernel: the reference itself.
-fn into_handle<T>(open: Arc<T>) -> FileHandle {
-    FileHandle(Arc::into_raw(open) as u64)
+fn into_handle<T>(open: Arc<T>) -> u64 {
+    Arc::into_raw(open) as u64
 }
 
 /// # Safety
 /// `handle` comes from [`into_handle`] of the same type, and has not been released.
-unsafe fn borrow_handle<'a, T>(handle: FileHandle) -> &'a T {
+unsafe fn borrow_handle<'a, T>(handle: u64) -> &'a T {
     // SAFETY: by the caller's promise it is a live reference.
-    unsafe { &*(handle.0 as *const T) }
+    unsafe { &*(handle as *const T) }
 }
 
 /// # Safety
 /// As [`borrow_handle`]; the handle is not used afterwards.
-unsafe fn take_handle<T>(handle: FileHandle) -> Arc<T> {
+unsafe fn take_handle<T>(handle: u64) -> Arc<T> {
     // SAFETY: by the caller's promise this is the reference that `into_handle` gave away.
-    unsafe { Arc::from_raw(handle.0 as *const T) }
+    unsafe { Arc::from_raw(handle as *const T) }
 }
 
-fn file<'a>(handle: FileHandle) -> &'a OpenFile {
+fn file<'a>(handle: u64) -> &'a OpenFile {
     // SAFETY: the kernel gives handles of regular files back as `open` and `create` made them, and never after their
     // release, which it sends when nothing uses them any more. The reference does not outlive the request.
     unsafe { borrow_handle(handle) }
 }
 
-fn directory<'a>(handle: FileHandle) -> &'a OpenDir {
+fn directory<'a>(handle: u64) -> &'a OpenDir {
     // SAFETY: as in `file`, for the handles that `opendir` made.
     unsafe { borrow_handle(handle) }
 }
 
-/// The file system as fuser drives it.
+/// The file system as the kernel asks it.
 #[derive(Debug)]
 pub struct PoolFs {
     core: Arc<Core>,
@@ -104,8 +98,8 @@ impl PoolFs {
         self.core.linger.linger(began, service);
     }
 
-    fn node(&self, ino: INodeNo) -> Result<Arc<Node>, fuser::Errno> {
-        self.core.table.get(ino.0).map_err(fuse_errno)
+    fn node(&self, ino: u64) -> Result<Arc<Node>, Errno> {
+        self.core.table.get(ino)
     }
 
     fn reply_entry(
@@ -113,311 +107,331 @@ impl PoolFs {
         made: Result<(Arc<Node>, crate::attr::NodeAttributes), Failure>,
         user: u32,
         what: &str,
-        reply: ReplyEntry,
+        reply: Reply<'_>,
     ) {
         match made {
             Ok((node, found)) => {
                 self.core.count_node(&node, user);
-                reply.entry_with_ttls(&found.ttl, &LONG, &found.attr, Generation(0));
+                reply.entry(&EntryReply { attr: found.attr, name_holds: LONG, attr_holds: found.ttl });
             }
             Err(failure) => reply.error(self.core.errno(None, what, failure)),
         }
     }
 }
 
-/// Attributes of a name that does not exist.
-fn no_attributes() -> FileAttr {
-    let epoch = SystemTime::UNIX_EPOCH;
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        crtime: epoch,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
+fn reply_empty(result: Result<(), Errno>, reply: Reply<'_>) {
     match result {
         Ok(()) => reply.ok(),
-        Err(errno) => reply.error(fuse_errno(errno)),
+        Err(errno) => reply.error(errno),
     }
 }
 
-fn reply_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+fn reply_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: Reply<'_>) {
     match value {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) if size == 0 => reply.xattr_size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::RANGE),
         Ok(value) => reply.data(&value),
-        Err(errno) => reply.error(fuse_errno(errno)),
+        Err(errno) => reply.error(errno),
     }
 }
 
-impl Filesystem for PoolFs {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+impl FuseServer for PoolFs {
+    fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
+        let ino = request.ino;
+        match call {
+            Call::Lookup { name } => self.lookup(request, name, reply),
+            Call::GetAttr => self.getattr(ino, reply),
+            Call::Statx => self.statx(ino, reply),
+            Call::SetAttr(change) => self.setattr(request, &change, reply),
+            Call::ReadLink => self.readlink(ino, reply),
+            Call::SymLink { name, target } => self.symlink(request, name, target, reply),
+            Call::MkNod { name, mode, umask, rdev } => {
+                self.mknod(request, name, Maker { mode, umask, caller: Caller::of(request) }, rdev, reply);
+            }
+            Call::MkDir { name, mode, umask } => {
+                self.mkdir(request, name, Maker { mode, umask, caller: Caller::of(request) }, reply);
+            }
+            Call::Unlink { name } => self.unlink(request, name, reply),
+            Call::RmDir { name } => self.rmdir(request, name, reply),
+            Call::Rename { name, to_parent, to_name, flags } => {
+                self.rename(request, name, (to_parent, to_name), flags, reply);
+            }
+            Call::Link { ino, name } => self.link(request, ino, name, reply),
+            Call::Open { flags } => self.open(request, flags, reply),
+            Call::Create { name, flags, mode, umask } => {
+                self.create(request, name, Maker { mode, umask, caller: Caller::of(request) }, flags, reply);
+            }
+            Call::TmpFile { flags, mode, umask } => {
+                self.create_unnamed(request, Maker { mode, umask, caller: Caller::of(request) }, flags, reply);
+            }
+            Call::Read { handle, offset, size, by_syscall } => {
+                self.read(request, handle, (offset, size), by_syscall, reply);
+            }
+            Call::Write { handle, offset, write_flags, flags, data } => {
+                self.write(request, handle, (offset, data), (write_flags, flags), reply);
+            }
+            Call::Flush { .. } => self.flush(reply),
+            Call::Release { handle } => self.release(handle, reply),
+            Call::FSync { handle, data_only } => self.fsync(request, handle, data_only, reply),
+            Call::OpenDir => self.opendir(request, reply),
+            Call::ReadDir { handle, offset, size } => self.readdir(handle, offset, size, reply),
+            Call::ReadDirPlus { handle, offset, size } => self.readdirplus(handle, offset, size, reply),
+            Call::ReleaseDir { handle } => self.releasedir(handle, reply),
+            Call::FSyncDir { handle, data_only } => self.fsyncdir(handle, data_only, reply),
+            Call::StatFs => self.statfs(reply),
+            Call::SetXattr { name, value, flags } => self.setxattr(request, name, value, flags, reply),
+            Call::GetXattr { name, size } => self.getxattr(request, name, size, reply),
+            Call::ListXattr { size } => self.listxattr(request, size, reply),
+            Call::RemoveXattr { name } => self.removexattr(request, name, reply),
+            Call::Ioctl { handle, on_directory, command, data } => {
+                self.ioctl(handle, on_directory, command, data, reply);
+            }
+            Call::FAllocate { handle, offset, length, mode } => {
+                self.fallocate(request, handle, (offset, length), mode, reply);
+            }
+            Call::LSeek { handle, offset, whence } => self.lseek(handle, offset, whence, reply),
+            Call::CopyFileRange(copy) => self.copy_file_range(request, &copy, reply),
+            // The session keeps these to itself.
+            Call::Forget { .. } | Call::ForgetMany(_) | Call::Init { .. } | Call::Destroy => reply.none(),
+            Call::Other { .. } => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn forget(&self, ino: u64, lookups: u64) {
+        guarded("forget", || self.core.table.forget(ino, lookups));
+    }
+}
+
+impl PoolFs {
+    /// Asks of the kernel what this file system does better with.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the mount is to leave to the kernel what programs write, and the kernel cannot.
+    pub fn negotiate(&self, kernel: &mut init::Negotiation) -> std::io::Result<()> {
         // What a kernel does not have it works without: slower, or without shared maps of files.
         for wanted in [
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
+            init::DIRECT_IO_ALLOW_MMAP,
+            init::ATOMIC_O_TRUNC,
+            init::ASYNC_DIO,
+            init::PARALLEL_DIROPS,
+            init::DO_READDIRPLUS,
+            init::READDIRPLUS_AUTO,
+            init::AUTO_INVAL_DATA,
             // Otherwise each write asks for an attribute first.
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-            InitFlags::FUSE_CACHE_SYMLINKS,
+            init::HANDLE_KILLPRIV_V2,
+            init::CACHE_SYMLINKS,
         ] {
-            let _ = config.add_capabilities(wanted);
+            let _ = kernel.ask(wanted);
         }
-        if self.core.writeback && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_err() {
+        if self.core.writeback && !kernel.ask(init::WRITEBACK_CACHE) {
             return Err(std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         // With access control lists the umask counts only where the directory has no default list, which we look for.
-        let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
-        let has_acl = self.core.namespace_has_acl() && config.add_capabilities(lists).is_ok();
+        let has_acl = self.core.namespace_has_acl() && kernel.ask(init::POSIX_ACL | init::DONT_MASK);
         self.core.has_acl.store(has_acl, Ordering::Relaxed);
-        if self.core.wants_passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
-            // One level: the namespace itself is no stacked file system.
-            self.core.passthrough.store(config.set_max_stack_depth(1).is_ok(), Ordering::Relaxed);
+        if self.core.wants_passthrough {
+            self.core.passthrough.store(kernel.ask(init::PASSTHROUGH), Ordering::Relaxed);
         }
-        let _ = config.set_max_background(64);
+        kernel.set_max_background(64);
         Ok(())
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let user = request.uid();
-        self.serve("lookup", || match self.core.admit(user).and_then(|()| self.core.lookup(parent.0, name)) {
+    fn lookup(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
+        let user = request.uid;
+        self.serve("lookup", || match self.core.admit(user).and_then(|()| self.core.lookup(request.ino, name)) {
             Err(Errno::NOENT) => {
                 // Inode 0 is none: the kernel may remember that.
-                let (holds, nothing) = (self.core.short(), no_attributes());
-                reply.entry_with_ttls(&Duration::ZERO, &holds, &nothing, Generation(0));
+                let attr = FileAttr::default();
+                reply.entry(&EntryReply { attr, name_holds: self.core.short(), attr_holds: Duration::ZERO });
             }
             found => self.reply_entry(found.map_err(Failure::Errno), user, "lookup", reply),
         });
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
-        guarded("forget", || self.core.table.forget(ino.0, lookups));
-    }
-
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve("getattr", || match self.core.table.get(ino.0).and_then(|node| self.core.attributes(&node, None)) {
-            Ok(found) => reply.attr(&found.ttl, &found.attr),
-            Err(errno) => reply.error(fuse_errno(errno)),
+    fn getattr(&self, ino: u64, reply: Reply<'_>) {
+        self.serve("getattr", || match self.core.table.get(ino).and_then(|node| self.core.attributes(&node, None)) {
+            Ok(found) => reply.attr(&found.attr, found.ttl),
+            Err(errno) => reply.error(errno),
         });
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
+    /// With the time of birth, which programs ask for by `statx`.
+    fn statx(&self, ino: u64, reply: Reply<'_>) {
+        self.serve("statx", || {
+            let found = self.core.table.get(ino).and_then(|node| {
+                let found = self.core.attributes(&node, None)?;
+                Ok(StatxReply { attr: found.attr, attr_holds: found.ttl, btime: birth(&node)? })
+            });
+            match found {
+                Ok(found) => reply.statx(&found),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn setattr(&self, request: &RequestHeader, change: &AttrChange, reply: Reply<'_>) {
         self.serve("setattr", || {
-            let node = match self.node(ino) {
+            let node = match self.node(request.ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
+            let &AttrChange { mode, uid, gid, size_bytes, atime, mtime, handle } = change;
             let (caller, by_handle) = (Caller::of(request), handle.is_some());
-            let change = Change { mode, uid, gid, size_bytes: size, by_handle, atime, mtime, caller };
+            let change = Change { mode, uid, gid, size_bytes, by_handle, atime, mtime, caller };
             let changed = self.core.change(&node, &change);
             match changed.and_then(|()| Ok(self.core.attributes(&node, None)?)) {
-                Ok(found) => reply.attr(&found.ttl, &found.attr),
+                Ok(found) => reply.attr(&found.attr, found.ttl),
                 Err(failure) => reply.error(self.core.errno(Some(&node), "changing attributes", failure)),
             }
         });
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve("readlink", || match self.core.read_link(ino.0) {
+    fn readlink(&self, ino: u64, reply: Reply<'_>) {
+        self.serve("readlink", || match self.core.read_link(ino) {
             Ok(target) => reply.data(&target),
-            Err(errno) => reply.error(fuse_errno(errno)),
+            Err(errno) => reply.error(errno),
         });
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mknod(&self, request: &RequestHeader, name: &OsStr, maker: Maker, rdev: u32, reply: Reply<'_>) {
         self.serve("mknod", || {
-            let maker = Maker { mode, umask, caller: Caller::of(request) };
-            let made = self.core.admit(request.uid()).map_err(Failure::Errno);
-            let made = made.and_then(|()| self.core.make_node(parent.0, name, maker, rdev));
-            self.reply_entry(made, request.uid(), "creating a file", reply);
+            let made = self.core.admit(request.uid).map_err(Failure::Errno);
+            let made = made.and_then(|()| self.core.make_node(request.ino, name, maker, rdev));
+            self.reply_entry(made, request.uid, "creating a file", reply);
         });
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &RequestHeader, name: &OsStr, maker: Maker, reply: Reply<'_>) {
         self.serve("mkdir", || {
-            let maker = Maker { mode, umask, caller: Caller::of(request) };
-            let made = self.core.admit(request.uid());
-            let made = made.and_then(|()| self.core.make_directory(parent.0, name, maker));
-            self.reply_entry(made.map_err(Failure::Errno), request.uid(), "mkdir", reply);
+            let made = self.core.admit(request.uid);
+            let made = made.and_then(|()| self.core.make_directory(request.ino, name, maker));
+            self.reply_entry(made.map_err(Failure::Errno), request.uid, "mkdir", reply);
         });
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(&self, request: &RequestHeader, name: &OsStr, target: &OsStr, reply: Reply<'_>) {
         self.serve("symlink", || {
             let maker = Maker { mode: 0, umask: 0, caller: Caller::of(request) };
             let make = |dir: &_, _| rustix::fs::symlinkat(target, dir, name);
-            let made = self.core.admit(request.uid());
-            let made = made.and_then(|()| self.core.make_other(parent.0, name, maker, make));
-            self.reply_entry(made.map_err(Failure::Errno), request.uid(), "symlink", reply);
+            let made = self.core.admit(request.uid);
+            let made = made.and_then(|()| self.core.make_other(request.ino, name, maker, make));
+            self.reply_entry(made.map_err(Failure::Errno), request.uid, "symlink", reply);
         });
     }
 
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("unlink", || reply_empty(self.core.unlink(Caller::of(request), parent.0, name), reply));
+    fn unlink(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
+        self.serve("unlink", || reply_empty(self.core.unlink(Caller::of(request), request.ino, name), reply));
     }
 
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.serve("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), parent.0, name), reply));
+    fn rmdir(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
+        self.serve("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), request.ino, name), reply));
     }
 
-    fn rename(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        to_parent: INodeNo,
-        to_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn rename(&self, request: &RequestHeader, name: &OsStr, to: (u64, &OsStr), flags: u32, reply: Reply<'_>) {
         self.serve("rename", || {
-            let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            reply_empty(self.core.rename(Caller::of(request), (parent.0, name), (to_parent.0, to_name), flags), reply);
+            let flags = rustix::fs::RenameFlags::from_bits_retain(flags);
+            reply_empty(self.core.rename(Caller::of(request), (request.ino, name), to, flags), reply);
         });
     }
 
-    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn link(&self, request: &RequestHeader, ino: u64, name: &OsStr, reply: Reply<'_>) {
         self.serve("link", || {
             self.reply_entry(
-                self.core.link(Caller::of(request), ino.0, parent.0, name).map_err(Failure::Errno),
-                request.uid(),
+                self.core.link(Caller::of(request), ino, request.ino, name).map_err(Failure::Errno),
+                request.uid,
                 "link",
                 reply,
             )
         });
     }
 
-    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &RequestHeader, flags: i32, reply: Reply<'_>) {
         self.serve("open", || {
-            let node = match self.node(ino) {
+            let node = match self.node(request.ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
             };
-            if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags.0) {
-                return reply.error(fuse_errno(errno));
+            if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags) {
+                return reply.error(errno);
             }
-            let own = match self.core.opens.take(request.uid(), 1) {
+            let own = match self.core.opens.take(request.uid, 1) {
                 Ok(own) => own,
-                Err(errno) => return reply.error(fuse_errno(errno)),
+                Err(errno) => return reply.error(errno),
             };
             let (sender, backing) =
-                (Caller::of(request).sender(), |fd: &_| reply.open_backing(fd).ok().map(Backing::Kernel));
-            match self.core.open(sender, node.clone(), flags.0, None, backing) {
+                (Caller::of(request).sender(), |fd: &OwnedFd| reply.open_backing(fd.as_fd()).map(Backing::Kernel));
+            match self.core.open(sender, node.clone(), flags, None, backing) {
                 Ok(open) => {
                     self.core.count_open(&open, own);
-                    if flags.0 & libc::O_TRUNC != 0 && request.uid() != 0 {
+                    if flags & libc::O_TRUNC != 0 && request.uid != 0 {
                         // The file is open and truncated by now; a bit that stays set is worth no failure.
                         let _ = self.core.drop_set_id(&node, Caller::of(request));
                     }
-                    let (shared, flags) = (open.shared.clone(), self.core.open_flags());
-                    let handle = into_handle(open);
-                    match &shared.backing {
-                        Some(Backing::Kernel(id)) => reply.opened_passthrough(handle, FopenFlags::empty(), id),
-                        _ => reply.opened(handle, flags),
-                    }
+                    reply.opened(&self.open_reply(open));
                 }
                 Err(failure) => reply.error(self.core.errno(Some(&node), "opening", failure)),
             }
         });
     }
 
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
-    ) {
+    fn create(&self, request: &RequestHeader, name: &OsStr, maker: Maker, flags: i32, reply: Reply<'_>) {
         self.serve("create", || {
-            let maker = Maker { mode, umask, caller: Caller::of(request) };
-            let own = self.core.admit(request.uid()).and_then(|()| self.core.opens.take(request.uid(), 1));
+            let own = self.core.admit(request.uid).and_then(|()| self.core.opens.take(request.uid, 1));
             let own = match own {
                 Ok(own) => own,
-                Err(errno) => return reply.error(fuse_errno(errno)),
+                Err(errno) => return reply.error(errno),
             };
-            match self
-                .create_and_open(parent.0, name, maker, flags, |fd| reply.open_backing(fd).ok().map(Backing::Kernel))
-            {
+            let backing = |fd: &OwnedFd| reply.open_backing(fd.as_fd()).map(Backing::Kernel);
+            match self.create_and_open(request.ino, name, maker, flags, backing) {
                 Ok((open, found)) => {
-                    self.core.count_node(&open.node, request.uid());
+                    self.core.count_node(&open.node, request.uid);
                     self.core.count_open(&open, own);
-                    let (shared, flags) = (open.shared.clone(), self.core.open_flags());
-                    let handle = into_handle(open);
-                    // One time for name and attributes: that of the attributes, which are the shorter.
-                    let none = FopenFlags::empty();
-                    let (ttl, attr, generation) = (&found.ttl, &found.attr, Generation(0));
-                    match &shared.backing {
-                        Some(Backing::Kernel(id)) => reply.created_passthrough(ttl, attr, generation, handle, none, id),
-                        _ => reply.created(ttl, attr, generation, handle, flags),
-                    }
+                    let entry = EntryReply { attr: found.attr, name_holds: LONG, attr_holds: found.ttl };
+                    reply.created(&entry, &self.open_reply(open));
                 }
                 Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),
             }
         });
     }
 
+    /// `O_TMPFILE`: a file that has no name, and gets one only by `linkat`.
+    fn create_unnamed(&self, request: &RequestHeader, maker: Maker, flags: i32, reply: Reply<'_>) {
+        self.serve("tmpfile", || {
+            let core = &self.core;
+            let own = match core.admit(request.uid).and_then(|()| core.opens.take(request.uid, 1)) {
+                Ok(own) => own,
+                Err(errno) => return reply.error(errno),
+            };
+            let backing = |fd: &OwnedFd| reply.open_backing(fd.as_fd()).map(Backing::Kernel);
+            let opened = core.table.get(request.ino).map_err(Failure::from).and_then(|dir| {
+                let made = core.with_room(|| core.make_unnamed(&dir, maker))?;
+                self.open_made(&made, maker, flags, backing)
+            });
+            match opened {
+                Ok((open, found)) => {
+                    core.count_node(&open.node, request.uid);
+                    core.count_open(&open, own);
+                    let entry = EntryReply { attr: found.attr, name_holds: Duration::ZERO, attr_holds: found.ttl };
+                    reply.created(&entry, &self.open_reply(open));
+                }
+                Err(failure) => reply.error(core.errno(None, "creating a file without a name", failure)),
+            }
+        });
+    }
+
     fn read(
         &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        owner: Option<LockOwner>,
-        reply: ReplyData,
+        request: &RequestHeader,
+        handle: u64,
+        (offset, size): (u64, u32),
+        by_syscall: bool,
+        reply: Reply<'_>,
     ) {
         self.serve("read", || {
             let file = file(handle);
             // The kernel names the program's lock owner when a system call reads past its pages, and only then.
             let mut reply = Some(reply);
-            let read = file.read(Caller::of(request).sender(), offset, size as usize, owner.is_some(), |data| {
+            let read = file.read(Caller::of(request).sender(), offset, size as usize, by_syscall, |data| {
                 if let Some(reply) = reply.take() {
                     reply.data(data);
                 }
@@ -430,32 +444,28 @@ impl Filesystem for PoolFs {
 
     fn write(
         &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
+        request: &RequestHeader,
+        handle: u64,
+        (offset, data): (u64, &[u8]),
+        (write_flags, flags): (u32, i32),
+        reply: Reply<'_>,
     ) {
         self.serve("write", || {
             let file = file(handle);
-            let from_pages = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+            let from_pages = write_flags & write_flags::CACHE != 0;
             if from_pages {
                 file.shared.set_mapped();
             }
             // The kernel's idea of the end may be old; but with writeback_cache only the kernel knows it.
-            let append = flags.0 & libc::O_APPEND != 0 && !self.core.writeback;
+            let append = flags & libc::O_APPEND != 0 && !self.core.writeback;
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
             // Before the bytes change, as in the kernel: no program of another's has them and its owner's rights.
-            let allowed = allowed.and_then(|()| match write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            let allowed = allowed.and_then(|()| match write_flags & write_flags::KILL_SUIDGID != 0 {
                 true => Ok(self.core.drop_set_id(&file.node, Caller::of(request))?),
                 false => Ok(()),
             });
             // O_SYNC of the open file, or of this write alone (RWF_SYNC); it has the bit of O_DSYNC, too.
-            let (durable, data_only) = (flags.0 & libc::O_DSYNC != 0, flags.0 & libc::O_SYNC != libc::O_SYNC);
+            let (durable, data_only) = (flags & libc::O_DSYNC != 0, flags & libc::O_SYNC != libc::O_SYNC);
             let written = allowed
                 .and_then(|()| match from_pages {
                     true => self.core.with_room(|| file.write_pages(data, offset)).map(|()| data.len()),
@@ -471,20 +481,11 @@ impl Filesystem for PoolFs {
 
     /// The kernel writes its pages back before a close by itself; it does not ask again after this answer. (Some kernels
     /// would not write back either then, if they keep what programs write.)
-    fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if self.core.writeback { reply.ok() } else { reply.error(fuser::Errno::ENOSYS) }
+    fn flush(&self, reply: Reply<'_>) {
+        if self.core.writeback { reply.ok() } else { reply.error(Errno::NOSYS) }
     }
 
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn release(&self, handle: u64, reply: Reply<'_>) {
         self.serve("release", || {
             // SAFETY: the last request for a handle that `open` or `create` made.
             let file: Arc<OpenFile> = unsafe { take_handle(handle) };
@@ -493,7 +494,7 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn fsync(&self, request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &RequestHeader, handle: u64, data_only: bool, reply: Reply<'_>) {
         self.serve("fsync", || {
             let file = file(handle);
             match file.sync(Caller::of(request).sender(), data_only) {
@@ -503,35 +504,34 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.serve("opendir", || match OpenDir::open(&self.core, request.uid(), ino.0) {
-            Ok(open) => reply.opened(into_handle(open), FopenFlags::empty()),
-            Err(errno) => reply.error(fuse_errno(errno)),
+    fn opendir(&self, request: &RequestHeader, reply: Reply<'_>) {
+        self.serve("opendir", || match OpenDir::open(&self.core, request.uid, request.ino) {
+            Ok(open) => reply.opened(&OpenReply { handle: into_handle(open), flags: 0, backing: 0 }),
+            Err(errno) => reply.error(errno),
         });
     }
 
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.serve("readdir", || match directory(handle).read(&self.core, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(fuse_errno(errno)),
+    fn readdir(&self, handle: u64, offset: u64, size: u32, reply: Reply<'_>) {
+        self.serve("readdir", || {
+            let mut entries = DirectoryEntries::new(size);
+            match directory(handle).read(&self.core, offset, &mut entries) {
+                Ok(()) => reply.entries(&entries),
+                Err(errno) => reply.error(errno),
+            }
         });
     }
 
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        self.serve("readdirplus", || match directory(handle).read_plus(&self.core, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(fuse_errno(errno)),
+    fn readdirplus(&self, handle: u64, offset: u64, size: u32, reply: Reply<'_>) {
+        self.serve("readdirplus", || {
+            let mut entries = DirectoryEntries::new(size);
+            match directory(handle).read_plus(&self.core, offset, &mut entries) {
+                Ok(()) => reply.entries(&entries),
+                Err(errno) => reply.error(errno),
+            }
         });
     }
 
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(&self, handle: u64, reply: Reply<'_>) {
         self.serve("releasedir", || {
             // SAFETY: the last request for a handle that `opendir` made.
             drop(unsafe { take_handle::<OpenDir>(handle) });
@@ -539,93 +539,60 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, handle: u64, data_only: bool, reply: Reply<'_>) {
         self.serve("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, reply: Reply<'_>) {
         self.serve("statfs", || match self.core.space() {
-            Ok(space) => reply.statfs(
-                space.f_blocks,
-                space.f_bfree,
-                space.f_bavail,
-                space.f_files,
-                space.f_ffree,
-                space.f_bsize as u32,
-                space.f_namemax as u32,
-                space.f_frsize as u32,
-            ),
-            Err(errno) => reply.error(fuse_errno(errno)),
+            Ok(space) => reply.space(&space),
+            Err(errno) => reply.error(errno),
         });
     }
 
-    fn setxattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, request: &RequestHeader, name: &OsStr, value: &[u8], flags: i32, reply: Reply<'_>) {
         self.serve("setxattr", || {
-            let node = self.core.table.get(ino.0);
+            let node = self.core.table.get(request.ino);
             let set = node.and_then(|node| self.core.set_xattr(&node, name, value, flags, Caller::of(request)));
             reply_empty(set, reply);
         });
     }
 
-    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &RequestHeader, name: &OsStr, size: u32, reply: Reply<'_>) {
         self.serve("getxattr", || {
             let caller = Caller::of(request);
-            let value = self.core.table.get(ino.0).and_then(|node| self.core.get_xattr(&node, name, caller));
+            let value = self.core.table.get(request.ino).and_then(|node| self.core.get_xattr(&node, name, caller));
             reply_xattr(value, size, reply);
         });
     }
 
-    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &RequestHeader, size: u32, reply: Reply<'_>) {
         self.serve("listxattr", || {
             let caller = Caller::of(request);
-            let names = self.core.table.get(ino.0).and_then(|node| self.core.list_xattr(&node, caller));
+            let names = self.core.table.get(request.ino).and_then(|node| self.core.list_xattr(&node, caller));
             reply_xattr(names, size, reply);
         });
     }
 
-    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
         self.serve("removexattr", || {
             let caller = Caller::of(request);
-            let removed = self.core.table.get(ino.0).and_then(|node| self.core.remove_xattr(&node, name, caller));
+            let removed = self.core.table.get(request.ino).and_then(|node| self.core.remove_xattr(&node, name, caller));
             reply_empty(removed, reply);
         });
     }
 
-    /// The kernel checks permissions itself (`default_permissions`).
-    fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        reply.error(fuser::Errno::ENOSYS);
-    }
-
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        flags: IoctlFlags,
-        command: u32,
-        payload: &[u8],
-        _out_bytes: u32,
-        reply: ReplyIoctl,
-    ) {
+    fn ioctl(&self, handle: u64, on_directory: bool, command: u32, payload: &[u8], reply: Reply<'_>) {
         self.serve("ioctl", || {
-            if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
+            if on_directory {
                 return match control::answer_of_directory(command) {
-                    Ok(answer) => reply.ioctl(0, &answer),
-                    Err(errno) => reply.error(fuse_errno(errno)),
+                    Ok(answer) => reply.ioctl(&answer),
+                    Err(errno) => reply.error(errno),
                 };
             }
             let file = file(handle);
             match control::answer(&self.core, file, command, payload) {
-                Ok(answer) => reply.ioctl(0, &answer),
+                Ok(answer) => reply.ioctl(&answer),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "ioctl", failure)),
             }
         });
@@ -633,13 +600,11 @@ impl Filesystem for PoolFs {
 
     fn fallocate(
         &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
+        request: &RequestHeader,
+        handle: u64,
+        (offset, length): (u64, u64),
         mode: i32,
-        reply: ReplyEmpty,
+        reply: Reply<'_>,
     ) {
         self.serve("fallocate", || {
             let file = file(handle);
@@ -654,46 +619,28 @@ impl Filesystem for PoolFs {
         });
     }
 
-    fn lseek(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, handle: u64, offset: i64, whence: i32, reply: Reply<'_>) {
         self.serve("lseek", || {
             if self.core.writeback {
                 // What the kernel keeps is not in the datafiles: to it all is data up to the end that it knows.
-                return reply.error(fuser::Errno::ENOSYS);
+                return reply.error(Errno::NOSYS);
             }
             let file = file(handle);
             match file.seek(offset, whence) {
-                Ok(found) => reply.offset(found),
+                Ok(found) => reply.number(found.cast_unsigned()),
                 Err(failure) => reply.error(self.core.errno(Some(&file.node), "seeking", failure)),
             }
         });
     }
 
-    fn copy_file_range(
-        &self,
-        request: &Request,
-        _from_ino: INodeNo,
-        from_handle: FileHandle,
-        from_offset: u64,
-        _to_ino: INodeNo,
-        to_handle: FileHandle,
-        to_offset: u64,
-        length: u64,
-        _flags: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
+    fn copy_file_range(&self, request: &RequestHeader, copy: &CopyRange, reply: Reply<'_>) {
         self.serve("copy_file_range", || {
-            let (from, to) = (file(from_handle), file(to_handle));
+            let (from, to, sender) = (file(copy.handle), file(copy.to_handle), Caller::of(request).sender());
             let allowed = self.core.drop_before_change(to, Caller::of(request));
-            match allowed.and_then(|()| from.copy_to(Caller::of(request).sender(), from_offset, to, to_offset, length))
-            {
+            let copied = allowed.and_then(|()| from.copy_to(sender, copy.offset, to, copy.to_offset, copy.length));
+            match copied {
+                Ok(count) if copy.counts_in_64_bits => reply.number(count),
+                // A copy ends after a few MiB, so that it fits.
                 Ok(count) => reply.written(count as u32),
                 Err(failure) => reply.error(self.core.errno(Some(&to.node), "copying", failure)),
             }
@@ -702,6 +649,15 @@ impl Filesystem for PoolFs {
 }
 
 impl PoolFs {
+    /// What the kernel is told of an open file, which it has from now on.
+    fn open_reply(&self, open: Arc<OpenFile>) -> OpenReply {
+        let (flags, backing) = match &open.shared.backing {
+            Some(Backing::Kernel(id)) => (open_flags::PASSTHROUGH, id.number()),
+            _ => (self.core.open_flags(), 0),
+        };
+        OpenReply { handle: into_handle(open), flags, backing }
+    }
+
     /// Writes; where a disk is full, again with the room of files that were removed, as [`Core::with_room`].
     fn write_what_fits(
         &self,
@@ -720,6 +676,20 @@ impl PoolFs {
         Ok(written)
     }
 
+    /// Opens a file that has just been made, which the kernel has no reference to if that fails.
+    fn open_made(
+        &self,
+        made: &Made,
+        maker: Maker,
+        flags: i32,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
+    ) -> Result<(Arc<OpenFile>, crate::attr::NodeAttributes), Failure> {
+        let (core, sender) = (&self.core, maker.caller.sender());
+        let opened = core.open(sender, made.node.clone(), flags, Some(made.placed.clone()), open_backing);
+        let open = opened.inspect_err(|_| core.table.forget(made.node.ino, 1))?;
+        Ok((open, core.attributes_of_made(made)))
+    }
+
     /// Creates a file and opens it; or opens it, when another has made it meanwhile and that is all right.
     fn create_and_open(
         &self,
@@ -727,17 +697,12 @@ impl PoolFs {
         name: &OsStr,
         maker: Maker,
         flags: i32,
-        open_backing: impl FnOnce(&std::os::fd::OwnedFd) -> Option<Backing>,
+        open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
     ) -> Result<(Arc<OpenFile>, crate::attr::NodeAttributes), Failure> {
         let core = &self.core;
         let dir = core.table.get(parent)?;
         match core.with_room(|| core.make_file(&dir, name, maker)) {
-            Ok(made) => {
-                let opened =
-                    core.open(maker.caller.sender(), made.node.clone(), flags, Some(made.placed.clone()), open_backing);
-                let open = opened.inspect_err(|_| core.table.forget(made.node.ino, 1))?;
-                Ok((open, core.attributes_of_made(&made)))
-            }
+            Ok(made) => self.open_made(&made, maker, flags, open_backing),
             Err(Failure::Errno(Errno::EXIST)) if flags & libc::O_EXCL == 0 => {
                 let node = core.table.lookup(&dir, name)?.0;
                 // Another's, which the kernel has not looked at.

@@ -62,6 +62,9 @@ impl Permissions {
     }
 }
 
+/// The name by which rules and hints take a file that has none.
+const UNNAMED: &str = "unnamed";
+
 impl Core {
     /// Attributes of a file that has just been made: until the kernel has them, no other program of this mount can look
     /// its name up, so it has no writer. No system call.
@@ -129,6 +132,27 @@ impl Core {
         Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
     }
 
+    /// Makes a regular file with a handle that has no name in `parent`, for a program that may give it one later; the kernel
+    /// gets a reference. Its datafiles go with its last close, or if this mount is killed before, by `fsck`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the namespace's file system has no such files; as [`Core::make_file`].
+    pub fn make_unnamed(&self, parent: &Node, maker: Maker) -> Result<Made, Failure> {
+        let permissions = self.permissions(parent, maker)?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let (fds, place) = (self.table.fds(), number(parent));
+        let make = || rustix::fs::openat(fds, place.number(), flags, permissions.at_first());
+        let fd = self.as_caller(maker.caller, make).map_err(|errno| match errno {
+            // What file systems say that do not know such files.
+            Errno::ISDIR | Errno::INVAL => Errno::OPNOTSUPP,
+            errno => errno,
+        })?;
+        let created = self.prepare_file(&fd, parent, OsStr::new(UNNAMED), maker, permissions)?;
+        let (place, stat) = self.own_place(&fd)?;
+        let placed = self.store.adopt(created, fd)?;
+        Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
+    }
+
     /// A descriptor of the place of the file `fd`, inode `real`, that has just got its name. By that name: by its
     /// descriptor it would be that of the unnamed file, which the kernel would keep as long, and pass whenever the
     /// directory is read.
@@ -142,6 +166,11 @@ impl Core {
             return Ok((place, stat));
         }
         // Another process has removed or replaced it already.
+        self.own_place(fd)
+    }
+
+    /// A descriptor of the place of the file `fd`, by which it cannot be written, and what the file is now.
+    fn own_place(&self, fd: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
         let own = ProcName::new(fd.as_fd());
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let place = rustix::fs::openat(self.table.fds(), own.number(), flags, Mode::empty())?;

@@ -4,9 +4,9 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-use fuser::BackingId;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use stripewise_fuse::BackingId;
 use stripewise_store::{Inode, Slot};
 
 use crate::lock;

@@ -3,18 +3,18 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_control::Door;
+use stripewise_fuse::{FuseDevice, Notifier, Session, SessionOptions, escaped, mount_by_helper};
 use stripewise_store::PlaneOptions;
 use stripewise_store::neighbours::SHORT_IS_OVER;
 use stripewise_store::{Pool, Store};
@@ -71,37 +71,26 @@ impl Serving {
             // What the other mounts' kernels were told before they knew of us must not outlive our first change.
             std::thread::sleep(SHORT_IS_OVER);
         }
-        let mut config = Config::default();
-        // The kernel itself keeps out users without allow_other, and checks permissions of every file.
-        config.acl = SessionACL::All;
-        config.n_threads = Some(threads);
-        config.clone_fd = options.clone_fd;
-        let fs = PoolFs::new(core.clone());
-        let started = if rustix::process::geteuid().is_root() || options.own_namespace {
-            let device = open_fuse()?;
-            mount_direct(&device, &dir, &source, options)?;
-            Session::from_fd(fs, device, SessionACL::All, config).map_err(MountError::system("starting FUSE"))
-        } else {
-            open_fuse()?;
-            config.mount_options = helper_options(&source, options);
-            config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-            Session::new(fs, &dir, &config).map_err(|source| MountError::Mount {
-                dir: dir.clone(),
-                source,
-                remedy: " (without root this needs fusermount3, of the package fuse3, set-user-id root)",
-            })
-        };
-        let session = started.inspect_err(|_| detach(&dir))?;
-        core.set_notifier(session.notifier());
-        core.linger.watch(session.as_fd());
+        let fs = Arc::new(PoolFs::new(core.clone()));
+        let device = mount_on(&dir, &source, options)?;
+        let begun = Session::begin(device, |kernel| fs.negotiate(kernel)).map_err(MountError::system("starting FUSE"));
+        let session = begun.inspect_err(|_| detach(&dir))?;
+        let notifier = Notifier::new(session.device().clone());
+        core.set_notifier(notifier.clone());
+        core.linger.watch(session.device().as_fd());
         // A read-only mount removes nothing.
         if !options.flags.contains(MountFlags::RDONLY) {
             core.collect_interrupted();
         }
-        crate::prune::start(&core, &session).map_err(MountError::system("starting a thread"))?;
+        crate::prune::start(&core, notifier).map_err(MountError::system("starting a thread"))?;
+        // The kernel itself keeps out users without allow_other, and checks permissions of every file. Where it lets root in,
+        // the mount of a user does not.
+        let only =
+            if is_direct(options) || options.allow_other { None } else { Some(rustix::process::geteuid().as_raw()) };
+        let served = SessionOptions { threads, clone_fd: options.clone_fd, only };
         let threads = std::thread::Builder::new()
             .name("serve".to_owned())
-            .spawn(move || session.run())
+            .spawn(move || session.run(&fs, served))
             .map_err(MountError::system("starting a thread"))?;
         Ok(Serving { core, dir, threads: Some(threads) })
     }
@@ -204,20 +193,36 @@ fn dead(entry: &MountEntry, reason: &str) -> MountError {
     MountError::Dead { dir: entry.mount_point.clone(), pool, reason: reason.to_owned() }
 }
 
-fn open_fuse() -> Result<OwnedFd, MountError> {
-    match File::options().read(true).write(true).open("/dev/fuse") {
-        Ok(device) => Ok(device.into()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENXIO)) => {
-            Err(MountError::NoFuse)
-        }
-        Err(source) => Err(MountError::FuseDenied { source }),
-    }
+/// Whether this process mounts by itself, and not by a program that may.
+fn is_direct(options: &MountOptions) -> bool {
+    rustix::process::geteuid().is_root() || options.own_namespace
 }
 
-fn mount_direct(device: &OwnedFd, dir: &Path, source: &OsStr, options: &MountOptions) -> Result<(), MountError> {
+/// Mounts on `dir`; the connection.
+fn mount_on(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<FuseDevice, MountError> {
+    let device = open_fuse()?;
+    if is_direct(options) {
+        mount_direct(&device, dir, source, options)?;
+        return Ok(device);
+    }
+    mount_by_helper(dir, &helper_options(source, options)).map_err(|source| MountError::Mount {
+        dir: dir.to_owned(),
+        source,
+        remedy: " (without root this needs fusermount3, of the package fuse3, set-user-id root)",
+    })
+}
+
+fn open_fuse() -> Result<FuseDevice, MountError> {
+    FuseDevice::open().map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => MountError::NoFuse,
+        _ => MountError::FuseDenied { source },
+    })
+}
+
+fn mount_direct(device: &FuseDevice, dir: &Path, source: &OsStr, options: &MountOptions) -> Result<(), MountError> {
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
-        device.as_raw_fd(),
+        device.as_fd().as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw()
     );
@@ -240,25 +245,25 @@ fn mount_direct(device: &OwnedFd, dir: &Path, source: &OsStr, options: &MountOpt
 }
 
 /// The same options in the words of fusermount3.
-fn helper_options(source: &OsStr, options: &MountOptions) -> Vec<MountOption> {
-    let mut list = vec![
-        MountOption::FSName(source.to_string_lossy().into_owned()),
-        MountOption::Subtype("stripewise".to_owned()),
-        MountOption::DefaultPermissions,
-    ];
+fn helper_options(source: &OsStr, options: &MountOptions) -> Vec<String> {
+    let name = format!("fsname={}", escaped(source));
+    let mut list = vec![name, "subtype=stripewise".to_owned(), "default_permissions".to_owned()];
     for (flag, option) in [
-        (MountFlags::RDONLY, MountOption::RO),
-        (MountFlags::NOEXEC, MountOption::NoExec),
-        (MountFlags::NOATIME, MountOption::NoAtime),
-        (MountFlags::SYNCHRONOUS, MountOption::Sync),
-        (MountFlags::DIRSYNC, MountOption::DirSync),
+        (MountFlags::RDONLY, "ro"),
+        (MountFlags::NOEXEC, "noexec"),
+        (MountFlags::NOATIME, "noatime"),
+        (MountFlags::SYNCHRONOUS, "sync"),
+        (MountFlags::DIRSYNC, "dirsync"),
     ] {
         if options.flags.contains(flag) {
-            list.push(option);
+            list.push(option.to_owned());
         }
     }
     if let Some(bytes) = options.max_read_bytes {
-        list.push(MountOption::CUSTOM(format!("max_read={bytes}")));
+        list.push(format!("max_read={bytes}"));
+    }
+    if options.allow_other {
+        list.push("allow_other".to_owned());
     }
     list
 }

@@ -471,21 +471,60 @@ assert plain['read'] and not plain['write'] and not plain['second write']
     }
 }
 
-/// fuser has no such request and answers that there is none; the kernel makes this of it, and programs a named file.
 #[test]
-fn a_file_without_a_name_is_refused_as_programs_expect() {
-    TestPool::new().python(
+fn a_file_without_a_name_is_written_read_and_given_a_name() {
+    let pool = TestPool::new();
+    pool.python(
         "
 import tempfile
-for flags in (os.O_RDWR, os.O_WRONLY | os.O_EXCL):
-    try: os.open('.', os.O_TMPFILE | flags, 0o600); assert False
-    except OSError as e: assert e.errno == errno.EOPNOTSUPP, e
-# It tries O_TMPFILE first.
+data = bytes(range(251)) * 200
+os.mkdir('d'); os.umask(0o027)
+here = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
+# Without a directory's descriptor Python calls link(), which does not follow.
+def give_name(f, name): os.link(f'/proc/self/fd/{f}', name, dst_dir_fd=here, follow_symlinks=True)
+f = os.open('d', os.O_TMPFILE | os.O_RDWR, 0o666)
+assert os.listdir('d') == [] and os.listdir('.') == ['d'] and os.fstat(f).st_nlink == 0
+assert os.fstat(f).st_mode == 0o100640, oct(os.fstat(f).st_mode)
+assert os.pwrite(f, data, 0) == len(data) and os.pread(f, 99999, 0) == data
+# The same file by another open of it.
+again = os.open(f'/proc/self/fd/{f}', os.O_RDONLY)
+assert os.pread(again, 100, 30000) == data[30000:30100]
+os.close(again)
+give_name(f, 'named')
+assert os.fstat(f).st_nlink == 1 and os.stat('named').st_ino == os.fstat(f).st_ino
+os.pwrite(f, b'more', len(data)); os.close(f)
+assert open('named', 'rb').read() == data + b'more' and os.listdir('d') == []
+# Of this one no name can be made.
+f = os.open('d', os.O_TMPFILE | os.O_WRONLY | os.O_EXCL, 0o600)
+os.write(f, data)
+try: give_name(f, 'never'); assert False
+except FileNotFoundError: pass
+os.close(f)
+try: os.open('named', os.O_TMPFILE | os.O_RDWR, 0o600); assert False
+except NotADirectoryError: pass
 with tempfile.TemporaryFile(dir='.') as f:
     f.write(b'x' * 9000); f.seek(0); assert f.read() == b'x' * 9000 and os.fstat(f.fileno()).st_nlink == 0
-assert os.listdir('.') == []
+assert sorted(os.listdir('.')) == ['d', 'named']
 ",
     );
+    // The unnamed ones have left nothing on the servers, and the named one is whole.
+    pool.python("assert len(open('named', 'rb').read()) == 251 * 200 + 4");
+    assert_eq!(pool.datafiles().len(), 3, "those of the one file that has a name");
+}
+
+#[test]
+fn programs_are_told_when_a_file_was_made() {
+    let pool = TestPool::new();
+    let tree = pool.path("ns/tree");
+    // The namespace's file system knows, and says so to the nanosecond.
+    pool.sh(&format!(
+        "echo a > f; mkdir d; touch -d 2001-01-01 f
+for name in f d; do
+    born=$(stat -c %w $name); test \"$born\" = \"$(stat -c %w {}/$name)\" || {{ echo $name: $born; exit 1; }}
+done
+test $(stat -c %s f) = 2 -a $(stat -c %Y f) -lt 1000000000",
+        tree.display()
+    ));
 }
 
 /// No FUSE server gets these requests, or can answer them; the errors are those by which programs go other ways.

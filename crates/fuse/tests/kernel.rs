@@ -1,0 +1,187 @@
+//! A small file system over this crate's own device, as the kernel drives it: what programs read and write arrives, every
+//! request has an answer, and a thread's defect is one program's error.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use stripewise_fuse::{
+    Call, DirectoryEntries, EntryReply, FileAttr, FuseDevice, FuseServer, Notifier, OpenReply, Reply, RequestHeader,
+    Session, SessionOptions, open_flags,
+};
+
+const FILE: u64 = 2;
+
+/// One file in one directory, in memory.
+#[derive(Default)]
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    forgotten: Mutex<u64>,
+}
+
+impl Memory {
+    fn attr(&self, ino: u64) -> FileAttr {
+        let mode = if ino == FILE { libc::S_IFREG | 0o644 } else { libc::S_IFDIR | 0o755 };
+        let size = if ino == FILE { self.bytes.lock().unwrap().len() as u64 } else { 0 };
+        FileAttr { ino, mode, size, nlink: 1, blksize: 4096, ..FileAttr::default() }
+    }
+
+    fn entry(&self, ino: u64) -> EntryReply {
+        EntryReply { attr: self.attr(ino), name_holds: Duration::ZERO, attr_holds: Duration::ZERO }
+    }
+}
+
+impl FuseServer for Memory {
+    fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
+        match call {
+            Call::Lookup { name } if name == "file" => reply.entry(&self.entry(FILE)),
+            Call::Lookup { .. } => reply.error(Errno::NOENT),
+            Call::GetAttr => reply.attr(&self.attr(request.ino), Duration::ZERO),
+            Call::SetAttr(change) => {
+                if let Some(size) = change.size_bytes {
+                    self.bytes.lock().unwrap().resize(size as usize, 0);
+                }
+                reply.attr(&self.attr(request.ino), Duration::ZERO);
+            }
+            Call::Open { .. } => reply.opened(&OpenReply { handle: 7, flags: open_flags::DIRECT_IO, backing: 0 }),
+            Call::OpenDir => reply.opened(&OpenReply { handle: 8, flags: 0, backing: 0 }),
+            Call::Read { handle: 7, offset, size, .. } => {
+                let bytes = self.bytes.lock().unwrap();
+                let begin = (offset as usize).min(bytes.len());
+                reply.data(&bytes[begin..(begin + size as usize).min(bytes.len())]);
+            }
+            Call::Write { handle: 7, offset, data, .. } => {
+                let mut bytes = self.bytes.lock().unwrap();
+                let end = offset as usize + data.len();
+                let length = bytes.len().max(end);
+                bytes.resize(length, 0);
+                bytes[offset as usize..end].copy_from_slice(data);
+                reply.written(data.len() as u32);
+            }
+            Call::ReadDir { handle: 8, offset, size } => {
+                let mut entries = DirectoryEntries::new(size);
+                if offset == 0 {
+                    let _ = entries.add(FILE, 1, libc::S_IFREG, "file".as_ref());
+                }
+                reply.entries(&entries);
+            }
+            Call::Release { .. } | Call::ReleaseDir { .. } => reply.ok(),
+            // An answer that is owed and not given.
+            Call::FSync { .. } => drop(reply),
+            // More than an answer to this has room for.
+            Call::ReadLink | Call::StatFs => reply.data(&[0; 9000]),
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn forget(&self, ino: u64, lookups: u64) {
+        assert_eq!(ino, FILE);
+        *self.forgotten.lock().unwrap() += lookups;
+    }
+}
+
+struct Mounted {
+    dir: tempfile::TempDir,
+    memory: Arc<Memory>,
+    notifier: Notifier,
+    served: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Mounted {
+    /// Mounts it, served by two threads; `None` where this user may not mount.
+    fn new(clone_fd: bool) -> Option<Mounted> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("not run: it mounts, as root, with /dev/fuse");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let device = FuseDevice::open().unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_fd().as_raw_fd());
+        let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
+        rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
+        let memory = Arc::new(Memory::default());
+        let session = Session::begin(device, |kernel| {
+            assert!(!kernel.ask(1 << 63), "no kernel has this yet");
+            Ok(())
+        });
+        let session = session.unwrap();
+        let notifier = Notifier::new(session.device().clone());
+        let (server, options) = (memory.clone(), SessionOptions { threads: 2, clone_fd, only: None });
+        let served = Some(std::thread::spawn(move || session.run(&server, options)));
+        Some(Mounted { dir, memory, notifier, served })
+    }
+
+    fn open(&self) -> File {
+        File::options().read(true).write(true).open(self.dir.path().join("file")).unwrap()
+    }
+
+    fn end(mut self) -> Arc<Memory> {
+        rustix::mount::unmount(self.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+        self.served.take().unwrap().join().unwrap().unwrap();
+        self.memory.clone()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.served.is_some() {
+            // A test has failed before it ended the mount.
+            let _ = rustix::mount::unmount(self.dir.path(), rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[test]
+fn what_programs_write_arrives_and_comes_back() {
+    for clone_fd in [false, true] {
+        let Some(mounted) = Mounted::new(clone_fd) else { return };
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut file = mounted.open();
+        file.write_all(&bytes).unwrap();
+        file.write_all_at(b"middle", 1_000_001).unwrap();
+        let mut back = Vec::new();
+        mounted.open().read_to_end(&mut back).unwrap();
+        let mut expected = bytes;
+        expected[1_000_001..1_000_007].copy_from_slice(b"middle");
+        assert!(back == expected);
+        file.set_len(5).unwrap();
+        assert_eq!(mounted.open().metadata().unwrap().len(), 5);
+        let names: Vec<_> =
+            std::fs::read_dir(mounted.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["file"]);
+        drop(file);
+        mounted.notifier.forget_inode(FILE, -1, 0).unwrap();
+        let memory = mounted.end();
+        assert_eq!(*memory.bytes.lock().unwrap(), expected[..5]);
+    }
+}
+
+#[test]
+fn a_request_without_an_answer_is_an_error_and_the_next_is_served() {
+    let Some(mounted) = Mounted::new(false) else { return };
+    let file = mounted.open();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+    let refused = rustix::fs::statfs(mounted.dir.path()).unwrap_err();
+    assert!(refused == Errno::IO || refused == Errno::INVAL, "{refused}");
+    file.write_all_at(b"alive", 0).unwrap();
+    assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"alive");
+    // The kernel knows of no such inode.
+    assert_eq!(mounted.notifier.forget_inode(99, 0, 0), Err(Errno::NOENT));
+    drop(file);
+    mounted.end();
+}
+
+#[test]
+fn a_device_that_nothing_is_mounted_by_is_an_error() {
+    let Some(mounted) = Mounted::new(false) else { return };
+    mounted.end();
+    let device = FuseDevice::open().unwrap();
+    // Nothing is mounted: there is no first message.
+    assert!(Session::begin(device, |_| Ok(())).is_err());
+}

@@ -1,0 +1,126 @@
+//! Which requests the kernel sends for each call of a program, by what strace sees of the mount's reads: no more than the
+//! table of docs/mount.md says, and none of a kind that has been answered once for all.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use common::{BIN, TestPool, need, succeeded};
+
+/// Kinds of requests by their numbers (`enum fuse_opcode`).
+const KINDS: &[(u32, &str)] = &[
+    (1, "LOOKUP"),
+    (3, "GETATTR"),
+    (4, "SETATTR"),
+    (5, "READLINK"),
+    (6, "SYMLINK"),
+    (9, "MKDIR"),
+    (10, "UNLINK"),
+    (11, "RMDIR"),
+    (12, "RENAME"),
+    (13, "LINK"),
+    (14, "OPEN"),
+    (15, "READ"),
+    (16, "WRITE"),
+    (17, "STATFS"),
+    (20, "FSYNC"),
+    (21, "SETXATTR"),
+    (22, "GETXATTR"),
+    (25, "FLUSH"),
+    (27, "OPENDIR"),
+    (28, "READDIR"),
+    (35, "CREATE"),
+    (39, "IOCTL"),
+    (43, "FALLOCATE"),
+    (44, "READDIRPLUS"),
+    (45, "RENAME2"),
+    (46, "LSEEK"),
+    (47, "COPY_FILE_RANGE"),
+    (50, "SYNCFS"),
+    (51, "TMPFILE"),
+    (52, "STATX"),
+    (53, "COPY_FILE_RANGE_64"),
+];
+/// For which no program waits; they come when the kernel finds the time.
+const AFTERWARDS: &[u32] = &[2, 18, 29, 36, 42];
+
+/// Calls of a program, and the requests of each. LOOKUP and GETATTR come on top where the kernel's knowledge is old.
+const CALLS: &[(&str, &str, &[&str])] = &[
+    ("create and close", "os.close(os.open('f', os.O_CREAT | os.O_EXCL | os.O_WRONLY))", &["CREATE"]),
+    ("open", "f = os.open('f', os.O_RDWR)", &["OPEN"]),
+    ("write of 4 KiB", "os.pwrite(f, bytes(4096), 0)", &["WRITE"]),
+    ("read of 4 KiB", "os.pread(f, 4096, 0)", &["READ"]),
+    ("fsync", "os.fsync(f)", &["FSYNC"]),
+    ("close", "os.close(f)", &[]),
+    ("stat", "os.stat('f')", &[]),
+    ("statx of the time of birth", "subprocess.run(['stat', '-c', '%w', 'f'], check=True, stdout=-3)", &["STATX"]),
+    ("chmod", "os.chmod('f', 0o600)", &["SETATTR"]),
+    ("utimensat", "os.utime('f', (1, 2))", &["SETATTR"]),
+    ("truncate", "os.truncate('f', 100)", &["GETXATTR", "SETATTR"]),
+    ("setxattr", "os.setxattr('f', 'user.a', b'b')", &["SETXATTR"]),
+    ("getxattr", "os.getxattr('f', 'user.a')", &["GETXATTR"]),
+    ("link", "os.link('f', 'g')", &["LINK"]),
+    ("rename", "os.rename('g', 'h')", &["RENAME"]),
+    ("unlink", "os.unlink('h')", &["UNLINK"]),
+    ("symlink", "os.symlink('f', 's')", &["SYMLINK"]),
+    ("readlink", "os.readlink('s')", &["READLINK"]),
+    ("mkdir", "os.mkdir('d')", &["MKDIR"]),
+    ("list of an empty directory", "os.listdir('d')", &["OPENDIR", "READDIRPLUS", "READDIR"]),
+    ("rmdir", "os.rmdir('d')", &["RMDIR"]),
+    ("open of a file without a name", "f = os.open('.', os.O_TMPFILE | os.O_RDWR)", &["TMPFILE"]),
+    ("its close", "os.close(f)", &[]),
+    ("statvfs", "os.statvfs('.')", &["STATFS"]),
+];
+
+/// The script of all calls, each behind a lookup that says its number.
+fn script() -> String {
+    let mut script = "import os, subprocess\nos.chdir(os.environ['M'])\n".to_owned();
+    script += "def mark(name):\n    try: os.stat(name)\n    except FileNotFoundError: pass\n";
+    // The first close has the kernel learn that it need not ask, and the first change of a file's bytes likewise.
+    script += "mark('mark-start')\nopen('first', 'wb').write(b'x')\n";
+    for (number, (_, call, _)) in CALLS.iter().enumerate() {
+        script += &format!("mark('mark-{number:03}')\n{call}\n");
+    }
+    script + "mark('mark-end')\n"
+}
+
+/// A message that strace has seen: its kind, and the text of its body.
+fn message(line: &str) -> Option<(u32, String)> {
+    let hex = line.split('"').nth(1)?;
+    let bytes: Vec<u8> = hex.split("\\x").filter_map(|digits| u8::from_str_radix(digits.get(..2)?, 16).ok()).collect();
+    let kind = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
+    Some((kind, String::from_utf8_lossy(bytes.get(40..)?).into_owned()))
+}
+
+#[test]
+fn a_call_has_no_request_but_its_own() {
+    need("strace");
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=read", "-P", "/dev/fuse", "-s", "64", "-xx", "-o"]).arg(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", &script()]).env("M", pool.mnt());
+    let script = script();
+    succeeded(&script, &command.output().unwrap());
+
+    let names: BTreeMap<u32, &str> = KINDS.iter().copied().collect();
+    let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut current = None;
+    for (kind, body) in std::fs::read_to_string(&trace).unwrap().lines().filter_map(message) {
+        if kind == 1 && body.starts_with("mark-") {
+            current = Some(body.trim_end_matches('\0').to_owned());
+        } else if let Some(mark) = current.clone().filter(|_| !AFTERWARDS.contains(&kind)) {
+            found.entry(mark).or_default().push(names.get(&kind).copied().unwrap_or("another"));
+        }
+    }
+    assert_eq!(current.as_deref(), Some("mark-end"), "strace saw all of it");
+    for (number, (what, _, expected)) in CALLS.iter().enumerate() {
+        let mut own = found.remove(&format!("mark-{number:03}")).unwrap_or_default();
+        println!("{what}: {}", own.join(" "));
+        // Old knowledge is asked for again, and how old it is depends on the machine.
+        own.retain(|kind| !matches!(*kind, "LOOKUP" | "GETATTR"));
+        own.dedup();
+        assert_eq!(own, *expected, "{what}");
+    }
+}
