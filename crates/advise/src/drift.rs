@@ -67,8 +67,7 @@ pub(crate) fn drifts(measured: &[Took], simulated: &[Took], least_s: f64) -> Vec
 
 /// Cuts `logs`, between which the edges are, and which lie within the bounds, where they differ most. O(bins²).
 fn cut(logs: &[f64], edges_s: &[f64], bounds_s: (f64, f64), least_s: f64, found: &mut Vec<Drift>) {
-    let is_long = |edge_s: f64| edge_s - bounds_s.0 >= least_s && bounds_s.1 - edge_s >= least_s;
-    let places = (LEAST_BINS..(logs.len() + 1).saturating_sub(LEAST_BINS)).filter(|at| is_long(edges_s[at - 1]));
+    let places = LEAST_BINS..(logs.len() + 1).saturating_sub(LEAST_BINS);
     let Some((at, squares)) =
         places.map(|at| (at, squares(&logs[..at]) + squares(&logs[at..]))).min_by(|a, b| a.1.total_cmp(&b.1))
     else {
@@ -81,7 +80,10 @@ fn cut(logs: &[f64], edges_s: &[f64], bounds_s: (f64, f64), least_s: f64, found:
         return;
     }
     let end_s = edges_s[at - 1];
-    found.push(Drift { end_s, strength });
+    // A burst parts what is before it from what is behind it, and is no stretch by itself.
+    if end_s - bounds_s.0 >= least_s && bounds_s.1 - end_s >= least_s {
+        found.push(Drift { end_s, strength });
+    }
     cut(&logs[..at], &edges_s[..at - 1], (bounds_s.0, end_s), least_s, found);
     cut(&logs[at..], &edges_s[at..], (end_s, bounds_s.1), least_s, found);
 }
