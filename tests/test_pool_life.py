@@ -79,9 +79,9 @@ def test_programs_go_on_while_servers_come_and_go(mounted):
     try:
         for step in (
             ["add", pool.file, disk(pool, "d5"), "--tier", "hdd"],
-            ["drain", pool.file, "hdd.0", "--wait"],
+            ["drain", pool.file, "hdd.0", "--wait", "--urgent"],
             ["remove", pool.file, "hdd.0"],
-            ["replace", pool.file, "hdd.1", disk(pool, "d6"), "--wait"],
+            ["replace", pool.file, "hdd.1", disk(pool, "d6"), "--wait", "--urgent"],
         ):
             subprocess.run(["cp", pool.mount / "kept", pool.mount / f"copy{rows}"], check=True)
             with sqlite3.connect(database) as connection:
