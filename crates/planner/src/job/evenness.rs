@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn uniform_requests_are_even_whatever_the_draw() {
         let mut given_up = 0;
-        for seed in 0..600 {
-            let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15 + 1);
+        for seed in 0..600_u64 {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
             let places = [3, 100, 2048, 32_768][seed as usize % 4];
             let size = [4 << 10, 64 << 10, 1 << 20][seed as usize % 3];
             let count = [100, 400, 1500, 3000][seed as usize / 4 % 4];
