@@ -61,7 +61,7 @@ def others():
             try:
                 return os.close(raw("openat2", here, os.fsencode(path), how, ctypes.c_size_t(24)))
             except BlockingIOError:
-                # Within bounds the kernel gives a '..' up while anything on the machine is renamed or mounted (openat2(2)).
+                # Within bounds the kernel gives a '..' up while anything is renamed or mounted anywhere (openat2(2)).
                 if resolve not in (beneath, in_root):
                     raise
 
