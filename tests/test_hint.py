@@ -81,7 +81,6 @@ def test_what_is_no_directory_is_named(pool):
     assert (refused.returncode, "none" in refused.stderr) == (1, True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 def test_a_file_that_is_read_ahead_has_its_bytes_and_says_so(pool):
     pool.stripewise("mount", pool.file)
     try:
@@ -104,7 +103,6 @@ def test_a_file_that_is_read_ahead_has_its_bytes_and_says_so(pool):
         pool.stripewise("umount", "--lazy", pool.mount)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 def test_programs_of_a_mount_make_small_files_and_it_is_told_why(pool):
     pool.stripewise("mount", pool.file)
     try:

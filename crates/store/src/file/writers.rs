@@ -66,7 +66,8 @@ pub(crate) struct StructuralLock<'a> {
 
 impl Inode {
     /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while the
-    /// file's layout is being changed; a move that gives way ends then. If the last one to write it crashed, puts the file in order first.
+    /// file's layout is being changed; a move that gives way ends then. If the last one to write it crashed, puts the file in
+    /// order first.
     pub fn register_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
