@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from stripewise.api import hinting, placing
 from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
