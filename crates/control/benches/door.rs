@@ -5,7 +5,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
-use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Sender, Way};
+use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 
 struct Nothing {
@@ -19,8 +19,8 @@ impl Gate for Nothing {
 }
 
 impl Observer for Nothing {
-    fn served(&self, _: FileId, part: &SubRequest, _: &Request, _: u64, took_ns: u64) {
-        black_box((part, took_ns));
+    fn served(&self, _: FileId, _: &Request, served: &Served<'_>) {
+        black_box(served);
     }
 
     fn wants_times(&self) -> bool {
@@ -50,7 +50,7 @@ fn door(bench: &mut Criterion) {
                 if let Some(door) = black_box(&door) {
                     door.enter(FileId(7), request);
                     if let Some(begin_ns) = door.begin(clock) {
-                        door.served(FileId(7), black_box(&part), request, 4096, (begin_ns, clock));
+                        door.served(FileId(7), request, Served::of(black_box(&part), 4096), (begin_ns, clock));
                     }
                 }
             });

@@ -1,11 +1,10 @@
 //! The one call that every request goes through.
 
 use crate::gate::Gate;
-use crate::observer::Observer;
+use crate::observer::{Observer, Served};
 use crate::request::{FileId, Request};
 use std::fmt;
 use std::sync::Arc;
-use stripewise_layout::SubRequest;
 
 /// A gate, if there is one, and observers. Fixed when the servers are opened: what changes while a pool is used is the
 /// gate's own state.
@@ -65,19 +64,20 @@ impl Door {
         }
     }
 
-    /// Tells the observers of a sub-request that has begun at `begin_ns`, as [`Door::begin`] gave it.
+    /// Tells the observers of a sub-request that has begun at `begin_ns`, as [`Door::begin`] gave it; `served` without the time
+    /// that it took.
     #[inline]
     pub fn served(
         &self,
         file: FileId,
-        part: &SubRequest,
         request: &Request,
-        done_bytes: u64,
+        served: Served<'_>,
         (begin_ns, clock): (u64, impl Fn() -> u64),
     ) {
         let took_ns = if self.is_timed { clock().saturating_sub(begin_ns) } else { 0 };
+        let served = Served { took_ns, ..served };
         for observer in &self.observers {
-            observer.served(file, part, request, done_bytes, took_ns);
+            observer.served(file, request, &served);
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     use crate::request::{Action, Sender, Way};
     use std::cell::Cell;
     use std::sync::Mutex;
-    use stripewise_layout::ServerId;
+    use stripewise_layout::{ServerId, SubRequest};
 
     struct Notes {
         wants_times: bool,
@@ -105,8 +105,8 @@ mod tests {
     }
 
     impl Observer for Notes {
-        fn served(&self, _: FileId, _: &SubRequest, _: &Request, _: u64, took_ns: u64) {
-            self.took_ns.lock().unwrap().push(took_ns);
+        fn served(&self, _: FileId, _: &Request, served: &Served<'_>) {
+            self.took_ns.lock().unwrap().push(served.took_ns);
         }
 
         fn wants_times(&self) -> bool {
@@ -127,7 +127,7 @@ mod tests {
             let begin_ns = door.begin(clock);
             assert_eq!(begin_ns.is_some(), !wants.is_empty());
             if let Some(begin_ns) = begin_ns {
-                door.served(FileId(1), &part, &request, 1, (begin_ns, clock));
+                door.served(FileId(1), &request, Served::of(&part, 1), (begin_ns, clock));
             }
             assert_eq!(readings_now.get(), readings);
             assert!(observers.iter().all(|one| *one.took_ns.lock().unwrap() == [took_ns]));

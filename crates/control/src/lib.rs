@@ -15,5 +15,5 @@ mod request;
 
 pub use door::Door;
 pub use gate::Gate;
-pub use observer::Observer;
+pub use observer::{Observer, Served};
 pub use request::{Action, FileId, Program, Request, Sender, Way};

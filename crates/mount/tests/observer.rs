@@ -6,8 +6,8 @@ use common::{TestPool, succeeded};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use stripewise_control::{Action, Door, FileId, Observer, Request};
-use stripewise_layout::{Layout, Pattern, ServerId, Stripe, SubRequest};
+use stripewise_control::{Action, Door, FileId, Observer, Request, Served};
+use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
 use stripewise_mount::{MountOptions, Serving};
 use stripewise_store::{Pool, Store};
 
@@ -16,14 +16,14 @@ use stripewise_store::{Pool, Store};
 struct CountsBytes(Mutex<BTreeMap<(&'static str, u16), u64>>);
 
 impl Observer for CountsBytes {
-    fn served(&self, _: FileId, part: &SubRequest, request: &Request, done_bytes: u64, _: u64) {
+    fn served(&self, _: FileId, request: &Request, served: &Served<'_>) {
         let action = match request.action {
             Action::Read => "read",
             Action::Write => "write",
             Action::Append => "append",
             Action::Truncate | Action::Allocate | Action::Sync => unreachable!("no bytes of it are served"),
         };
-        *self.0.lock().unwrap().entry((action, part.server.0)).or_default() += done_bytes;
+        *self.0.lock().unwrap().entry((action, served.part.server.0)).or_default() += served.done_bytes;
     }
 
     fn wants_times(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
-use stripewise_control::{Action, Door, FileId, Request, Sender, Way};
+use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_orchestrate::{Asker, Identified, Orchestrator, OrchestratorOptions, Turns, make_plan_page};
 use stripewise_store::Pool;
@@ -26,7 +26,7 @@ fn gate(bench: &mut Criterion) {
         let request = black_box(&request);
         door.enter(FileId(7), request);
         if let Some(begin_ns) = door.begin(|| 0) {
-            door.served(FileId(7), black_box(&part), request, 4096, (begin_ns, || 0));
+            door.served(FileId(7), request, Served::of(black_box(&part), 4096), (begin_ns, || 0));
         }
     };
     bench.bench_function("gate alone, idle", |bench| {

@@ -4,7 +4,6 @@
 //! identity     which program a process is of: launcher's job, name given, cgroup, session
 //! plan_page    <namespace>/turns: the plan, written by the orchestrator, read by gates
 //! use_page     <namespace>/programs/UID: what a user's programs do, written by their gates, read by the orchestrator
-//! server_places where a server's datafiles lie on its disk
 //! turns        gate and observer of a way in
 //! traits       what is known of a program
 //! window_means the figures of a window
@@ -19,7 +18,6 @@ mod conductor;
 mod identity;
 mod orchestrator;
 mod plan_page;
-mod server_places;
 mod snapshot;
 mod status;
 mod traits;

@@ -11,8 +11,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
-use stripewise_control::{Action, Door, FileId, Gate, Observer, Request};
-use stripewise_layout::SubRequest;
+use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Served};
 use stripewise_schedule::ProgramKey;
 use stripewise_store::emulate::{datafile_key, now_ns, sleep_until};
 use stripewise_store::shared_pages::allocate;
@@ -20,8 +19,7 @@ use stripewise_store::{Error, Pool, Result, SharedPage, is_shared, open_own};
 
 use crate::identity::Identified;
 use crate::plan_page::{Admittance, PLAN_PAGE_BYTES, PlanPage, TURNS_FILE};
-use crate::server_places::ServerPlaces;
-use crate::use_page::{MOST_PROGRAMS, MOST_SERVERS, ON_DISK, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
+use crate::use_page::{MOST_PROGRAMS, ON_DISK, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
 
 /// A held request looks at the plan at least this often: 10 ms.
 const LOOK_AGAIN_NS: u64 = 10_000_000;
@@ -52,8 +50,6 @@ pub struct Turns {
     place: AtomicU64,
     /// By a thread's number: number and place, and when that was found.
     threads: Vec<[AtomicU64; 2]>,
-    /// By server: where its datafiles lie.
-    places: Vec<ServerPlaces>,
     /// Told once of an orchestrator that does not answer.
     tell: fn(&str),
     was_told: AtomicBool,
@@ -85,7 +81,6 @@ impl Turns {
             asker,
             place: AtomicU64::new(u64::MAX),
             threads: (0..count).map(|_| [AtomicU64::new(u64::MAX), AtomicU64::new(0)]).collect(),
-            places: pool.servers.iter().take(MOST_SERVERS).map(ServerPlaces::of).collect(),
             tell,
             was_told: AtomicBool::new(false),
         }))
@@ -245,21 +240,19 @@ impl Gate for Turns {
 
 impl Observer for Turns {
     /// One load while no orchestrator is there.
-    fn served(&self, file: FileId, part: &SubRequest, request: &Request, done_bytes: u64, _: u64) {
+    fn served(&self, file: FileId, request: &Request, served: &Served<'_>) {
         if !self.plan.is_active() {
             return;
         }
         let now_ns = now_ns();
         let Some(uses) = self.uses() else { return };
         let place = self.known(request, now_ns).map(|known| known.place);
-        let server = part.server.index();
-        let key = datafile_key(file.0, part.region);
-        let (datafile, offset) = match self.places.get(server).and_then(|places| places.find(key, part.datafile_offset))
-        {
+        let part = served.part;
+        let (datafile, offset) = match served.disk_address() {
             Some(address) => (ON_DISK, address),
-            None => (key, part.datafile_offset),
+            None => (datafile_key(file.0, part.region), part.datafile_offset),
         };
-        let part = ServedPart { server, datafile, offset, bytes: done_bytes };
+        let part = ServedPart { server: part.server.index(), datafile, offset, bytes: served.done_bytes };
         uses.note_served(place, &part, self.plan.is_mixed(), now_ns);
         if let Some(place) = place {
             uses.programs[place].last_ns.store(now_ns, Ordering::Relaxed);

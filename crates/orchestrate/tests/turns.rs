@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use stripewise_control::{Action, Door, FileId, Request, Sender, Way};
+use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_orchestrate::{
     Asker, Identified, Orchestrator, OrchestratorOptions, ProgramRules, Turns, is_orchestrated, make_plan_page,
@@ -45,7 +45,7 @@ fn request(door: &Door, file: u64, offset: u64) {
     door.enter(FileId(file), &request);
     let part =
         SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: offset, len: 4096, from: 0, to: 4096 };
-    door.served(FileId(file), &part, &request, 4096, (0, || 0));
+    door.served(FileId(file), &request, Served::of(&part, 4096), (0, || 0));
 }
 
 /// Sends requests of the programs `names` until `is_over`.

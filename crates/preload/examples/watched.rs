@@ -7,8 +7,7 @@ use std::io::Cursor;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use stripewise_control::{Door, FileId, Gate, Observer, Request};
-use stripewise_layout::SubRequest;
+use stripewise_control::{Door, FileId, Gate, Observer, Request, Served};
 use stripewise_store::Pool;
 
 const HOLD: Duration = Duration::from_millis(10);
@@ -46,8 +45,8 @@ impl Gate for Watch {
 }
 
 impl Observer for Watch {
-    fn served(&self, _: FileId, part: &SubRequest, request: &Request, done_bytes: u64, _: u64) {
-        self.note(format_args!("server {} {:?} {done_bytes}", part.server.0, request.action));
+    fn served(&self, _: FileId, request: &Request, served: &Served<'_>) {
+        self.note(format_args!("server {} {:?} {}", served.part.server.0, request.action, served.done_bytes));
     }
 }
 

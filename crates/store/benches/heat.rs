@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use stripewise_control::{Action, Door, FileId, Request, Sender, Way};
+use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_store::Pool;
 use stripewise_store::pool::{HeatConfig, PoolSpec, TierSpec, with_heat};
@@ -40,7 +40,7 @@ fn main() {
                     from,
                     to: from + 4096,
                 };
-                door.served(FileId(file), black_box(&part), &request, 4096, (0, || 0));
+                door.served(FileId(file), &request, Served::of(black_box(&part), 4096), (0, || 0));
             }
             best = best.min(start.elapsed().as_nanos() as f64 / CALLS as f64);
         }

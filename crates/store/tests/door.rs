@@ -7,7 +7,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use stripewise_control::{Action, Door, FileId, Gate, Program, Request, Way};
+use stripewise_control::{Action, Door, FileId, Gate, Observer, Program, Request, Served, Way};
 use stripewise_store::export_tree::{ExportOptions, export};
 use stripewise_store::{Files, PlaneOptions};
 
@@ -75,4 +75,48 @@ fn files_moves_and_exports_pass_the_gate() {
     let exported = gate.take();
     assert!(exported.iter().all(|(way, action, ..)| (*way, *action) == (Way::Exporter, Action::Read)), "{exported:?}");
     assert!(exported.iter().map(|(.., len)| len).sum::<u64>() >= 18_000, "{exported:?}");
+}
+
+/// Where on the disk each part of a request was.
+#[derive(Default)]
+struct Addresses(Mutex<Vec<(u64, Option<u64>)>>);
+
+impl Observer for Addresses {
+    fn served(&self, _: FileId, _: &Request, served: &Served<'_>) {
+        self.0.lock().unwrap().push((served.part.datafile_offset, served.disk_address()));
+    }
+}
+
+#[test]
+fn an_observer_is_told_where_on_the_disk_the_bytes_are() {
+    const BLOCK: u64 = 4096;
+    let pool = TestPool::new(1);
+    let seen = Arc::new(Addresses::default());
+    let door = Door::default().with_observer(seen.clone());
+    let files = Files::open_with(pool.pool.clone(), PlaneOptions { door, ..PlaneOptions::default() }).unwrap();
+    let write = |name: &str| {
+        let file = files.open_file(Path::new(name), OFlags::CREATE | OFlags::RDWR, Mode::RUSR | Mode::WUSR).unwrap();
+        file.write_at(&[IoSlice::new(&pattern(2 * BLOCK as usize, 1))], 0).unwrap();
+        file.sync(true).unwrap();
+        file
+    };
+    let written = [write("one"), write("two")];
+    seen.0.lock().unwrap().clear();
+    for file in &written {
+        for offset in [0, BLOCK, 17] {
+            file.read_at(&mut [IoSliceMut::new(&mut [0; 10])], offset).unwrap();
+        }
+    }
+    let found = seen.0.lock().unwrap();
+    assert_eq!(found.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), [0, BLOCK, 17].repeat(2));
+    let addresses: Vec<_> = found.iter().map(|(_, address)| *address).collect();
+    if addresses.iter().all(Option::is_none) {
+        println!("SKIPPED: the file system of the directory for temporary files does not tell where files are");
+        return;
+    }
+    let addresses: Vec<u64> =
+        addresses.into_iter().map(|address| address.expect("all or none: all is synced")).collect();
+    assert!(addresses.chunks(3).all(|of| of[2] == of[0] + 17), "{addresses:?}");
+    let blocks: std::collections::BTreeSet<_> = addresses.iter().map(|address| address / BLOCK).collect();
+    assert_eq!(blocks.len(), 4, "blocks at one place: {addresses:?}");
 }

@@ -7,7 +7,7 @@ use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Head, OpProfile, Profile, Queue, Tier};
 use stripewise_simulate::{ClosedLoop, SimulatedAccess, SimulatedStep, Startup, System, TierDevice, run_observed};
 use stripewise_store::emulate::{
-    Device, DiskAddresses, DiskConfig, DiskRequest, EmulateConfig, MAX_BACKLOG_NS, Op, QUEUE_FILE, QueueTicket,
+    Device, DiskConfig, DiskRequest, EmulateConfig, MAX_BACKLOG_NS, Op, QUEUE_FILE, QueueTicket,
 };
 
 const KIB: u64 = 1024;
@@ -56,8 +56,7 @@ fn a_seek_takes_longer_over_more_of_the_disk_and_files_lie_at_a_distance() {
     let near = alone(&device, &read(9, 20_000, 1), &mut now_ns);
     let far = alone(&device, &read(7, 0, 1), &mut now_ns);
     assert!((1_000_000..1_030_000).contains(&near) && far > quarter, "{near} {far}");
-    let map = DiskAddresses::open(File::open(directory.path()).unwrap(), &config(Queue::Fifo).disk.unwrap()).unwrap();
-    assert_eq!((map.of(7, 5), map.of(9, 5), map.of(8, 5)), (Some(5), Some(DISTANCE + 5), None));
+    assert_eq!([7, 9, 8].map(|datafile| other.address(datafile, 5)), [Some(5), Some(DISTANCE + 5), None]);
     let longer = EmulateConfig { dilation: 2.0, ..config(Queue::Fifo) };
     let twice = alone(&open(directory.path(), &longer), &read(9, 0, 1), &mut now_ns);
     // Seek and transfer are longer, and `alone` takes off the transfer of one.

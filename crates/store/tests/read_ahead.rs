@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use stripewise_control::{Door, FileId, Observer, Request};
-use stripewise_layout::{Layout, SubRequest};
+use stripewise_control::{Door, FileId, Observer, Request, Served};
+use stripewise_layout::Layout;
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::{Error, File, Files, PlaneOptions};
@@ -55,9 +55,9 @@ struct Counted {
 }
 
 impl Observer for Counted {
-    fn served(&self, _: FileId, _: &SubRequest, _: &Request, done_bytes: u64, _: u64) {
+    fn served(&self, _: FileId, _: &Request, served: &Served<'_>) {
         self.parts.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(done_bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(served.done_bytes, Ordering::Relaxed);
     }
 }
 

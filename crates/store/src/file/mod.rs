@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod cut_back;
 pub(crate) mod engine;
+pub(crate) mod extents;
 pub(crate) mod files;
 pub(crate) mod heads;
 mod holes;

@@ -3,6 +3,7 @@
 use crate::backend::emulate::{DiskRequest, Op, QueueTicket, datafile_key, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
+use crate::file::extents::LastExtent;
 use crate::file::open_memory::Share;
 use crate::format::hints::ReadAheadHint;
 use crate::format::placement::{Datafile, Datafiles, Placement};
@@ -19,7 +20,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::fence;
-use stripewise_control::{Door, FileId, Request};
+use stripewise_control::{Door, FileId, Request, Served};
 use stripewise_layout::{MAX_OFFSET, ServerId, SubRequest, SubRequests};
 
 /// What a read or a write came to.
@@ -73,6 +74,8 @@ struct Slot {
     /// Whether it was written and then had to be opened again, its file system having gone: the bytes may be lost, and the
     /// next sync has to say so.
     lost: AtomicBool,
+    /// Where a part of it is on the disk.
+    extent: LastExtent,
 }
 
 /// One placed file, as far as its bytes go. Shared by all threads; it survives `fork`.
@@ -914,8 +917,24 @@ impl PlacedFile {
     /// Tells the observers of a sub-request of which a server has served `done_bytes`.
     fn observed(&self, request: &Request, part: &SubRequest, done_bytes: u64, begin_ns: u64) {
         if done_bytes > 0 {
-            self.door().served(self.id(), part, request, done_bytes, (begin_ns, now_ns));
+            let address = || self.disk_address(part);
+            let served = Served { address: &address, ..Served::of(part, done_bytes) };
+            self.door().served(self.id(), request, served, (begin_ns, now_ns));
         }
+    }
+
+    /// Where on its server's disk the first byte of a sub-request is: as an emulated disk has it, or the file system says.
+    fn disk_address(&self, part: &SubRequest) -> Option<u64> {
+        if let Some(device) = self.plane.find(part.server).and_then(OpenServer::device) {
+            return device.address(datafile_key(self.placement.handle, part.region), part.datafile_offset);
+        }
+        let slot = self.slots.get(usize::from(self.datafiles.index(part.region, part.slot)))?;
+        let state = slot.descriptor.load(Ordering::Acquire);
+        if state < 0 {
+            return None;
+        }
+        // SAFETY: a slot's descriptor stays open as long as `self` lives.
+        slot.extent.address(unsafe { BorrowedFd::borrow_raw(state >> 1) }, part.datafile_offset)
     }
 
     /// Tells the observers of an append of `done_bytes` at `offset` to the one datafile of the file.

@@ -7,8 +7,8 @@ use crate::pool::pool_file::{META_PRESET, Pool};
 use crate::pool::shared::is_root;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stripewise_control::{Action, Door, FileId, Observer, Request, Way};
-use stripewise_layout::{ServerId, SubRequest};
+use stripewise_control::{Action, Door, FileId, Observer, Request, Served, Way};
+use stripewise_layout::ServerId;
 use stripewise_model::{OpProfile, Profile};
 
 /// Updates between two looks at the clock.
@@ -41,7 +41,8 @@ fn costs(profile: &Profile) -> [Cost; 2] {
 
 impl Observer for HeatObserver {
     /// 14 ns for a sub-request within one block, 25 ns where blocks of many files take turns (`benches/heat.rs`).
-    fn served(&self, file: FileId, part: &SubRequest, request: &Request, done_bytes: u64, _took_ns: u64) {
+    fn served(&self, file: FileId, request: &Request, served: &Served<'_>) {
+        let Served { part, done_bytes, .. } = *served;
         let is_write = match request.action {
             Action::Read => false,
             Action::Write | Action::Append => true,

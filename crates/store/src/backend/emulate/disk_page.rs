@@ -4,7 +4,7 @@
 //! itself: a process that is killed, or stopped, while it has the lease holds others up for [`LEASE_NS`] and leaves a schedule
 //! that is as good as any. Nothing in the page is trusted.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use stripewise_model::{NewProcesses, ProcessHistory, RecentMean};
@@ -189,11 +189,6 @@ impl DiskPage {
             counts.into_iter().for_each(|word| word.store(0, Relaxed));
         }
         self.magic.store(MAGIC, Release);
-    }
-
-    /// Whether it is a page of this version.
-    pub(super) fn is_set_up(&self) -> bool {
-        self.magic.load(Acquire) == MAGIC
     }
 
     /// Waits for the lease: at most as long as another process can have it. Where others take it each time, it is taken from

@@ -130,6 +130,12 @@ impl DiskQueue {
         (ticket, service.0, service.1)
     }
 
+    /// Where a byte of a datafile is; `None` before its first request.
+    pub(super) fn address(&self, datafile: u64, offset: u64) -> Option<u64> {
+        let number = self.page.place(datafile)?;
+        Some(disk_position(&self.config, datafile, offset, |_| Some(number)))
+    }
+
     /// Waits until the disk has decided when a sub-request is served: begin and end. Sleeps between decisions; at most until
     /// `give_up_ns`, and then the service is over.
     pub(super) fn settle(&self, ticket: &DiskTicket, give_up_ns: u64) -> (u64, u64) {

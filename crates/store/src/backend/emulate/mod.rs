@@ -15,7 +15,6 @@
 //! The code on the path of a request makes system calls directly, takes no lock (on a disk, a lease that
 //! ends by itself) and allocates nothing, because it runs inside the preload library.
 
-mod addresses;
 mod config;
 mod disk;
 mod disk_page;
@@ -25,7 +24,6 @@ mod queue;
 mod sleep;
 mod stats;
 
-pub use addresses::DiskAddresses;
 pub use config::{EmulateConfig, PRESETS, preset};
 pub use disk::{ANTICIPATION, DISK_BYTES, DiskConfig, FILE_DISTANCE_BYTES};
 pub use disk_page::DiskTicket;

@@ -209,6 +209,12 @@ impl Device {
         }
     }
 
+    /// Where on a disk a byte of a datafile ([`datafile_key`](super::datafile_key)) is; `None` before its first request, and on a
+    /// device that is no disk. Some loads.
+    pub fn address(&self, datafile: u64, offset: u64) -> Option<u64> {
+        self.disk.as_ref()?.address(datafile, offset)
+    }
+
     /// Carries the schedule of a disk on up to `now_ns`: `None` once it is decided when a sub-request is served, and else the
     /// time of the next decision, unless something comes before. For those that have a clock of their own.
     pub fn look(&self, ticket: &mut QueueTicket, now_ns: u64) -> Option<u64> {
