@@ -17,6 +17,7 @@ use crate::sweeps::MOST_SLOTS;
 use crate::system::{Forwarding, ServerLink, System};
 use crate::time::{after, ns, seconds};
 use crate::timeline::TimelineRecorder;
+use crate::turn_keeper::{Passing, Released, TurnKeeper};
 use crate::workload::{SimulatedAccess, SimulatedStep};
 use std::collections::VecDeque;
 use stripewise_layout::Layout;
@@ -64,6 +65,9 @@ pub fn run_observed<P: StepProgram>(
     Ok(run.report())
 }
 
+/// The number of the event that wakes what decides about turns: no process has it.
+const TURNS: u32 = u32::MAX;
+
 struct Server {
     device: ServerDevice,
     /// Index of its device's model.
@@ -87,6 +91,8 @@ enum Phase {
     Going,
     /// The end of its think time.
     Thinking,
+    /// The turn of its program.
+    Held,
     /// Its request, which is under way to the servers.
     Sending,
     /// The last answer, which is under way to it.
@@ -136,6 +142,9 @@ struct Run<'a, P: StepProgram, O> {
     communicators: Communicators,
     communicator_count: usize,
     timeline: Option<TimelineRecorder>,
+    keeper: Option<Box<TurnKeeper>>,
+    /// Processes whose turn has come; empty between events.
+    released: Vec<Released>,
     reads: TimeHistogram,
     writes: TimeHistogram,
     outcome: SimulationOutcome,
@@ -165,6 +174,13 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         if count > most {
             return Err(SimulateError::TooMany { what: "processes", count, most });
         }
+        let keeper = match &system.turns {
+            Some(turns) => {
+                turns.check(count)?;
+                Some(Box::new(TurnKeeper::new(turns, cluster, &places, system)))
+            }
+            None => None,
+        };
         let nodes = system.links.client.map_or_else(Vec::new, |client| {
             let link = Link::new(client.s_per_byte);
             let nodes = count.div_ceil(client.processes_per_node as usize);
@@ -214,6 +230,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             communicators: Communicators::new(count, &members),
             communicator_count: members.len(),
             timeline: (system.bins > 0).then(|| TimelineRecorder::new(system.bins, servers.len())),
+            keeper,
+            released: Vec::new(),
             models,
             servers,
             places,
@@ -230,6 +248,9 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     }
 
     fn play(&mut self) -> Result<(), SimulateError> {
+        if let Some(keeper) = &self.keeper {
+            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
+        }
         self.go()?;
         while let Some((time_ns, kind, number)) = self.agenda.next() {
             self.now_ns = time_ns;
@@ -274,9 +295,11 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                     self.release(number);
                     self.go()?;
                 }
+                EventKind::Wake if number == TURNS => self.take_turns(),
                 EventKind::Wake => {
                     match self.processes[index].phase {
                         Phase::Thinking => self.issue(number)?,
+                        Phase::Held => self.try_again(number)?,
                         Phase::Sending => self.dispatch(number)?,
                         Phase::Returning => self.complete(number),
                         Phase::Turning => self.take_turn(number),
@@ -378,6 +401,53 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     fn issue(&mut self, process: u32) -> Result<(), SimulateError> {
         let state = &mut self.processes[process as usize];
         state.issued_ns = self.now_ns;
+        if let Some(keeper) = &mut self.keeper
+            && state.access.size > 0
+        {
+            let passing = keeper.enter(process, self.now_ns);
+            return self.passes(process, passing);
+        }
+        self.set_out(process)
+    }
+
+    /// A process that was held looks at the plan again.
+    fn try_again(&mut self, process: u32) -> Result<(), SimulateError> {
+        let since_ns = self.processes[process as usize].issued_ns;
+        let keeper = self.keeper.as_mut().expect("held by it");
+        let passing = keeper.passes(process, since_ns, self.now_ns);
+        self.passes(process, passing)
+    }
+
+    fn passes(&mut self, process: u32, passing: Passing) -> Result<(), SimulateError> {
+        if passing == Passing::Now {
+            return self.set_out(process);
+        }
+        self.processes[process as usize].phase = Phase::Held;
+        if let Passing::HeldUntil(due_ns) = passing {
+            self.agenda.at(due_ns, EventKind::Wake, TURNS);
+        }
+        Ok(())
+    }
+
+    /// Something is due about turns. An event that another one has come before says nothing.
+    fn take_turns(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        if keeper.due_ns() != self.now_ns {
+            return;
+        }
+        keeper.wake(self.now_ns, &mut self.released);
+        for (process, time_ns) in self.released.drain(..) {
+            self.agenda.at(time_ns, EventKind::Wake, process);
+        }
+        // Without anything else to come a program waits for one that does not.
+        if self.live > 0 && (keeper.holds() || !self.agenda.is_empty()) {
+            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
+        }
+    }
+
+    /// The request of a process is on its way.
+    fn set_out(&mut self, process: u32) -> Result<(), SimulateError> {
+        let state = &mut self.processes[process as usize];
         if self.latency_ns == 0 || state.access.size == 0 {
             return self.dispatch(process);
         }
@@ -459,6 +529,10 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         let present = device.used.present;
         let (mut sub, since_ns) = device.done(now_ns);
         sub.server = index as u16;
+        if let Some(keeper) = &mut self.keeper {
+            let file = self.processes[sub.process as usize].access.file;
+            keeper.served(sub.process, index, (file, sub.position, sub.bytes), now_ns);
+        }
         if let Some(timeline) = &mut self.timeline {
             timeline.queue_changes(index, now_ns, present);
             timeline.served(index, since_ns, now_ns, sub.bytes);
@@ -616,6 +690,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             events: self.events,
             most_waiting: self.slab.len(),
             metadata: self.metadata.map(|metadata| metadata.used()).unwrap_or_default(),
+            turns: self.keeper.map_or_else(Vec::new, |keeper| keeper.used()),
             timeline: self.timeline.map(|timeline| timeline.finish(self.makespan_ns)),
             outcome: SimulationOutcome {
                 makespan_s: seconds(self.makespan_ns),

@@ -13,6 +13,7 @@ mod servers;
 mod simulation;
 mod system_options;
 mod target;
+mod together;
 mod words;
 
 pub use advised::{AdviceRequest, Advised, advise};
@@ -24,3 +25,6 @@ pub use servers::Servers;
 pub use simulation::{Simulation, simulate, simulate_on_cluster};
 pub use system_options::SystemOptions;
 pub use target::Target;
+pub use together::{
+    ConcurrentPrograms, NamedTrace, PolicyOutcome, ProgramAlone, ProgramPair, TogetherRequest, together,
+};
