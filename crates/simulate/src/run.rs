@@ -11,6 +11,7 @@ use crate::metadata::MetadataServer;
 use crate::outcome::{ServerUse, SimulationOutcome};
 use crate::places::Places;
 use crate::program::{StepProgram, check_step};
+use crate::program_turns::ProgramTurns;
 use crate::report::{NodeUse, QueueUse, SimulationReport};
 use crate::slab::{Slab, Sub};
 use crate::sweeps::MOST_SLOTS;
@@ -61,6 +62,7 @@ pub fn run_observed<P: StepProgram>(
     observe: impl FnMut(u32, &SimulatedAccess, f64, f64),
 ) -> Result<SimulationReport, SimulateError> {
     let mut run = Run::new(cluster, layouts, program, system, seed, observe)?;
+    run.expect_turns();
     run.play()?;
     Ok(run.report())
 }
@@ -174,18 +176,9 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         if count > most {
             return Err(SimulateError::TooMany { what: "processes", count, most });
         }
-        let keeper = match &system.turns {
-            Some(turns) => {
-                turns.check(count)?;
-                Some(Box::new(TurnKeeper::new(turns, cluster, &places, system)))
-            }
-            None => None,
-        };
-        let nodes = system.links.client.map_or_else(Vec::new, |client| {
-            let link = Link::new(client.s_per_byte);
-            let nodes = count.div_ceil(client.processes_per_node as usize);
-            (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
-        });
+        let keeper =
+            system.turns.as_ref().map(|turns| keeper_of(turns, count, cluster, &places, system)).transpose()?;
+        let nodes = nodes_of(system, count);
         let members = program.communicators();
         let nothing = SimulatedAccess { file: 0, offset: 0, size: 0, op: Op::Read, think_s: 0.0 };
         let processes = (0..count as u32).map(|process| Process {
@@ -196,15 +189,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             outstanding: 0,
             phase: Phase::Going,
         });
-        let (ties, has_head) = (Ties::new(seed), cluster.has_heads());
-        let file_starts = match &system.file_starts {
-            Some(starts) => starts.clone(),
-            None if (system.has_positions() || has_head) && layouts.len() > 1 => {
-                // A head moves from file to file, as that of an emulated device does.
-                one_after_the_other(layouts, &program.extents(layouts.len()), u64::from(has_head))
-            }
-            None => Vec::new(),
-        };
+        let ties = Ties::new(seed);
+        let file_starts = starts_of(cluster, layouts, program, system);
         let turns = if places.has_turns() { vec![Vec::new(); count] } else { Vec::new() };
         Ok(Self {
             program,
@@ -248,9 +234,6 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     }
 
     fn play(&mut self) -> Result<(), SimulateError> {
-        if let Some(keeper) = &self.keeper {
-            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
-        }
         self.go()?;
         while let Some((time_ns, kind, number)) = self.agenda.next() {
             self.now_ns = time_ns;
@@ -427,6 +410,13 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             self.agenda.at(due_ns, EventKind::Wake, TURNS);
         }
         Ok(())
+    }
+
+    /// What decides about turns looks at its first time.
+    fn expect_turns(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
+        }
     }
 
     /// Something is due about turns. An event that another one has come before says nothing.
@@ -729,6 +719,39 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
     });
     let servers = servers.collect();
     (models, servers)
+}
+
+/// The links of the nodes that `count` processes run on; none without links.
+fn nodes_of(system: &System, count: usize) -> Vec<Node> {
+    system.links.client.map_or_else(Vec::new, |client| {
+        let link = Link::new(client.s_per_byte);
+        let nodes = count.div_ceil(client.processes_per_node as usize);
+        (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
+    })
+}
+
+/// What decides about the turns of `count` processes.
+fn keeper_of(
+    turns: &ProgramTurns,
+    count: usize,
+    cluster: &Cluster,
+    places: &Places,
+    system: &System,
+) -> Result<Box<TurnKeeper>, SimulateError> {
+    turns.check(count)?;
+    Ok(Box::new(TurnKeeper::new(turns, cluster, places, system)))
+}
+
+/// Where each file's datafiles begin on disk; empty where no server asks.
+fn starts_of<P: StepProgram>(cluster: &Cluster, layouts: &[Layout], program: &P, system: &System) -> Vec<u64> {
+    match &system.file_starts {
+        Some(starts) => starts.clone(),
+        None if (system.has_positions() || cluster.has_heads()) && layouts.len() > 1 => {
+            // A head moves from file to file, as that of an emulated device does.
+            one_after_the_other(layouts, &program.extents(layouts.len()), u64::from(cluster.has_heads()))
+        }
+        None => Vec::new(),
+    }
 }
 
 /// Where files begin on disk when each has the room of its fullest server and `gap` bytes, in order. O(files x regions x

@@ -5,6 +5,7 @@
 mod advised;
 mod error;
 mod loads;
+mod lockstep;
 mod planning;
 mod prediction;
 mod replay;

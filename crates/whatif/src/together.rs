@@ -1,6 +1,7 @@
 //! Programs that run at once, each a trace: what they do to each other, and what turns would make of that.
 
 use crate::error::WhatifError;
+use crate::lockstep::rounds_ns;
 use crate::replay;
 use crate::servers::Servers;
 use crate::system_options::SystemOptions;
@@ -237,7 +238,9 @@ impl Stage {
             let last_ns = threads.iter().flatten().map(|did| did.end_ns).max().unwrap_or(0);
             begins_ns.push(trace.start_unix_ns().saturating_add(first_ns));
             traced_s.push(last_ns.saturating_sub(first_ns) as f64 * 1e-9);
-            let cuts = replay::nanoseconds(&cuts_s(&own, &target.cluster, target.default_width_bytes)?);
+            let mut cuts = replay::nanoseconds(&cuts_s(&own, &target.cluster, target.default_width_bytes)?);
+            cuts.extend(rounds_ns(&threads));
+            cuts.sort_unstable();
             steps.push(stripewise_simulate::replay(threads, &cuts, around.think).program);
             files.push(numbers);
         }
