@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benches import (
     accuracy,
+    adapting,
     advice,
     beside,
     drishti,
@@ -50,6 +51,7 @@ from benches import (
     stripe_search,
     theta,
     turns,
+    turns_scale,
     uniform,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -83,8 +85,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     accuracy.BENCHMARK,
     streams.BENCHMARK,
     turns.BENCHMARK,
+    turns_scale.BENCHMARK,
     beside.BENCHMARK,
     *iorch.BENCHMARKS,
+    *adapting.BENCHMARKS,
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
     drishti.BENCHMARK,

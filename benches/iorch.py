@@ -21,6 +21,9 @@ from benches.emulated import Devices, make_pool
 from benches.frame import ROOT, STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, of_repetitions
 from benches.turns import orchestrated
 from stripewise import emulation
+from stripewise.api import together
+from stripewise.api import trace as traces
+from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 
 RANKS = 5
@@ -47,6 +50,9 @@ class Job:
     op: str
     mib: int = FILE_MIB
     barrier: bool = True
+    burst: int = 0
+    """Requests of a rank before each pause."""
+    think_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,16 +73,19 @@ def pool_with(directory: Path, distance_bytes: int) -> Pool:
     return pool
 
 
-def at_once(pool: Pool, jobs: Sequence[Job], scratch: Path) -> Outcome:
-    """Runs jobs, each on its own file, which begin together."""
+def at_once(pool: Pool, jobs: Sequence[Job], scratch: Path, *, record: int | None = None) -> Outcome:
+    """Runs jobs, each on its own file, which begin together; with `record` that job alone, and its trace is kept."""
     scratch.mkdir(parents=True, exist_ok=True)
     go = scratch / "go"
     go.unlink(missing_ok=True)
     started, before = [], emulation.snapshot(pool)
     for number, job in enumerate(jobs):
+        if record not in (None, number):
+            continue
         ready = scratch / f"ready-{number}"
         ready.unlink(missing_ok=True)
-        run = [*STRIPEWISE, "run", "--quiet", "--pool", pool.file, "--program", f"job-{number}", "--"]
+        how = ["run", "--quiet"] if record is None else ["trace", "-o", scratch / f"job-{number}.trace"]
+        run = [*STRIPEWISE, *how, "--pool", pool.file, "--program", f"job-{number}", "--"]
         mpi = [
             Path(sys.executable).parent / "mpiexec",
             "-n",
@@ -85,7 +94,8 @@ def at_once(pool: Pool, jobs: Sequence[Job], scratch: Path) -> Outcome:
             ROOT / "benches" / "mpi_programs.py",
         ]
         asked = [job.kind, job.op, pool.mount / f"file-{number}", job.mib << 20, ready, go]
-        command = [str(part) for part in [*run, *mpi, *asked, *(["--barrier"] if job.barrier else [])]]
+        pauses = ["--burst", job.burst, "--think", job.think_s] if job.burst else []
+        command = [str(part) for part in [*run, *mpi, *asked, *(["--barrier"] if job.barrier else []), *pauses]]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         started.append((process, ready))
@@ -98,7 +108,8 @@ def at_once(pool: Pool, jobs: Sequence[Job], scratch: Path) -> Outcome:
     said = [process.communicate(timeout=PATIENCE_S) for process, _ in started]
     if any(process.returncode for process, _ in started):
         raise BenchmarkError("\n".join(err for _, err in said))
-    found = [json.loads(out) for out, _ in said]
+    # What `trace` says stands on lines of its own.
+    found = [json.loads(next(line for line in out.splitlines() if line.startswith("{"))) for out, _ in said]
     verdict = emulation.since(before).verdict
     took_s = max(one["end_s"] for one in found) - min(one["begin_s"] for one in found)
     return Outcome(
@@ -230,7 +241,97 @@ def fig9(context: Context) -> Iterator[Figure | str]:
             yield of_repetitions(f"fig9: window of {ms} ms, gain", gains, unit="%", note=f"the paper: {gained} %")
 
 
-FIGURES = {"fig8": fig8, "fig2": fig2, "fig7": fig7, "fig9": fig9}
+@dataclass(frozen=True)
+class ConcurrentPolicy:
+    """What a policy made of jobs."""
+
+    mib_per_s: float
+    worst: float
+    """How many times as long as alone the job takes that is slowed most."""
+
+
+def recorded(context: Context, pool: Pool, jobs: Sequence[Job]) -> tuple[dict[str, Trace], list[float]]:
+    """Runs each job alone: traces by name, and how long each took."""
+    scratch = context.directory / "scratch"
+    alone_s = [at_once(pool, jobs, scratch, record=number).each_s[0] for number in range(len(jobs))]
+    return {f"job-{number}": traces.read(scratch / f"job-{number}.trace") for number in range(len(jobs))}, alone_s
+
+
+def simulated(
+    pool: Pool, programs: dict[str, Trace], policies: Sequence[str], *, think: bool
+) -> dict[str, ConcurrentPolicy]:
+    """What the simulator makes of programs that begin at once, by policy; `""` is vanilla."""
+    window_s = 0.5 * DILATION
+    found = together.together(programs, pool=pool, policies_tried=policies, window_s=window_s, think=think)
+    return {
+        "" if row["policy"] == "none" else row["policy"]: ConcurrentPolicy(
+            row["throughput"]["mean"] / 2**20, together.worst_slowdown(row)
+        )
+        for row in found["policies"]
+    }
+
+
+def beside(context: Context) -> Iterator[Figure | str]:
+    """What the simulator says of two recorded programs, beside what they did."""
+    jobs = [Job("mpi-io-test", "read", 32 if context.quick else 96)] * 2
+    pool = prepared(context, "simulated", jobs, 30 * GB)
+    policies = ["reuse-distance"]
+    programs, _ = recorded(context, pool, jobs)
+    said = simulated(pool, programs, policies, think=False)
+    outcomes = pairs(context, pool, jobs, policies, 3)
+    for policy, found in outcomes.items():
+        label = policy or "vanilla"
+        valid = [one.mib_per_s for one in found if one.is_valid]
+        yield Figure(f"simulated: {label}", said[policy].mib_per_s, "MiB/s")
+        if valid:
+            yield of_repetitions(f"measured: {label}", valid, unit="MiB/s")
+            yield Figure(f"simulated / measured: {label}", said[policy].mib_per_s / statistics.median(valid))
+    yield compared("measured gain", outcomes, policies[0])
+    yield Figure(f"simulated gain: {policies[0]} / vanilla", said[policies[0]].mib_per_s / said[""].mib_per_s)
+
+
+def bursts(context: Context) -> Iterator[Figure | str]:
+    """Programs that compute between bursts of requests, under three policies, measured and simulated."""
+    scale = 1 if context.quick else 3
+    # Bursts of 0.3, 1 and 3 s of the disks' time on their own, about, and pauses as long.
+    jobs = [
+        Job("mpi-io-test", "read", 16 * scale, burst=8, think_s=0.3 * DILATION),
+        Job("mpi-io-test", "read", 24 * scale, burst=32, think_s=1.0 * DILATION),
+        Job("mpi-io-test", "read", 32 * scale, burst=96, think_s=3.0 * DILATION),
+    ]
+    policies = ["reuse-distance", "set-10", "opportunity"]
+    pool = prepared(context, "bursts", jobs, 10 * GB)
+    programs, alone_s = recorded(context, pool, jobs)
+    said = simulated(pool, programs, policies, think=True)
+    did: dict[str, ConcurrentPolicy] = {}
+    for policy, found in pairs(context, pool, jobs, policies, 3).items():
+        valid = [one for one in found if one.is_valid]
+        if valid:
+            worst = [max(took_s / own_s for took_s, own_s in zip(one.each_s, alone_s, strict=True)) for one in valid]
+            rates = [one.mib_per_s for one in valid]
+            did[policy] = ConcurrentPolicy(statistics.median(rates), statistics.median(worst))
+            yield of_repetitions(f"measured: {policy or 'vanilla'}", rates, unit="MiB/s")
+            yield of_repetitions(f"measured: {policy or 'vanilla'}, worst slowdown", worst)
+    for policy, row in said.items():
+        yield Figure(f"simulated: {policy or 'vanilla'}", row.mib_per_s, "MiB/s")
+        yield Figure(f"simulated: {policy or 'vanilla'}, worst slowdown", row.worst)
+    for how, rows in (("measured", did), ("simulated", said)):
+        if all(policy in rows for policy in policies):
+            yield from _judged(how, rows)
+
+
+def _judged(how: str, rows: dict[str, ConcurrentPolicy]) -> Iterator[Figure]:
+    """`opportunity` against the other two."""
+    mine, paper, sets = rows["opportunity"], rows["reuse-distance"], rows["set-10"]
+    yield Figure(f"{how}: opportunity / reuse-distance", mine.mib_per_s / paper.mib_per_s, target=Target(least=1.0))
+    yield Figure(
+        f"{how}: worst slowdown, opportunity / reuse-distance", mine.worst / paper.worst, target=Target(most=0.5)
+    )
+    yield Figure(f"{how}: opportunity / set-10", mine.mib_per_s / sets.mib_per_s, target=Target(least=1.0))
+    yield Figure(f"{how}: worst slowdown, opportunity / set-10", mine.worst / sets.worst, target=Target(most=1.0))
+
+
+FIGURES = {"fig8": fig8, "fig2": fig2, "fig7": fig7, "fig9": fig9, "simulated": beside, "bursts": bursts}
 
 
 def benchmark(name: str, title: str) -> Benchmark:
@@ -243,4 +344,6 @@ BENCHMARKS = (
     benchmark("fig2", "two instances of five MPI programs, vanilla and orchestrated"),
     benchmark("fig7", "three MPI programs, vanilla and by policy"),
     benchmark("fig9", "two MPI programs, by length of the window"),
+    benchmark("simulated", "two MPI programs as the simulator has them, beside what was measured"),
+    benchmark("bursts", "three MPI programs with pauses, by policy, measured and simulated"),
 )

@@ -1,4 +1,6 @@
-"""MPI programs of IOrchestrator's benchmarks: mpiexec -n 5 python FILE KIND read|write FILE BYTES READY GO [--barrier].
+"""MPI programs of IOrchestrator's benchmarks.
+
+mpiexec -n 5 python FILE KIND read|write FILE BYTES READY GO [--barrier] [--burst N --think SECONDS]
 
 Each moves BYTES of the file in all. Rank 0 makes the file READY when all ranks have opened, and all begin when the file
 GO is there. Rank 0 prints when the ranks began and ended, by the clock that all programs of a machine share.
@@ -54,6 +56,8 @@ def main() -> None:
     parser.add_argument("ready", type=Path)
     parser.add_argument("go", type=Path)
     parser.add_argument("--barrier", action="store_true")
+    parser.add_argument("--burst", type=int, default=0, help="Requests of a rank before each pause; 0: no pause.")
+    parser.add_argument("--think", type=float, default=0.0, help="Seconds of a pause.")
     asked = parser.parse_args()
     comm = MPI.COMM_WORLD
     # Each request of the program is one of the file system.
@@ -66,7 +70,9 @@ def main() -> None:
     while not asked.go.exists():
         time.sleep(1e-3)
     began_s, moved = time.monotonic(), 0
-    for offset, size in requests(asked.kind, comm.rank, comm.size, asked.bytes):
+    for number, (offset, size) in enumerate(requests(asked.kind, comm.rank, comm.size, asked.bytes)):
+        if asked.burst and number and number % asked.burst == 0:
+            time.sleep(asked.think)
         part = buffer[:size]
         if asked.op == "write":
             file.Write_at(offset, part)

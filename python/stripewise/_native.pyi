@@ -1149,6 +1149,54 @@ def simulate_on_cluster(
     trace: Trace, cluster: str, root: str | None, layout: str | None, around: SimulationAround
 ) -> SimulationDocument: ...
 
+# Programs that run at once
+
+class ProgramAlone(TypedDict):
+    name: str
+    processes: int
+    bytes: int
+    begin_s: float
+    alone_s: Estimate
+    servers: list[str]
+
+class PolicyOutcome(TypedDict):
+    """Lists are in the order of the programs."""
+
+    policy: str
+    makespan_s: Estimate
+    throughput: Estimate
+    took_s: list[Estimate]
+    slowdowns: list[Estimate]
+    waited_s: list[float]
+    fairness: Estimate
+
+class ProgramPair(TypedDict):
+    programs: list[str]
+    overlap_s: float
+    servers: list[str]
+    slowdowns: list[Estimate]
+
+class ConcurrentPrograms(TypedDict):
+    runs: int
+    seed: int
+    window_s: float
+    programs: list[ProgramAlone]
+    policies: list[PolicyOutcome]
+    pairs: list[ProgramPair]
+    pairs_left: int
+
+def together(
+    traces: list[tuple[str, Trace]],
+    servers: str,
+    root: str | None,
+    policies: list[str],
+    window: str,
+    *,
+    as_recorded: bool,
+    pairs: bool,
+    around: SimulationAround,
+) -> ConcurrentPrograms: ...
+
 # Workloads and devices that are described instead of recorded
 
 class Devices(TypedDict):

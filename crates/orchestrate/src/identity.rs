@@ -16,15 +16,12 @@
 //! PBS stands behind launchers that run inside its jobs, as one job may have several of them.
 
 use rustix::fs::{CWD, Mode, OFlags};
-use stripewise_schedule::ProgramKey;
+use stripewise_schedule::{PROGRAM_NAME_BYTES, ProgramKey};
 
 /// The environment variable that names a program; `--program NAME` sets it.
 pub const JOB_VARIABLE: &str = "STRIPEWISE_JOB";
 /// The environment variable by which `stripewise run` names what it starts.
 pub const RUN_VARIABLE: &str = "STRIPEWISE_RUN";
-
-/// Bytes of a program's name; longer ones are cut, and told apart by their hash all the same.
-pub const PROGRAM_NAME_BYTES: usize = 32;
 
 /// Most bytes of a file of `/proc` that are looked at.
 const PROC_BYTES: usize = 1 << 16;

@@ -6,21 +6,16 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use stripewise_schedule::{
-    FULL_STROKE_BYTES, MAX_WINDOW_NS, MIN_WINDOW_NS, OTHERS, POLICY_NAMES, ProgramKey, SeekTime, SlicePlan, policies,
+    Conductor, Decision, FULL_STROKE_BYTES, Looked, MAX_WINDOW_NS, MIN_WINDOW_NS, NextWindow, OTHERS, POLICY_NAMES,
+    ProgramKey, ProgramRules, SeekTime, TurnClock, policies,
 };
 use stripewise_store::emulate::{now_ns, sleep_until};
 use stripewise_store::{Error, Pool, Result, SharedPage, lock_byte};
 
-use crate::conductor::{Conductor, Decision, ProgramRules};
 use crate::plan_page::{LISTED, Listed, PlanPage, Published};
 use crate::snapshot::{PageReader, Snapshot};
 use crate::turns::make_plan_page;
 
-/// Looks at programs in a window; each is a time in which an idle slice is found.
-const LOOKS: u64 = 50;
-/// Shortest and longest time between two looks: 2 ms and 20 ms.
-const LEAST_LOOK_NS: u64 = 2_000_000;
-const MOST_LOOK_NS: u64 = 20_000_000;
 /// The byte of the page's file that an orchestrator locks.
 const LOCK_BYTE: i64 = 0;
 
@@ -48,12 +43,7 @@ pub struct Orchestrator {
     /// Holds the lock.
     _file: OwnedFd,
     reader: PageReader,
-    conductor: Conductor,
-    window_ns: u64,
-    begin_ns: u64,
-    /// When the last window ended: later than planned, or sooner where slices were given up.
-    ended_ns: u64,
-    plan: SlicePlan,
+    clock: TurnClock,
     listed: Vec<Listed>,
     next_look_ns: u64,
 }
@@ -117,11 +107,7 @@ impl Orchestrator {
             page,
             _file: file,
             reader: PageReader::new(pool),
-            conductor,
-            window_ns,
-            begin_ns: now_ns,
-            ended_ns: now_ns,
-            plan: SlicePlan::open(),
+            clock: TurnClock::new(conductor, window_ns, now_ns),
             listed: Vec::new(),
             next_look_ns: now_ns,
         };
@@ -131,24 +117,25 @@ impl Orchestrator {
 
     /// One line of the policy.
     pub fn describe(&self) -> &'static str {
-        self.conductor.policy().describe()
+        self.clock.conductor().policy().describe()
     }
 
     /// Works for `time`, or until a window has ended: what was decided then. Nothing of a window without any program.
     pub fn work(&mut self, time: Duration) -> Vec<Decision> {
         let until_ns = now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let look_ns = (self.window_ns / LOOKS).clamp(LEAST_LOOK_NS, MOST_LOOK_NS);
+        let look_ns = self.clock.look_ns();
         loop {
             let wake_ns = self.next_look_ns.min(until_ns);
             let now_ns = sleep_until(wake_ns);
             if now_ns >= self.next_look_ns {
                 self.next_look_ns = now_ns + look_ns;
                 let snapshot = self.reader.read(now_ns);
-                self.conductor.look(&snapshot.programs, &snapshot.traffic);
-                if now_ns >= self.begin_ns.saturating_add(self.window_ns) {
-                    return self.end_window(&snapshot, now_ns);
+                self.clock.note(&snapshot.programs, &snapshot.traffic);
+                match self.clock.look(&snapshot.programs, &snapshot.traffic, now_ns) {
+                    Looked::Same => {}
+                    Looked::GivenUp => self.publish(now_ns),
+                    Looked::Window(next) => return self.begin_window(next, now_ns),
                 }
-                self.skip_idle(&snapshot, look_ns, now_ns);
             }
             if now_ns >= until_ns {
                 return Vec::new();
@@ -156,16 +143,8 @@ impl Orchestrator {
         }
     }
 
-    fn end_window(&mut self, snapshot: &Snapshot, now_ns: u64) -> Vec<Decision> {
-        let was_shared = self.plan.is_open();
-        let took_ns = now_ns.saturating_sub(self.ended_ns);
-        self.ended_ns = now_ns;
-        let next = self.conductor.next(&snapshot.programs, &snapshot.traffic, was_shared, (took_ns, now_ns));
-        // Windows follow each other without a gap, but for an orchestrator that was stopped meanwhile.
-        let end_ns = self.begin_ns + self.window_ns;
-        self.begin_ns = if now_ns - end_ns < self.window_ns / 2 { end_ns } else { now_ns };
-        self.plan = next.plan;
-        let rules = self.conductor.rules();
+    fn begin_window(&mut self, next: NextWindow, now_ns: u64) -> Vec<Decision> {
+        let rules = self.clock.conductor().rules();
         let list = |(program, name, standing, reuse_ns): &(ProgramKey, String, _, Option<f64>)| Listed {
             program: *program,
             standing: *standing,
@@ -182,29 +161,10 @@ impl Orchestrator {
         next.decisions
     }
 
-    /// Ends the slice of a program that has no request any more, and begins the next.
-    fn skip_idle(&mut self, snapshot: &Snapshot, look_ns: u64, now_ns: u64) {
-        if self.plan.is_open() || now_ns < self.begin_ns {
-            return;
-        }
-        let at_ns = (now_ns - self.begin_ns) % self.window_ns;
-        let Some(slice) = self.plan.slices.iter().find(|slice| at_ns < slice.end_ns).copied() else { return };
-        let begins = std::iter::once(0).chain(self.plan.slices.iter().map(|slice| slice.end_ns));
-        let begun_ns = begins.take_while(|begin_ns| *begin_ns <= at_ns).last().unwrap_or(0);
-        let left_ns = slice.end_ns - at_ns;
-        // A program that has just got its turn has not answered yet.
-        if left_ns <= look_ns || at_ns - begun_ns < 2 * look_ns {
-            return;
-        }
-        if self.conductor.is_wasted(slice.program, &self.plan, &snapshot.programs, 2 * look_ns, now_ns) {
-            self.begin_ns = self.begin_ns.saturating_sub(left_ns);
-            self.publish(now_ns);
-        }
-    }
-
     fn publish(&mut self, now_ns: u64) {
-        let published =
-            Published { plan: &self.plan, begin_ns: self.begin_ns, window_ns: self.window_ns, listed: &self.listed };
+        let clock = &self.clock;
+        let (begin_ns, window_ns) = (clock.begin_ns(), clock.window_ns());
+        let published = Published { plan: clock.plan(), begin_ns, window_ns, listed: &self.listed };
         self.page.publish(&published, now_ns);
     }
 }

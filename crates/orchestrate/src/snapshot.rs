@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
-use stripewise_schedule::{FULL_STROKE_BYTES, ProgramKey, ServerUseBy, UserTraffic};
+use stripewise_schedule::{FULL_STROKE_BYTES, ProgramKey, ProgramTraits, ServerUseBy, UserTraffic};
 use stripewise_store::Pool;
 
 use crate::identity::Identified;
 use crate::plan_page::text_of;
-use crate::traits::ProgramTraits;
 use crate::use_page::{MOST_PROGRAMS, PROGRAMS_DIRECTORY, ProgramCell, USES_MAGIC, UseCell, UsePage};
 
 /// Users whose pages are read.

@@ -1,13 +1,11 @@
 //! What is going on, for people: by anyone who may read the pool's namespace.
 
-use stripewise_schedule::Standing;
+use stripewise_schedule::{Conductor, ProgramTraits, Standing};
 use stripewise_store::emulate::now_ns;
 use stripewise_store::{Pool, Result, is_shared};
 
-use crate::conductor::Conductor;
 use crate::orchestrator::name_of;
 use crate::snapshot::PageReader;
-use crate::traits::ProgramTraits;
 use crate::turns::open_plan_page;
 
 /// A program, as the pages have it.

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Served};
-use stripewise_schedule::ProgramKey;
+use stripewise_schedule::{HELD_LOOK_NS, ProgramKey};
 use stripewise_store::emulate::{datafile_key, now_ns, sleep_until};
 use stripewise_store::shared_pages::allocate;
 use stripewise_store::{Error, Pool, Result, SharedPage, is_shared, open_own};
@@ -21,8 +21,6 @@ use crate::identity::Identified;
 use crate::plan_page::{Admittance, PLAN_PAGE_BYTES, PlanPage, TURNS_FILE};
 use crate::use_page::{MOST_PROGRAMS, ON_DISK, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
 
-/// A held request looks at the plan at least this often: 10 ms.
-const LOOK_AGAIN_NS: u64 = 10_000_000;
 /// How long the program of a thread that asks through the mount is remembered: 1 s.
 const REMEMBERED_NS: u64 = 1_000_000_000;
 /// Threads that are remembered.
@@ -170,7 +168,7 @@ impl Turns {
         let passed = loop {
             match self.plan.admittance(key, now_ns) {
                 Admittance::Wait(wait_ns) if now_ns < deadline_ns => {
-                    let until_ns = now_ns.saturating_add(wait_ns.clamp(1, LOOK_AGAIN_NS)).min(deadline_ns);
+                    let until_ns = now_ns.saturating_add(wait_ns.clamp(1, HELD_LOOK_NS)).min(deadline_ns);
                     now_ns = sleep_until(until_ns);
                     cell.last_ns.store(now_ns, Ordering::Relaxed);
                 }

@@ -4,10 +4,10 @@
 //! that user writes there is bounded where it is read, and counts for that user's programs alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use stripewise_schedule::{FULL_STROKE_BYTES, weighed};
+use stripewise_schedule::{BURST_GAP_NS, FULL_STROKE_BYTES, PROGRAM_NAME_BYTES, weighed};
 use stripewise_store::Atomics;
 
-use crate::identity::{Identified, PROGRAM_NAME_BYTES};
+use crate::identity::Identified;
 use crate::plan_page::store_bytes;
 
 /// In place of a datafile, where positions are addresses on the server's disk: all datafiles lie on one line there.
@@ -26,8 +26,6 @@ pub(crate) const MOST_SERVERS: usize = 128;
 pub(crate) const MOST_PROCESSES: usize = 512;
 /// A program or a process that has sent no request for this time may lose its place to another: 30 s.
 pub(crate) const FORGOTTEN_AFTER_NS: u64 = 30_000_000_000;
-/// A program without requests for this time begins a new burst with the next: 100 ms.
-const BURST_GAP_NS: u64 = 100_000_000;
 
 /// A program on a server. Positions are addresses on disk where these are known ([`ON_DISK`]); else offsets in datafiles, of
 /// which two are a whole stroke apart.

@@ -20,6 +20,7 @@ mod pool_life;
 mod report;
 mod signature;
 mod simulate;
+mod together;
 mod trace;
 mod units;
 
@@ -85,6 +86,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::server_load, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate_on_cluster, module)?)?;
+    module.add_function(wrap_pyfunction!(together::together, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::simulate_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_generated, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::price_native, module)?)?;

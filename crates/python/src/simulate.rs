@@ -34,7 +34,7 @@ pub(crate) struct PySystemOptions {
 }
 
 impl PySystemOptions {
-    fn read(self) -> stripewise_whatif::SystemOptions {
+    pub(crate) fn read(self) -> stripewise_whatif::SystemOptions {
         stripewise_whatif::SystemOptions {
             queue: self.queue,
             wait: self.wait,
@@ -166,7 +166,7 @@ fn describe(repeated: &Repeated, names: &ServerNames) -> Value {
     })
 }
 
-fn estimate(estimate: &Estimate) -> Value {
+pub(crate) fn estimate(estimate: &Estimate) -> Value {
     json!({ "mean": estimate.mean, "half_width": estimate.half_width })
 }
 

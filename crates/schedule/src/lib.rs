@@ -10,9 +10,14 @@
 //! policy       what a policy is
 //! policies     who gets which part: one file each
 //! turn         whether a program is served now, or when
+//! traits       what is known of a program
+//! window_means the figures of a window
+//! conductor    from figures to the plan of the next window: programs, standings, policy
+//! turn_clock   windows and slices on their owner's clock: the orchestrator's, or the simulator's
 //! ```
 
 mod candidate;
+mod conductor;
 mod eligibility;
 mod ewma;
 mod locality;
@@ -24,12 +29,16 @@ mod seek_time;
 mod slice_plan;
 mod slices;
 mod standing;
+mod traits;
 mod turn;
+mod turn_clock;
+mod window_means;
 
 pub use candidate::Candidate;
+pub use conductor::{Conductor, Decision, NextWindow, ProgramRules};
 pub use eligibility::Eligibility;
 pub use ewma::weighed;
-pub use locality::{ServerUseBy, SharedServer};
+pub use locality::{BURST_GAP_NS, ServerUseBy, SharedServer};
 pub use mixing::{UserTraffic, mixed_gap};
 pub use payoff::Payoff;
 pub use policies::POLICY_NAMES;
@@ -38,4 +47,6 @@ pub use seek_time::{FULL_STROKE_BYTES, SeekTime};
 pub use slice_plan::{MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, OTHERS, ProgramKey, SlicePlan, TurnSlice};
 pub use slices::{harmonic_shares, into_slices};
 pub use standing::{Standing, StandingTracker, WindowReport};
-pub use turn::{Turn, turn_of};
+pub use traits::{PROGRAM_NAME_BYTES, ProgramTraits};
+pub use turn::{HELD_LOOK_NS, Turn, turn_of};
+pub use turn_clock::{Looked, TurnClock};

@@ -1,5 +1,8 @@
 //! What is known of a program and of the servers that it uses.
 
+/// A program without requests for this time begins a new burst with the next: 100 ms.
+pub const BURST_GAP_NS: u64 = 100_000_000;
+
 /// One server, as all programs together use it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SharedServer {

@@ -82,6 +82,11 @@ impl Agenda {
         }
     }
 
+    /// Whether nothing is pending. O(1).
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.len() == usize::from(self.hole)
+    }
+
     /// The next event. O(log events).
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(u64, EventKind, u32)> {

@@ -33,6 +33,22 @@ pub enum SimulateError {
         /// Bytes.
         size: u64,
     },
+    /// Turns by a policy that is none.
+    #[error("no policy is named '{policy}': take one of {policies}")]
+    UnknownPolicy {
+        /// What was asked for.
+        policy: String,
+        /// What there is.
+        policies: String,
+    },
+    /// Turns of programs that do not have all processes.
+    #[error("turns need one of the {programs} programs for each of {processes} processes")]
+    NoProgram {
+        /// Number of processes.
+        processes: usize,
+        /// Number of programs.
+        programs: usize,
+    },
     /// A process of a number that is beyond all that are simulated.
     #[error("process {process}: at most {most} are simulated")]
     ManyProcesses {

@@ -13,6 +13,9 @@
 //!   does ([`SimulationReport::outcome`]), queues, links and a time line. [`repeat`] runs it with several seeds in parallel and
 //!   gives means with confidence intervals.
 //!
+//! Several programs run at once as [`Joined`]; with [`System::turns`] they take turns, decided by what decides in a pool
+//! (`stripewise_schedule`).
+//!
 //! With a plain [`System`] both agree, but for the rounding of [`run`](run()) to nanoseconds and the order in which
 //! processes that act at the same instant are served.
 //!
@@ -57,12 +60,14 @@ mod engine;
 mod error;
 mod generate;
 mod histogram;
+mod joined;
 mod link;
 mod metadata;
 mod outcome;
 mod packed;
 mod places;
 mod program;
+mod program_turns;
 mod repeat;
 mod replay;
 mod report;
@@ -72,20 +77,24 @@ mod sweeps;
 mod system;
 mod time;
 mod timeline;
+mod turn_keeper;
 mod workload;
 
 pub use described::Described;
 pub use engine::{Network, SimulationOptions, simulate, simulate_observed};
 pub use error::SimulateError;
 pub use generate::{FileChoice, FilePart, Generated, GeneratorCursor, SlotOrder, Together};
+pub use joined::{Joined, JoinedPart, JoinedReading};
 pub use outcome::{Latency, ServerUse, SimulationOutcome, TakenSubs};
 pub use packed::{Packed, Reading};
 pub use program::StepProgram;
+pub use program_turns::ProgramTurns;
 pub use repeat::{Estimate, Repeated, repeat};
 pub use replay::{Did, Replayed, What, replay};
-pub use report::{MetadataUse, NodeUse, QueueUse, SimulationReport};
+pub use report::{MetadataUse, NodeUse, QueueUse, SimulationReport, TurnUse};
 pub use run::{run, run_observed};
 pub use stripewise_model::{Queue, SeekCurve, SeekShape};
+pub use stripewise_schedule::ProgramRules;
 pub use system::{ClientLink, Forwarding, Links, Metadata, ServerLink, Service, Startup, System, TierDevice};
 pub use timeline::{ServerBin, Timeline};
 pub use workload::{ClosedLoop, MetadataOp, SimulatedAccess, SimulatedStep};

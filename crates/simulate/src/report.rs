@@ -26,6 +26,8 @@ pub struct SimulationReport {
     pub nodes: Vec<NodeUse>,
     /// The metadata server.
     pub metadata: MetadataUse,
+    /// By program, with [`System::turns`](crate::System::turns).
+    pub turns: Vec<TurnUse>,
     /// With [`System::bins`](crate::System::bins).
     pub timeline: Option<Timeline>,
 }
@@ -57,4 +59,13 @@ pub struct MetadataUse {
     pub busy_s: f64,
     /// Seconds that operations waited for a thread, added up.
     pub waiting_s: f64,
+}
+
+/// What turns were to a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TurnUse {
+    /// Requests that waited for a turn.
+    pub held: u64,
+    /// Seconds that they waited, added up.
+    pub waited_s: f64,
 }

@@ -11,12 +11,14 @@ use crate::metadata::MetadataServer;
 use crate::outcome::{ServerUse, SimulationOutcome};
 use crate::places::Places;
 use crate::program::{StepProgram, check_step};
+use crate::program_turns::ProgramTurns;
 use crate::report::{NodeUse, QueueUse, SimulationReport};
 use crate::slab::{Slab, Sub};
 use crate::sweeps::MOST_SLOTS;
 use crate::system::{Forwarding, ServerLink, System};
 use crate::time::{after, ns, seconds};
 use crate::timeline::TimelineRecorder;
+use crate::turn_keeper::{Passing, Released, TurnKeeper};
 use crate::workload::{SimulatedAccess, SimulatedStep};
 use std::collections::VecDeque;
 use stripewise_layout::Layout;
@@ -60,9 +62,13 @@ pub fn run_observed<P: StepProgram>(
     observe: impl FnMut(u32, &SimulatedAccess, f64, f64),
 ) -> Result<SimulationReport, SimulateError> {
     let mut run = Run::new(cluster, layouts, program, system, seed, observe)?;
+    run.expect_turns();
     run.play()?;
     Ok(run.report())
 }
+
+/// The number of the event that wakes what decides about turns: no process has it.
+const TURNS: u32 = u32::MAX;
 
 struct Server {
     device: ServerDevice,
@@ -87,6 +93,8 @@ enum Phase {
     Going,
     /// The end of its think time.
     Thinking,
+    /// The turn of its program.
+    Held,
     /// Its request, which is under way to the servers.
     Sending,
     /// The last answer, which is under way to it.
@@ -136,6 +144,9 @@ struct Run<'a, P: StepProgram, O> {
     communicators: Communicators,
     communicator_count: usize,
     timeline: Option<TimelineRecorder>,
+    keeper: Option<Box<TurnKeeper>>,
+    /// Processes whose turn has come; empty between events.
+    released: Vec<Released>,
     reads: TimeHistogram,
     writes: TimeHistogram,
     outcome: SimulationOutcome,
@@ -165,11 +176,9 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         if count > most {
             return Err(SimulateError::TooMany { what: "processes", count, most });
         }
-        let nodes = system.links.client.map_or_else(Vec::new, |client| {
-            let link = Link::new(client.s_per_byte);
-            let nodes = count.div_ceil(client.processes_per_node as usize);
-            (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
-        });
+        let keeper =
+            system.turns.as_ref().map(|turns| keeper_of(turns, count, cluster, &places, system)).transpose()?;
+        let nodes = nodes_of(system, count);
         let members = program.communicators();
         let nothing = SimulatedAccess { file: 0, offset: 0, size: 0, op: Op::Read, think_s: 0.0 };
         let processes = (0..count as u32).map(|process| Process {
@@ -180,15 +189,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             outstanding: 0,
             phase: Phase::Going,
         });
-        let (ties, has_head) = (Ties::new(seed), cluster.has_heads());
-        let file_starts = match &system.file_starts {
-            Some(starts) => starts.clone(),
-            None if (system.has_positions() || has_head) && layouts.len() > 1 => {
-                // A head moves from file to file, as that of an emulated device does.
-                one_after_the_other(layouts, &program.extents(layouts.len()), u64::from(has_head))
-            }
-            None => Vec::new(),
-        };
+        let ties = Ties::new(seed);
+        let file_starts = starts_of(cluster, layouts, program, system);
         let turns = if places.has_turns() { vec![Vec::new(); count] } else { Vec::new() };
         Ok(Self {
             program,
@@ -214,6 +216,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             communicators: Communicators::new(count, &members),
             communicator_count: members.len(),
             timeline: (system.bins > 0).then(|| TimelineRecorder::new(system.bins, servers.len())),
+            keeper,
+            released: Vec::new(),
             models,
             servers,
             places,
@@ -274,9 +278,11 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                     self.release(number);
                     self.go()?;
                 }
+                EventKind::Wake if number == TURNS => self.take_turns(),
                 EventKind::Wake => {
                     match self.processes[index].phase {
                         Phase::Thinking => self.issue(number)?,
+                        Phase::Held => self.try_again(number)?,
                         Phase::Sending => self.dispatch(number)?,
                         Phase::Returning => self.complete(number),
                         Phase::Turning => self.take_turn(number),
@@ -378,6 +384,60 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     fn issue(&mut self, process: u32) -> Result<(), SimulateError> {
         let state = &mut self.processes[process as usize];
         state.issued_ns = self.now_ns;
+        if let Some(keeper) = &mut self.keeper
+            && state.access.size > 0
+        {
+            let passing = keeper.enter(process, self.now_ns);
+            return self.passes(process, passing);
+        }
+        self.set_out(process)
+    }
+
+    /// A process that was held looks at the plan again.
+    fn try_again(&mut self, process: u32) -> Result<(), SimulateError> {
+        let since_ns = self.processes[process as usize].issued_ns;
+        let keeper = self.keeper.as_mut().expect("held by it");
+        let passing = keeper.passes(process, since_ns, self.now_ns);
+        self.passes(process, passing)
+    }
+
+    fn passes(&mut self, process: u32, passing: Passing) -> Result<(), SimulateError> {
+        if passing == Passing::Now {
+            return self.set_out(process);
+        }
+        self.processes[process as usize].phase = Phase::Held;
+        if let Passing::HeldUntil(due_ns) = passing {
+            self.agenda.at(due_ns, EventKind::Wake, TURNS);
+        }
+        Ok(())
+    }
+
+    /// What decides about turns looks at its first time.
+    fn expect_turns(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
+        }
+    }
+
+    /// Something is due about turns. An event that another one has come before says nothing.
+    fn take_turns(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        if keeper.due_ns() != self.now_ns {
+            return;
+        }
+        keeper.wake(self.now_ns, &mut self.released);
+        for (process, time_ns) in self.released.drain(..) {
+            self.agenda.at(time_ns, EventKind::Wake, process);
+        }
+        // Without anything else to come a program waits for one that does not.
+        if self.live > 0 && (keeper.holds() || !self.agenda.is_empty()) {
+            self.agenda.at(keeper.due_ns(), EventKind::Wake, TURNS);
+        }
+    }
+
+    /// The request of a process is on its way.
+    fn set_out(&mut self, process: u32) -> Result<(), SimulateError> {
+        let state = &mut self.processes[process as usize];
         if self.latency_ns == 0 || state.access.size == 0 {
             return self.dispatch(process);
         }
@@ -459,6 +519,10 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         let present = device.used.present;
         let (mut sub, since_ns) = device.done(now_ns);
         sub.server = index as u16;
+        if let Some(keeper) = &mut self.keeper {
+            let file = self.processes[sub.process as usize].access.file;
+            keeper.served(sub.process, index, (file, sub.position, sub.bytes), now_ns);
+        }
         if let Some(timeline) = &mut self.timeline {
             timeline.queue_changes(index, now_ns, present);
             timeline.served(index, since_ns, now_ns, sub.bytes);
@@ -616,6 +680,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             events: self.events,
             most_waiting: self.slab.len(),
             metadata: self.metadata.map(|metadata| metadata.used()).unwrap_or_default(),
+            turns: self.keeper.map_or_else(Vec::new, |keeper| keeper.used()),
             timeline: self.timeline.map(|timeline| timeline.finish(self.makespan_ns)),
             outcome: SimulationOutcome {
                 makespan_s: seconds(self.makespan_ns),
@@ -654,6 +719,39 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
     });
     let servers = servers.collect();
     (models, servers)
+}
+
+/// The links of the nodes that `count` processes run on; none without links.
+fn nodes_of(system: &System, count: usize) -> Vec<Node> {
+    system.links.client.map_or_else(Vec::new, |client| {
+        let link = Link::new(client.s_per_byte);
+        let nodes = count.div_ceil(client.processes_per_node as usize);
+        (0..nodes).map(|_| Node { link_out: link, link_in: link }).collect()
+    })
+}
+
+/// What decides about the turns of `count` processes.
+fn keeper_of(
+    turns: &ProgramTurns,
+    count: usize,
+    cluster: &Cluster,
+    places: &Places,
+    system: &System,
+) -> Result<Box<TurnKeeper>, SimulateError> {
+    turns.check(count)?;
+    Ok(Box::new(TurnKeeper::new(turns, cluster, places, system)))
+}
+
+/// Where each file's datafiles begin on disk; empty where no server asks.
+fn starts_of<P: StepProgram>(cluster: &Cluster, layouts: &[Layout], program: &P, system: &System) -> Vec<u64> {
+    match &system.file_starts {
+        Some(starts) => starts.clone(),
+        None if (system.has_positions() || cluster.has_heads()) && layouts.len() > 1 => {
+            // A head moves from file to file, as that of an emulated device does.
+            one_after_the_other(layouts, &program.extents(layouts.len()), u64::from(cluster.has_heads()))
+        }
+        None => Vec::new(),
+    }
 }
 
 /// Where files begin on disk when each has the room of its fullest server and `gap` bytes, in order. O(files x regions x

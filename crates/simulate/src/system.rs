@@ -1,6 +1,7 @@
 //! What stands around the cluster's profiles: queues, seeks, links, the metadata server.
 
 use crate::error::SimulateError;
+use crate::program_turns::ProgramTurns;
 use stripewise_model::{OpProfile, Queue, SeekCurve};
 
 /// Everything that [`run`](crate::run()) simulates beside the cluster's profiles. The default is the plainest: FIFO
@@ -18,6 +19,8 @@ pub struct System {
     /// Where the datafiles of each file begin on every disk, in bytes. `None`: one file after the other, each with the
     /// room that its program uses.
     pub file_starts: Option<Vec<u64>>,
+    /// Programs that take turns; `None`: all requests go on at once.
+    pub turns: Option<ProgramTurns>,
     /// Bins of the time line, at least; 0 makes none.
     pub bins: usize,
 }

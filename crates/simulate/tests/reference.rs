@@ -708,6 +708,7 @@ fn case() -> impl Strategy<Value = Case> {
                     stat: Service { min_s: 1e-9, max_s: 1e-9 },
                 }),
                 file_starts: Some(vec![0, second]),
+                turns: None,
                 bins: 4,
             };
             Case {

@@ -5,6 +5,7 @@
 mod advised;
 mod error;
 mod loads;
+mod lockstep;
 mod planning;
 mod prediction;
 mod replay;
@@ -13,6 +14,7 @@ mod servers;
 mod simulation;
 mod system_options;
 mod target;
+mod together;
 mod words;
 
 pub use advised::{AdviceRequest, Advised, advise};
@@ -24,3 +26,6 @@ pub use servers::Servers;
 pub use simulation::{Simulation, simulate, simulate_on_cluster};
 pub use system_options::SystemOptions;
 pub use target::Target;
+pub use together::{
+    ConcurrentPrograms, NamedTrace, PolicyOutcome, ProgramAlone, ProgramPair, TogetherRequest, together,
+};

@@ -120,6 +120,7 @@ impl SystemOptions {
             },
             metadata: metadata.transpose()?,
             file_starts: None,
+            turns: None,
             bins: self.bins,
         })
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,32 @@ BINS = 120
 """Steps of the time line."""
 
 
+def around_of(given: Mapping[str, Any]) -> _native.SimulationAround:
+    """The options of `stripewise simulate` by name, with those that are not `given` as usual."""
+    usual: _native.SimulationAround = {
+        "queue": [],
+        "wait": "6.7ms",
+        "near": "1MiB",
+        "seek": [],
+        "link": None,
+        "client_link": None,
+        "processes_per_node": None,
+        "latency": "0s",
+        "pipelined": False,
+        "metadata": None,
+        "think": False,
+        "repeat": 5,
+        "seed": 1,
+        "bins": BINS,
+    }
+    unknown = set(given) - set(usual)
+    if unknown:
+        raise _native.StripewiseError(f"around: there is no option '{min(unknown)}'; there is {', '.join(usual)}")
+    options: Any = {**usual, **given}
+    made: _native.SimulationAround = options
+    return made
+
+
 def simulate(
     trace: Trace,
     *,
@@ -50,26 +76,7 @@ def simulate(
     Raises `StripewiseError` that names what is wrong.
     """
     servers = Servers.of(pool, cluster)
-    usual: _native.SimulationAround = {
-        "queue": [],
-        "wait": "6.7ms",
-        "near": "1MiB",
-        "seek": [],
-        "link": None,
-        "client_link": None,
-        "processes_per_node": None,
-        "latency": "0s",
-        "pipelined": False,
-        "metadata": None,
-        "think": think,
-        "repeat": repeat,
-        "seed": seed,
-        "bins": BINS,
-    }
-    unknown = set(around or {}) - set(usual)
-    if unknown:
-        raise _native.StripewiseError(f"around: there is no option '{min(unknown)}'; there is {', '.join(usual)}")
-    options: Any = {**usual, **(around or {})}
+    options = around_of({"think": think, "repeat": repeat, "seed": seed, **(around or {})})
     below = servers.root(layout.root if root is None and isinstance(layout, Plan) else root)
 
     def replayed(layout_file: str | None) -> Simulation:

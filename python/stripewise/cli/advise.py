@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 
 from stripewise.api import advice as api
-from stripewise.cli import advice, console
+from stripewise.api import together
+from stripewise.cli import advice, concurrent, console
 from stripewise.cli.advised import PRESET, PlannerOption, PresetOption, RootOption, ServersOption
 from stripewise.cli.excerpt import AppOption, FileOption, RankOption, options
 from stripewise.cli.opened import opened
 
 
 def advise(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="A trace, or any log that Stripewise reads.")],
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", help="A trace, or any log that Stripewise reads; several of one time."),
+    ],
     cluster: ServersOption = None,
     preset: PresetOption = PRESET,
     osts: Annotated[
@@ -52,6 +56,10 @@ def advise(
     their remedies. Where the servers are of a known file system its commands come last, with what they lose of the
     layouts, what that costs, and what they assume.
 
+    Several logs are programs of one time, by the logs' own clocks. They are simulated on the servers of --cluster,
+    alone and together: which of them hurt each other, on which servers, and which policy of `stripewise orchestrate`
+    helps.
+
     \b
     Examples:
       stripewise advise job.darshan
@@ -60,8 +68,26 @@ def advise(
       stripewise advise job.darshan --osts 16 --preset ssd-sata
       stripewise advise run.trace --cluster p/pool.toml -o new.layout
       stripewise advise strace.log --cluster orion.toml --root /scratch/me --json
+      stripewise advise one.darshan two.darshan --cluster orion.toml
       stripewise advise run.imported --cluster orion.toml --dask tcp://node1:8786
     """
+    if len(logs) > 1:
+        one_log = {"--output": output, "--planner": planner, "--osts": osts, "--dask": dask}
+        if given := [option for option, value in one_log.items() if value is not None]:
+            console.fail(f"{given[0]} is for one log: omit it, or name one log", console.EXIT_USAGE)
+        if cluster is None:
+            console.fail("several logs are simulated together: name their servers with --cluster", console.EXIT_USAGE)
+        found = together.advised(
+            [opened(log, files=file, ranks=rank, apps=app) for log in logs], cluster=cluster, root=root
+        )
+        if as_json:
+            console.document(found)
+        else:
+            concurrent.show_pairs(found)
+            console.out.print()
+            concurrent.show_policies(found)
+        return
+    log = logs[0]
     workers = None if dask is None else api.Workers(log, dask, console.working)
     trace = opened(log, index=workers is not None, files=file, ranks=rank, apps=app)
     made = api.advise(trace, cluster=cluster, root=root, planner=planner, preset=preset, osts=osts, workers=workers)

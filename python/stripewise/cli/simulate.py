@@ -10,8 +10,9 @@ import typer
 from rich.table import Table
 
 from stripewise.api import simulation as api
+from stripewise.api import together
 from stripewise.api.servers import Servers
-from stripewise.cli import console
+from stripewise.cli import concurrent, console
 from stripewise.cli.opened import opened
 from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, mib_per_s, ratio, seconds
@@ -33,7 +34,10 @@ LATENCIES = {"mean": "mean_s", "median": "p50_s", "95 %": "p95_s", "99 %": "p99_
 
 
 def simulate(
-    trace: Annotated[Path, typer.Argument(metavar="T", help="Trace of a run of the program, or a log.")],
+    traces: Annotated[
+        list[Path],
+        typer.Argument(metavar="T...", help="Trace of a run, or a log; several with --schedule."),
+    ],
     pool_file: Annotated[Path | None, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")] = None,
     cluster: Annotated[
         Path | None,
@@ -104,6 +108,17 @@ def simulate(
     ] = False,
     repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs with other startup times.")] = 5,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of the first run.")] = 1,
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schedule",
+            metavar="POLICY",
+            help="Two traces or more: programs that run at once and take turns by this policy; `all` tries each.",
+        ),
+    ] = None,
+    window_ms: Annotated[
+        float, typer.Option("--window", "-w", metavar="MS", help="With --schedule: length of a window, 1 to 10000.")
+    ] = 500.0,
     timeline: Annotated[bool, typer.Option("--timeline", help="Draw how busy every server was when.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the time line with it.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List every row of files, however many.")] = False,
@@ -117,6 +132,9 @@ def simulate(
     times. Intervals are of 95 %, over the runs. The first lines are the job, and what the model of `advise`, whose
     servers are fitted to the trace, makes of it now and under the layout.
 
+    With --schedule each trace is a program. All begin at once. They are simulated alone, together, and together under
+    the policies of `stripewise orchestrate`, whose decisions are made by the same code as there.
+
     \b
     Examples:
       stripewise simulate run.trace --pool p/pool.toml
@@ -127,6 +145,7 @@ def simulate(
       stripewise simulate run.trace --pool p/pool.toml --link 117MB/s \\
           --client-link 117MB/s --processes-per-node 8
       stripewise simulate job.darshan --cluster orion.toml --layout new.layout
+      stripewise simulate one.trace two.trace --pool p/pool.toml --schedule all
     """
     around: SimulationAround = {
         "queue": queue or [],
@@ -146,9 +165,29 @@ def simulate(
     }
     if (pool_file is None) == (cluster is None):
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
+    if (len(traces) > 1) != bool(schedule):
+        console.fail("--schedule POLICY is for two traces or more, and several traces need it", console.EXIT_USAGE)
     # A mistake in these files is told before a long log is read.
     servers = Servers.of(pool_file, cluster)
-    run = opened(trace)
+    if schedule:
+        if layout is not None or timeline:
+            console.fail("--layout and --timeline are of one trace: omit them with --schedule", console.EXIT_USAGE)
+        found = together.together(
+            together.named_programs([opened(trace) for trace in traces]),
+            pool=servers.pool,
+            cluster=servers.cluster,
+            root=root,
+            policies_tried=schedule,
+            window_s=window_ms / 1000,
+            around={**around, "bins": 0},
+        )
+        if as_json:
+            console.document(found)
+        else:
+            console.result(f"simulated on {servers.label} as described, {_count(repeat, 'run')}")
+            concurrent.show_policies(found)
+        return
+    run = opened(traces[0])
     made = api.simulate(run, pool=servers.pool, cluster=servers.cluster, layout=layout, root=root, around={**around})
     if as_json:
         console.document({**made.document, "now_then": made.now_then, "kinds": made.kinds, "about": run.about})

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use stripewise_schedule::{
-    Candidate, Eligibility, FULL_STROKE_BYTES, OTHERS, Payoff, ProgramKey, SchedulePolicy, SeekTime, ServerUseBy,
-    SharedServer, SlicePlan, Standing, StandingTracker, UserTraffic, WindowReport, mixed_gap,
-};
-
-use crate::traits::ProgramTraits;
+use crate::candidate::Candidate;
+use crate::eligibility::Eligibility;
+use crate::locality::{ServerUseBy, SharedServer};
+use crate::mixing::{UserTraffic, mixed_gap};
+use crate::payoff::Payoff;
+use crate::policy::SchedulePolicy;
+use crate::seek_time::{FULL_STROKE_BYTES, SeekTime};
+use crate::slice_plan::{OTHERS, ProgramKey, SlicePlan};
+use crate::standing::{Standing, StandingTracker, WindowReport};
+use crate::traits::{PROGRAM_NAME_BYTES, ProgramTraits};
 use crate::window_means::WindowMeans;
 
 /// Of this many windows one is shared while programs are dedicated: it shows what they do to each other.
@@ -30,18 +34,17 @@ pub struct ProgramRules {
 impl ProgramRules {
     /// The rule of a program: names are compared as far as a page has them.
     fn of<T: Copy>(rules: &HashMap<String, T>, name: &str) -> Option<T> {
-        let is_short =
-            |rule: &str| rule == name || (name.len() >= crate::identity::PROGRAM_NAME_BYTES && rule.starts_with(name));
+        let is_short = |rule: &str| rule == name || (name.len() >= PROGRAM_NAME_BYTES && rule.starts_with(name));
         rules.get(name).copied().or_else(|| rules.iter().find(|(rule, _)| is_short(rule)).map(|(_, value)| *value))
     }
 
     /// The weight of the program `name`.
-    pub(crate) fn weight(&self, name: &str) -> f64 {
+    pub fn weight(&self, name: &str) -> f64 {
         Self::of(&self.weights, name).unwrap_or(1.0)
     }
 
     /// The limit of the program `name` in bytes per second; 0 is none.
-    pub(crate) fn limit(&self, name: &str) -> u64 {
+    pub fn limit(&self, name: &str) -> u64 {
         Self::of(&self.limits, name).unwrap_or(0)
     }
 }
@@ -101,15 +104,17 @@ impl fmt::Display for Decision {
 
 /// What a window has become.
 #[derive(Debug, Clone)]
-pub(crate) struct NextWindow {
-    pub(crate) plan: SlicePlan,
-    pub(crate) decisions: Vec<Decision>,
+pub struct NextWindow {
+    /// Its plan.
+    pub plan: SlicePlan,
+    /// What was decided of each program.
+    pub decisions: Vec<Decision>,
     /// Standing and mean reuse distance of the programs that take part.
-    pub(crate) standings: Vec<(ProgramKey, String, Standing, Option<f64>)>,
+    pub standings: Vec<(ProgramKey, String, Standing, Option<f64>)>,
 }
 
 /// Decides for one window after the other.
-pub(crate) struct Conductor {
+pub struct Conductor {
     policy: Box<dyn SchedulePolicy>,
     window_ns: u64,
     rules: ProgramRules,
@@ -124,12 +129,8 @@ pub(crate) struct Conductor {
 }
 
 impl Conductor {
-    pub(crate) fn new(
-        policy: Box<dyn SchedulePolicy>,
-        window_ns: u64,
-        rules: ProgramRules,
-        seeks: Vec<SeekTime>,
-    ) -> Self {
+    /// With `window_ns` for each window and what a seek takes on each server, `seeks`.
+    pub fn new(policy: Box<dyn SchedulePolicy>, window_ns: u64, rules: ProgramRules, seeks: Vec<SeekTime>) -> Self {
         Self {
             policy,
             window_ns,
@@ -143,16 +144,18 @@ impl Conductor {
         }
     }
 
-    pub(crate) fn policy(&self) -> &dyn SchedulePolicy {
+    /// The policy.
+    pub fn policy(&self) -> &dyn SchedulePolicy {
         &*self.policy
     }
 
-    pub(crate) fn rules(&self) -> &ProgramRules {
+    /// Weights and limits.
+    pub fn rules(&self) -> &ProgramRules {
         &self.rules
     }
 
     /// Whether `program` has requests now, or will have the next as soon as it usually has.
-    pub(crate) fn is_busy(program: &ProgramTraits, now_ns: u64) -> bool {
+    pub fn is_busy(program: &ProgramTraits, now_ns: u64) -> bool {
         now_ns.saturating_sub(program.last_ns) <= BUSY_NS
     }
 
@@ -167,7 +170,7 @@ impl Conductor {
     }
 
     /// A look at the pages within a window.
-    pub(crate) fn look(&mut self, programs: &[ProgramTraits], traffic: &[Vec<UserTraffic>]) {
+    pub fn look(&mut self, programs: &[ProgramTraits], traffic: &[Vec<UserTraffic>]) {
         self.means.note(programs, traffic.iter().map(|users| gap_of(users)));
     }
 
@@ -184,7 +187,7 @@ impl Conductor {
     }
 
     /// Ends a window of `took_ns`, in which all programs were served at all times if it `was_shared`, and plans the next.
-    pub(crate) fn next(
+    pub fn next(
         &mut self,
         programs: &[ProgramTraits],
         traffic: &[Vec<UserTraffic>],
@@ -255,7 +258,7 @@ impl Conductor {
 
     /// Whether the slice of `program`, or of all others, is of no use now: none of its programs has sent a request for twice
     /// its reuse distance and `least_ns`, while another one has.
-    pub(crate) fn is_wasted(
+    pub fn is_wasted(
         &self,
         program: ProgramKey,
         plan: &SlicePlan,
@@ -269,8 +272,10 @@ impl Conductor {
         let has_slice = |one: &ProgramTraits| plan.slices.iter().any(|slice| slice.program == one.key);
         let is_of_slice = |one: &&ProgramTraits| if program == OTHERS { !has_slice(one) } else { one.key == program };
         let is_idle = |one: &ProgramTraits| {
-            let usual_ns = mean_reuse(&one.uses).map_or(0, |reuse| (2.0 * reuse) as u64);
-            now_ns.saturating_sub(one.last_ns) > usual_ns.clamp(least_ns, self.window_ns / 2)
+            let age_ns = now_ns.saturating_sub(one.last_ns);
+            let usual_ns = || mean_reuse(&one.uses).map_or(0, |reuse| (2.0 * reuse) as u64);
+            // What a program usually does is asked last: it has a figure for each server.
+            age_ns > least_ns && age_ns > usual_ns().clamp(least_ns, least_ns.max(self.window_ns / 2))
         };
         let is_free = programs.iter().filter(is_of_slice).all(is_idle);
         is_free && programs.iter().any(|one| !is_of_slice(&one) && now_ns.saturating_sub(one.last_ns) <= least_ns)
@@ -292,7 +297,7 @@ fn mean_reuse(uses: &[ServerUseBy]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stripewise_schedule::policies;
+    use crate::policies;
 
     const WINDOW_NS: u64 = 500_000_000;
 

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use stripewise_schedule::{ProgramKey, ServerUseBy};
-
+use crate::locality::ServerUseBy;
+use crate::slice_plan::ProgramKey;
 use crate::traits::ProgramTraits;
 
 /// A mean under way.

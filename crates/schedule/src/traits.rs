@@ -1,6 +1,10 @@
 //! What is known of a program.
 
-use stripewise_schedule::{ProgramKey, ServerUseBy};
+use crate::locality::ServerUseBy;
+use crate::slice_plan::ProgramKey;
+
+/// Bytes of a program's name that are kept.
+pub const PROGRAM_NAME_BYTES: usize = 32;
 
 /// What is known of a program, from the pages.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +45,7 @@ pub struct ProgramTraits {
 
 impl ProgramTraits {
     /// A program that has done nothing.
-    #[cfg(test)]
-    pub(crate) fn named(key: ProgramKey, name: &str) -> Self {
+    pub fn named(key: ProgramKey, name: &str) -> Self {
         Self {
             key,
             name: name.to_owned(),
@@ -65,7 +68,7 @@ impl ProgramTraits {
 
     /// Adds what another page says of the same program. Where both have figures of a server, those of the page stay that
     /// was heard of last.
-    pub(crate) fn join(&mut self, other: &Self) {
+    pub fn join(&mut self, other: &Self) {
         if other.last_ns > self.last_ns {
             (self.uses, self.period_ns) = (other.uses.clone(), other.period_ns);
         }

@@ -1,0 +1,37 @@
+"""The simulator with programs that take turns, and the plan of a window, at 1,000 programs and 10,000 servers."""
+
+import re
+from collections.abc import Iterator
+
+from benches.cargo_example import output_of
+from benches.frame import ROOT, Benchmark, BenchmarkError, Context, Figure, Target, checked
+
+MINUTE = re.compile(r"^(?P<policy>[\w-]+): (?P<seconds>[\d.]+) s for a minute of (?P<what>.*) \((?P<note>.*)\)$")
+PLAN = re.compile(r"^test (?P<what>.+) \.\.\. bench:\s+(?P<ns>[\d,]+) ns/iter", re.MULTILINE)
+MOST_S = 60.0
+MOST_MS = 50.0
+
+
+def run(context: Context) -> Iterator[Figure | str]:
+    """Figures of `crates/simulate/examples/turns_figures.rs` and of `crates/schedule/benches/plan.rs`."""
+    context.say("cargo run --release -p stripewise-simulate --example turns_figures")
+    found = False
+    for line in output_of("stripewise-simulate", "turns_figures", ["--quick"] if context.quick else []):
+        if match := MINUTE.match(line):
+            found = True
+            what = f"a minute of {match['what']}, `{match['policy']}`"
+            target = None if context.quick else Target(most=MOST_S)
+            yield Figure(what, float(match["seconds"]), "s", target=target, note=match["note"])
+    if not found:
+        raise BenchmarkError("turns_figures printed no figure")
+    context.say("cargo bench -p stripewise-schedule")
+    bench = ["cargo", "bench", "--quiet", "--package", "stripewise-schedule", "--", "--output-format", "bencher"]
+    plans = list(PLAN.finditer(checked(bench, cwd=ROOT)))
+    if not plans:
+        raise BenchmarkError("the bench of stripewise-schedule printed no figure")
+    for match in plans:
+        took_ms = int(match["ns"].replace(",", "")) / 1e6
+        yield Figure(f"plan, {match['what']}", took_ms, "ms", target=Target(most=MOST_MS))
+
+
+BENCHMARK = Benchmark("turns-scale", "a simulated minute of 1,000 programs in turns on 10,000 servers; its plan", run)

@@ -1,0 +1,125 @@
+//! Windows one after the other: when the plan of a window is made, and when a slice is given up. The clock is its owner's, real
+//! or simulated.
+
+use crate::conductor::{Conductor, NextWindow};
+use crate::mixing::UserTraffic;
+use crate::slice_plan::{ProgramKey, SlicePlan};
+use crate::traits::ProgramTraits;
+use crate::turn::{Turn, turn_of};
+
+/// Looks at programs in a window; each is a time in which an idle slice is found.
+const LOOKS: u64 = 50;
+/// Shortest and longest time between two looks: 2 ms and 20 ms.
+const LEAST_LOOK_NS: u64 = 2_000_000;
+const MOST_LOOK_NS: u64 = 20_000_000;
+
+/// What a look at the programs has changed.
+#[derive(Debug)]
+pub enum Looked {
+    /// Nothing.
+    Same,
+    /// The slice that was served is over before its time.
+    GivenUp,
+    /// The window is over: this is the next.
+    Window(NextWindow),
+}
+
+/// The plan that holds, and since when.
+pub struct TurnClock {
+    conductor: Conductor,
+    window_ns: u64,
+    begin_ns: u64,
+    /// When the last window ended: later than planned, or sooner where slices were given up.
+    ended_ns: u64,
+    plan: SlicePlan,
+}
+
+impl TurnClock {
+    /// Windows of `window_ns` from `now_ns` on; in the first all programs are served.
+    pub fn new(conductor: Conductor, window_ns: u64, now_ns: u64) -> Self {
+        Self { conductor, window_ns, begin_ns: now_ns, ended_ns: now_ns, plan: SlicePlan::open() }
+    }
+
+    /// What decides.
+    pub fn conductor(&self) -> &Conductor {
+        &self.conductor
+    }
+
+    /// The plan that holds.
+    pub fn plan(&self) -> &SlicePlan {
+        &self.plan
+    }
+
+    /// When the window that the plan is of began, in nanoseconds.
+    pub fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// Length of a window in nanoseconds.
+    pub fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// Nanoseconds from one look to the next.
+    pub fn look_ns(&self) -> u64 {
+        (self.window_ns / LOOKS).clamp(LEAST_LOOK_NS, MOST_LOOK_NS)
+    }
+
+    /// Whether the next look ends a window.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.begin_ns.saturating_add(self.window_ns)
+    }
+
+    /// When `program` is served. O(slices).
+    pub fn turn(&self, program: ProgramKey, now_ns: u64) -> Turn {
+        let since_ns = now_ns.saturating_sub(self.begin_ns);
+        if self.plan.is_open() {
+            Turn::Now
+        } else {
+            turn_of(self.plan.slices.iter().copied(), self.window_ns, since_ns, program)
+        }
+    }
+
+    /// Takes what programs do into the means of the window. O(programs times servers).
+    pub fn note(&mut self, programs: &[ProgramTraits], traffic: &[Vec<UserTraffic>]) {
+        self.conductor.look(programs, traffic);
+    }
+
+    /// Looks at what programs do: ends the window if that is over, or the slice of a program that has no request any more.
+    pub fn look(&mut self, programs: &[ProgramTraits], traffic: &[Vec<UserTraffic>], now_ns: u64) -> Looked {
+        if !self.is_over(now_ns) {
+            return if self.gives_up(programs, now_ns) { Looked::GivenUp } else { Looked::Same };
+        }
+        let was_shared = self.plan.is_open();
+        let took_ns = now_ns.saturating_sub(self.ended_ns);
+        self.ended_ns = now_ns;
+        let next = self.conductor.next(programs, traffic, was_shared, (took_ns, now_ns));
+        // Windows follow each other without a gap, but for an owner that was stopped meanwhile.
+        let end_ns = self.begin_ns + self.window_ns;
+        self.begin_ns = if now_ns - end_ns < self.window_ns / 2 { end_ns } else { now_ns };
+        self.plan.clone_from(&next.plan);
+        Looked::Window(next)
+    }
+
+    /// Ends the slice of a program that has no request any more, and begins the next; whether there was one.
+    fn gives_up(&mut self, programs: &[ProgramTraits], now_ns: u64) -> bool {
+        if self.plan.is_open() || now_ns < self.begin_ns {
+            return false;
+        }
+        let look_ns = self.look_ns();
+        let at_ns = (now_ns - self.begin_ns) % self.window_ns;
+        let Some(slice) = self.plan.slices.iter().find(|slice| at_ns < slice.end_ns).copied() else { return false };
+        let begins = std::iter::once(0).chain(self.plan.slices.iter().map(|slice| slice.end_ns));
+        let begun_ns = begins.take_while(|begin_ns| *begin_ns <= at_ns).last().unwrap_or(0);
+        let left_ns = slice.end_ns - at_ns;
+        // A program that has just got its turn has not answered yet.
+        if left_ns <= look_ns || at_ns - begun_ns < 2 * look_ns {
+            return false;
+        }
+        let is_wasted = self.conductor.is_wasted(slice.program, &self.plan, programs, 2 * look_ns, now_ns);
+        if is_wasted {
+            self.begin_ns = self.begin_ns.saturating_sub(left_ns);
+        }
+        is_wasted
+    }
+}

@@ -1,0 +1,163 @@
+//! Programs that take turns, on disks with a head.
+
+use stripewise_layout::{Layout, ServerId};
+use stripewise_model::{Cluster, Op, OpProfile, Profile, Queue, SeekCurve, SeekShape, Tier};
+use stripewise_simulate::{
+    ClosedLoop, Joined, JoinedPart, Packed, ProgramRules, ProgramTurns, SimulateError, SimulatedAccess, SimulatedStep,
+    SimulationReport, Startup, StepProgram, System, TierDevice, run, run_observed,
+};
+
+const SERVERS: u16 = 2;
+const REQUEST: u64 = 128 << 10;
+const WINDOW_S: f64 = 0.2;
+const FAR: u64 = 30_000_000_000;
+
+fn cluster() -> Cluster {
+    let op = OpProfile { startup_min_s: 1e-3, startup_max_s: 25e-3, transfer_s_per_byte: 1.0 / 80e6, head: None };
+    let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
+    let servers = (0..SERVERS).map(ServerId).collect();
+    let tier = Tier { name: "hdd".into(), servers, profile, capacity_bytes: None, in_turn: false };
+    Cluster { tiers: vec![tier], meta: None }
+}
+
+/// Disks that come to a request at the next track in 1 ms and across all of it in 17 ms, in sweeps.
+fn disks(turns: Option<ProgramTurns>) -> System {
+    let curve = SeekCurve {
+        sequential_s: 1e-4,
+        settle_s: 1e-3,
+        full_stroke_s: 17e-3,
+        rotation_s: 8.3e-3,
+        stroke_bytes: 500_000_000_000,
+        shape: SeekShape::SquareRoot,
+    };
+    let device = TierDevice { queue: Queue::Elevator, startup: Startup::Seek { read: curve, write: curve } };
+    System { devices: vec![device], file_starts: Some(vec![0, FAR]), turns, ..System::default() }
+}
+
+/// `processes` that read a file in order together, `requests` each, all one before any the next, with a pause before each of
+/// `pause_s`.
+fn in_order(processes: u64, requests: u64, pause_s: f64) -> Packed {
+    let mut program = Packed::new();
+    for process in 0..processes {
+        program.push((0..requests).flat_map(|number| {
+            let offset = (number * processes + process) * REQUEST;
+            let access = SimulatedAccess { file: 0, offset, size: REQUEST, op: Op::Read, think_s: pause_s };
+            [SimulatedStep::Access(access), SimulatedStep::Barrier]
+        }));
+    }
+    program
+}
+
+fn layouts() -> Vec<Layout> {
+    vec![Layout::striped((0..SERVERS).map(ServerId), 64 << 10).unwrap(); 2]
+}
+
+fn turns(policy: &str, joined: &Joined) -> Option<ProgramTurns> {
+    Some(ProgramTurns {
+        policy: policy.into(),
+        window_s: WINDOW_S,
+        program_of: joined.program_of(),
+        names: vec!["one".into(), "two".into()],
+        rules: ProgramRules::default(),
+    })
+}
+
+fn two(programs: &[Packed; 2]) -> Joined<'_> {
+    let part = |(steps, files)| JoinedPart { steps, files, begin_s: 0.0 };
+    Joined::of([(&programs[0], &[0][..]), (&programs[1], &[1][..])].map(part).to_vec())
+}
+
+fn under(programs: &[Packed; 2], policy: &str) -> SimulationReport {
+    let joined = two(programs);
+    run(&cluster(), &layouts(), &joined, &disks(turns(policy, &joined)), 1).unwrap()
+}
+
+#[test]
+fn the_policy_of_no_turns_changes_nothing() {
+    let programs = [in_order(3, 60, 0.0), in_order(2, 60, 1e-3)];
+    let plain = run(&cluster(), &layouts(), &two(&programs), &disks(None), 1).unwrap();
+    let mut watched = under(&programs, "none");
+    assert!(watched.turns.iter().all(|turns| turns.held == 0));
+    (watched.turns, watched.events) = (plain.turns.clone(), plain.events);
+    assert_eq!(watched, plain);
+}
+
+#[test]
+fn programs_that_are_near_in_themselves_and_far_from_each_other_gain() {
+    let programs = [in_order(1, 4000, 0.0), in_order(1, 4000, 0.0)];
+    let plain = under(&programs, "none").outcome.throughput();
+    let paced = under(&programs, "reuse-distance");
+    assert!(paced.outcome.throughput() > 2.0 * plain, "{} {plain}", paced.outcome.throughput());
+    assert!(paced.turns.iter().all(|turns| turns.held > 0 && turns.waited_s > 0.0));
+    // Found by the same code with the same seed: the same to the nanosecond.
+    assert_eq!(under(&programs, "reuse-distance"), paced);
+}
+
+#[test]
+fn no_request_is_held_for_more_than_two_windows_under_any_policy() {
+    let programs = [in_order(4, 150, 2e-3), in_order(3, 100, 150e-3)];
+    for policy in ["none", "even", "reuse-distance", "set-10", "opportunity"] {
+        let joined = two(&programs);
+        let mut longest_s = 0.0_f64;
+        let mut bytes = [0; 2];
+        let observe = |process: u32, access: &SimulatedAccess, issued_s: f64, ended_s: f64| {
+            longest_s = longest_s.max(ended_s - issued_s);
+            bytes[usize::from(process >= 4)] += access.size;
+        };
+        let system = disks(turns(policy, &joined));
+        run_observed(&cluster(), &layouts(), &joined, &system, 7, observe).unwrap();
+        assert_eq!(bytes, [4 * 150 * REQUEST, 3 * 100 * REQUEST], "{policy}");
+        // Two windows, one look more, and what waits in the queues of the disks.
+        assert!(longest_s < 2.0 * WINDOW_S + 0.02 + 0.3, "{policy}: {longest_s}");
+    }
+}
+
+#[test]
+fn even_slices_are_held_to_whatever_that_costs() {
+    let programs = [in_order(1, 2000, 0.0), in_order(1, 20, 0.2)];
+    let alone = run(&cluster(), &layouts(), &two(&programs), &disks(None), 1).unwrap();
+    let even = under(&programs, "even");
+    let idle = under(&programs, "opportunity");
+    assert!(even.turns[0].waited_s > 0.0);
+    let first_s = |report: &SimulationReport| report.turns.first().map_or(0.0, |turns| turns.waited_s);
+    // A program that is alone at work is not held by a policy that leaves no server idle, but for a window in which the
+    // other has just been there.
+    assert!(first_s(&idle) <= first_s(&even), "{} {}", first_s(&idle), first_s(&even));
+    assert_eq!(even.outcome.read_bytes, alone.outcome.read_bytes);
+}
+
+#[test]
+fn what_is_no_plan_is_refused_with_its_name() {
+    let programs = [in_order(1, 1, 0.0), in_order(1, 1, 0.0)];
+    let joined = two(&programs);
+    let asked = turns("even", &joined).unwrap();
+    let refused =
+        |turns: ProgramTurns| run(&cluster(), &layouts(), &joined, &disks(Some(turns)), 1).unwrap_err().to_string();
+    let error = refused(ProgramTurns { policy: "odd".into(), ..asked.clone() });
+    assert!(error.contains("'odd'") && error.contains("reuse-distance"), "{error}");
+    let error = refused(ProgramTurns { window_s: 0.0, ..asked.clone() });
+    assert!(error.contains("window") && error.contains('0'), "{error}");
+    let error = refused(ProgramTurns { window_s: f64::NAN, ..asked.clone() });
+    assert!(error.contains("window"), "{error}");
+    let error = refused(ProgramTurns { program_of: vec![0, 2], ..asked.clone() });
+    assert!(error.contains("2 programs for each of 2 processes"), "{error}");
+    let error = refused(ProgramTurns { program_of: vec![0], ..asked });
+    assert!(error.contains("2 processes"), "{error}");
+}
+
+#[test]
+fn programs_that_wait_for_each_other_for_good_are_found_under_turns() {
+    let meets = |communicator| SimulatedStep::Collective { communicator, exchange_s: 0.0 };
+    let access =
+        SimulatedStep::Access(SimulatedAccess { file: 0, offset: 0, size: REQUEST, op: Op::Read, think_s: 0.0 });
+    let workload = ClosedLoop { processes: vec![vec![access, meets(0), meets(1)], vec![access, meets(1), meets(0)]] };
+    let asked = ProgramTurns {
+        policy: "even".into(),
+        window_s: WINDOW_S,
+        program_of: vec![0; workload.processes()],
+        names: vec!["one".into()],
+        rules: ProgramRules::default(),
+    };
+    let error = run(&cluster(), &layouts(), &workload, &disks(Some(asked)), 1).unwrap_err();
+    assert!(matches!(error, SimulateError::Deadlock { .. }), "{error}");
+}

@@ -1,0 +1,111 @@
+"""Programs that run at once: `simulate --schedule`, and `advise` with several logs."""
+
+import json
+import sys
+
+import pytest
+
+from stripewise import StripewiseError, _native
+from stripewise.api import together as api
+from stripewise.api import trace as traces
+
+WRITER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+for n in range(40):
+    os.pwrite(fd, bytes(131072), n * 131072)
+"""
+
+FIXED = [1e-3, 1e-3, 1e-9]
+"""A startup of just 1 ms and a nanosecond a byte: everything can be worked out."""
+
+
+@pytest.fixture
+def recorded(pool):
+    for tier in ("hdd", "ssd"):
+        _native.pool_write_profile(str(pool.file), tier, FIXED, FIXED)
+    found = []
+    for name in ("one", "two"):
+        trace = pool.base / f"{name}.trace"
+        command = [sys.executable, "-c", WRITER, pool.mount / name]
+        pool.stripewise("trace", "--pool", pool.file, "-o", trace, "--", *command)
+        found.append(trace)
+    return pool, found
+
+
+def test_programs_alone_and_together_are_worked_out(recorded):
+    pool, found = recorded
+    document = json.loads(
+        pool.stripewise("simulate", *found, "--pool", pool.file, "--schedule", "all", "--json").stdout
+    )
+    alone_s = 40 * (1e-3 + 65536e-9)
+    moved = 40 * 131072
+    assert [one["name"] for one in document["programs"]] == ["one", "two"]
+    for one in document["programs"]:
+        assert one["alone_s"]["mean"] == pytest.approx(alone_s, abs=1e-6)
+        assert (one["bytes"], one["processes"], one["begin_s"]) == (moved, 1, 0)
+    rows = {row["policy"]: row for row in document["policies"]}
+    assert next(iter(rows)) == "none"
+    assert set(rows) == {"none", "even", "reuse-distance", "set-10", "opportunity"}
+    none = rows["none"]
+    # Both are served from the same servers, one request of each in flight.
+    assert none["throughput"]["mean"] == pytest.approx(2 * moved / none["makespan_s"]["mean"], rel=1e-6)
+    for row in rows.values():
+        worst = max(slowdown["mean"] for slowdown in row["slowdowns"])
+        assert 1.0 <= worst < 2.1 + row["waited_s"][0] / alone_s + row["waited_s"][1] / alone_s
+        assert 0.5 <= row["fairness"]["mean"] <= 1.0 + 1e-9
+        for took, slowdown in zip(row["took_s"], row["slowdowns"], strict=True):
+            assert slowdown["mean"] == pytest.approx(took["mean"] / alone_s, rel=1e-6)
+
+
+def test_tables_name_programs_and_policies(recorded):
+    pool, found = recorded
+    out = pool.stripewise("simulate", *found, "--pool", pool.file, "--schedule", "even", "--window", 100).stdout
+    assert "one" in out and "two" in out and "even" in out and "none" in out and "opportunity" not in out
+
+
+def test_advice_on_logs_of_one_time(recorded):
+    pool, found = recorded
+    document = json.loads(pool.stripewise("advise", *found, "--cluster", pool.file, "--json").stdout)
+    # The second was started when the first had ended.
+    assert document["pairs"] == []
+    assert document["programs"][1]["begin_s"] > 0
+    same = json.loads(pool.stripewise("advise", found[0], found[0], "--cluster", pool.file, "--json").stdout)
+    (pair,) = same["pairs"]
+    assert pair["programs"] == ["one", "one-2"]
+    assert pair["overlap_s"] > 0 and pair["servers"]
+    assert all(slowdown["mean"] >= 1.0 for slowdown in pair["slowdowns"])
+    out = pool.stripewise("advise", found[0], found[0], "--cluster", pool.file).stdout
+    assert "one and one-2" in out and ("help" in out)
+
+
+def test_what_does_not_go_together_is_refused(recorded):
+    pool, found = recorded
+
+    def refused(*arguments, code=2):
+        done = pool.stripewise(*arguments, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    assert "--schedule" in refused("simulate", *found, "--pool", pool.file)
+    assert "--schedule" in refused("simulate", found[0], "--pool", pool.file, "--schedule", "even")
+    assert "'odd'" in refused("simulate", *found, "--pool", pool.file, "--schedule", "odd", code=1)
+    assert "window" in refused("simulate", *found, "--pool", pool.file, "--schedule", "even", "--window", 0, code=1)
+    assert "--cluster" in refused("advise", *found)
+    assert "--output" in refused("advise", *found, "--cluster", pool.file, "-o", pool.base / "x.layout")
+    with pytest.raises(StripewiseError, match="two traces"):
+        api.together({"one": traces.read(found[0])}, pool=pool.file)
+
+
+def outcome(policy, *slowdowns):
+    return {"policy": policy, "slowdowns": [{"mean": slowdown, "half_width": None} for slowdown in slowdowns]}
+
+
+def test_a_policy_helps_that_slows_less_and_none_more():
+    def helping(*others):
+        best = api.helping_policy({"policies": [outcome("none", 2.0, 2.0), *others]})
+        return None if best is None else best["policy"]
+
+    assert helping(outcome("even", 2.0, 2.0)) is None
+    assert helping(outcome("even", 1.5, 1.9), outcome("set-10", 1.2, 1.2)) == "set-10"
+    assert helping(outcome("even", 1.0, 3.0)) is None
