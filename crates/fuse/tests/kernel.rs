@@ -17,6 +17,12 @@ use stripewise_fuse::{
 };
 
 const FILE: u64 = 2;
+/// The kernel's switch for FUSE by io_uring.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+fn ring_is_on() -> bool {
+    std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
+}
 
 /// One file in one directory, in memory.
 #[derive(Default)]
@@ -94,10 +100,15 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it, served by two threads; `None` where this user may not mount.
-    fn new(clone_fd: bool) -> Option<Mounted> {
+    /// Mounts it, served by two threads, or with `by_ring` by two for each processor; `None` where this user may not mount, or has
+    /// no io_uring.
+    fn new(clone_fd: bool, by_ring: bool) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not run: it mounts, as root, with /dev/fuse");
+            return None;
+        }
+        if by_ring && !ring_is_on() {
+            eprintln!("NOT RUN over io_uring: `echo Y > {SWITCH}` as root has the kernel offer it");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -106,14 +117,17 @@ impl Mounted {
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
         rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
         let memory = Arc::new(Memory::default());
-        let session = Session::begin(device, |kernel| {
+        let options = SessionOptions { threads: 2, clone_fd, by_ring, most_descriptors: 64, only: None };
+        let session = Session::begin(device, options, |kernel| {
             assert!(!kernel.ask(1 << 63), "no kernel has this yet");
             Ok(())
         });
         let session = session.unwrap();
+        let travel = session.travel().to_string();
+        assert_eq!(travel.starts_with("io_uring, "), by_ring && ring_is_on(), "{travel}");
         let notifier = Notifier::new(session.device().clone());
-        let (server, options) = (memory.clone(), SessionOptions { threads: 2, clone_fd, only: None });
-        let served = Some(std::thread::spawn(move || session.run(&server, options)));
+        let server = memory.clone();
+        let served = Some(std::thread::spawn(move || session.run(&server)));
         Some(Mounted { dir, memory, notifier, served })
     }
 
@@ -139,8 +153,8 @@ impl Drop for Mounted {
 
 #[test]
 fn what_programs_write_arrives_and_comes_back() {
-    for clone_fd in [false, true] {
-        let Some(mounted) = Mounted::new(clone_fd) else { return };
+    for (clone_fd, by_ring) in [(false, false), (true, false), (false, true)] {
+        let Some(mounted) = Mounted::new(clone_fd, by_ring) else { continue };
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
         let mut file = mounted.open();
         file.write_all(&bytes).unwrap();
@@ -164,24 +178,27 @@ fn what_programs_write_arrives_and_comes_back() {
 
 #[test]
 fn a_request_without_an_answer_is_an_error_and_the_next_is_served() {
-    let Some(mounted) = Mounted::new(false) else { return };
-    let file = mounted.open();
-    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
-    let refused = rustix::fs::statfs(mounted.dir.path()).unwrap_err();
-    assert!(refused == Errno::IO || refused == Errno::INVAL, "{refused}");
-    file.write_all_at(b"alive", 0).unwrap();
-    assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"alive");
-    // The kernel knows of no such inode.
-    assert_eq!(mounted.notifier.forget_inode(99, 0, 0), Err(Errno::NOENT));
-    drop(file);
-    mounted.end();
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        let file = mounted.open();
+        assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+        let refused = rustix::fs::statfs(mounted.dir.path()).unwrap_err();
+        assert!(refused == Errno::IO || refused == Errno::INVAL, "{refused}");
+        file.write_all_at(b"alive", 0).unwrap();
+        assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"alive");
+        // The kernel knows of no such inode.
+        assert_eq!(mounted.notifier.forget_inode(99, 0, 0), Err(Errno::NOENT));
+        drop(file);
+        mounted.end();
+    }
 }
 
 #[test]
 fn a_device_that_nothing_is_mounted_by_is_an_error() {
-    let Some(mounted) = Mounted::new(false) else { return };
+    let Some(mounted) = Mounted::new(false, false) else { return };
     mounted.end();
     let device = FuseDevice::open().unwrap();
     // Nothing is mounted: there is no first message.
-    assert!(Session::begin(device, |_| Ok(())).is_err());
+    let options = SessionOptions { threads: 2, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
+    assert!(Session::begin(device, options, |_| Ok(())).is_err());
 }
