@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use stripewise_fuse::{
 };
 
 const FILE: u64 = 2;
+/// Threads of the device, or of each queue.
+const THREADS: usize = 3;
+/// Longer than any of this takes on any machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The kernel's switch for FUSE by io_uring.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -29,6 +33,39 @@ fn ring_is_on() -> bool {
 struct Memory {
     bytes: Mutex<Vec<u8>>,
     forgotten: Mutex<u64>,
+    /// Requests that wait until it is said how many may go on.
+    waiting: Gate,
+}
+
+/// Where requests wait for another request, or for the test.
+#[derive(Default)]
+struct Gate {
+    /// Those that have come, and how many may pass.
+    state: Mutex<(usize, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// A request comes and waits until it may pass.
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        let number = state.0;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.1 < number).unwrap());
+    }
+
+    /// Waits until so many have come.
+    fn have_come(&self, number: usize) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.0 < number).unwrap();
+        assert!(!waited.1.timed_out(), "{number} requests come");
+    }
+
+    fn open_for(&self, number: usize) {
+        self.state.lock().unwrap().1 = number;
+        self.changed.notify_all();
+    }
 }
 
 impl Memory {
@@ -59,8 +96,21 @@ impl FuseServer for Memory {
             Call::OpenDir => reply.opened(&OpenReply { handle: 8, flags: 0, backing: 0 }),
             Call::Read { handle: 7, offset, size, .. } => {
                 let bytes = self.bytes.lock().unwrap();
-                let begin = (offset as usize).min(bytes.len());
-                reply.data(&bytes[begin..(begin + size as usize).min(bytes.len())]);
+                let bytes = &bytes[(offset as usize).min(bytes.len())..];
+                let filled = reply.filled(size as usize, |room| {
+                    let count = bytes.len().min(room.len());
+                    room[..count].copy_from_slice(&bytes[..count]);
+                    Ok::<_, Errno>(count)
+                });
+                assert!(filled.is_ok());
+            }
+            Call::SetXattr { name, value, .. } if name == "user.long" => {
+                *self.bytes.lock().unwrap() = value.to_vec();
+                reply.ok();
+            }
+            Call::GetXattr { name, size } if name == "user.long" => {
+                let bytes = self.bytes.lock().unwrap();
+                if size == 0 { reply.xattr_size(bytes.len() as u32) } else { reply.data(&bytes) }
             }
             Call::Write { handle: 7, offset, data, .. } => {
                 let mut bytes = self.bytes.lock().unwrap();
@@ -79,7 +129,17 @@ impl FuseServer for Memory {
             }
             Call::Release { .. } | Call::ReleaseDir { .. } => reply.ok(),
             // An answer that is owed and not given.
-            Call::FSync { .. } => drop(reply),
+            Call::FSync { data_only: false, .. } => drop(reply),
+            Call::FSync { data_only: true, .. } => {
+                self.waiting.pass();
+                reply.ok();
+            }
+            // That lets one pass that waits.
+            Call::FAllocate { length, .. } => {
+                self.waiting.open_for(length as usize);
+                reply.ok();
+            }
+            Call::LSeek { .. } => panic!("on purpose"),
             // More than an answer to this has room for.
             Call::ReadLink | Call::StatFs => reply.data(&[0; 9000]),
             _ => reply.error(Errno::NOSYS),
@@ -100,7 +160,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it, served by two threads, or with `by_ring` by two for each processor; `None` where this user may not mount, or has
+    /// Mounts it, served by three threads, or with `by_ring` by three for each processor; `None` where this user may not mount, or has
     /// no io_uring.
     fn new(clone_fd: bool, by_ring: bool) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
@@ -117,7 +177,7 @@ impl Mounted {
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
         rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
         let memory = Arc::new(Memory::default());
-        let options = SessionOptions { threads: 2, clone_fd, by_ring, most_descriptors: 64, only: None };
+        let options = SessionOptions { threads: THREADS, clone_fd, by_ring, most_descriptors: 64, only: None };
         let session = Session::begin(device, options, |kernel| {
             assert!(!kernel.ask(1 << 63), "no kernel has this yet");
             Ok(())
@@ -199,6 +259,122 @@ fn a_device_that_nothing_is_mounted_by_is_an_error() {
     mounted.end();
     let device = FuseDevice::open().unwrap();
     // Nothing is mounted: there is no first message.
-    let options = SessionOptions { threads: 2, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
+    let options = SessionOptions { threads: THREADS, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
     assert!(Session::begin(device, options, |_| Ok(())).is_err());
+}
+
+/// Has this thread, and those that it makes, run on the first processor that it may: their requests are of one queue.
+fn on_one_processor() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+#[test]
+fn a_request_is_served_while_others_of_its_processor_wait_for_it() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        on_one_processor();
+        for round in 0..20 {
+            // All threads but one wait for the request that comes after them.
+            let (before, waiting) = (round * (THREADS - 1), THREADS - 1);
+            let threads: Vec<_> = (0..waiting)
+                .map(|_| {
+                    let file = mounted.open();
+                    std::thread::spawn(move || file.sync_data())
+                })
+                .collect();
+            mounted.memory.waiting.have_come(before + waiting);
+            let file = mounted.open();
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, (before + waiting) as u64).unwrap();
+            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        }
+        mounted.end();
+    }
+}
+
+#[test]
+fn more_requests_at_once_than_threads_are_all_served() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        mounted.open().write_all_at(&[7; 100_000], 0).unwrap();
+        on_one_processor();
+        std::thread::scope(|scope| {
+            for number in 0..8 * THREADS {
+                let file = mounted.open();
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let mut bytes = vec![0; 1 + (number * 97 + round * 1013) % 90_000];
+                        file.read_exact_at(&mut bytes, 3).unwrap();
+                        assert!(bytes.iter().all(|byte| *byte == 7));
+                    }
+                });
+            }
+        });
+        mounted.end();
+    }
+}
+
+#[test]
+fn what_panics_is_one_programs_error_however_often() {
+    for by_ring in [false, true] {
+        let Some(mut mounted) = Mounted::new(false, by_ring) else { continue };
+        on_one_processor();
+        let file = mounted.open();
+        for _ in 0..3 * THREADS {
+            let errno = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap_err();
+            assert_eq!(errno, Errno::IO);
+            file.write_all_at(b"alive", 0).unwrap();
+        }
+        drop(file);
+        rustix::mount::unmount(mounted.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+        let ended = mounted.served.take().unwrap().join().unwrap();
+        assert!(ended.unwrap_err().to_string().contains("panicked"));
+    }
+}
+
+#[test]
+fn an_end_in_the_middle_ends_every_request_and_every_thread() {
+    for by_ring in [false, true] {
+        let Some(mut mounted) = Mounted::new(false, by_ring) else { continue };
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let file = mounted.open();
+                std::thread::spawn(move || file.sync_data())
+            })
+            .collect();
+        mounted.memory.waiting.have_come(THREADS.min(2));
+        let writer = mounted.open();
+        // It aborts the connection: the mount point is in use.
+        let flags = rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH;
+        rustix::mount::unmount(mounted.dir.path(), flags).unwrap();
+        for thread in threads {
+            let errno = thread.join().unwrap().unwrap_err().raw_os_error().unwrap();
+            assert!([libc::ECONNABORTED, libc::ENOTCONN].contains(&errno), "{errno}");
+        }
+        let errno = writer.write_all_at(b"x", 0).unwrap_err().raw_os_error().unwrap();
+        assert!([libc::ECONNABORTED, libc::ENOTCONN].contains(&errno), "{errno}");
+        // Those that serve still wait; then they find that the connection has ended.
+        mounted.memory.waiting.open_for(usize::MAX);
+        drop(writer);
+        mounted.served.take().unwrap().join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn names_and_values_stay_as_they_came_until_their_request_is_served() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        let (path, mut back) = (mounted.dir.path().join("file"), vec![0; 65_536]);
+        for length in [1, 100, 4096, 65_000] {
+            let value: Vec<u8> = (0..length).map(|at| (at % 253) as u8).collect();
+            rustix::fs::setxattr(&path, "user.long", &value, rustix::fs::XattrFlags::empty()).unwrap();
+            let got = rustix::fs::getxattr(&path, "user.long", &mut back).unwrap();
+            assert!(back[..got] == value);
+        }
+        mounted.end();
+    }
 }

@@ -174,11 +174,11 @@ impl Transport for UringTransport {
         }
         if self.state == State::Kernel {
             let completed = self.wait()?;
-            match Errno::from_raw_os_error(-completed.min(0)) {
-                _ if completed >= 0 => self.state = State::Came,
-                Errno::NOTCONN | Errno::CONNABORTED | Errno::NODEV => self.state = State::Ended,
-                errno => return Err(errno.into()),
-            }
+            self.state = match -completed {
+                errno if errno <= 0 => State::Came,
+                libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV => State::Ended,
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            };
         }
         if self.state != State::Came {
             return Ok(false);
