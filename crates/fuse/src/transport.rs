@@ -31,7 +31,7 @@ pub trait ReplySink {
     /// none, and nothing is sent.
     ///
     /// # Errors
-    /// As [`ReplySink::send`]; `EINVAL`: there is no room for so many.
+    /// As [`ReplySink::send`]; `EINVAL`: there is no room for `most` bytes.
     fn fill(&self, unique: u64, most: usize, fill: &mut dyn FnMut(&mut [u8]) -> Option<usize>) -> Result<bool, Errno>;
 
     /// The connection.

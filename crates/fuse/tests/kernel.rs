@@ -55,7 +55,7 @@ impl Gate {
         drop(self.changed.wait_while(state, |state| state.1 < number).unwrap());
     }
 
-    /// Waits until so many have come.
+    /// Waits until `number` have come.
     fn have_come(&self, number: usize) {
         let state = self.state.lock().unwrap();
         let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.0 < number).unwrap();

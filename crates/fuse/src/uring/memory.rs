@@ -43,7 +43,7 @@ pub struct EntryMemory {
 pub enum ReplyRoom<'a> {
     /// Where the kernel takes them from: the request has nothing there.
     Payload(&'a mut [u8]),
-    /// To be copied there when the request is served; at most so many.
+    /// To be copied there when the request is served; at most this number of bytes.
     Aside(&'a mut Vec<u8>, usize),
 }
 
