@@ -128,3 +128,25 @@ def test_run_goes_on_where_a_mount_has_died(mounted):
     ran = mounted.run("wc", "-c", mounted.mount / "f")
     assert ran.stdout.split()[0] == "10000"
     assert "stripewise umount" in ran.stderr
+
+
+def test_a_mount_says_how_requests_travel_and_how_io_uring_is_turned_on(pool):
+    """In words of its own, the same by all ways; `tests/test_mount.py` runs over whichever the kernel offers."""
+    said = pool.stripewise("mount", "-v", pool.file)
+    try:
+        words = os.getxattr(pool.mount, "system.stripewise.transport").decode()
+        assert f"requests travel by {words}" in " ".join((said.stdout + said.stderr).split())
+        assert words.startswith(("io_uring, ", "the device (")), words
+        switch = Path("/sys/module/fuse/parameters/enable_uring")
+        if switch.exists() and switch.read_text(encoding="ascii").strip() == "N":
+            assert words == f"the device (for io_uring: `echo Y > {switch}` as root, then mount again)"
+        shown = " ".join(pool.stripewise("top", "--pool", pool.file, "--once").stdout.split())
+        assert f"mount at {pool.mount.resolve()}: requests travel by {words}" in shown
+        # It is in no list, and no file has another.
+        (pool.mount / "f").write_bytes(b"x")
+        assert os.listxattr(pool.mount / "f") == []
+        assert os.getxattr(pool.mount / "f", "system.stripewise.transport").decode() == words
+    finally:
+        pool.stripewise("umount", pool.mount)
+    shown = pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    assert "requests travel" not in shown

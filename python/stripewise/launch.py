@@ -120,11 +120,15 @@ def is_mounted(mount: Path) -> bool:
 
 def _is_dead(mount: Path) -> bool:
     """Whether the process that served the file system at `mount` has died."""
-    try:
-        os.statvfs(mount)
-    except OSError as error:
-        return error.errno == errno.ENOTCONN
-    return False
+    while True:
+        try:
+            os.statvfs(mount)
+        except OSError as error:
+            # It has died this moment: the kernel ends what its threads had first, and the connection then.
+            if error.errno in (errno.ECONNABORTED, errno.ECANCELED):
+                continue
+            return error.errno == errno.ENOTCONN
+        return False
 
 
 def _check_program(program: str, mount: Path | None) -> None:

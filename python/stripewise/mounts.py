@@ -12,6 +12,9 @@ OURS = "fuse.stripewise"
 POOL_FILE = "system.stripewise.pool"
 """The attribute by which every file of a mount names the pool file."""
 
+TRANSPORT = "system.stripewise.transport"
+"""The attribute by which every file of a mount says how requests travel between the kernel and it."""
+
 
 @dataclass(frozen=True)
 class Mount:
@@ -49,6 +52,18 @@ class Mount:
                 f"the mount at {self.point} does not say which pool it serves ({error.strerror}); mount it again, or "
                 "name its pool file with --pool"
             ) from error
+
+    def transport(self) -> str | None:
+        """How requests travel between the kernel and the process that serves it, in its words.
+
+        `None` for a mount of another user's, and for one that does not say it.
+        """
+        if not self.is_trusted:
+            return None
+        try:
+            return os.fsdecode(os.getxattr(self.point, TRANSPORT))
+        except OSError:
+            return None
 
 
 def table() -> list[Mount]:

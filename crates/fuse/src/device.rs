@@ -1,5 +1,6 @@
 //! Messages by reads and writes of `/dev/fuse`: a system call for a request, another for its reply.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::connection::FuseDevice;
 use crate::init::MAX_WRITE_BYTES;
+use crate::replies::header;
 use crate::transport::{ReplySink, Transport};
 
 /// Room for the largest message: a write, and what stands before its bytes. The kernel refuses to fill less.
@@ -20,12 +22,14 @@ pub struct DeviceTransport {
     device: Arc<FuseDevice>,
     /// Memory only as far as messages have filled it.
     buffer: Vec<u8>,
+    /// Where bytes are read that a reply has: as large as the largest so far.
+    reply: RefCell<Vec<u8>>,
 }
 
 impl DeviceTransport {
     /// Reads from `device`.
     pub fn new(device: Arc<FuseDevice>) -> DeviceTransport {
-        DeviceTransport { device, buffer: vec![0; BUFFER_BYTES] }
+        DeviceTransport { device, buffer: vec![0; BUFFER_BYTES], reply: RefCell::default() }
     }
 }
 
@@ -34,7 +38,7 @@ impl Transport for DeviceTransport {
         loop {
             match rustix::io::read(&*self.device, &mut self.buffer[..]) {
                 Ok(bytes) => {
-                    serve(&self.buffer[..bytes], &DeviceSink { device: &self.device });
+                    serve(&self.buffer[..bytes], &DeviceSink { device: &self.device, room: &self.reply });
                     return Ok(true);
                 }
                 // The program has given its request up before it was read; a signal; another thread was faster.
@@ -44,11 +48,16 @@ impl Transport for DeviceTransport {
             }
         }
     }
+
+    fn threads_wait_together(&self) -> bool {
+        true
+    }
 }
 
 /// Replies by `writev`, which the kernel takes whole or not at all.
 struct DeviceSink<'a> {
     device: &'a Arc<FuseDevice>,
+    room: &'a RefCell<Vec<u8>>,
 }
 
 impl ReplySink for DeviceSink<'_> {
@@ -60,6 +69,20 @@ impl ReplySink for DeviceSink<'_> {
         }
         let count = 1 + parts.len();
         rustix::io::writev(&**self.device, &slices[..count]).map(drop)
+    }
+
+    fn fill(&self, unique: u64, most: usize, fill: &mut dyn FnMut(&mut [u8]) -> Option<usize>) -> Result<bool, Errno> {
+        if most > BUFFER_BYTES {
+            return Err(Errno::INVAL);
+        }
+        let mut room = self.room.borrow_mut();
+        if room.len() < most {
+            room.resize(most, 0);
+        }
+        let Some(bytes) = fill(&mut room[..most]) else { return Ok(false) };
+        let bytes = bytes.min(most);
+        self.send(&header(bytes, 0, unique), &[&room[..bytes]])?;
+        Ok(true)
     }
 
     fn device(&self) -> &Arc<FuseDevice> {

@@ -48,6 +48,13 @@ pub const INIT_EXT: u64 = 1 << 30;
 pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 /// The kernel reads and writes a file by another.
 pub const PASSTHROUGH: u64 = 1 << 37;
+/// Requests travel by `io_uring`.
+pub const OVER_IO_URING: u64 = 1 << 41;
+
+/// Pages of a request at most, as an administrator has set it (Linux 6.13).
+const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+/// What the kernel wants room for at least (`FUSE_MIN_READ_BUFFER`).
+const LEAST_ROOM_BYTES: usize = 8192;
 
 /// What the kernel can do, and what is asked of it.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +62,7 @@ pub struct Negotiation {
     can: u64,
     asked: u64,
     max_readahead_bytes: u32,
+    max_write_bytes: u32,
     max_background: u16,
 }
 
@@ -62,7 +70,7 @@ impl Negotiation {
     /// With a kernel that can do `can`. What needs no thought is asked for.
     pub fn new(can: u64, max_readahead_bytes: u32) -> Negotiation {
         let asked = (ASYNC_READ | BIG_WRITES | MAX_PAGES | INIT_EXT) & can;
-        Negotiation { can, asked, max_readahead_bytes, max_background: 16 }
+        Negotiation { can, asked, max_readahead_bytes, max_write_bytes: MAX_WRITE_BYTES, max_background: 16 }
     }
 
     /// Asks for all of `flags`, or for none if the kernel cannot do them all; whether it can.
@@ -75,6 +83,30 @@ impl Negotiation {
         can
     }
 
+    /// Whether the kernel can do all of `flags`.
+    pub fn can(&self, flags: u64) -> bool {
+        self.can & flags == flags
+    }
+
+    /// Asks for requests no larger than the kernel makes them now, where it says how large: what is kept ready for each then is
+    /// no larger either.
+    pub fn ask_for_no_more_than_the_limit(&mut self) {
+        let limit = std::fs::read_to_string(PAGES_LIMIT).ok().and_then(|text| text.trim().parse::<u32>().ok());
+        if let Some(bytes) = limit.and_then(|pages| pages.checked_mul(page_bytes())) {
+            self.max_write_bytes = bytes.clamp(4096, MAX_WRITE_BYTES);
+        }
+    }
+
+    /// Bytes that names and data of a request or its reply take at most.
+    pub fn most_payload_bytes(&self) -> usize {
+        (self.max_pages() as usize * page_bytes() as usize).max(self.max_write_bytes as usize).max(LEAST_ROOM_BYTES)
+    }
+
+    fn max_pages(&self) -> u32 {
+        let most_bytes = self.max_write_bytes.max(self.max_readahead_bytes);
+        most_bytes.div_ceil(page_bytes()).min(u16::MAX.into())
+    }
+
     /// How many requests for which no program waits there may be at once.
     pub fn set_max_background(&mut self, requests: u16) {
         self.max_background = requests;
@@ -82,17 +114,13 @@ impl Negotiation {
 
     /// The answer, of which the kernel takes as much as it knows.
     pub fn answer(&self) -> [u8; INIT_BYTES] {
-        let most_bytes = MAX_WRITE_BYTES.max(self.max_readahead_bytes);
-        // SAFETY: it asks for a number.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u32;
-        let max_pages = most_bytes.div_ceil(page_bytes);
         // One level: what the kernel reads and writes by is no stacked file system.
         let max_stack_depth = u32::from(self.asked & PASSTHROUGH != 0);
         let mut out = Out::new();
         out.u32(MAJOR).u32(MINOR).u32(self.max_readahead_bytes).u32(self.asked as u32);
         out.u16(self.max_background).u16((u32::from(self.max_background) * 3 / 4) as u16);
         // Times are those of the namespace, to the nanosecond.
-        out.u32(MAX_WRITE_BYTES).u32(1).u16(max_pages.min(u16::MAX.into()) as u16).u16(0);
+        out.u32(self.max_write_bytes).u32(1).u16(self.max_pages() as u16).u16(0);
         out.u32((self.asked >> 32) as u32).u32(max_stack_depth).zeros(24);
         out.done()
     }
@@ -103,6 +131,11 @@ impl Negotiation {
         out.u32(MAJOR).u32(MINOR).zeros(INIT_BYTES - 8);
         out.done()
     }
+}
+
+fn page_bytes() -> u32 {
+    // SAFETY: it asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u32 }
 }
 
 #[cfg(test)]
@@ -119,6 +152,18 @@ mod tests {
         assert_eq!(u64::from(number(12)), ASYNC_READ | POSIX_ACL | INIT_EXT);
         // No high flags, and no stack without passthrough.
         assert_eq!((number(20), number(32), number(36)), (MAX_WRITE_BYTES, 0, 0));
+    }
+
+    #[test]
+    fn there_is_room_for_the_largest_message_that_the_answer_lets_come() {
+        for readahead in [0, 1 << 17, 1 << 25] {
+            let mut with = Negotiation::new(u64::MAX, readahead);
+            with.ask_for_no_more_than_the_limit();
+            let answer = with.answer();
+            let max_write = u32::from_ne_bytes(answer[20..24].try_into().unwrap()) as usize;
+            let max_pages = u16::from_ne_bytes(answer[28..30].try_into().unwrap()) as usize;
+            assert!(max_write <= with.most_payload_bytes() && max_pages * 4096 <= with.most_payload_bytes());
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! connection.rs  /dev/fuse and its ioctls
 //! transport.rs   how messages travel: the trait
 //! device.rs      by reads and writes of /dev/fuse: the transport that every kernel has
+//! uring/         by io_uring, from Linux 6.14 on: half the system calls, on the processor that asks
 //! reply.rs       the answer that each request gets, exactly once
 //! notify.rs      what the kernel is told without having asked
 //! session.rs     from the first message to the last: threads, each with a transport
@@ -25,6 +26,7 @@ mod replies;
 mod reply;
 mod session;
 mod transport;
+mod uring;
 
 pub use connection::{BackingId, FuseDevice};
 pub use device::DeviceTransport;
@@ -33,5 +35,5 @@ pub use messages::{AttrChange, Call, CopyRange, Malformed, RequestHeader, SetTim
 pub use notify::Notifier;
 pub use replies::{DirectoryEntries, EntryReply, FileAttr, OpenReply, StatxReply, Time, open_flags};
 pub use reply::Reply;
-pub use session::{FuseServer, Session, SessionOptions};
+pub use session::{FuseServer, Session, SessionOptions, Travel};
 pub use transport::{ReplySink, Transport};

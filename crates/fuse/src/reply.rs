@@ -53,6 +53,31 @@ impl<'a> Reply<'a> {
         self.send(&[data]);
     }
 
+    /// Bytes, `most` of them at most, that `fill` puts into the room that it gets; it says how many. No copy that the transport
+    /// does not need.
+    ///
+    /// # Errors
+    /// Those of `fill`, with which the answer is still owed.
+    pub fn filled<E>(
+        mut self,
+        most: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<(), (E, Reply<'a>)> {
+        let (mut fill, mut failed) = (Some(fill), None);
+        let sent = self.sink.fill(self.unique, most, &mut |room| {
+            let fill = fill.take()?;
+            fill(room).map_err(|error| failed = Some(error)).ok()
+        });
+        if let Some(error) = failed {
+            return Err((error, self));
+        }
+        match sent {
+            Err(errno) if errno != Errno::NOENT => self.fail(Errno::IO),
+            _ => self.owed = false,
+        }
+        Ok(())
+    }
+
     /// A name looked up.
     pub fn entry(self, entry: &EntryReply) {
         self.data(&entry_reply(entry));
@@ -161,6 +186,17 @@ mod tests {
             if self.refuses && bytes > 0 { Err(Errno::INVAL) } else { Ok(()) }
         }
 
+        fn fill(
+            &self,
+            unique: u64,
+            most: usize,
+            fill: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+        ) -> Result<bool, Errno> {
+            let mut room = vec![0; most];
+            let Some(bytes) = fill(&mut room) else { return Ok(false) };
+            self.send(&header(bytes, 0, unique), &[&room[..bytes]]).map(|()| true)
+        }
+
         fn device(&self) -> &Arc<FuseDevice> {
             unreachable!("no test asks for it")
         }
@@ -175,6 +211,22 @@ mod tests {
         Reply::new(&sink, 4).error(Errno::NOSPC);
         Reply::new(&sink, 5).none();
         assert_eq!(*sink.sent.borrow(), [(0, 3), (-libc::EIO, 0), (-libc::EIO, 0), (-libc::ENOSPC, 0)]);
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_had_leave_the_answer_owed() {
+        let sink = Narrow::default();
+        let filled = Reply::new(&sink, 1).filled(8, |room| {
+            room[..3].copy_from_slice(b"abc");
+            Ok::<_, Errno>(3)
+        });
+        assert!(filled.is_ok());
+        let Err((errno, reply)) = Reply::new(&sink, 2).filled(8, |_| Err(Errno::STALE)) else { panic!("it failed") };
+        reply.error(errno);
+        let sink_refuses = Narrow { refuses: true, ..Narrow::default() };
+        assert!(Reply::new(&sink_refuses, 3).filled(8, |_| Ok::<_, Errno>(1)).is_ok());
+        assert_eq!(*sink.sent.borrow(), [(0, 3), (-libc::ESTALE, 0)]);
+        assert_eq!(*sink_refuses.sent.borrow(), [(0, 1), (-libc::EIO, 0)]);
     }
 
     #[test]

@@ -1,21 +1,35 @@
 //! A connection from its first message to the last: threads that serve requests.
 
+use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::connection::FuseDevice;
 use crate::device::DeviceTransport;
-use crate::init::{MAJOR, Negotiation, OLDEST_MINOR};
+use crate::init::{MAJOR, Negotiation, OLDEST_MINOR, OVER_IO_URING};
 use crate::messages::{Call, RequestHeader};
 use crate::reply::Reply;
 use crate::transport::{ReplySink, Transport};
+use crate::uring::{Asked, UringTransport, prepare};
+
+/// Threads that read the device where requests travel by `io_uring`: it brings FORGET and INTERRUPT.
+const BESIDE: usize = 2;
 
 /// What serves requests.
 pub trait FuseServer: Send + Sync + 'static {
-    /// Serves one request, from the thread that took it. A reply that is dropped is EIO.
+    /// Serves one request, from the thread that took it. A reply that is dropped is EIO. Where it travels only after this has
+    /// returned, the program waits until then: what need not be done before is not done behind a reply.
     fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>);
+
+    /// A thread of those that wait together has taken a request.
+    fn takes(&self) {}
+
+    /// It has served the request, which it began at `began`, and waits for the next when this has returned.
+    fn rests(&self, _began: Instant) {}
 
     /// The kernel gives back `lookups` references to an inode.
     fn forget(&self, ino: u64, lookups: u64);
@@ -24,10 +38,14 @@ pub trait FuseServer: Send + Sync + 'static {
 /// How a connection is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// Threads.
+    /// Threads; by `io_uring` of each queue, as far as that is possible.
     pub threads: usize,
-    /// Each thread has a descriptor of its own.
+    /// Each thread that reads the device has a descriptor of its own.
     pub clone_fd: bool,
+    /// Requests travel by `io_uring` where that is possible.
+    pub by_ring: bool,
+    /// Descriptors at most that transports may take, besides those of the device.
+    pub most_descriptors: usize,
     /// The one user who is served; all, if there is none.
     pub only: Option<u32>,
 }
@@ -36,26 +54,82 @@ pub struct SessionOptions {
 #[derive(Debug)]
 pub struct Session {
     device: Arc<FuseDevice>,
+    options: SessionOptions,
+    /// Entries of `io_uring`; none where requests come by the device.
+    entries: Vec<UringTransport>,
+    travel: Travel,
+}
+
+/// How requests travel, in words for a person.
+#[derive(Clone, Debug)]
+pub struct Travel {
+    begun: Arc<str>,
+    /// The kernel has refused entries of `io_uring` after all.
+    refused: Arc<OnceLock<String>>,
+}
+
+impl fmt::Display for Travel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.refused.get().map_or(&*self.begun, |text| text))
+    }
 }
 
 impl Session {
-    /// Answers the kernel's first message; `negotiate` says what is asked of it.
+    /// Answers the kernel's first message; `negotiate` says what is asked of it. Requests travel by `io_uring` where kernel and
+    /// machine have it for this process, else by the device.
     ///
     /// # Errors
     /// Those of `negotiate`, which the kernel is told, too; `Unsupported` for a kernel before Linux 5.4;
     /// `NotConnected` when the mount has gone meanwhile; those of reading.
-    pub fn begin(device: FuseDevice, negotiate: impl Fn(&mut Negotiation) -> io::Result<()>) -> io::Result<Session> {
+    pub fn begin(
+        device: FuseDevice,
+        options: SessionOptions,
+        negotiate: impl Fn(&mut Negotiation) -> io::Result<()>,
+    ) -> io::Result<Session> {
         let device = Arc::new(device);
         let mut transport = DeviceTransport::new(device.clone());
+        let (mut entries, mut why) = (Vec::new(), String::new());
+        let mut negotiate = |kernel: &mut Negotiation| {
+            negotiate(kernel)?;
+            let mut limited = *kernel;
+            limited.ask_for_no_more_than_the_limit();
+            let asked = Asked {
+                wanted: options.by_ring,
+                kernel_can: limited.ask(OVER_IO_URING),
+                threads: options.threads,
+                most_descriptors: options.most_descriptors,
+                payload_bytes: limited.most_payload_bytes(),
+            };
+            // The kernel holds requests back from its answer on until all queues have entries: so they are made before.
+            match prepare(&device, asked) {
+                Ok(made) => (entries, *kernel) = (made, limited),
+                Err(reason) => why = reason,
+            }
+            Ok(())
+        };
         loop {
             let mut answered = Ok(false);
-            if !transport.next(&mut |message, sink| answered = answer_first(message, sink, &negotiate))? {
+            if !transport.next(&mut |message, sink| answered = answer_first(message, sink, &mut negotiate))? {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the mount has gone before it was served"));
             }
             if answered? {
-                return Ok(Session { device });
+                break;
             }
         }
+        let begun = match entries.last() {
+            Some(last) => {
+                let queues = usize::from(last.queue()) + 1;
+                format!("io_uring, {queues} queues of {} threads", entries.len() / queues)
+            }
+            None => format!("the device ({why})"),
+        };
+        let travel = Travel { begun: begun.into(), refused: Arc::default() };
+        Ok(Session { device, options, entries, travel })
+    }
+
+    /// How requests travel.
+    pub fn travel(&self) -> &Travel {
+        &self.travel
     }
 
     /// The connection.
@@ -67,19 +141,27 @@ impl Session {
     ///
     /// # Errors
     /// Those of making threads and descriptors, before the first request is served; the first that ended a thread.
-    pub fn run(self, server: &Arc<impl FuseServer>, options: SessionOptions) -> io::Result<()> {
-        let mut transports = vec![DeviceTransport::new(self.device.clone())];
-        for _ in 1..options.threads {
-            let device = if options.clone_fd { Arc::new(self.device.another()?) } else { self.device.clone() };
+    pub fn run(self, server: &Arc<impl FuseServer>) -> io::Result<()> {
+        // Only the threads hold the connection: it ends with them.
+        let Session { device, options, entries, travel } = self;
+        let of_device = if entries.is_empty() { options.threads } else { BESIDE };
+        let mut transports = Vec::with_capacity(of_device);
+        for number in 0..of_device {
+            let another = options.clone_fd && number > 0;
+            let device = if another { Arc::new(device.another()?) } else { device.clone() };
             transports.push(DeviceTransport::new(device));
         }
-        // Only the threads hold the connection: it ends with them.
-        drop(self);
+        drop(device);
         let mut threads = Vec::new();
         for (number, mut transport) in transports.into_iter().enumerate() {
             let server = server.clone();
             let serve = move || serve_all(&mut transport, &*server, options.only);
             threads.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(serve)?);
+        }
+        for entry in entries {
+            let (server, travel, name) = (server.clone(), travel.clone(), format!("fuse-cpu{}", entry.queue()));
+            let serve = move || serve_entry(entry, &*server, options.only, &travel);
+            threads.push(std::thread::Builder::new().name(name).spawn(serve)?);
         }
         let mut result = Ok(());
         for thread in threads {
@@ -94,7 +176,7 @@ impl Session {
 fn answer_first(
     message: &[u8],
     sink: &dyn ReplySink,
-    negotiate: impl Fn(&mut Negotiation) -> io::Result<()>,
+    negotiate: impl FnOnce(&mut Negotiation) -> io::Result<()>,
 ) -> io::Result<bool> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let (header, body) =
@@ -122,26 +204,51 @@ fn answer_first(
     Ok(true)
 }
 
-/// Serves requests until the connection ends.
+/// Serves by an entry of `io_uring`, or by the device if the kernel refuses it, until the connection ends.
+fn serve_entry(
+    mut entry: UringTransport,
+    server: &impl FuseServer,
+    only: Option<u32>,
+    travel: &Travel,
+) -> io::Result<()> {
+    entry.stay();
+    let Err(error) = entry.register() else { return serve_all(&mut entry, server, only) };
+    // The first of them says it for all.
+    let _ = travel.refused.set(format!("the device (the kernel has refused io_uring: {error})"));
+    let mut transport = DeviceTransport::new(entry.device().clone());
+    drop(entry);
+    serve_all(&mut transport, server, only)
+}
+
+/// Serves requests until the connection ends. What panics is one program's error: the others are served, and it is told at the
+/// end.
 fn serve_all(transport: &mut impl Transport, server: &impl FuseServer, only: Option<u32>) -> io::Result<()> {
-    let mut last = false;
-    let mut damaged = false;
-    while transport.next(&mut |message, sink| match serve_one(message, sink, server, only) {
-        Some(was_last) => last = was_last,
-        None => damaged = true,
-    })? {
-        if damaged {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel sent a message without a header"));
-        }
-        if last {
-            return Ok(());
-        }
-    }
-    Ok(())
+    let together = transport.threads_wait_together();
+    let (mut last, mut result) = (false, Ok(()));
+    while !last
+        && transport.next(&mut |message, sink| {
+            let served = catch_unwind(AssertUnwindSafe(|| serve_one(message, sink, server, only, together)));
+            match served {
+                Ok(Some(was_last)) => last = was_last,
+                Ok(None) => {
+                    let what = "the kernel sent a message without a header";
+                    result = Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                Err(_) => result = Err(io::Error::other("a thread that serves panicked")),
+            }
+        })?
+    {}
+    result
 }
 
 /// Serves one message; whether it was the last, and `None` if it has no header that an answer could name.
-fn serve_one(message: &[u8], sink: &dyn ReplySink, server: &impl FuseServer, only: Option<u32>) -> Option<bool> {
+fn serve_one(
+    message: &[u8],
+    sink: &dyn ReplySink,
+    server: &impl FuseServer,
+    only: Option<u32>,
+    together: bool,
+) -> Option<bool> {
     let (header, body) = RequestHeader::parse(message).ok()?;
     let reply = Reply::new(sink, header.unique);
     match Call::parse(&header, body) {
@@ -164,6 +271,12 @@ fn serve_one(message: &[u8], sink: &dyn ReplySink, server: &impl FuseServer, onl
         Ok(Call::Other { .. }) => reply.error(Errno::NOSYS),
         Ok(_) if only.is_some_and(|user| user != header.uid) && !header.is_of_the_kernel() => {
             reply.error(Errno::ACCESS);
+        }
+        Ok(call) if together => {
+            server.takes();
+            let began = Instant::now();
+            server.serve(&header, call, reply);
+            server.rests(began);
         }
         Ok(call) => server.serve(&header, call, reply),
     }

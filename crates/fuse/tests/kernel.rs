@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,12 +17,57 @@ use stripewise_fuse::{
 };
 
 const FILE: u64 = 2;
+/// Threads of the device, or of each queue.
+const THREADS: usize = 3;
+/// Longer than any of this takes on any machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The kernel's switch for FUSE by io_uring.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+fn ring_is_on() -> bool {
+    std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
+}
 
 /// One file in one directory, in memory.
 #[derive(Default)]
 struct Memory {
     bytes: Mutex<Vec<u8>>,
     forgotten: Mutex<u64>,
+    /// Requests that wait until it is said how many may go on.
+    waiting: Gate,
+}
+
+/// Where requests wait for another request, or for the test.
+#[derive(Default)]
+struct Gate {
+    /// Those that have come, and how many may pass.
+    state: Mutex<(usize, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// A request comes and waits until it may pass.
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        let number = state.0;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.1 < number).unwrap());
+    }
+
+    /// Waits until `number` have come.
+    fn have_come(&self, number: usize) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.0 < number).unwrap();
+        assert!(!waited.1.timed_out(), "{number} requests come");
+    }
+
+    /// Lets all pass that have come.
+    fn open_for_all(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 = state.0;
+        self.changed.notify_all();
+    }
 }
 
 impl Memory {
@@ -53,8 +98,21 @@ impl FuseServer for Memory {
             Call::OpenDir => reply.opened(&OpenReply { handle: 8, flags: 0, backing: 0 }),
             Call::Read { handle: 7, offset, size, .. } => {
                 let bytes = self.bytes.lock().unwrap();
-                let begin = (offset as usize).min(bytes.len());
-                reply.data(&bytes[begin..(begin + size as usize).min(bytes.len())]);
+                let bytes = &bytes[(offset as usize).min(bytes.len())..];
+                let filled = reply.filled(size as usize, |room| {
+                    let count = bytes.len().min(room.len());
+                    room[..count].copy_from_slice(&bytes[..count]);
+                    Ok::<_, Errno>(count)
+                });
+                assert!(filled.is_ok());
+            }
+            Call::SetXattr { name, value, .. } if name == "user.long" => {
+                *self.bytes.lock().unwrap() = value.to_vec();
+                reply.ok();
+            }
+            Call::GetXattr { name, size } if name == "user.long" => {
+                let bytes = self.bytes.lock().unwrap();
+                if size == 0 { reply.xattr_size(bytes.len() as u32) } else { reply.data(&bytes) }
             }
             Call::Write { handle: 7, offset, data, .. } => {
                 let mut bytes = self.bytes.lock().unwrap();
@@ -74,6 +132,16 @@ impl FuseServer for Memory {
             Call::Release { .. } | Call::ReleaseDir { .. } => reply.ok(),
             // An answer that is owed and not given.
             Call::FSync { .. } => drop(reply),
+            // The kernel lets these come side by side.
+            Call::GetXattr { name, .. } if name == "user.wait" => {
+                self.waiting.pass();
+                reply.error(Errno::NODATA);
+            }
+            Call::GetXattr { name, .. } if name == "user.pass" => {
+                self.waiting.open_for_all();
+                reply.error(Errno::NODATA);
+            }
+            Call::LSeek { .. } => panic!("on purpose"),
             // More than an answer to this has room for.
             Call::ReadLink | Call::StatFs => reply.data(&[0; 9000]),
             _ => reply.error(Errno::NOSYS),
@@ -94,10 +162,15 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it, served by two threads; `None` where this user may not mount.
-    fn new(clone_fd: bool) -> Option<Mounted> {
+    /// Mounts it, served by three threads, or with `by_ring` by three for each processor; `None` where this user may not mount, or has
+    /// no io_uring.
+    fn new(clone_fd: bool, by_ring: bool) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not run: it mounts, as root, with /dev/fuse");
+            return None;
+        }
+        if by_ring && !ring_is_on() {
+            eprintln!("NOT RUN over io_uring: `echo Y > {SWITCH}` as root has the kernel offer it");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -106,14 +179,17 @@ impl Mounted {
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
         rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
         let memory = Arc::new(Memory::default());
-        let session = Session::begin(device, |kernel| {
+        let options = SessionOptions { threads: THREADS, clone_fd, by_ring, most_descriptors: 64, only: None };
+        let session = Session::begin(device, options, |kernel| {
             assert!(!kernel.ask(1 << 63), "no kernel has this yet");
             Ok(())
         });
         let session = session.unwrap();
+        let travel = session.travel().to_string();
+        assert_eq!(travel.starts_with("io_uring, "), by_ring && ring_is_on(), "{travel}");
         let notifier = Notifier::new(session.device().clone());
-        let (server, options) = (memory.clone(), SessionOptions { threads: 2, clone_fd, only: None });
-        let served = Some(std::thread::spawn(move || session.run(&server, options)));
+        let server = memory.clone();
+        let served = Some(std::thread::spawn(move || session.run(&server)));
         Some(Mounted { dir, memory, notifier, served })
     }
 
@@ -131,16 +207,18 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.served.is_some() {
-            // A test has failed before it ended the mount.
-            let _ = rustix::mount::unmount(self.dir.path(), rustix::mount::UnmountFlags::DETACH);
+            // A test has failed before it ended the mount. Its own threads may wait for it, which no kill would end.
+            let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::FORCE;
+            let _ = rustix::mount::unmount(self.dir.path(), flags);
+            self.memory.waiting.open_for_all();
         }
     }
 }
 
 #[test]
 fn what_programs_write_arrives_and_comes_back() {
-    for clone_fd in [false, true] {
-        let Some(mounted) = Mounted::new(clone_fd) else { return };
+    for (clone_fd, by_ring) in [(false, false), (true, false), (false, true)] {
+        let Some(mounted) = Mounted::new(clone_fd, by_ring) else { continue };
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
         let mut file = mounted.open();
         file.write_all(&bytes).unwrap();
@@ -164,24 +242,147 @@ fn what_programs_write_arrives_and_comes_back() {
 
 #[test]
 fn a_request_without_an_answer_is_an_error_and_the_next_is_served() {
-    let Some(mounted) = Mounted::new(false) else { return };
-    let file = mounted.open();
-    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
-    let refused = rustix::fs::statfs(mounted.dir.path()).unwrap_err();
-    assert!(refused == Errno::IO || refused == Errno::INVAL, "{refused}");
-    file.write_all_at(b"alive", 0).unwrap();
-    assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"alive");
-    // The kernel knows of no such inode.
-    assert_eq!(mounted.notifier.forget_inode(99, 0, 0), Err(Errno::NOENT));
-    drop(file);
-    mounted.end();
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        let file = mounted.open();
+        assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+        let refused = rustix::fs::statfs(mounted.dir.path()).unwrap_err();
+        assert!(refused == Errno::IO || refused == Errno::INVAL, "{refused}");
+        file.write_all_at(b"alive", 0).unwrap();
+        assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"alive");
+        // The kernel knows of no such inode.
+        assert_eq!(mounted.notifier.forget_inode(99, 0, 0), Err(Errno::NOENT));
+        drop(file);
+        mounted.end();
+    }
 }
 
 #[test]
 fn a_device_that_nothing_is_mounted_by_is_an_error() {
-    let Some(mounted) = Mounted::new(false) else { return };
+    let Some(mounted) = Mounted::new(false, false) else { return };
     mounted.end();
     let device = FuseDevice::open().unwrap();
     // Nothing is mounted: there is no first message.
-    assert!(Session::begin(device, |_| Ok(())).is_err());
+    let options = SessionOptions { threads: THREADS, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
+    assert!(Session::begin(device, options, |_| Ok(())).is_err());
+}
+
+/// Has this thread, and those that it makes, run on the first processor that it may: their requests are of one queue.
+fn on_one_processor() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Asks for an attribute that no file has; the answer.
+fn ask(file: &File, name: &str) -> Errno {
+    rustix::fs::fgetxattr(file, name, &mut [0_u8; 8]).unwrap_err()
+}
+
+#[test]
+fn a_request_is_served_while_others_of_its_processor_wait_for_it() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        on_one_processor();
+        for round in 0..20 {
+            // All threads but one wait for the request that comes after them.
+            let (before, waiting) = (round * (THREADS - 1), THREADS - 1);
+            let threads: Vec<_> = (0..waiting)
+                .map(|_| {
+                    let file = mounted.open();
+                    std::thread::spawn(move || ask(&file, "user.wait"))
+                })
+                .collect();
+            mounted.memory.waiting.have_come(before + waiting);
+            assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
+            threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Errno::NODATA));
+        }
+        mounted.end();
+    }
+}
+
+#[test]
+fn more_requests_at_once_than_threads_are_all_served() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        mounted.open().write_all_at(&[7; 100_000], 0).unwrap();
+        on_one_processor();
+        std::thread::scope(|scope| {
+            for number in 0..8 * THREADS {
+                let file = mounted.open();
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let mut bytes = vec![0; 1 + (number * 97 + round * 1013) % 90_000];
+                        file.read_exact_at(&mut bytes, 3).unwrap();
+                        assert!(bytes.iter().all(|byte| *byte == 7));
+                    }
+                });
+            }
+        });
+        mounted.end();
+    }
+}
+
+#[test]
+fn what_panics_is_one_programs_error_however_often() {
+    for by_ring in [false, true] {
+        let Some(mut mounted) = Mounted::new(false, by_ring) else { continue };
+        on_one_processor();
+        let file = mounted.open();
+        for _ in 0..3 * THREADS {
+            let errno = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap_err();
+            assert_eq!(errno, Errno::IO);
+            file.write_all_at(b"alive", 0).unwrap();
+        }
+        drop(file);
+        rustix::mount::unmount(mounted.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+        let ended = mounted.served.take().unwrap().join().unwrap();
+        assert!(ended.unwrap_err().to_string().contains("panicked"));
+    }
+}
+
+#[test]
+fn an_end_in_the_middle_ends_every_request_and_every_thread() {
+    for by_ring in [false, true] {
+        let Some(mut mounted) = Mounted::new(false, by_ring) else { continue };
+        let writer = mounted.open();
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let file = mounted.open();
+                std::thread::spawn(move || ask(&file, "user.wait"))
+            })
+            .collect();
+        mounted.memory.waiting.have_come(THREADS);
+        // It aborts the connection: the mount point is in use.
+        let flags = rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH;
+        rustix::mount::unmount(mounted.dir.path(), flags).unwrap();
+        for thread in threads {
+            let errno = thread.join().unwrap();
+            assert!([Errno::CONNABORTED, Errno::NOTCONN].contains(&errno), "{errno}");
+        }
+        let errno = writer.write_all_at(b"x", 0).unwrap_err().raw_os_error().unwrap();
+        assert!([libc::ECONNABORTED, libc::ENOTCONN].contains(&errno), "{errno}");
+        // Those that serve still wait; then they find that the connection has ended.
+        mounted.memory.waiting.open_for_all();
+        drop(writer);
+        mounted.served.take().unwrap().join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn names_and_values_stay_as_they_came_until_their_request_is_served() {
+    for by_ring in [false, true] {
+        let Some(mounted) = Mounted::new(false, by_ring) else { continue };
+        let (path, mut back) = (mounted.dir.path().join("file"), vec![0; 65_536]);
+        for length in [1, 100, 4096, 65_000] {
+            let value: Vec<u8> = (0..length).map(|at| (at % 253) as u8).collect();
+            rustix::fs::setxattr(&path, "user.long", &value, rustix::fs::XattrFlags::empty()).unwrap();
+            let got = rustix::fs::getxattr(&path, "user.long", &mut back).unwrap();
+            assert!(back[..got] == value);
+        }
+        mounted.end();
+    }
 }

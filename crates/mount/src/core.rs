@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use stripewise_fuse::Notifier;
+use stripewise_fuse::{Notifier, Travel};
 use stripewise_store::{Journal, Neighbours, Store};
 
 use crate::error::MountError;
@@ -49,6 +49,7 @@ pub struct Core {
     /// The namespace's file system has access control lists, and the kernel checks them.
     pub has_acl: AtomicBool,
     notifier: OnceLock<Notifier>,
+    travel: OnceLock<Travel>,
     /// Looks for the next request when one is answered.
     pub linger: Linger,
     /// Which threads wait for requests.
@@ -89,6 +90,7 @@ impl Core {
             is_root,
             has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
+            travel: OnceLock::new(),
             linger: Linger::default(),
             workers: Arc::default(),
         })
@@ -98,6 +100,17 @@ impl Core {
     pub fn set_notifier(&self, notifier: Notifier) {
         // Set once, when the mount starts.
         let _ = self.notifier.set(notifier);
+    }
+
+    /// How requests travel.
+    pub fn set_travel(&self, travel: Travel) {
+        // Set once, when the mount starts.
+        let _ = self.travel.set(travel);
+    }
+
+    /// How requests travel, in words for a person.
+    pub fn travel(&self) -> String {
+        self.travel.get().map_or_else(String::new, ToString::to_string)
     }
 
     /// Makes the kernel forget the attributes it has of `node`.

@@ -1,6 +1,5 @@
 //! Open files: what they share, reads and writes.
 
-use std::cell::RefCell;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -30,11 +29,6 @@ const REGISTER_PAUSE: Duration = Duration::from_micros(250);
 
 /// Flag of the kernel's own open of a program that it runs (`FMODE_EXEC`).
 const RUNS: OFlags = OFlags::from_bits_retain(0x20);
-
-thread_local! {
-    /// Where a thread reads what it answers with: one buffer per thread, as large as the largest read so far.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// One open of a regular file: what the kernel's file handle stands for.
 #[derive(Debug)]
@@ -140,30 +134,15 @@ impl OpenFile {
         Ok(self.open.read_at(sender, &mut [IoSliceMut::new(buf)], offset)?)
     }
 
-    /// Reads `size` bytes at `offset` into this thread's buffer and gives them to `answer`. `syscall`: a program asked
-    /// for them by a system call, not the kernel for its pages. No allocation but for the first read of a size.
+    /// The same; `syscall`: a program asked for the bytes by a system call, not the kernel for its pages.
     ///
     /// # Errors
-    /// As [`OpenFile::read_at`]; `answer` is not called then.
-    pub fn read(
-        &self,
-        sender: Sender,
-        offset: u64,
-        size: usize,
-        syscall: bool,
-        answer: impl FnOnce(&[u8]),
-    ) -> Result<(), Failure> {
+    /// As [`OpenFile::read_at`].
+    pub fn read(&self, sender: Sender, buf: &mut [u8], offset: u64, syscall: bool) -> Result<usize, Failure> {
         if !syscall {
             self.shared.set_mapped();
         }
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            let count = self.read_at(sender, &mut buffer[..size], offset)?;
-            answer(&buffer[..count]);
-            Ok(())
-        })
+        self.read_at(sender, buf, offset)
     }
 
     /// Writes at `offset`, or at the end if `append`.

@@ -88,16 +88,6 @@ impl PoolFs {
         PoolFs { core }
     }
 
-    /// Carries out one request that a program may be waiting for.
-    fn serve(&self, what: &str, operation: impl FnOnce()) {
-        self.core.workers.take();
-        let began = Instant::now();
-        guarded(what, operation);
-        let service = began.elapsed();
-        self.core.workers.rest();
-        self.core.linger.linger(began, service);
-    }
-
     fn node(&self, ino: u64) -> Result<Arc<Node>, Errno> {
         self.core.table.get(ino)
     }
@@ -197,6 +187,16 @@ impl FuseServer for PoolFs {
         }
     }
 
+    fn takes(&self) {
+        self.core.workers.take();
+    }
+
+    fn rests(&self, began: Instant) {
+        let service = began.elapsed();
+        self.core.workers.rest();
+        self.core.linger.linger(began, service);
+    }
+
     fn forget(&self, ino: u64, lookups: u64) {
         guarded("forget", || self.core.table.forget(ino, lookups));
     }
@@ -238,7 +238,7 @@ impl PoolFs {
 
     fn lookup(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
         let user = request.uid;
-        self.serve("lookup", || match self.core.admit(user).and_then(|()| self.core.lookup(request.ino, name)) {
+        guarded("lookup", || match self.core.admit(user).and_then(|()| self.core.lookup(request.ino, name)) {
             Err(Errno::NOENT) => {
                 // Inode 0 is none: the kernel may remember that.
                 let attr = FileAttr::default();
@@ -249,7 +249,7 @@ impl PoolFs {
     }
 
     fn getattr(&self, ino: u64, reply: Reply<'_>) {
-        self.serve("getattr", || match self.core.table.get(ino).and_then(|node| self.core.attributes(&node, None)) {
+        guarded("getattr", || match self.core.table.get(ino).and_then(|node| self.core.attributes(&node, None)) {
             Ok(found) => reply.attr(&found.attr, found.ttl),
             Err(errno) => reply.error(errno),
         });
@@ -257,7 +257,7 @@ impl PoolFs {
 
     /// With the time of birth, which programs ask for by `statx`.
     fn statx(&self, ino: u64, reply: Reply<'_>) {
-        self.serve("statx", || {
+        guarded("statx", || {
             let found = self.core.table.get(ino).and_then(|node| {
                 let found = self.core.attributes(&node, None)?;
                 Ok(StatxReply { attr: found.attr, attr_holds: found.ttl, btime: birth(&node)? })
@@ -270,7 +270,7 @@ impl PoolFs {
     }
 
     fn setattr(&self, request: &RequestHeader, change: &AttrChange, reply: Reply<'_>) {
-        self.serve("setattr", || {
+        guarded("setattr", || {
             let node = match self.node(request.ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
@@ -287,14 +287,14 @@ impl PoolFs {
     }
 
     fn readlink(&self, ino: u64, reply: Reply<'_>) {
-        self.serve("readlink", || match self.core.read_link(ino) {
+        guarded("readlink", || match self.core.read_link(ino) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         });
     }
 
     fn mknod(&self, request: &RequestHeader, name: &OsStr, maker: Maker, rdev: u32, reply: Reply<'_>) {
-        self.serve("mknod", || {
+        guarded("mknod", || {
             let made = self.core.admit(request.uid).map_err(Failure::Errno);
             let made = made.and_then(|()| self.core.make_node(request.ino, name, maker, rdev));
             self.reply_entry(made, request.uid, "creating a file", reply);
@@ -302,7 +302,7 @@ impl PoolFs {
     }
 
     fn mkdir(&self, request: &RequestHeader, name: &OsStr, maker: Maker, reply: Reply<'_>) {
-        self.serve("mkdir", || {
+        guarded("mkdir", || {
             let made = self.core.admit(request.uid);
             let made = made.and_then(|()| self.core.make_directory(request.ino, name, maker));
             self.reply_entry(made.map_err(Failure::Errno), request.uid, "mkdir", reply);
@@ -310,7 +310,7 @@ impl PoolFs {
     }
 
     fn symlink(&self, request: &RequestHeader, name: &OsStr, target: &OsStr, reply: Reply<'_>) {
-        self.serve("symlink", || {
+        guarded("symlink", || {
             let maker = Maker { mode: 0, umask: 0, caller: Caller::of(request) };
             let make = |dir: &_, _| rustix::fs::symlinkat(target, dir, name);
             let made = self.core.admit(request.uid);
@@ -320,22 +320,22 @@ impl PoolFs {
     }
 
     fn unlink(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
-        self.serve("unlink", || reply_empty(self.core.unlink(Caller::of(request), request.ino, name), reply));
+        guarded("unlink", || reply_empty(self.core.unlink(Caller::of(request), request.ino, name), reply));
     }
 
     fn rmdir(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
-        self.serve("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), request.ino, name), reply));
+        guarded("rmdir", || reply_empty(self.core.rmdir(Caller::of(request), request.ino, name), reply));
     }
 
     fn rename(&self, request: &RequestHeader, name: &OsStr, to: (u64, &OsStr), flags: u32, reply: Reply<'_>) {
-        self.serve("rename", || {
+        guarded("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags);
             reply_empty(self.core.rename(Caller::of(request), (request.ino, name), to, flags), reply);
         });
     }
 
     fn link(&self, request: &RequestHeader, ino: u64, name: &OsStr, reply: Reply<'_>) {
-        self.serve("link", || {
+        guarded("link", || {
             self.reply_entry(
                 self.core.link(Caller::of(request), ino, request.ino, name).map_err(Failure::Errno),
                 request.uid,
@@ -346,7 +346,7 @@ impl PoolFs {
     }
 
     fn open(&self, request: &RequestHeader, flags: i32, reply: Reply<'_>) {
-        self.serve("open", || {
+        guarded("open", || {
             let node = match self.node(request.ino) {
                 Ok(node) => node,
                 Err(errno) => return reply.error(errno),
@@ -375,7 +375,7 @@ impl PoolFs {
     }
 
     fn create(&self, request: &RequestHeader, name: &OsStr, maker: Maker, flags: i32, reply: Reply<'_>) {
-        self.serve("create", || {
+        guarded("create", || {
             let own = self.core.admit(request.uid).and_then(|()| self.core.opens.take(request.uid, 1));
             let own = match own {
                 Ok(own) => own,
@@ -396,7 +396,7 @@ impl PoolFs {
 
     /// `O_TMPFILE`: a file that has no name, and gets one only by `linkat`.
     fn create_unnamed(&self, request: &RequestHeader, maker: Maker, flags: i32, reply: Reply<'_>) {
-        self.serve("tmpfile", || {
+        guarded("tmpfile", || {
             let core = &self.core;
             let own = match core.admit(request.uid).and_then(|()| core.opens.take(request.uid, 1)) {
                 Ok(own) => own,
@@ -427,16 +427,12 @@ impl PoolFs {
         by_syscall: bool,
         reply: Reply<'_>,
     ) {
-        self.serve("read", || {
+        guarded("read", || {
             let file = file(handle);
             // The kernel names the program's lock owner when a system call reads past its pages, and only then.
-            let mut reply = Some(reply);
-            let read = file.read(Caller::of(request).sender(), offset, size as usize, by_syscall, |data| {
-                if let Some(reply) = reply.take() {
-                    reply.data(data);
-                }
-            });
-            if let (Err(failure), Some(reply)) = (read, reply) {
+            let sender = Caller::of(request).sender();
+            let read = reply.filled(size as usize, |room| file.read(sender, room, offset, by_syscall));
+            if let Err((failure, reply)) = read {
                 reply.error(self.core.errno(Some(&file.node), "reading", failure));
             }
         });
@@ -450,7 +446,7 @@ impl PoolFs {
         (write_flags, flags): (u32, i32),
         reply: Reply<'_>,
     ) {
-        self.serve("write", || {
+        guarded("write", || {
             let file = file(handle);
             let from_pages = write_flags & write_flags::CACHE != 0;
             if from_pages {
@@ -486,7 +482,7 @@ impl PoolFs {
     }
 
     fn release(&self, handle: u64, reply: Reply<'_>) {
-        self.serve("release", || {
+        guarded("release", || {
             // SAFETY: the last request for a handle that `open` or `create` made.
             let file: Arc<OpenFile> = unsafe { take_handle(handle) };
             self.core.close(&file);
@@ -495,7 +491,7 @@ impl PoolFs {
     }
 
     fn fsync(&self, request: &RequestHeader, handle: u64, data_only: bool, reply: Reply<'_>) {
-        self.serve("fsync", || {
+        guarded("fsync", || {
             let file = file(handle);
             match file.sync(Caller::of(request).sender(), data_only) {
                 Ok(()) => reply.ok(),
@@ -505,14 +501,14 @@ impl PoolFs {
     }
 
     fn opendir(&self, request: &RequestHeader, reply: Reply<'_>) {
-        self.serve("opendir", || match OpenDir::open(&self.core, request.uid, request.ino) {
+        guarded("opendir", || match OpenDir::open(&self.core, request.uid, request.ino) {
             Ok(open) => reply.opened(&OpenReply { handle: into_handle(open), flags: 0, backing: 0 }),
             Err(errno) => reply.error(errno),
         });
     }
 
     fn readdir(&self, handle: u64, offset: u64, size: u32, reply: Reply<'_>) {
-        self.serve("readdir", || {
+        guarded("readdir", || {
             let mut entries = DirectoryEntries::new(size);
             match directory(handle).read(&self.core, offset, &mut entries) {
                 Ok(()) => reply.entries(&entries),
@@ -522,7 +518,7 @@ impl PoolFs {
     }
 
     fn readdirplus(&self, handle: u64, offset: u64, size: u32, reply: Reply<'_>) {
-        self.serve("readdirplus", || {
+        guarded("readdirplus", || {
             let mut entries = DirectoryEntries::new(size);
             match directory(handle).read_plus(&self.core, offset, &mut entries) {
                 Ok(()) => reply.entries(&entries),
@@ -532,7 +528,7 @@ impl PoolFs {
     }
 
     fn releasedir(&self, handle: u64, reply: Reply<'_>) {
-        self.serve("releasedir", || {
+        guarded("releasedir", || {
             // SAFETY: the last request for a handle that `opendir` made.
             drop(unsafe { take_handle::<OpenDir>(handle) });
             reply.ok();
@@ -540,18 +536,18 @@ impl PoolFs {
     }
 
     fn fsyncdir(&self, handle: u64, data_only: bool, reply: Reply<'_>) {
-        self.serve("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
+        guarded("fsyncdir", || reply_empty(directory(handle).sync(data_only), reply));
     }
 
     fn statfs(&self, reply: Reply<'_>) {
-        self.serve("statfs", || match self.core.space() {
+        guarded("statfs", || match self.core.space() {
             Ok(space) => reply.space(&space),
             Err(errno) => reply.error(errno),
         });
     }
 
     fn setxattr(&self, request: &RequestHeader, name: &OsStr, value: &[u8], flags: i32, reply: Reply<'_>) {
-        self.serve("setxattr", || {
+        guarded("setxattr", || {
             let node = self.core.table.get(request.ino);
             let set = node.and_then(|node| self.core.set_xattr(&node, name, value, flags, Caller::of(request)));
             reply_empty(set, reply);
@@ -559,7 +555,7 @@ impl PoolFs {
     }
 
     fn getxattr(&self, request: &RequestHeader, name: &OsStr, size: u32, reply: Reply<'_>) {
-        self.serve("getxattr", || {
+        guarded("getxattr", || {
             let caller = Caller::of(request);
             let value = self.core.table.get(request.ino).and_then(|node| self.core.get_xattr(&node, name, caller));
             reply_xattr(value, size, reply);
@@ -567,7 +563,7 @@ impl PoolFs {
     }
 
     fn listxattr(&self, request: &RequestHeader, size: u32, reply: Reply<'_>) {
-        self.serve("listxattr", || {
+        guarded("listxattr", || {
             let caller = Caller::of(request);
             let names = self.core.table.get(request.ino).and_then(|node| self.core.list_xattr(&node, caller));
             reply_xattr(names, size, reply);
@@ -575,7 +571,7 @@ impl PoolFs {
     }
 
     fn removexattr(&self, request: &RequestHeader, name: &OsStr, reply: Reply<'_>) {
-        self.serve("removexattr", || {
+        guarded("removexattr", || {
             let caller = Caller::of(request);
             let removed = self.core.table.get(request.ino).and_then(|node| self.core.remove_xattr(&node, name, caller));
             reply_empty(removed, reply);
@@ -583,7 +579,7 @@ impl PoolFs {
     }
 
     fn ioctl(&self, handle: u64, on_directory: bool, command: u32, payload: &[u8], reply: Reply<'_>) {
-        self.serve("ioctl", || {
+        guarded("ioctl", || {
             if on_directory {
                 return match control::answer_of_directory(command) {
                     Ok(answer) => reply.ioctl(&answer),
@@ -606,7 +602,7 @@ impl PoolFs {
         mode: i32,
         reply: Reply<'_>,
     ) {
-        self.serve("fallocate", || {
+        guarded("fallocate", || {
             let file = file(handle);
             let caller = Caller::of(request);
             let allowed = self.core.drop_before_change(file, caller);
@@ -620,7 +616,7 @@ impl PoolFs {
     }
 
     fn lseek(&self, handle: u64, offset: i64, whence: i32, reply: Reply<'_>) {
-        self.serve("lseek", || {
+        guarded("lseek", || {
             if self.core.writeback {
                 // What the kernel keeps is not in the datafiles: to it all is data up to the end that it knows.
                 return reply.error(Errno::NOSYS);
@@ -634,7 +630,7 @@ impl PoolFs {
     }
 
     fn copy_file_range(&self, request: &RequestHeader, copy: &CopyRange, reply: Reply<'_>) {
-        self.serve("copy_file_range", || {
+        guarded("copy_file_range", || {
             let (from, to, sender) = (file(copy.handle), file(copy.to_handle), Caller::of(request).sender());
             let allowed = self.core.drop_before_change(to, Caller::of(request));
             let copied = allowed.and_then(|()| from.copy_to(sender, copy.offset, to, copy.to_offset, copy.length));

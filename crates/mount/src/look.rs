@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use stripewise_store::Store;
+use stripewise_store::{Store, run_anywhere};
 
 /// Longest that the making of a file waits for servers that do not say what they have. The kernel lets nothing else be made
 /// in its directory meanwhile.
@@ -17,6 +17,7 @@ pub fn look_for_room(store: &Arc<Store>) {
     let Some(look) = store.due_look() else { return };
     let (told, done) = mpsc::channel();
     let take = move || {
+        run_anywhere();
         look.take();
         // The file is made already.
         let _ = told.send(());

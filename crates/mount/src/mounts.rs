@@ -58,7 +58,13 @@ impl HeldDirectory {
     /// # Errors
     /// There is none, it is no directory, or it lies below a mount whose server has died (`ENOTCONN`).
     pub fn open(path: &Path) -> io::Result<HeldDirectory> {
-        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = loop {
+            match rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+                // As in `is_dead`.
+                Err(Errno::CANCELED) => {}
+                opened => break opened?,
+            }
+        };
         let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
         Ok(HeldDirectory { fd, path })
     }
@@ -85,8 +91,10 @@ impl HeldDirectory {
     pub fn is_dead(&self) -> bool {
         loop {
             match rustix::fs::fstatfs(&self.fd) {
-                // The server has died while it had our request.
-                Err(Errno::CONNABORTED) => {}
+                // The server has died while it had our request; or its threads have, and the kernel has not ended the
+                // connection yet: each request takes one of what they have left behind (an entry of io_uring), until none is left
+                // and the next waits for that end.
+                Err(Errno::CONNABORTED | Errno::CANCELED) => {}
                 answer => return answer.is_err_and(|errno| errno == Errno::NOTCONN),
             }
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
-use stripewise_store::{Collected, Inode, Journal, Slot, Store};
+use stripewise_store::{Collected, Inode, Journal, Slot, Store, run_anywhere};
 
 use crate::node::{Node, ProcName};
 use crate::sync::{Condvar, Mutex, thread};
@@ -144,7 +144,10 @@ impl Removals {
     /// Starts the thread; whether that worked.
     fn start(self: &Arc<Self>, store: &Arc<Store>) -> bool {
         let (removals, store) = (self.clone(), store.clone());
-        let started = thread::Builder::new().name("remove".to_owned()).spawn(move || removals.run(&store));
+        let started = thread::Builder::new().name("remove".to_owned()).spawn(move || {
+            run_anywhere();
+            removals.run(&store);
+        });
         let error = |error| log::error(&format!("no thread to remove datafiles ({error}): `stripewise fsck` will"));
         started.map_err(error).is_ok()
     }

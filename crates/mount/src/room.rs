@@ -72,6 +72,11 @@ impl InodeRoom {
         self.descriptors - self.aim - self.descriptors / 16
     }
 
+    /// How many descriptors the transports of requests may take: half of those for the mount's own work.
+    pub fn for_transports(&self) -> usize {
+        self.descriptors / 32
+    }
+
     /// How many inodes the kernel may know.
     pub fn most(&self) -> usize {
         self.most

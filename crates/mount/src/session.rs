@@ -30,6 +30,8 @@ use crate::unmount::detach_dead;
 /// How often a remount that is refused as busy is tried again.
 const REMOUNT_TRIES: usize = 100;
 const REMOUNT_PAUSE: Duration = Duration::from_millis(20);
+/// Set by tests, so that requests travel by the device where they would by `io_uring`.
+const DEVICE_ALONE: &str = "STRIPEWISE_FUSE_DEVICE";
 
 /// A pool being served on a mount point.
 #[derive(Debug)]
@@ -73,8 +75,17 @@ impl Serving {
         }
         let fs = Arc::new(PoolFs::new(core.clone()));
         let device = mount_on(&dir, &source, options)?;
-        let begun = Session::begin(device, |kernel| fs.negotiate(kernel)).map_err(MountError::system("starting FUSE"));
+        // The kernel itself keeps out users without allow_other, and checks permissions of every file. Where it lets root in,
+        // the mount of a user does not.
+        let only =
+            if is_direct(options) || options.allow_other { None } else { Some(rustix::process::geteuid().as_raw()) };
+        let most_descriptors = core.table.room.for_transports();
+        let by_ring = std::env::var_os(DEVICE_ALONE).is_none_or(|value| value.is_empty());
+        let served = SessionOptions { threads, clone_fd: options.clone_fd, by_ring, most_descriptors, only };
+        let begun =
+            Session::begin(device, served, |kernel| fs.negotiate(kernel)).map_err(MountError::system("starting FUSE"));
         let session = begun.inspect_err(|_| detach(&dir))?;
+        core.set_travel(session.travel().clone());
         let notifier = Notifier::new(session.device().clone());
         core.set_notifier(notifier.clone());
         core.linger.watch(session.device().as_fd());
@@ -83,14 +94,9 @@ impl Serving {
             core.collect_interrupted();
         }
         crate::prune::start(&core, notifier).map_err(MountError::system("starting a thread"))?;
-        // The kernel itself keeps out users without allow_other, and checks permissions of every file. Where it lets root in,
-        // the mount of a user does not.
-        let only =
-            if is_direct(options) || options.allow_other { None } else { Some(rustix::process::geteuid().as_raw()) };
-        let served = SessionOptions { threads, clone_fd: options.clone_fd, only };
         let threads = std::thread::Builder::new()
             .name("serve".to_owned())
-            .spawn(move || session.run(&fs, served))
+            .spawn(move || session.run(&fs))
             .map_err(MountError::system("starting a thread"))?;
         Ok(Serving { core, dir, threads: Some(threads) })
     }

@@ -25,6 +25,9 @@ fn is_ours(name: &[u8]) -> bool {
 /// to read an attribute of the class `system`.
 const POOL_FILE: &[u8] = b"system.stripewise.pool";
 
+/// How requests travel between the kernel and this mount, told in the same way.
+const TRAVEL: &[u8] = b"system.stripewise.transport";
+
 /// The access control list of a file or directory, and the one that a directory hands down.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
@@ -68,6 +71,9 @@ impl Core {
         }
         if name.as_bytes() == POOL_FILE {
             return Ok(self.store.pool().file.as_os_str().as_bytes().to_vec());
+        }
+        if name.as_bytes() == TRAVEL {
+            return Ok(self.travel().into_bytes());
         }
         self.knows_lists(name)?;
         // Other kinds all users may read, or the kernel decides by the caller alone.

@@ -30,6 +30,7 @@ pub use os::error::{Error, Result};
 pub use os::room::Room;
 pub use os::shared_pages::{self, Atomics, SharedPage};
 pub use os::sys::AsUser;
+pub use os::threads::run_anywhere;
 pub use pool::Pool;
 pub use pool::applying::Applying;
 pub use pool::namespace::is_shared;

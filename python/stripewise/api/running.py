@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stripewise import _native, emulation, launch, native_paths
+from stripewise import _native, emulation, launch, mounts, native_paths
 from stripewise._native import StripewiseError
 from stripewise.launch import NotExecutableError, ProgramNotFoundError
 from stripewise.pool import Pool
@@ -21,6 +21,7 @@ __all__ = [
     "bench_program",
     "mount",
     "run",
+    "transports",
     "unmount",
 ]
 
@@ -88,6 +89,26 @@ def mount(pool: Pool, directory: Path | None = None) -> int:
         else:
             raise StripewiseError(f"cannot mount at {where}: it is no directory; make it first with mkdir -p")
     return subprocess.call([str(native_paths.mount_program()), str(pool.file), str(where)])
+
+
+def transports(pool: Pool) -> dict[Path, str]:
+    """How requests travel between the kernel and each mount of the pool that this process sees: in words, by place.
+
+    Mounts of other users but root are left out: they may say anything.
+    """
+    found = {}
+    for mount in mounts.ours():
+        words = mount.transport() if mount.root == "/" else None
+        if words is not None and _serves(mount, pool):
+            found[mount.point] = words
+    return found
+
+
+def _serves(mount: mounts.Mount, pool: Pool) -> bool:
+    try:
+        return mount.pool_file().samefile(pool.file)
+    except (StripewiseError, OSError):
+        return False  # It has just gone, or its pool file has.
 
 
 def unmount(target: Path, *, lazy: bool = False) -> int:

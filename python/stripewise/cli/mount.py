@@ -16,6 +16,9 @@ def mount(
         Path | None,
         typer.Argument(metavar="DIR", help="Where, a directory that exists; the pool file's `mount` if left out."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say how requests travel between the kernel and the mount, and why.")
+    ] = False,
 ) -> None:
     """Mount a pool so that every program sees its files.
 
@@ -26,10 +29,14 @@ def mount(
     Examples:
       stripewise mount p/pool.toml
       stripewise mount p/pool.toml /data/scratch
+      stripewise mount -v p/pool.toml
     """
     pool = Pool.load(pool_file)
     status = running.mount(pool, directory)
     if status == 0:
         emulated = " (emulated servers)" if pool.is_emulated else ""
         console.say(f"mounted pool '{pool.name}'{emulated} at {directory or pool.mount}")
+        if verbose:
+            travels = running.transports(pool).get((directory or pool.mount).resolve(), "a way that it does not say")
+            console.say(f"requests travel by {travels}")
     raise SystemExit(status)

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from stripewise import StripewiseError
-from stripewise.api import activity, adapt, measured, orchestrating
+from stripewise.api import activity, adapt, measured, orchestrating, running
 from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
 from stripewise.cli import console
@@ -35,8 +35,9 @@ def top(
 
     An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
     programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
-    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too. The
-    last line says what the last move of `stripewise adapt` has gained, once that is measured.
+    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too. A
+    line for each mount says how requests travel between it and the kernel. The last line says what the last move of
+    `stripewise adapt` has gained, once that is measured.
 
     \b
     busy          share of the time in which the server had a request
@@ -52,7 +53,7 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_adapted(pool))
+        console.out.print(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_below(pool))
         return
     programs_before = _orchestration(pool)
     try:
@@ -62,7 +63,7 @@ def top(
                 now, now_s = activity.done(pool, sources), time.monotonic()
                 programs_now, passed_s = _orchestration(pool), now_s - began_s
                 moving = _programs(programs_now, programs_before, passed_s)
-                shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_adapted(pool))
+                shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_below(pool))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
                 else:
@@ -117,6 +118,15 @@ def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict
         )
     title = _line(f"pool '{pool.name}', {pool.label}, last {seconds(passed_s)}; Ctrl-C ends")
     return Group(title, grid, *_notes(sources))
+
+
+def _below(pool: Pool) -> list[RenderableType]:
+    """What stands below the tables."""
+    travels = running.transports(pool)
+    return [
+        *(_line(f"mount at {point}: requests travel by {words}") for point, words in travels.items()),
+        *_adapted(pool),
+    ]
 
 
 def _adapted(pool: Pool) -> list[RenderableType]:

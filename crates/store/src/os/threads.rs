@@ -79,8 +79,19 @@ impl Drop for Threads {
     }
 }
 
+/// Lets this thread run on all processors that its process may run on, as the first thread of it does. A thread of a mount
+/// that serves one processor's requests is tied to that, and a thread begins tied as the one is that makes it. Two system
+/// calls.
+pub fn run_anywhere() {
+    if let Ok(all) = rustix::thread::sched_getaffinity(Some(rustix::process::getpid())) {
+        // Elsewhere it is slower, and as right.
+        let _ = rustix::thread::sched_setaffinity(None, &all);
+    }
+}
+
 /// What a thread does: the work that waits, until the set has ended and none does.
 fn serve(shared: &Shared) {
+    run_anywhere();
     let mut state = guard(&shared.state);
     loop {
         if let Some(work) = state.waiting.pop_front() {
@@ -102,6 +113,23 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
     use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_is_not_tied_to_the_processor_of_the_thread_that_asks_first() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let all = sched_getaffinity(Some(rustix::process::getpid())).unwrap();
+        let asked = std::thread::spawn(|| {
+            let mut one = CpuSet::new();
+            one.set(
+                (0..CpuSet::MAX_CPU).find(|processor| sched_getaffinity(None).unwrap().is_set(*processor)).unwrap(),
+            );
+            sched_setaffinity(None, &one).unwrap();
+            let (threads, (done, finished)) = (Threads::default(), channel());
+            assert!(threads.try_do(move || done.send(sched_getaffinity(None).unwrap()).unwrap()));
+            finished.recv().unwrap()
+        });
+        assert!(asked.join().unwrap() == all);
+    }
 
     #[test]
     fn work_is_done_by_threads_of_which_there_are_no_more_than_the_bound() {
