@@ -86,6 +86,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     streams.BENCHMARK,
     turns.BENCHMARK,
     turns_scale.BENCHMARK,
+    turns_scale.BURSTS,
     beside.BENCHMARK,
     *iorch.BENCHMARKS,
     *adapting.BENCHMARKS,

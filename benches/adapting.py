@@ -43,6 +43,15 @@ def heated(directory: Path, devices: Devices, heat: str, **options: int) -> Pool
     return Pool.load(pool.file)
 
 
+def four_equal(directory: Path, heat: str) -> Pool:
+    """Four servers alike, and no other."""
+    checked([*STRIPEWISE, "pool", "init", directory, "--emulate", "--hdd", "4"])
+    file = directory / "pool.toml"
+    text = file.read_text(encoding="utf-8").replace('emulate = "hdd-7200"', f"emulate = {EQUAL}")
+    file.write_text(f"{text}\n[heat]\n{heat}", encoding="utf-8")
+    return Pool.load(file)
+
+
 def bench(pool: Pool, *options: str) -> float:
     """MiB per second of a workload on the pool's one file."""
     program = [native_paths.bench_program(), options[0], pool.mount / "data", *options[1:], "--json"]
@@ -81,7 +90,7 @@ def loop(context: Context) -> Iterator[Figure | str]:
     """Song's loop from 64 KiB on each of four servers, with each of the two planners."""
     for planner in ("equal-depth", "auto"):
         heat = 'block = "4KiB"\nperiod = "60s"\n'
-        pool = heated(context.directory / planner, Devices(EQUAL, '"ssd-sata"', hdds=4, ssds=1), heat)
+        pool = four_equal(context.directory / planner, heat)
         stripes = ", ".join(f'"hdd.{number}:64KiB"' for number in range(4))
         place(pool, layout(pool, stripes).replace('"data"', '"**"'))
         bench(pool, *SONG, "--write")

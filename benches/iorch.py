@@ -257,12 +257,10 @@ def recorded(context: Context, pool: Pool, jobs: Sequence[Job]) -> tuple[dict[st
     return {f"job-{number}": traces.read(scratch / f"job-{number}.trace") for number in range(len(jobs))}, alone_s
 
 
-def simulated(
-    pool: Pool, programs: dict[str, Trace], policies: Sequence[str], *, think: bool
-) -> dict[str, ConcurrentPolicy]:
+def simulated(pool: Pool, programs: dict[str, Trace], policies: Sequence[str]) -> dict[str, ConcurrentPolicy]:
     """What the simulator makes of programs that begin at once, by policy; `""` is vanilla."""
     window_s = 0.5 * DILATION
-    found = together.together(programs, pool=pool, policies_tried=policies, window_s=window_s, think=think)
+    found = together.together(programs, pool=pool, policies_tried=policies, window_s=window_s)
     return {
         "" if row["policy"] == "none" else row["policy"]: ConcurrentPolicy(
             row["throughput"]["mean"] / 2**20, together.worst_slowdown(row)
@@ -277,7 +275,7 @@ def beside(context: Context) -> Iterator[Figure | str]:
     pool = prepared(context, "simulated", jobs, 30 * GB)
     policies = ["reuse-distance"]
     programs, _ = recorded(context, pool, jobs)
-    said = simulated(pool, programs, policies, think=False)
+    said = simulated(pool, programs, policies)
     outcomes = pairs(context, pool, jobs, policies, 3)
     for policy, found in outcomes.items():
         label = policy or "vanilla"
@@ -302,7 +300,7 @@ def bursts(context: Context) -> Iterator[Figure | str]:
     policies = ["reuse-distance", "set-10", "opportunity"]
     pool = prepared(context, "bursts", jobs, 10 * GB)
     programs, alone_s = recorded(context, pool, jobs)
-    said = simulated(pool, programs, policies, think=True)
+    said = simulated(pool, programs, policies)
     did: dict[str, ConcurrentPolicy] = {}
     for policy, found in pairs(context, pool, jobs, policies, 3).items():
         valid = [one for one in found if one.is_valid]

@@ -8,6 +8,7 @@ from benches.frame import ROOT, Benchmark, BenchmarkError, Context, Figure, Targ
 
 MINUTE = re.compile(r"^(?P<policy>[\w-]+): (?P<seconds>[\d.]+) s for a minute of (?P<what>.*) \((?P<note>.*)\)$")
 PLAN = re.compile(r"^test (?P<what>.+) \.\.\. bench:\s+(?P<ns>[\d,]+) ns/iter", re.MULTILINE)
+BURST = re.compile(r"^(?P<load>.+), (?P<policy>[\w-]+): (?P<rate>[\d.]+) MiB/s, worst slowdown (?P<worst>[\d.]+)$")
 MOST_S = 60.0
 MOST_MS = 50.0
 
@@ -34,4 +35,25 @@ def run(context: Context) -> Iterator[Figure | str]:
         yield Figure(f"plan, {match['what']}", took_ms, "ms", target=Target(most=MOST_MS))
 
 
+def bursts(context: Context) -> Iterator[Figure | str]:
+    """Figures of `crates/simulate/examples/bursts_figures.rs`: `opportunity` against the two other policies."""
+    context.say("cargo run --release -p stripewise-simulate --example bursts_figures")
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for line in output_of("stripewise-simulate", "bursts_figures", ["--quick"] if context.quick else []):
+        if match := BURST.match(line):
+            found.setdefault(match["load"], {})[match["policy"]] = (float(match["rate"]), float(match["worst"]))
+    if not found:
+        raise BenchmarkError("bursts_figures printed no figure")
+    for load, rows in found.items():
+        for policy, (rate, worst) in rows.items():
+            yield Figure(f"{load}: `{policy}`", rate, "MiB/s", note=f"worst slowdown {worst:.2f} x")
+        (rate, worst), paper, sets = rows["opportunity"], rows["reuse-distance"], rows["set-10"]
+        what = f"{load}: opportunity /"
+        yield Figure(f"{what} reuse-distance", rate / paper[0], target=Target(least=1.0))
+        yield Figure(f"{what} reuse-distance, worst slowdown", worst / paper[1], target=Target(most=0.5))
+        yield Figure(f"{what} set-10", rate / sets[0], target=Target(least=1.0))
+        yield Figure(f"{what} set-10, worst slowdown", worst / sets[1], target=Target(most=1.0))
+
+
+BURSTS = Benchmark("turns-bursts", "programs with pauses between bursts in the simulator, by policy of turns", bursts)
 BENCHMARK = Benchmark("turns-scale", "a simulated minute of 1,000 programs in turns on 10,000 servers; its plan", run)

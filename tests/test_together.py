@@ -38,11 +38,12 @@ def test_programs_alone_and_together_are_worked_out(recorded):
     document = json.loads(
         pool.stripewise("simulate", *found, "--pool", pool.file, "--schedule", "all", "--json").stdout
     )
-    alone_s = 40 * (1e-3 + 65536e-9)
+    served_s = 40 * (1e-3 + 65536e-9)
     moved = 40 * 131072
     assert [one["name"] for one in document["programs"]] == ["one", "two"]
     for one in document["programs"]:
-        assert one["alone_s"]["mean"] == pytest.approx(alone_s, abs=1e-6)
+        # What the program spent between requests comes on top.
+        assert one["alone_s"]["mean"] >= served_s - 1e-6
         assert (one["bytes"], one["processes"], one["begin_s"]) == (moved, 1, 0)
     rows = {row["policy"]: row for row in document["policies"]}
     assert next(iter(rows)) == "none"
@@ -52,10 +53,10 @@ def test_programs_alone_and_together_are_worked_out(recorded):
     assert none["throughput"]["mean"] == pytest.approx(2 * moved / none["makespan_s"]["mean"], rel=1e-6)
     for row in rows.values():
         worst = max(slowdown["mean"] for slowdown in row["slowdowns"])
-        assert 1.0 <= worst < 2.1 + row["waited_s"][0] / alone_s + row["waited_s"][1] / alone_s
-        assert 0.5 <= row["fairness"]["mean"] <= 1.0 + 1e-9
-        for took, slowdown in zip(row["took_s"], row["slowdowns"], strict=True):
-            assert slowdown["mean"] == pytest.approx(took["mean"] / alone_s, rel=1e-6)
+        assert 1.0 - 1e-9 <= worst < 2.1 + sum(row["waited_s"]) / served_s
+        assert 0.5 - 1e-9 <= row["fairness"]["mean"] <= 1.0 + 1e-9
+        for one, took, slowdown in zip(document["programs"], row["took_s"], row["slowdowns"], strict=True):
+            assert slowdown["mean"] == pytest.approx(took["mean"] / one["alone_s"]["mean"], rel=1e-6)
 
 
 def test_tables_name_programs_and_policies(recorded):

@@ -36,6 +36,7 @@ fn plan(bench: &mut Criterion) {
                             weight: 1.0,
                             period_ns: None,
                             age_ns: 1,
+                            load: Some(1.0),
                             is_busy: true,
                         }
                     })

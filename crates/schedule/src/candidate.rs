@@ -19,6 +19,9 @@ pub struct Candidate {
     pub period_ns: Option<f64>,
     /// How long it has been there, in nanoseconds.
     pub age_ns: u64,
+    /// The bytes that it moved in a second of its life, by what the programs that are at work moved in the mean; `None` where
+    /// nothing was moved.
+    pub load: Option<f64>,
     /// Whether it has requests now, or had one a moment ago.
     pub is_busy: bool,
 }

@@ -202,6 +202,8 @@ impl Conductor {
         let known: Vec<ProgramKey> = programs.iter().map(|one| one.key).collect();
         self.trackers.retain(|key, _| known.contains(key));
         let gain = self.gain(&active, was_shared, took_ns);
+        let rate = |one: &ProgramTraits| one.bytes as f64 / now_ns.saturating_sub(one.first_ns).max(1) as f64;
+        let mean_rate = active.iter().map(|one| rate(one)).sum::<f64>() / active.len().max(1) as f64;
         let mut candidates = Vec::with_capacity(active.len());
         let mut changes = Vec::with_capacity(active.len());
         for program in &active {
@@ -219,6 +221,7 @@ impl Conductor {
                 weight: self.rules.weight(&program.name),
                 period_ns: program.period_ns,
                 age_ns: now_ns.saturating_sub(program.first_ns),
+                load: (mean_rate > 0.0).then(|| rate(program) / mean_rate),
                 is_busy: Self::is_busy(program, now_ns),
             });
         }

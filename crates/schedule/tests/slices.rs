@@ -21,6 +21,7 @@ fn candidate(number: usize, standing: Standing) -> Candidate {
         weight: 1.0,
         period_ns: None,
         age_ns: 1_000_000_000,
+        load: None,
         is_busy: true,
     }
 }
@@ -162,7 +163,7 @@ proptest! {
     ) {
         const STANDINGS: [Standing; 4] = [Standing::Shared, Standing::Probe, Standing::Dedicated, Standing::Cooldown];
         let all: Vec<_> = kinds.iter().enumerate().map(|(number, (standing, reuse, period, is_busy, weight))| Candidate {
-            reuse_ns: Some(*reuse), period_ns: Some(*period), is_busy: *is_busy, weight: *weight,
+            reuse_ns: Some(*reuse), period_ns: Some(*period), load: None, is_busy: *is_busy, weight: *weight,
             ..candidate(number, STANDINGS[*standing])
         }).collect();
         let mut policy = policies::named(name).unwrap();
@@ -178,4 +179,14 @@ proptest! {
             prop_assert!(!without || plan.share_ns(OTHERS) > 0);
         }
     }
+}
+
+#[test]
+fn a_light_program_that_is_away_has_no_slice_held_for_it() {
+    let mut policy = policies::named("opportunity").unwrap();
+    let one = |key, is_busy, load| Candidate { is_busy, load: Some(load), ..candidate(key, Standing::Shared) };
+    let mut plan = |away: f64| policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), one(2, false, away)], WINDOW_NS);
+    assert_eq!(plan(0.1).share_ns(OTHERS), 0);
+    assert!(plan(0.1).share_ns(ProgramKey(1)) > WINDOW_NS / 3);
+    assert!(plan(0.3).share_ns(OTHERS) > 0);
 }

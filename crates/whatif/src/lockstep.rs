@@ -72,13 +72,13 @@ mod tests {
         let free: Vec<Vec<Did>> = (0..3)
             .map(|thread| (0..10).map(|n| did(n * (90 + thread * 7), n * (90 + thread * 7) + 80)).collect())
             .collect();
-        assert_eq!(rounds_ns(&free), []);
+        assert!(rounds_ns(&free).is_empty());
         // One that waits for the others to end, and one thread alone.
         let one_by_one: Vec<Vec<Did>> = (0..3)
             .map(|thread| (0..10).map(|n| did(thread * 1000 + n * 100, thread * 1000 + n * 100 + 90)).collect())
             .collect();
-        assert_eq!(rounds_ns(&one_by_one), []);
-        assert_eq!(rounds_ns(&in_step[..1]), []);
-        assert_eq!(rounds_ns(&[]), []);
+        assert!(rounds_ns(&one_by_one).is_empty());
+        assert!(rounds_ns(&in_step[..1]).is_empty());
+        assert!(rounds_ns(&[]).is_empty());
     }
 }

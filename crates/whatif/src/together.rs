@@ -156,8 +156,9 @@ fn outcome(policy: String, runs: &[ProgramsRun], alone_s: &dyn Fn(usize, usize) 
     };
     let slowdown = |program: usize, seed: usize, run: &ProgramsRun| ratio(run.took_s[program], alone_s(program, seed));
     let programs = runs[0].took_s.len();
-    let all = |seed: usize, run: &ProgramsRun| (0..programs).map(|program| slowdown(program, seed, run)).collect();
-    let slowdowns: Box<dyn Fn(usize, &ProgramsRun) -> Vec<f64>> = Box::new(all);
+    let all = |seed: usize, run: &ProgramsRun| {
+        (0..programs).map(|program| slowdown(program, seed, run)).collect::<Vec<f64>>()
+    };
     PolicyOutcome {
         policy,
         makespan_s: over(&|_, run| run.makespan_s),
@@ -165,7 +166,7 @@ fn outcome(policy: String, runs: &[ProgramsRun], alone_s: &dyn Fn(usize, usize) 
         took_s: (0..programs).map(|program| over(&|_, run| run.took_s[program])).collect(),
         slowdowns: (0..programs).map(|program| over(&|seed, run| slowdown(program, seed, run))).collect(),
         waited_s: runs[0].waited_s.clone(),
-        fairness: over(&|seed, run| fairness(&slowdowns(seed, run))),
+        fairness: over(&|seed, run| fairness(&all(seed, run))),
     }
 }
 

@@ -43,14 +43,15 @@ def together(
     pairs: bool = False,
     repeat: int = 3,
     seed: int = 1,
-    think: bool = False,
+    think: bool = True,
     around: Mapping[str, Any] | None = None,
 ) -> _native.ConcurrentPrograms:
     """Simulates recorded programs alone, together, and together under policies of `stripewise orchestrate`.
 
     Files have the layouts that they have in the pool, or the cluster's default. The first of the policies in the result
     is `none`. With `as_recorded` programs begin as far apart as their logs did, else at once; with `pairs` each two
-    that share servers at one time are simulated by themselves, too. `around` and the rest are as in `simulate`.
+    that share servers at one time are simulated by themselves, too. The time between requests is kept, unless `think`
+    is off: queues that wait for the next request of a program depend on it. `around` and the rest are as in `simulate`.
     Raises `StripewiseError` that names what is wrong.
     """
     servers = Servers.of(pool, cluster)

@@ -133,7 +133,8 @@ def simulate(
     servers are fitted to the trace, makes of it now and under the layout.
 
     With --schedule each trace is a program. All begin at once. They are simulated alone, together, and together under
-    the policies of `stripewise orchestrate`, whose decisions are made by the same code as there.
+    the policies of `stripewise orchestrate`, whose decisions are made by the same code as there. The time that programs
+    spent between requests is kept.
 
     \b
     Examples:
@@ -179,7 +180,7 @@ def simulate(
             root=root,
             policies_tried=schedule,
             window_s=window_ms / 1000,
-            around={**around, "bins": 0},
+            around={**around, "bins": 0, "think": True},
         )
         if as_json:
             console.document(found)

@@ -5,6 +5,9 @@ use crate::policy::{FLOOR_PART, SchedulePolicy};
 use crate::slice_plan::{OTHERS, SlicePlan};
 use crate::slices::into_slices;
 
+/// A program that moves less than this part of what the others move in the mean is light.
+const LIGHT_LOAD: f64 = 0.25;
+
 /// Work-conserving: a program without requests has no slice, and loses the rest of the one it has when its requests end.
 #[derive(Debug, Default)]
 pub struct Opportunity;
@@ -24,8 +27,9 @@ impl SchedulePolicy for Opportunity {
         if shares.len() < 2 {
             return SlicePlan::open();
         }
-        // A program that comes, or comes back, in the middle of a window has a turn in it.
-        if candidates.len() > shares.len() {
+        // A program that comes back in the middle of a window has a turn in it if it will have much to do. A light one is served
+        // at once: its bursts would wait for longer than they delay others, and a slice for it would leave servers idle.
+        if candidates.iter().any(|one| !one.is_busy && one.load.is_none_or(|load| load >= LIGHT_LOAD)) {
             shares.push((OTHERS, shares.iter().map(|(_, weight)| *weight).fold(f64::INFINITY, f64::min)));
         }
         into_slices(&shares, window_ns, window_ns / FLOOR_PART)
