@@ -100,6 +100,30 @@ def test_a_gain_is_measured_once_when_there_was_something_to_do_before_and_after
     assert f"adapt: {gain['ratio']:.2f}x measured" in stripewise("top", "--pool", file, "--once").stdout
 
 
+def test_the_report_shows_heat_plans_and_gains(hot):
+    stripewise, file = hot
+    base = file.parent
+    decided(hot, horizon_s=1.0)
+    read_again(hot)
+    moved = decided(hot)
+    assert len(moved["plans"]) > 3 and moved["planner"] in [plan["planner"] for plan in moved["plans"]]
+    read_again(hot)
+    gain = decided(hot)["measured"]
+    # What else stands in the state file is not believed.
+    with adapting.state_file(Pool.load(file)).open("a") as state:
+        state.write(
+            '{"time_s": 1e99, "verdict": "<b>", "plans": [7, {"planner": 3, "predicted_s": "x"}], "relief": 1}\n'
+        )
+    stripewise("trace", "--pool", file, "-o", base / "t", "--", "python3", "-c", READ, base / "mount")
+    stripewise("report", base / "t", "--pool", file, "-o", base / "page.html")
+    page = (base / "page.html").read_text()
+    section = page[page.index('<section id="adapted"') :]
+    section = section[: section.index("</section>")]
+    assert "What is hot" in section and "plans considered" in section and "&lt;b&gt;" in section
+    assert f"{gain['predicted_ratio']:.2f} times as fast predicted, {gain['ratio']:.2f} measured" in section
+    assert f"{moved['planner']} " in section and "<b>" not in section
+
+
 def test_limits_keep_data_where_it_is_and_say_why(hot):
     before = rounds(hot)
     assert "above the limit" in decided(hot, day_bytes=1000)["why"]

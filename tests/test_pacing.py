@@ -87,3 +87,11 @@ def test_a_move_that_rests_can_be_stopped():
 def test_servers_of_which_nothing_is_known_are_idle():
     pacer = Pacer(Pace(), dict, lambda *_: True, lambda: 1.0)
     assert pacer._share({}, 0.1) == 0.0
+
+
+@pytest.mark.parametrize(("share", "is_busy"), [(0.0, False), (0.05, False), (0.5, True)])
+def test_a_look_before_a_move_tells_whether_others_are_busy(share, is_busy):
+    machine = Machine(share)
+    began_s = machine.now_s
+    assert machine.pacer.finds_others_busy(machine.passes) is is_busy
+    assert machine.now_s == pytest.approx(began_s + pacing.REST_S)

@@ -46,6 +46,9 @@ class PoolInfo(TypedDict):
     mount: str
     namespace: str
     default_width_bytes: int
+    land: str | None
+    land_mark: float | None
+    keeps_heat: bool
     tiers: list[TierInfo]
     meta: TierInfo
 
@@ -102,6 +105,30 @@ def pool_drain(
 ) -> Drained: ...
 def pool_remove(
     pool_file: str, server: str, lost: bool, progress: Callable[[str, int, int], bool | Literal["rest"]]
+) -> Drained: ...
+
+class TierRoom(TypedDict):
+    server: str
+    used_bytes: int
+    free_bytes: int
+    reserve_bytes: int
+
+class TierPart(TypedDict):
+    path: str
+    stretch: tuple[int, int]
+    tier_bytes: int
+    has_landed: bool
+
+class TierParts(TypedDict):
+    rooms: list[TierRoom]
+    parts: list[TierPart]
+
+def pool_tier_parts(pool_file: str, tier: str) -> TierParts: ...
+def pool_relieve(
+    pool_file: str,
+    tier: str,
+    leaving: list[tuple[str, list[int]]],
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> Drained: ...
 
 class ServerFill(TypedDict):
@@ -603,6 +630,8 @@ class PathTaken(TypedDict):
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
     is_ruled: bool
+    landed_on: str | None
+    """The tier on which it has landed, until it moves to its place."""
     hinted_now: list[str]
     hints_version: int
 

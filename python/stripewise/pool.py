@@ -18,6 +18,10 @@ class OpProfile:
     """Bytes of a stream that one move of the head serves, whatever comes between."""
     bandwidth_bytes_per_s: float
 
+    def mean_s(self, size_bytes: int) -> float:
+        """What a request of that size costs."""
+        return (self.startup_min_s + self.startup_max_s) / 2 + size_bytes / self.bandwidth_bytes_per_s
+
 
 @dataclass(frozen=True)
 class Server:
@@ -78,6 +82,11 @@ class Pool:
     mount: Path
     namespace: Path
     default_width_bytes: int
+    land: str | None
+    """The tier on which new files are made first; `None`: in their place at once."""
+    land_mark: float | None
+    """How full that tier may be, as a part of its room, before files leave it in any case."""
+    keeps_heat: bool
     tiers: tuple[Tier, ...]
     meta: Tier
     """The metadata tier: its one server is the namespace."""
@@ -96,6 +105,9 @@ class Pool:
             mount=Path(raw["mount"]),
             namespace=Path(raw["namespace"]),
             default_width_bytes=raw["default_width_bytes"],
+            land=raw["land"],
+            land_mark=raw["land_mark"],
+            keeps_heat=raw["keeps_heat"],
             tiers=tuple(Tier.of(tier) for tier in raw["tiers"]),
             meta=Tier.of(raw["meta"]),
         )

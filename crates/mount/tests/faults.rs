@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use common::faulty::{Faults, Faulty};
+use common::loop_disk::LoopDisk;
 use common::{Mounted, TestPool, eventually};
 use fuser::Errno;
 
@@ -392,80 +393,14 @@ fn a_listing_has_every_name_when_descriptors_have_run_out() {
     assert!(server.wait().unwrap().success());
 }
 
-/// A file system on a file, which can be shut down as the kernel does it when its disk fails.
-struct Xfs {
-    device: String,
-    mounted: PathBuf,
-}
-
-impl Xfs {
-    /// `None` for another than root, where this machine gives no loop devices, or where its kernel has no XFS.
-    fn make(pool: &TestPool, server: &str) -> Option<Xfs> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        common::need("mkfs.xfs");
-        common::need("xfs_io");
-        let (image, mounted) = (pool.path("image"), pool.path(server));
-        File::create(&image).unwrap().set_len(320 << 20).unwrap();
-        run("mkfs.xfs", &["-q", image.to_str().unwrap()]).unwrap();
-        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?.trim().to_owned();
-        let xfs = Xfs { device, mounted };
-        run("mount", &["-t", "xfs", &xfs.device, xfs.mounted.to_str().unwrap()])?;
-        Some(xfs)
-    }
-
-    fn shut_down(&self) {
-        run("xfs_io", &["-x", "-c", "shutdown", self.mounted.to_str().unwrap()]).unwrap();
-    }
-
-    /// Mounts the disk until it answers: a look at the server that is under way at this moment holds the dead file system, and
-    /// a mount then gives it once more.
-    fn mount_again(&self) {
-        let mounted = self.mounted.to_str().unwrap();
-        common::eventually("the disk is there again", || {
-            run("umount", &["-l", mounted]).unwrap();
-            run("mount", &["-t", "xfs", &self.device, mounted]).unwrap();
-            fs::read_dir(&self.mounted).and_then(|mut names| names.next().transpose()).is_ok()
-        });
-    }
-}
-
-impl Drop for Xfs {
-    fn drop(&mut self) {
-        let _ = run("umount", &["-l", self.mounted.to_str().unwrap()]);
-        let _ = run("losetup", &["--detach", &self.device]);
-    }
-}
-
-/// What a program prints; `None`, with its words in the test's output, if it fails or is not there.
-fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = match std::process::Command::new(program).args(arguments).output() {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("{program}: {error}");
-            return None;
-        }
-    };
-    if !output.status.success() {
-        eprintln!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        return None;
-    }
-    Some(String::from_utf8(output.stdout).unwrap())
-}
-
 /// As long as anything of it is open, to mount the disk again gives the dead file system again.
 #[test]
 fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
     let pool = TestPool::new();
-    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
-    fs::create_dir(pool.path("s1")).unwrap();
-    let Some(disk) = Xfs::make(&pool, "s1") else {
+    let Some(disk) = LoopDisk::under(&pool, "s1", "xfs") else {
         eprintln!("not tested: no XFS on a loop device here");
         return;
     };
-    run("cp", &["-a", &format!("{}/.", pool.path("below").display()), pool.path("s1").to_str().unwrap()]).unwrap();
-    run("sync", &["--file-system", pool.path("s1").to_str().unwrap()]).unwrap();
     let mounted = Mounted::new(&pool, "mnt", "noatime");
     let mut content = bytes(9 * WIDTH);
     let open = |name: &str| {
@@ -481,7 +416,7 @@ fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
     File::open(mounted.path("closed")).unwrap().sync_all().unwrap();
     file.write_at(b"unsynced", WIDTH as u64).unwrap();
     idle.write_at(b"unsynced", WIDTH as u64).unwrap();
-    disk.shut_down();
+    disk.fail();
     only_its_bytes_are_lost(&file, &content);
     gives(file.write_at(b"no", WIDTH as u64), libc::EIO);
     file.write_at(b"kept", 0).unwrap();

@@ -78,6 +78,7 @@ fn placed(of: &PlacedStatus, pool: &Pool) -> Value {
         "placed": has_handle,
         "left_out": of.left_out.iter().map(|&id| pool.server_name(id)).collect::<Vec<_>>(),
         "made_with": crate::hints::described(&of.made_with),
+        "landed_on": of.landed_on,
         "handle": has_handle.then(|| format!("{:016x}", placement.handle)),
         "version": has_handle.then_some(placement.version),
         "layout_hash": hex(&placement.layout.hash()),

@@ -126,6 +126,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "made_with": described(&taken.made_with),
             "reads_ahead": taken.reads_ahead,
             "is_ruled": taken.is_ruled,
+            "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,
         }),

@@ -47,6 +47,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool_life::pool_drain, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_rebalance, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_tier_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_relieve, module)?)?;
     module.add_function(wrap_pyfunction!(calibrate::calibrate, module)?)?;
     module.add_function(wrap_pyfunction!(emulation::emulation_snapshot, module)?)?;
     module.add_class::<emulation::PyEmulationSnapshot>()?;

@@ -96,6 +96,9 @@ fn describe(pool: &Pool) -> Value {
         "mount": pool.mount.to_string_lossy(),
         "namespace": pool.namespace.to_string_lossy(),
         "default_width_bytes": pool.default_width_bytes,
+        "land": pool.landing.map(|landing| &pool.tiers[landing.tier].name),
+        "land_mark": pool.landing.map(|landing| landing.mark),
+        "keeps_heat": pool.heat.is_some(),
         "tiers": tiers.collect::<Vec<_>>(),
         "meta": tier_of(&of.name, meta, (of.capacity_bytes, of.emulate), Some(pool.meta.profile)),
     })

@@ -10,7 +10,8 @@ use stripewise_store::adding::add_server;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{ServerFill, rebalance};
-use stripewise_store::{Pool, Result, Then};
+use stripewise_store::relief::{self, Leaving, TierPart, TierRoom};
+use stripewise_store::{Pool, Result, Store, Then};
 
 /// Adds the directory `root` to a tier of the pool; the name of the new server.
 #[pyfunction]
@@ -76,6 +77,50 @@ pub(crate) fn pool_rebalance<'py>(
         "servers": done.fills.iter().map(fill).collect::<Vec<_>>(),
     });
     to_python(py, &value)
+}
+
+/// How full the servers of a tier are, and what of files could leave them.
+#[pyfunction]
+pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &str) -> PyResult<Bound<'py, PyAny>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let (rooms, parts) =
+        py.detach(|| store.rooms_of(tier).and_then(|rooms| Ok((rooms, store.parts_on(tier)?)))).map_err(raise)?;
+    let room = |of: &TierRoom| {
+        json!({
+            "server": of.server,
+            "used_bytes": of.used_bytes,
+            "free_bytes": of.free_bytes,
+            "reserve_bytes": of.reserve_bytes,
+        })
+    };
+    let part = |of: &TierPart| {
+        json!({
+            "path": of.path,
+            "stretch": of.stretch,
+            "tier_bytes": of.tier_bytes,
+            "has_landed": of.has_landed,
+        })
+    };
+    let value = json!({
+        "rooms": rooms.iter().map(room).collect::<Vec<_>>(),
+        "parts": parts.iter().map(part).collect::<Vec<_>>(),
+    });
+    to_python(py, &value)
+}
+
+/// Moves files, given with the offsets of their regions, from a tier: those that have landed there to their place, and regions of
+/// others to the other tiers.
+#[pyfunction]
+pub(crate) fn pool_relieve<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    tier: &str,
+    leaving: Vec<(String, Vec<u64>)>,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let leaving: Vec<Leaving> = leaving.into_iter().map(|(path, regions)| Leaving { path, regions }).collect();
+    let drained = watched(py, progress, |watch| relief::relieve(&pool_file, tier, &leaving, watch))?;
+    to_python(py, &described(&drained))
 }
 
 /// Hands the progress of a drain to Python.

@@ -1,33 +1,17 @@
-//! Servers come and go while files are there: adding, draining, removing, also when the process is killed.
+//! Servers come and go while files are there: adding, draining, removing.
 
 mod common;
 
+use common::life::{On, bytes_of, findings, mend, now, servers_of};
 use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
-use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
-use stripewise_store::fsck::{CheckFinding, CheckOptions, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
 use stripewise_store::rebalance::rebalance;
 use stripewise_store::{Pool, Store, Then};
-
-/// Goes on.
-struct On;
-
-impl DrainWatch for On {
-    fn progress(&mut self, _: &str, done: u64, total: u64) -> Then {
-        assert!(done <= total, "{done} of {total}");
-        Then::On
-    }
-}
-
-fn now(pool: &TestPool) -> Arc<Store> {
-    Store::of_file(&pool.pool.file).unwrap()
-}
 
 fn drained(pool: &TestPool, name: &str) -> Drained {
     drain(&pool.pool.file, name, &DrainOptions::default(), &mut On).unwrap()
@@ -35,39 +19,6 @@ fn drained(pool: &TestPool, name: &str) -> Drained {
 
 fn refused(done: stripewise_store::Result<Drained>) -> String {
     done.unwrap_err().to_string()
-}
-
-/// What a check of the pool finds, without changing anything.
-fn findings(pool: &TestPool) -> Vec<CheckFinding> {
-    checked(pool, CheckOptions { dry_run: true, ..CheckOptions::default() })
-}
-
-/// Has a check mend what it finds.
-fn mend(pool: &TestPool) -> Vec<CheckFinding> {
-    checked(pool, CheckOptions::default())
-}
-
-fn checked(pool: &TestPool, options: CheckOptions) -> Vec<CheckFinding> {
-    let found = std::sync::Mutex::new(Vec::new());
-    struct Keep<'a>(&'a std::sync::Mutex<Vec<CheckFinding>>);
-    impl stripewise_store::fsck::CheckWatch for Keep<'_> {
-        fn found(&self, finding: &CheckFinding) {
-            self.0.lock().unwrap().push(finding.clone());
-        }
-    }
-    check(&Pool::load(&pool.pool.file).unwrap(), &options, &Keep(&found)).unwrap();
-    found.into_inner().unwrap()
-}
-
-fn servers_of(store: &Arc<Store>, name: &str) -> Vec<u16> {
-    let layout = store.lookup(Path::new(name)).unwrap().unwrap().layout().unwrap();
-    let mut servers: Vec<u16> = layout.servers().iter().map(|id| id.0).collect();
-    servers.sort_unstable();
-    servers
-}
-
-fn bytes_of(store: &Arc<Store>, name: &str) -> Vec<u8> {
-    content(&store.lookup(Path::new(name)).unwrap().unwrap())
 }
 
 /// Datafiles that stand on a server, by the names of its directories.
@@ -399,74 +350,6 @@ fn a_server_that_goes_in_the_middle_of_its_drain_costs_what_had_not_moved() {
         |pool| std::fs::rename(away(pool), pool.root(0)).unwrap(),
         true,
     );
-}
-
-const KILLED: &str = "STRIPEWISE_TEST_KILLED_POOL";
-
-/// What the process of the next test does until it is killed.
-fn work_of_the_killed() -> bool {
-    let Some(file) = std::env::var_os(KILLED) else { return false };
-    let file = Path::new(&file);
-    let root = file.with_file_name("added");
-    add_server(file, "disk", &root).unwrap();
-    rebalance(file, false, &mut On).unwrap();
-    drain(file, "disk.0", &DrainOptions { wait: true, ..DrainOptions::default() }, &mut On).unwrap();
-    remove(file, "disk.0", false, &mut On).unwrap();
-    true
-}
-
-/// Server 0 is replaced by a new one, which gets its share first, by a process that is killed at any moment, again and again, while a file is written.
-#[test]
-fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
-    if work_of_the_killed() {
-        return;
-    }
-    let kills: u64 = std::env::var("STRIPEWISE_POOL_KILLS").map_or(20, |count| count.parse().unwrap());
-    let pool = TestPool::new(3);
-    let store = pool.open();
-    let names: Vec<String> = (0..24).map(|number| format!("f{number}")).collect();
-    for (name, seed) in names.iter().zip(0..) {
-        let (_fd, inode) = create(&store, name);
-        write(&inode, &pattern(200_000, seed), 0);
-    }
-    let spawn = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["killed_at_any_moment_no_byte_is_lost_and_it_goes_on", "--exact", "--nocapture"]);
-        command.env(KILLED, &pool.pool.file).stdout(std::process::Stdio::null());
-        command.spawn().unwrap()
-    };
-    let (_fd, written) = create(&store, "written");
-    let mut whole = Vec::new();
-    let mut was_killed = 0;
-    for round in 0..kills {
-        let mut child = spawn();
-        // From nothing yet done to the moves under way, by a sequence that covers the span evenly.
-        std::thread::sleep(std::time::Duration::from_micros(500 + round * 61_803 % 100_000));
-        let more = pattern(10_000, round);
-        written.register_writer().unwrap();
-        write_all(&written, &more, whole.len() as u64);
-        written.release_writer().unwrap();
-        whole.extend(more);
-        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-        was_killed += u64::from(!child.wait().unwrap().success());
-        assert!(content(&written) == whole, "after kill {round}");
-        let file = &names[(round % 24) as usize];
-        assert!(bytes_of(&now(&pool), file) == pattern(200_000, round % 24), "{file} after kill {round}");
-    }
-    assert!(was_killed > 0);
-    let finished = spawn().wait().unwrap().success();
-    let after = Pool::load(&pool.pool.file).unwrap();
-    assert!(finished || after.servers[0].state == ServerState::Removed, "the same command goes on");
-    drop((store, written));
-    assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()));
-    assert_eq!(findings(&pool), []);
-    let store = now(&pool);
-    for (name, seed) in names.iter().zip(0..) {
-        assert!(bytes_of(&store, name) == pattern(200_000, seed), "{name}");
-        assert!(!servers_of(&store, name).contains(&0), "{name}");
-    }
-    assert!(bytes_of(&store, "written") == whole);
-    assert!(!pool.root(0).exists());
 }
 
 #[test]

@@ -7,9 +7,12 @@ horizon is more than what moving costs, and only if the servers get at least a t
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import measured, service
+from stripewise.api import measured, relief, service
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
-    from stripewise.pool import OpProfile, Pool
+    from stripewise.pool import Pool
 
 STATE = "adapt.jsonl"
 """In the pool's namespace: a line for each decision."""
@@ -63,6 +66,32 @@ def state_file(pool: Pool) -> Path:
     return pool.namespace / STATE
 
 
+@contextmanager
+def alone(pool: Pool) -> Iterator[None]:
+    """Keeps other processes from adapting the pool meanwhile. Raises `StripewiseError` where one does so now."""
+    try:
+        descriptor = os.open(state_file(pool), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StripewiseError(
+            f"{state_file(pool)} cannot be written: {error.strerror}; run this as its owner"
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StripewiseError(
+                f"pool '{pool.name}' is adapted already, by `stripewise adapt` or a mount with --adapt: end that first"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def failed(pool: Pool, error: StripewiseError) -> Decision:
+    """Keeps that no decision could be made, and why."""
+    return _written(pool, {"time_s": time.time(), "dry_run": False, "verdict": "failed", "why": str(error)})
+
+
 def decisions(pool: Pool) -> list[Decision]:
     """All decisions so far, the oldest first; lines that a kill has cut are left out."""
     try:
@@ -91,12 +120,18 @@ def reconsider(
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
+    Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. A
+    pool without heat, where files land, is relieved alone.
+
     Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
     """
     pool.require_profiles()
-    heat = _native.pool_heat(str(pool.file), ".")
-    decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6}
+    heat = None if pool.land is not None and not pool.keeps_heat else _native.pool_heat(str(pool.file), ".")
+    decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
     decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
+    decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
+    if heat is None:
+        return _kept(pool, decision, "the pool keeps no heat, by which files that have their place could be moved")
     if not heat["files"]:
         return _kept(pool, decision, "nothing was read or written of late")
     with TemporaryDirectory() as scratch:
@@ -106,6 +141,9 @@ def reconsider(
         made = planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
         document = made.document
         decision["planner"] = document["planner"]
+        if document["comparison"] is not None:
+            compared = document["comparison"]["planners"]
+            decision["plans"] = [{"planner": of["planner"], "predicted_s": of["predicted_s"]} for of in compared]
         if not document["changes"]:
             return _kept(pool, decision, "the layouts are as the planner would have them")
         layout = Path(scratch) / "new.layout"
@@ -116,6 +154,31 @@ def reconsider(
         decision |= {"before_bytes_per_s": total["before"]["both"], "after_bytes_per_s": total["after"]["both"]}
         files = _each_file(document["layout"], Path(scratch))
         return _decide(pool, limits, (decision, heat), ratio, files, Pacer.of(pool, pace, progress))
+
+
+def _copied_today(pool: Pool) -> int:
+    """Bytes that were copied in the last 24 hours, as far as decisions tell."""
+    since_s = time.time() - DAY_S
+    return sum(relief.copied_bytes(of) for of in decisions(pool) if of["time_s"] > since_s)
+
+
+def _relieve(
+    pool: Pool, limits: Limits, heat: PoolHeat | None, *, dry_run: bool, pace: Pace, progress: Progress | None
+) -> Decision:
+    """What tiers were relieved of, with the numbers; nothing where none has to be."""
+    steps = relief.steps(pool, heat)
+    if not steps:
+        return {}
+    if dry_run or not limits.allows(datetime.now()):
+        why = "only asked what would be done" if dry_run else "data does not move at this hour"
+        return {"relief": [{**step.document(), "why": why} for step in steps]}
+    left = None if limits.day_bytes is None else max(0, limits.day_bytes - _copied_today(pool))
+    taken = []
+    for step in steps:
+        taken.append(relief.take(pool, step, pace, progress, most_bytes=left))
+        if left is not None:
+            left -= taken[-1]["copied_bytes"]
+    return {"relief": taken}
 
 
 def _decide(
@@ -149,8 +212,7 @@ def _decide(
         "horizon_s": limits.horizon_s,
         "skipped": skipped,
     }
-    since_s = decision["time_s"] - DAY_S
-    today = sum(int(of.get("copied_bytes", 0)) for of in decisions(pool) if of["time_s"] > since_s)
+    today = _copied_today(pool) + relief.copied_bytes(decision)
     refusals = (
         (ratio < HYSTERESIS, f"the servers would get {ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
         (not movable, "no file that would gain can move now"),
@@ -198,10 +260,6 @@ def _written(pool: Pool, decision: Decision) -> Decision:
     return decision
 
 
-def _mean_s(op: OpProfile, size_bytes: int) -> float:
-    return (op.startup_min_s + op.startup_max_s) / 2 + size_bytes / op.bandwidth_bytes_per_s
-
-
 def _move_s_per_byte(pool: Pool) -> float:
     """Server time of a byte that is read, written and read back, on the tier where that takes longest."""
     known = [(tier.read, tier.write) for tier in pool.tiers]
@@ -218,7 +276,7 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
     Heat does not tell sizes and directions of requests. The price is that of the slowest tier.
     """
     size_bytes = heat["block_bytes"]
-    price_us = max(_mean_s(tier.read, size_bytes) for tier in pool.tiers if tier.read is not None) * 1e6
+    price_us = max(tier.read.mean_s(size_bytes) for tier in pool.tiers if tier.read is not None) * 1e6
     all_requests = _sum_us(heat) / price_us
     scale = max(1.0, all_requests / MOST_REQUESTS)
     with log.open("w", newline="", encoding="utf-8") as out:

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from stripewise._native import StripewiseError
-from stripewise.api import activity, adapt, measured
+from stripewise.api import activity, adapt, measured, relief
 from stripewise.pool import Pool
 
 __all__ = ["serve"]
@@ -76,7 +76,7 @@ class _PoolCollector(Collector):
         verdicts = CounterMetricFamily("stripewise_adapt_decisions", "Decisions of adapt.", labels=["verdict"])
         for verdict, count in Counter(str(of.get("verdict")) for of in decisions).items():
             verdicts.add_metric([verdict], count)
-        copied = sum(of["copied_bytes"] for of in decisions if isinstance(of.get("copied_bytes"), int))
+        copied = sum(map(relief.copied_bytes, decisions))
         yield verdicts
         yield CounterMetricFamily("stripewise_adapt_copied_bytes", "Bytes that adapt has copied.", value=copied)
         ratio = GaugeMetricFamily(

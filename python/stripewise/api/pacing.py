@@ -90,6 +90,12 @@ class Pacer:
         self._rest = (now_s, now_s + rest_s, self._busy_s())
         return "rest"
 
+    def finds_others_busy(self, wait: Callable[[float], None] = time.sleep) -> bool:
+        """Whether a look at the servers of that long, while nothing moves, finds them busy for others."""
+        began_s, before = self._clock(), self._busy_s()
+        wait(REST_S)
+        return self._share(before, self._clock() - began_s) > BUSY
+
     def _share(self, before: dict[str, float], passed_s: float) -> float:
         now = self._busy_s()
         return max((now[server] - before[server] for server in now.keys() & before.keys()), default=0.0) / passed_s

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api import adapt, heat
 from stripewise.api.trace import Trace
+from stripewise.pool import Pool
+
+if TYPE_CHECKING:
+    from stripewise.report.facts import Adapted
 
 PAGES = (".html", ".htm")
 PICTURES = (".png", ".svg", ".pdf")
@@ -56,6 +63,7 @@ def write_report(
         root=root,
         planner=planner,
         preset=preset,
+        adapted=None if servers is None else _adapted(servers),
         begin=begin,
     )
     suffix, drawing = output.suffix.lower(), begin("drawing")
@@ -63,3 +71,23 @@ def write_report(
         write(slide(facts, suffix), output)
     else:
         write(page(facts, drawing).encode("utf-8", "replace"), output)
+
+
+HOTTEST_FILES = 12
+HEAT_COLUMNS = 48
+
+
+def _adapted(servers: Path) -> Adapted | None:
+    """What a pool has adapted to; `None` for servers that are a cluster file's."""
+    from stripewise.report.facts import Adapted
+
+    if _native.cluster_load(str(servers))["kind"] != "pool":
+        return None
+    pool = Pool.load(servers)
+    hot = []
+    if pool.keeps_heat:
+        known = _native.pool_heat(str(pool.file), ".")
+        for file in sorted(known["files"], key=lambda file: -file["cost_us"])[:HOTTEST_FILES]:
+            columns = heat.columns(file, known["block_bytes"], HEAT_COLUMNS)
+            hot.append((file["path"], file["cost_us"], columns))
+    return Adapted(hot, adapt.decisions(pool))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from stripewise.api import adapt as adapting
 from stripewise.api import service
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
-from stripewise.cli import console, draining
+from stripewise.cli import console, draining, settling
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
@@ -54,8 +55,10 @@ def adapt(
 
     Each period it plans from the pool's heat, and compares what the model says of the layouts now and then. Files move
     only if the servers get at least a tenth faster, and gain more time within the horizon than the move takes. Each
-    decision is printed with its numbers and kept in the pool. Files that are open for writing, or are opened so while
-    they move, stay until later. While the servers are busy for programs, data moves in a twentieth of the time.
+    decision is printed with its numbers and kept in the pool. Before that, new files that landed on a fast tier move to
+    their place, and a tier near its limit is relieved of what gains least per byte. Files that are open for writing, or
+    are opened so while they move, stay until later. While the servers are busy for programs, data moves in a twentieth
+    of the time.
 
     \b
     Examples:
@@ -81,20 +84,24 @@ def adapt(
         options += ["--metrics", metrics] if metrics is not None else []
         _install(pool, options)
         return
-    if metrics is not None:
-        url, _ = serve(pool, metrics)
-        console.say(f"metrics for Prometheus at {url}")
-    while True:
-        with console.moving() as progress:
-            decision = adapting.reconsider(pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress)
-        if as_json:
-            console.document(decision)
-        else:
-            _print(decision)
-        if once or dry_run:
-            return
-        console.out.file.flush()
-        time.sleep(period_s)
+    # A dry run changes nothing, so that it may run beside another.
+    with nullcontext() if dry_run else adapting.alone(pool):
+        if metrics is not None:
+            url, _ = serve(pool, metrics)
+            console.say(f"metrics for Prometheus at {url}")
+        while True:
+            with console.moving() as progress:
+                decision = adapting.reconsider(
+                    pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress
+                )
+            if as_json:
+                console.document(decision)
+            else:
+                _print(decision)
+            if once or dry_run:
+                return
+            console.out.file.flush()
+            time.sleep(period_s)
 
 
 def _hours(text: str) -> tuple[int, int]:
@@ -113,6 +120,8 @@ def _install(pool: Pool, options: list[str]) -> None:
 
 
 def _print(decision: Decision) -> None:
+    for step in decision.get("relief", []):
+        settling.report(step)
     if "ratio" in decision:
         before, after = (mib_per_s(decision[f"{when}_bytes_per_s"]) for when in ("before", "after"))
         console.result(

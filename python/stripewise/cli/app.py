@@ -72,7 +72,8 @@ def _root(
 
 
 _POOL = {
-    name: f"pool_{name}" for name in ("init", "show", "calibrate", "add", "drain", "remove", "replace", "rebalance")
+    name: f"pool_{name}"
+    for name in ("init", "show", "calibrate", "add", "drain", "remove", "replace", "rebalance", "settle")
 }
 _COMMANDS: dict[str, dict[str, Any]] = {
     "trace": PROGRAM_CONTEXT,
@@ -117,6 +118,7 @@ _IN_SHORT = {
     "pool remove": "Take out a server that has no bytes, or has died.",
     "pool replace": "Put a new disk in the place of a server.",
     "pool rebalance": "Fill the servers of each tier alike.",
+    "pool settle": "Move new files from where they landed to their place.",
     "trace": "Record every request that a program makes.",
     "import": "Import a log of another tool as a table on disk.",
     "show": "Show what is in a trace, a log, a layout or a pool.",

@@ -118,6 +118,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result("  because it has no handle: it was made beside the mount")
     else:
         console.result("  because that is its layout, which no hint has given it")
+    if taken["landed_on"]:
+        console.result(f"  it has landed on {taken['landed_on']}, and moves to its place later")
     if taken["reads_ahead"]:
         console.result("  what is open for reading alone is read ahead, as long as the file has no writer")
     if taken["is_ruled"]:

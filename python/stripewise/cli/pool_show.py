@@ -1,6 +1,7 @@
 """`stripewise pool show`."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,8 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     console.result(f"  mount      {pool.mount}")
     console.result(f"  namespace  {pool.namespace}")
     console.result(f"  default    all servers, {exact_bytes(pool.default_width_bytes)} each")
+    if pool.land is not None and pool.land_mark is not None:
+        console.result(f"  new files  land on {pool.land}, which they leave at the latest when {_full(pool, states)}")
     console.out.print()
     tiers = console.table(["tier", "servers", "read", "write", "capacity", "profile"], right=["servers", "capacity"])
     for tier in (*pool.tiers, pool.meta):
@@ -67,6 +70,14 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     console.out.print(servers)
     for name, in_s in sorted(full_in_s.items(), key=lambda of: of[1])[:1]:
         console.result(f"{name} is full in {in_s / 86_400:,.1f} days at the rate of the last week")
+
+
+def _full(pool: Pool, states: Mapping[str, pools.Usage]) -> str:
+    """How full the tier on which files land may get, and is."""
+    servers = [states[server.name] for tier in pool.tiers if tier.name == pool.land for server in tier.servers]
+    used = sum(of.used_bytes for of in servers if of.error is None)
+    size = used + sum(of.free_bytes for of in servers if of.error is None)
+    return f"it is {pool.land_mark:.0%} full; now it is {used / max(1, size):.0%}"
 
 
 def describe_op(op: OpProfile | None) -> str:

@@ -53,6 +53,8 @@ def stat(
     if found["made_with"]:
         console.result(f"  made with {', '.join(found['made_with'])}")
     console.result(f"  layout    {found['layout_hash']}")
+    if found["landed_on"]:
+        console.result(f"  landed    on {found['landed_on']}, until it moves to its place (`stripewise pool settle`)")
     if found["left_out"]:
         console.result(f"  left out  {', '.join(found['left_out'])}: without room when the file was made")
     console.out.print()

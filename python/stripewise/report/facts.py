@@ -28,6 +28,16 @@ class Servers:
 
 
 @dataclass(frozen=True)
+class Adapted:
+    """What a pool keeps of its heat, and what `adapt` has decided by it."""
+
+    heat: list[tuple[str, int, list[float]]]
+    """The hottest files with what accesses have cost in microseconds, and that of equal parts for each byte."""
+    decisions: list[dict[str, Any]]
+    """The oldest first, as the pool keeps them."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """All that the sections draw."""
 
@@ -54,6 +64,8 @@ class Facts:
     load: _native.ServerLoad | None
     native: Native | None
     """The layouts in the commands of the file system."""
+    adapted: Adapted | None
+    """Of a pool."""
 
     @property
     def changes(self) -> bool:

@@ -10,7 +10,7 @@ from stripewise._native import StripewiseError, Trace
 from stripewise.exporters import pricing
 from stripewise.exporters.advised import Native, of_advice, priced
 from stripewise.pool import Pool
-from stripewise.report.facts import COLUMNS, MOST_FILES, ROWS, Facts, Servers
+from stripewise.report.facts import COLUMNS, MOST_FILES, ROWS, Adapted, Facts, Servers
 
 Say = Callable[[str], Callable[[int, int], None]]
 """Begins a step and gives the callback for its progress."""
@@ -26,9 +26,10 @@ def gather(
     root: Path | None,
     planner: str | None,
     preset: str,
+    adapted: Adapted | None,
     begin: Say,
 ) -> Facts:
-    """All facts; `servers` is a pool file or a cluster file.
+    """All facts; `servers` is a pool file or a cluster file, and `adapted` what a pool has adapted to.
 
     Raises `StripewiseError` for servers and layouts that are wrong. Where neither is given and the log does not show
     any servers, there is no advice, and that is no error.
@@ -83,6 +84,7 @@ def gather(
         no_advice=reason,
         load=load,
         native=native,
+        adapted=adapted,
     )
     return facts
 

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod faulty;
+pub mod loop_disk;
 pub mod slow_disk;
 pub mod users;
 

@@ -124,8 +124,13 @@ impl Inode {
         let fd = Arc::new(fd);
         let (file, interrupted) = load(&store, handle, real, &fd)?;
         let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
-        if interrupted {
-            inode.finish_interrupted()?;
+        if interrupted && let Err(error) = inode.finish_interrupted() {
+            // A move has left every byte in its place; only what it freed cannot be cleared away. Of a truncation some bytes may
+            // be gone and others not.
+            let to_bytes = inode.read_handle()?.truncating_to.unwrap_or(u64::MAX);
+            if inode.stat()?.st_size as u64 > to_bytes {
+                return Err(error);
+            }
         }
         Ok(inode)
     }

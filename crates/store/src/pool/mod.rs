@@ -20,4 +20,4 @@ pub mod store;
 pub use crate::backend::server::{Server, ServerState};
 pub use heat::with_heat;
 pub use heat_table::HeatConfig;
-pub use pool_file::{META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
+pub use pool_file::{Landing, META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};

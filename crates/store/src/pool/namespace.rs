@@ -160,7 +160,9 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
         }
     }
     // So that in a shared pool no user puts it first, and takes it away from the others.
-    Layouts::open(pool, shared)?.keep(&pool.default_layout()).map(drop)
+    let layouts = Layouts::open(pool, shared)?;
+    pool.landing_layout().map_or(Ok(()), |landing| layouts.keep(&landing).map(drop))?;
+    layouts.keep(&pool.default_layout()).map(drop)
 }
 
 /// Makes directory `path` with the mode for one user, or for several; only a shared pool's must be exactly so.

@@ -4,7 +4,7 @@ use crate::backend::ServerState;
 use crate::backend::meta::TREE;
 use crate::backend::plane::{DataPlane, PlaneOptions};
 use crate::file::open_memory::OpenMemory;
-use crate::format::placement::Datafiles;
+use crate::format::placement::{Datafiles, Placement};
 use crate::os::budget::Budget;
 use crate::os::error::{Error, Result};
 use crate::os::sys::open_directory;
@@ -12,7 +12,7 @@ use crate::os::threads::Threads;
 use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
-use crate::pool::pool_file::Pool;
+use crate::pool::pool_file::{Pool, PoolTier};
 use crate::pool::rules::{Rule, Rules};
 use crate::pool::spill::Spill;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +26,7 @@ use stripewise_layout::{Layout, Pattern, ServerId};
 pub struct OpenPool {
     pool: Pool,
     default_layout: Arc<Layout>,
+    made_layout: Arc<Layout>,
     in_inode: Arc<Layout>,
     plane: Arc<DataPlane>,
     tree: OwnedFd,
@@ -54,9 +55,11 @@ impl OpenPool {
         let rules = Rules::open(&pool.namespace)?;
         let heads = HeadLocks::open(&pool.namespace, plane.is_shared())?;
         let default_layout = Arc::new(pool.default_layout());
+        let made_layout = pool.landing_layout().map_or_else(|| default_layout.clone(), Arc::new);
         Ok(Arc::new(Self {
             pool,
             default_layout,
+            made_layout,
             in_inode: Arc::new(Layout::in_inode()),
             plane,
             tree,
@@ -79,6 +82,12 @@ impl OpenPool {
     /// The layout of files that no rule names.
     pub fn default_layout(&self) -> &Arc<Layout> {
         &self.default_layout
+    }
+
+    /// The layout that new files get which no rule names, as the pool file was when the pool was opened: that of the tier on
+    /// which they land, else the default.
+    pub(crate) fn made_layout(&self) -> &Arc<Layout> {
+        &self.made_layout
     }
 
     /// The layout `[meta]` of files without a handle.
@@ -175,10 +184,36 @@ impl OpenPool {
         self.layout_by(&self.rules.all()?, path)
     }
 
+    /// Whether a rule names the layout of a new file at `path`. O(rules).
+    ///
+    /// # Errors
+    /// The rules cannot be read.
+    pub(crate) fn is_ruled(&self, path: &Path) -> Result<bool> {
+        let path = path.as_os_str().as_bytes();
+        Ok(self.rules.all()?.iter().any(|rule| rule.pattern.matches(path)))
+    }
+
+    /// The tier on which a file at `path` has landed: it was made there, has never moved, and no rule names it. O(rules).
+    ///
+    /// # Errors
+    /// The rules cannot be read.
+    pub(crate) fn landed_on(&self, placement: &Placement, path: &Path) -> Result<Option<&PoolTier>> {
+        let Some(tier) = self.pool.landing.and_then(|landing| self.pool.tiers.get(landing.tier)) else {
+            return Ok(None);
+        };
+        let mut servers = placement.layout.servers();
+        servers.retain(|id| *id != ServerId::META);
+        let is_there = !servers.is_empty() && servers.iter().all(|id| tier.servers.contains(id));
+        let has_another_place = self.default_layout.servers().iter().any(|id| !tier.servers.contains(id));
+        // Each move counts the version up.
+        let has_landed = placement.version == 1 && is_there && has_another_place && !self.is_ruled(path)?;
+        Ok(has_landed.then_some(tier))
+    }
+
     /// As [`OpenPool::layout_for`] of a path that is asked for only if there are rules.
     pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
         let rules = self.rules.all()?;
-        if rules.is_empty() { Ok(self.default_now()) } else { self.layout_by(&rules, &path()?) }
+        if rules.is_empty() { Ok(self.made_now()) } else { self.layout_by(&rules, &path()?) }
     }
 
     fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
@@ -186,7 +221,7 @@ impl OpenPool {
         let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
         let exact = matching().find(|rule| rule.pattern.exact_path().is_some());
         match exact.or_else(|| matching().next()) {
-            None => Ok(self.default_now()),
+            None => Ok(self.made_now()),
             Some(rule) => {
                 let layout = self.rule_layout(rule)?;
                 self.check_layout(&layout)?;

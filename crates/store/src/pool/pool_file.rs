@@ -19,6 +19,8 @@ use toml::Spanned;
 
 /// Default stripe width of a pool that names none.
 pub const DEFAULT_WIDTH_BYTES: u64 = 64 << 10;
+/// How full the tier on which new files land may be where the pool file does not say.
+const LAND_MARK: f64 = 0.8;
 /// Most servers of a pool.
 pub const MAX_SERVERS: usize = 4096;
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -63,6 +65,15 @@ pub struct PoolTier {
     pub profile: Option<(Profile, ProfileSource)>,
 }
 
+/// The tier on which new files that no rule names are made whole, before they move to the place of the default layout.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Landing {
+    /// Index of the tier.
+    pub tier: usize,
+    /// How full it may be, as a part of its servers' room, before files move in any case.
+    pub mark: f64,
+}
+
 /// A pool: what its TOML file says, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
@@ -76,6 +87,8 @@ pub struct Pool {
     pub namespace: PathBuf,
     /// Stripe width of the default layout in bytes.
     pub default_width_bytes: u64,
+    /// Where new files are made first, if not in their place at once.
+    pub landing: Option<Landing>,
     /// The tiers in order.
     pub tiers: Vec<PoolTier>,
     /// All servers, by [`ServerId`].
@@ -135,6 +148,29 @@ struct RawPool {
 #[serde(deny_unknown_fields)]
 struct RawDefault {
     width: Option<Spanned<String>>,
+    land: Option<Spanned<String>>,
+    land_mark: Option<Spanned<f64>>,
+}
+
+impl RawDefault {
+    /// Files leave the tier at four fifths of its room where nothing else is said.
+    fn landing(&self, tiers: &[PoolTier]) -> Result<Option<Landing>, Wrong> {
+        let Some(land) = &self.land else {
+            let alone =
+                |mark: &Spanned<f64>| Err((mark.span(), "land_mark: name a tier with land, or remove it".into()));
+            return self.land_mark.as_ref().map_or(Ok(None), alone);
+        };
+        let tier = tiers.iter().position(|tier| tier.name == *land.get_ref()).ok_or_else(|| {
+            let known: Vec<_> = tiers.iter().map(|tier| &*tier.name).collect();
+            (land.span(), format!("land: no tier '{}'; name one of {}", land.get_ref(), known.join(", ")))
+        })?;
+        let mark = self.land_mark.as_ref().map_or(LAND_MARK, |mark| *mark.get_ref());
+        if !(0.01..=1.0).contains(&mark) {
+            let span = self.land_mark.as_ref().map_or(0..0, Spanned::span);
+            return Err((span, "land_mark must be between 0.01 and 1.0".into()));
+        }
+        Ok(Some(Landing { tier, mark }))
+    }
 }
 
 #[derive(Deserialize)]
@@ -502,6 +538,7 @@ impl Pool {
             mount,
             namespace,
             default_width_bytes,
+            landing: None,
             tiers: Vec::new(),
             servers: Vec::new(),
             meta,
@@ -518,6 +555,7 @@ impl Pool {
             return Err((tiers_span, "no server is in use: all of them are being drained or removed".into()));
         }
         pool.number(tiers_span)?;
+        pool.landing = raw.default.landing(&pool.tiers)?;
         Ok(pool)
     }
 
@@ -618,6 +656,13 @@ impl Pool {
             // A checked pool has servers, each once, and a width between 1 and 2^40.
             Err(error) => unreachable!("default layout of a checked pool: {error}"),
         }
+    }
+
+    /// The layout of new files that no rule names, where they land first: the servers in use of that tier, all of the default
+    /// width. `None` where they are made in their place at once, or the tier has no server in use.
+    pub fn landing_layout(&self) -> Option<Layout> {
+        let tier = self.tiers.get(self.landing?.tier)?;
+        Layout::striped(self.used(tier).map(|server| server.id), self.default_width_bytes).ok()
     }
 
     /// The server of that id, if the pool has it.

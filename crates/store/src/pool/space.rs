@@ -83,9 +83,15 @@ impl OpenPool {
         servers.iter().map(|server| (server.id, room(server))).collect()
     }
 
-    /// The layout that files get which no rule names, as the pool file was when servers were last looked at.
+    /// The layout that files get which no rule names, when they have their place, as the pool file was when servers were last
+    /// looked at.
     pub(crate) fn default_now(&self) -> Arc<Layout> {
         self.spill.latest().map_or_else(|| self.default_layout().clone(), |latest| latest.default_layout)
+    }
+
+    /// The layout that new files get which no rule names: as [`OpenPool::default_now`], or that of the tier on which they land.
+    pub(crate) fn made_now(&self) -> Arc<Layout> {
+        self.spill.latest().map_or_else(|| self.made_layout().clone(), |latest| latest.made_layout)
     }
 
     /// Whether a server takes new files, as the pool file was when servers were last looked at.
@@ -120,7 +126,7 @@ impl OpenPool {
     /// A rule of `apply` names the place of every byte, so that hints change no place there. A metadata tier that has only its
     /// reserve left takes no heads of files.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
-        let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.default_now()), Optimisations::default());
+        let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.made_now()), Optimisations::default());
         let layout = self.with_room(layout);
         let add = |got: &mut Optimisations, setting: OptimisationSetting| {
             let (index, parameters) = setting.pack();

@@ -9,12 +9,13 @@ use stripewise_layout::{Layout, ServerId};
 /// Tells versions of the pool file apart: inode, seconds and nanoseconds of its last change.
 type Stamp = (u64, i64, u64);
 
-/// The pool file as it was last read, with its default layout.
+/// The pool file as it was last read, with its default layout, and the one that new files without a rule get.
 #[derive(Debug, Clone)]
 pub(crate) struct LatestPool {
     stamp: Stamp,
     pub(crate) pool: Arc<Pool>,
     pub(crate) default_layout: Arc<Layout>,
+    pub(crate) made_layout: Arc<Layout>,
 }
 
 /// Which servers new files leave out, as far as it is known.
@@ -72,7 +73,8 @@ impl Spill {
         }
         let Ok(pool) = Pool::load(&opened.file) else { return };
         let default_layout = Arc::new(pool.default_layout());
-        let latest = LatestPool { stamp, pool: Arc::new(pool), default_layout };
+        let made_layout = pool.landing_layout().map_or_else(|| default_layout.clone(), Arc::new);
+        let latest = LatestPool { stamp, pool: Arc::new(pool), default_layout, made_layout };
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(latest);
     }
 

@@ -36,6 +36,8 @@ pub struct PathTaken {
     pub reads_ahead: bool,
     /// Whether a rule of `apply` names the layout of a new file of its path: hints change nothing then.
     pub is_ruled: bool,
+    /// The tier on which it has landed, until it moves to its place.
+    pub landed_on: Option<String>,
     /// What the hints of its directory say of its name now.
     pub hinted_now: Optimisations,
     /// Version of these hints.
@@ -59,7 +61,8 @@ impl Store {
             has_handle: placed.has_handle,
             reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
             made_with: placed.made_with,
-            is_ruled: !Arc::ptr_eq(&self.layout_for(path)?, &self.default_now()),
+            landed_on: placed.landed_on,
+            is_ruled: self.is_ruled(path)?,
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
         })

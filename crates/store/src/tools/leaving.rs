@@ -43,8 +43,9 @@ impl Store {
             let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::io("read", entry.path())(errno))?;
             let Some(handle) = read_handle(&proc_path(fd.as_fd()), stat.st_ino)? else { return Ok(false) };
             if handle.truncating_to.is_some() {
-                // A move that was killed behind its switch has left datafiles: to open the file clears them away.
-                drop(self.inode(fd.as_fd())?);
+                // A move that was killed behind its switch has left datafiles: to open the file clears them away. Where a server
+                // does not let it, the file has its new place all the same.
+                drop(self.inode(fd.as_fd()));
             }
             if let Some(&known) = guard(&known).get(&handle.layout) {
                 return Ok(known);

@@ -12,6 +12,7 @@ pub(crate) mod hinting;
 pub mod hottest;
 pub(crate) mod leaving;
 pub mod rebalance;
+pub mod relief;
 pub(crate) mod rules_kept;
 pub mod status;
 pub(crate) mod stretches;

@@ -43,6 +43,8 @@ pub struct PlacedStatus {
     pub datafiles: Vec<DatafileStatus>,
     /// What it was given when it was made, unless it has been moved since.
     pub made_with: Optimisations,
+    /// The tier on which it has landed, until it moves to its place.
+    pub landed_on: Option<String>,
 }
 
 /// A datafile as it is found on its server.
@@ -152,7 +154,8 @@ impl Store {
             _ => planned,
         });
         let left_out = planned.map_or_else(Vec::new, |planned| self.left_out(&planned, &placement.layout));
-        Ok(PlacedStatus { has_handle, left_out, datafiles, made_with, placement })
+        let landed_on = self.landed_on(&placement, path)?.map(|tier| tier.name.clone());
+        Ok(PlacedStatus { has_handle, left_out, datafiles, made_with, landed_on, placement })
     }
 
     /// Why a path cannot be opened, in words of names and not of system calls.

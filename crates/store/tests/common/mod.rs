@@ -1,6 +1,8 @@
 //! A pool in a temporary directory.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod life;
+
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};

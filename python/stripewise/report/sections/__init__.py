@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stripewise.report.facts import Facts
 from stripewise.report.markup import Markup
 from stripewise.report.sections import (
+    adapted,
     advice,
     commands,
     files,
@@ -33,5 +34,5 @@ class Section:
     """The section, or nothing where there is nothing to say."""
 
 
-MODULES = (overview, advice, commands, layout_map, servers, heat, sizes, processes, files, lacks)
+MODULES = (overview, advice, commands, layout_map, servers, adapted, heat, sizes, processes, files, lacks)
 SECTIONS = tuple(Section(module.NAME, module.TITLE, module.draw) for module in MODULES)

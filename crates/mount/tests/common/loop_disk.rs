@@ -1,0 +1,88 @@
+//! A server's directory on a file system of the kernel's own, on a loop device, which the kernel gives up when a test says so.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use super::{TestPool, eventually, need};
+
+/// The file system on a file: with XFS the disk fails, and all gives EIO; ext4 finds an error, and turns read-only.
+pub struct LoopDisk {
+    device: String,
+    mounted: PathBuf,
+    kind: &'static str,
+}
+
+impl LoopDisk {
+    /// Puts a file system of `kind`, `xfs` or `ext4`, under a server of the pool, with what the server has. `None` for another
+    /// than root, where this machine gives no loop devices, or where its kernel does not have it.
+    pub fn under(pool: &TestPool, server: &str, kind: &'static str) -> Option<LoopDisk> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let make = format!("mkfs.{kind}");
+        need(&make);
+        let (image, mounted, before) = (pool.path("image"), pool.path(server), pool.path("before"));
+        File::create(&image).unwrap().set_len(320 << 20).unwrap();
+        run(&make, &["-q", image.to_str().unwrap()]).unwrap();
+        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?.trim().to_owned();
+        let disk = LoopDisk { device, mounted, kind };
+        fs::rename(&disk.mounted, &before).unwrap();
+        fs::create_dir(&disk.mounted).unwrap();
+        disk.mount()?;
+        let root = disk.mounted.to_str().unwrap();
+        run("cp", &["-a", &format!("{}/.", before.display()), root]).unwrap();
+        run("sync", &["--file-system", root]).unwrap();
+        Some(disk)
+    }
+
+    fn mount(&self) -> Option<String> {
+        let options = if self.kind == "ext4" { "errors=remount-ro" } else { "defaults" };
+        run("mount", &["-t", self.kind, "-o", options, &self.device, self.mounted.to_str().unwrap()])
+    }
+
+    /// The kernel gives it up.
+    pub fn fail(&self) {
+        if self.kind == "xfs" {
+            need("xfs_io");
+            run("xfs_io", &["-x", "-c", "shutdown", self.mounted.to_str().unwrap()]).unwrap();
+        } else {
+            let device = self.device.trim_start_matches("/dev/");
+            fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
+        }
+    }
+
+    /// Mounts the disk until it answers: a look at the server that is under way at this moment holds the dead file system, and
+    /// a mount then gives it once more.
+    pub fn mount_again(&self) {
+        eventually("the disk is there again", || {
+            run("umount", &["-l", self.mounted.to_str().unwrap()]).unwrap();
+            self.mount().unwrap();
+            let probe = self.mounted.join(".probe");
+            fs::read_dir(&self.mounted).and_then(|mut names| names.next().transpose()).is_ok()
+                && fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok()
+        });
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.mounted.to_str().unwrap()]);
+        let _ = run("losetup", &["--detach", &self.device]);
+    }
+}
+
+/// What a program prints; `None`, with its words in the test's output, if it fails or is not there.
+fn run(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = match std::process::Command::new(program).args(arguments).output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            return None;
+        }
+    };
+    if !output.status.success() {
+        eprintln!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(String::from_utf8(output.stdout).unwrap())
+}

@@ -1,0 +1,197 @@
+//! What can leave a tier, and its leaving: new files that landed there go to their place, and regions of files to the other tiers.
+//!
+//! A file that has landed gets the layout that it would have got where files are made in their place at once. A region of another
+//! file gets the servers of the default layout that are not in the tier. Which of them leave is the caller's choice.
+
+use crate::backend::Server;
+use crate::file::inode::Inode;
+use crate::file::steps::Then;
+use crate::format::placement::Placement;
+use crate::os::error::{Error, Result};
+use crate::os::sync::{Mutex, guard};
+use crate::pool::pool_file::PoolTier;
+use crate::pool::store::Store;
+use crate::tools::drain::{DrainWatch, Drained, StayingFile};
+use crate::tools::walk::{WalkedFile, walk};
+use rustix::fd::AsFd as _;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Layout, ServerId, Stripe};
+
+/// A file that has landed on a tier, or a region of another file with stripes there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierPart {
+    /// The file, relative to the tree.
+    pub path: String,
+    /// First and last byte of the file that it is, as `(from, to)`.
+    pub stretch: (u64, u64),
+    /// Bytes of it on the tier, by the layout.
+    pub tier_bytes: u64,
+    /// Whether it is a file that has landed, whole.
+    pub has_landed: bool,
+}
+
+/// How full a server of a tier is, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierRoom {
+    /// Its name.
+    pub server: String,
+    /// What the pool's datafiles take.
+    pub used_bytes: u64,
+    /// What can still be written.
+    pub free_bytes: u64,
+    /// When no more than that is left, new files leave it out.
+    pub reserve_bytes: u64,
+}
+
+/// What is to leave a tier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its file, relative to the tree.
+    pub path: String,
+    /// Where its regions begin; of a file that has landed none.
+    pub regions: Vec<u64>,
+}
+
+fn tier_of<'a>(store: &'a Store, name: &str) -> Result<&'a PoolTier> {
+    let pool = store.pool();
+    pool.tiers.iter().find(|tier| tier.name == name).ok_or_else(|| {
+        let known: Vec<_> = pool.tiers.iter().map(|tier| &*tier.name).collect();
+        Error::Invalid(format!("the pool has no tier '{name}'; name one of {}", known.join(", ")))
+    })
+}
+
+impl Store {
+    /// How full the servers of the tier `name` are that are in use and there. O(datafiles of the pool).
+    ///
+    /// # Errors
+    /// There is no such tier.
+    pub fn rooms_of(&self, name: &str) -> Result<Vec<TierRoom>> {
+        let (tier, used) = (tier_of(self, name)?, self.pool().allocated_by_others(&[]));
+        let room = |server: &Server| {
+            let room = self.room(server.id).ok()?;
+            let used_bytes = used.get(&server.id).copied().unwrap_or(0);
+            let limit = server.capacity_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(used_bytes));
+            let reserve_bytes = room.reserve_bytes(self.pool().default_width_bytes);
+            let free_bytes = room.available_bytes.min(limit);
+            Some(TierRoom { server: server.name.clone(), used_bytes, free_bytes, reserve_bytes })
+        };
+        Ok(self.pool().used(tier).filter_map(room).collect())
+    }
+
+    /// What can leave the tier `name`: each file once, whatever names it has, in order of their paths. O(files of the tree).
+    ///
+    /// # Errors
+    /// There is no such tier; the tree or the rules cannot be read.
+    pub fn parts_on(self: &Arc<Self>, name: &str) -> Result<Vec<TierPart>> {
+        let tier = tier_of(self, name)?;
+        let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
+        let (parts, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+        let visit = |entry: &WalkedFile<'_>| {
+            // What cannot be read cannot move.
+            if let Ok(fd) = entry.open()
+                && let Ok(Some(inode)) = self.inode(fd.as_fd())
+                && guard(&seen).insert(inode.handle())
+                && let Ok(found) = self.parts_of(&inode, &entry.path(), tier)
+            {
+                guard(&parts).extend(found);
+            }
+            Ok(true)
+        };
+        walk(&tree, 2, &visit, &|_, _| ())?;
+        let mut parts = parts.into_inner().unwrap_or_default();
+        parts.sort_by(|a: &TierPart, b| (&a.path, a.stretch).cmp(&(&b.path, b.stretch)));
+        Ok(parts)
+    }
+
+    fn parts_of(self: &Arc<Self>, inode: &Arc<Inode>, path: &Path, tier: &PoolTier) -> Result<Vec<TierPart>> {
+        let (placement, size_bytes) = (inode.placement()?, inode.attributes()?.size_bytes);
+        let layout = &placement.layout;
+        let name = path.to_string_lossy().into_owned();
+        let region = |index: usize| {
+            let region = &layout.regions()[index];
+            let (from, to) = (region.offset(), layout.region_end(index).min(size_bytes));
+            let on_tier = |(slot, stripe): (usize, &Stripe)| {
+                let bytes = region.bytes_before(slot, to.max(from)) - region.bytes_before(slot, from);
+                if tier.servers.contains(&stripe.server) { bytes } else { 0 }
+            };
+            let tier_bytes = region.stripes().iter().enumerate().map(on_tier).sum();
+            TierPart { path: name.clone(), stretch: (from, to), tier_bytes, has_landed: false }
+        };
+        let regions = (0..layout.regions().len()).map(region).filter(|part| part.tier_bytes > 0);
+        if self.landed_on(&placement, path)?.is_some_and(|landed| landed.name == tier.name) {
+            let tier_bytes = regions.map(|part| part.tier_bytes).sum();
+            // One without a byte has nothing to move, and gets its place with the first look that finds some.
+            let whole = TierPart { path: name.clone(), stretch: (0, size_bytes), tier_bytes, has_landed: true };
+            return Ok(if tier_bytes > 0 { vec![whole] } else { Vec::new() });
+        }
+        Ok(regions.collect())
+    }
+
+    /// The layout of a file when `leaving` has left the tier; `None` where nothing of it is there any more, or no other server
+    /// can take it.
+    fn layout_after(&self, placement: &Placement, tier: &PoolTier, leaving: &Leaving) -> Result<Option<Layout>> {
+        let before = &placement.layout;
+        let default = self.with_room(self.default_now());
+        let after = if self.landed_on(placement, Path::new(&leaving.path))?.is_some() {
+            let head_bytes = before.head_in_inode_bytes();
+            if head_bytes > 0 { default.with_head_in_inode(head_bytes) } else { Ok(Layout::clone(&default)) }
+        } else {
+            let is_on = |id: ServerId| tier.servers.contains(&id);
+            let others: Vec<Stripe> =
+                default.regions()[0].stripes().iter().filter(|stripe| !is_on(stripe.server)).copied().collect();
+            if others.is_empty() {
+                return Ok(None);
+            }
+            let round = |index: usize| {
+                let region = &before.regions()[index];
+                let leaves = leaving.regions.contains(&region.offset())
+                    && region.stripes().iter().any(|stripe| is_on(stripe.server));
+                (region.offset(), if leaves { others.clone() } else { region.stripes().to_vec() })
+            };
+            Layout::new((0..before.regions().len()).map(round))
+        };
+        let after = after.map_err(|error| Error::Invalid(error.to_string()))?;
+        Ok((after != **before && self.check_new_layout(&after).is_ok()).then_some(after))
+    }
+}
+
+/// Moves what is `leaving` from the tier `name` of the pool in `file`, one file after the other, each as `apply` moves it.
+///
+/// # Errors
+/// Another process changes layouts of the pool; there is no such tier.
+pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn DrainWatch) -> Result<Drained> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let tier = tier_of(&store, name)?;
+    // So that no file goes to a server that is nearly full.
+    if let Some(look) = store.due_look() {
+        look.take();
+    }
+    let mut done = Drained::default();
+    for of in leaving {
+        let Ok(Some(inode)) = store.existing(Path::new(&of.path)) else { continue };
+        let Some(layout) = inode.placement().and_then(|placement| store.layout_after(&placement, tier, of))? else {
+            continue;
+        };
+        let mut stopped = false;
+        let mut progress = |done: u64, total: u64| {
+            let then = watch.progress(&of.path, done, total);
+            stopped = then == Then::Stop;
+            then
+        };
+        match inode.move_watched(&layout, &of.path, true, &mut progress) {
+            Ok(moved) => {
+                done.moved_files += 1;
+                done.copied_bytes += moved.copied_bytes;
+            }
+            Err(_) if stopped => {
+                done.stopped = true;
+                break;
+            }
+            Err(error) => done.staying.push(StayingFile::of(of.path.clone(), &error)),
+        }
+    }
+    Ok(done)
+}

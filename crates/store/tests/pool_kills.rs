@@ -1,0 +1,206 @@
+//! A pool whose servers come and go, and whose files move, by processes that are killed at any moment while files are written.
+
+mod common;
+
+use common::life::{On, bytes_of, findings, mend, now};
+use common::{TestPool, create, pattern, write, write_all};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stripewise_layout::{FileLayout, Layout, Pattern, ServerId};
+use stripewise_store::adding::add_server;
+use stripewise_store::apply::ApplyWatch;
+use stripewise_store::drain::{DrainOptions, drain, remove};
+use stripewise_store::pool::ServerState;
+use stripewise_store::rebalance::rebalance;
+use stripewise_store::{Pool, Store, Then};
+
+const TEST: &str = "killed_at_any_moment_no_byte_is_lost_and_it_goes_on";
+const KILLED: &str = "STRIPEWISE_TEST_KILLED_POOL";
+const FILES: usize = 24;
+const BYTES: usize = 200_000;
+
+/// What the process that is killed does, again and again until it is done.
+#[derive(Debug, Clone)]
+enum Work {
+    /// A new server gets its share.
+    AddAndRebalance(PathBuf),
+    DrainAndRemove(String),
+    /// `pool replace`: the new server takes all of the old one, which goes.
+    Replace(String, PathBuf),
+    /// As `adapt` moves files: to the servers with these numbers.
+    Move(u16, u16),
+}
+
+impl Work {
+    /// The same for a new generation of the pool.
+    fn of(generation: usize, pool: &TestPool) -> Self {
+        let now = Pool::load(&pool.pool.file).unwrap();
+        let used: Vec<_> = now.servers.iter().filter(|server| server.is_used()).collect();
+        let root = pool.directory.path().join(format!("n{generation}"));
+        match generation % 4 {
+            0 => Self::AddAndRebalance(root),
+            1 => Self::Move(used[0].id.0, used[used.len() - 1].id.0),
+            2 => Self::Replace(used[0].name.clone(), root),
+            _ => Self::DrainAndRemove(used[0].name.clone()),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::AddAndRebalance(root) => format!("add {}", root.display()),
+            Self::DrainAndRemove(name) => format!("drain {name}"),
+            Self::Replace(name, root) => format!("replace {name} {}", root.display()),
+            Self::Move(one, other) => format!("move {one} {other}"),
+        }
+    }
+
+    /// Does what `text` says with the pool in `file`.
+    fn run(file: &Path, text: &str) {
+        let mut words = text.split(' ');
+        let mut word = || words.next().unwrap();
+        match word() {
+            "add" => {
+                add_server(file, "disk", Path::new(word())).unwrap();
+                rebalance(file, false, &mut On).unwrap();
+            }
+            "drain" => leave(file, word(), None),
+            "replace" => {
+                let name = word();
+                let new = add_server(file, "disk", Path::new(word())).unwrap();
+                let id = Pool::load(file).unwrap().named(&new).unwrap().id;
+                leave(file, name, Some(id));
+            }
+            _ => {
+                let servers = [word(), word()].map(|number| ServerId(number.parse().unwrap()));
+                let layout = Layout::striped(servers, 8192).unwrap();
+                let moved = |number| FileLayout {
+                    path: Pattern::exact(&format!("f{number}")).unwrap(),
+                    layout: layout.clone(),
+                    note: None,
+                    region_notes: Vec::new(),
+                };
+                let store = Store::of_file(file).unwrap();
+                // Each by itself, as one that is being written stays.
+                for number in 0..FILES {
+                    let _ = store.apply(&[moved(number)], false, &mut GivesWay);
+                }
+            }
+        }
+    }
+}
+
+/// All files leave a server, which is removed then.
+fn leave(file: &Path, name: &str, onto: Option<ServerId>) {
+    let pool = Pool::load(file).unwrap();
+    if pool.servers.iter().any(|server| server.name == name && server.state == ServerState::Removed) {
+        return;
+    }
+    let options = DrainOptions { onto, wait: true, ..DrainOptions::default() };
+    let drained = drain(file, name, &options, &mut On).unwrap();
+    assert!(drained.is_done(), "{drained:?}");
+    remove(file, name, false, &mut On).unwrap();
+}
+
+struct GivesWay;
+
+impl ApplyWatch for GivesWay {
+    fn waits(&mut self) -> bool {
+        true
+    }
+
+    fn progress(&mut self, _: &str, _: u64, _: u64) -> Then {
+        Then::On
+    }
+
+    fn gives_way(&self) -> bool {
+        true
+    }
+}
+
+fn spawn(pool: &TestPool, work: &Work) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([TEST, "--exact", "--nocapture"]).stdout(Stdio::null());
+    command.env(KILLED, format!("{} {}", pool.pool.file.display(), work.to_text())).spawn().unwrap()
+}
+
+/// Until it is stopped: opens one of the files for writing, writes, and closes it; `known` is what each then has.
+fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool) {
+    let store = now(pool);
+    let mut seed = round;
+    while !stop.load(Ordering::Acquire) {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = (seed >> 33) as usize % FILES;
+        let at = (seed >> 40) as usize % BYTES;
+        let young = pattern((seed >> 20) as usize % 30_000, seed);
+        let inode = store.lookup(Path::new(&format!("f{number}"))).unwrap().unwrap();
+        inode.register_writer().unwrap();
+        write_all(&inode, &young, at as u64);
+        inode.release_writer().unwrap();
+        let bytes = &mut known[number];
+        bytes.resize(bytes.len().max(at + young.len()), 0);
+        bytes[at..at + young.len()].copy_from_slice(&young);
+        // So that most files are idle most of the time, and can move.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn whole(store: &Arc<Store>, known: &[Vec<u8>], what: &str) {
+    for (number, bytes) in known.iter().enumerate() {
+        assert!(bytes_of(store, &format!("f{number}")) == *bytes, "f{number} after {what}");
+    }
+}
+
+/// From nothing yet done to the removal of a server at the end of a drain, which takes a second at least, by a sequence that
+/// covers the span evenly.
+fn delay(round: u64) -> Duration {
+    let early = 500 + round * 61_803 % 100_000;
+    Duration::from_micros(if round % 8 == 7 { 1_200_000 + early * 3 } else { early })
+}
+
+/// A new server gets its share, files move as `adapt` moves them, a server is replaced and another drained and removed, over and
+/// over, each by a process that is killed four times before it may come to its end, while files are written.
+#[test]
+fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
+    if let Some(asked) = std::env::var_os(KILLED) {
+        let (file, work) = asked.to_str().unwrap().split_once(' ').unwrap();
+        return Work::run(Path::new(file), work);
+    }
+    let kills: u64 = std::env::var("STRIPEWISE_POOL_KILLS").map_or(20, |count| count.parse().unwrap());
+    let pool = TestPool::new(3);
+    let mut known: Vec<Vec<u8>> = (0..FILES as u64).map(|seed| pattern(BYTES, seed)).collect();
+    let store = pool.open();
+    for (number, bytes) in known.iter().enumerate() {
+        write(&create(&store, &format!("f{number}")).1, bytes, 0);
+    }
+    drop(store);
+    let (mut was_killed, mut generation) = (0, 0);
+    let mut work = Work::of(generation, &pool);
+    for round in 0..kills {
+        let what = format!("kill {round}, of {work:?}");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| writes(&pool, &mut known, round, &stop));
+            let mut child = spawn(&pool, &work);
+            std::thread::sleep(delay(round));
+            kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+            was_killed += u64::from(!child.wait().unwrap().success());
+            stop.store(true, Ordering::Release);
+            writer.join().unwrap();
+        });
+        whole(&now(&pool), &known, &what);
+        if round % 4 == 3 {
+            assert!(spawn(&pool, &work).wait().unwrap().success(), "the same command goes on after {what}");
+            whole(&now(&pool), &known, &what);
+            assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()), "{what}");
+            assert_eq!(findings(&pool), [], "{what}");
+            generation += 1;
+            work = Work::of(generation, &pool);
+        }
+    }
+    assert!(was_killed > 0);
+    whole(&now(&pool), &known, "all");
+}

@@ -1,0 +1,232 @@
+//! New files that land on a fast tier, and what leaves a tier.
+
+mod common;
+
+use common::life::{On, bytes_of, findings, mend, now, servers_of as servers};
+use common::{TestPool, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
+use rustix::fd::AsFd as _;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use stripewise_layout::Pattern;
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::drain::{DrainOptions, drain};
+use stripewise_store::handle::Optimisations;
+use stripewise_store::relief::{Leaving, TierPart, relieve};
+use stripewise_store::{Error, Pool};
+
+/// Two servers of a tier `disk`, and `fast` of one more, on which new files land.
+fn landing(fast: impl FnOnce(&Path) -> PathBuf) -> TestPool {
+    let pool = TestPool::new(2);
+    let root = fast(pool.directory.path());
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let text = text.replace("[default]\n", "[default]\nland = \"fast\"\n");
+    let tier = format!("\n[[tier]]\nname = \"fast\"\nservers = [{root:?}]\n");
+    std::fs::write(&pool.pool.file, text + &tier).unwrap();
+    Pool::load(&pool.pool.file).unwrap().prepare().unwrap();
+    pool
+}
+
+fn landed() -> TestPool {
+    landing(|base| base.join("fast"))
+}
+
+fn part(path: &str, stretch: (u64, u64), tier_bytes: u64, has_landed: bool) -> TierPart {
+    TierPart { path: path.into(), stretch, tier_bytes, has_landed }
+}
+
+fn whole(path: &str) -> Leaving {
+    Leaving { path: path.into(), regions: Vec::new() }
+}
+
+#[test]
+fn new_files_land_and_go_to_their_place_once() {
+    let pool = landed();
+    let store = now(&pool);
+    store.set_rule(&Pattern::new("ruled").unwrap(), &layout(&[(0, &[(2, 4096)])])).unwrap();
+    for (name, seed) in [("young", 1), ("ruled", 2)] {
+        write(&create(&store, name).1, &pattern(50_000, seed), 0);
+        assert_eq!(servers(&store, name), [2], "{name}");
+    }
+    create(&store, "empty");
+    let open = create(&store, "open").1;
+    write(&open, &pattern(20_000, 3), 0);
+    // Its own place is what it has: it has not landed.
+    let on_disks = layout(&[(0, &[(0, 4096)]), (8192, &[(1, 4096), (2, 4096)])]);
+    store.set_rule(&Pattern::new("regions").unwrap(), &on_disks).unwrap();
+    write(&create(&store, "regions").1, &pattern(50_000, 4), 0);
+    let expected = [
+        part("open", (0, 20_000), 20_000, true),
+        part("regions", (8192, 50_000), 20_480, false),
+        part("ruled", (0, 50_000), 50_000, false),
+        part("young", (0, 50_000), 50_000, true),
+    ];
+    assert_eq!(store.parts_on("fast").unwrap(), expected);
+    let status = |name: &str| store.status(Path::new(name)).unwrap().placed.unwrap().landed_on;
+    assert_eq!((status("young").as_deref(), status("ruled"), status("regions")), (Some("fast"), None, None));
+
+    open.register_writer().unwrap();
+    let file = &pool.pool.file;
+    let all = [whole("young"), whole("open"), whole("gone")];
+    let done = relieve(file, "fast", &all, &mut On).unwrap();
+    assert_eq!((done.moved_files, done.copied_bytes, done.staying.len()), (1, 50_000, 1), "{done:?}");
+    assert!(done.staying[0].path == "open" && done.staying[0].is_busy);
+    write_all(&open, &pattern(100, 5), 20_000);
+    open.release_writer().unwrap();
+    assert_eq!(relieve(file, "fast", &all, &mut On).unwrap().moved_files, 1);
+    let after = now(&pool);
+    for name in ["young", "open"] {
+        assert_eq!(servers(&after, name), [0, 1, 2], "{name}");
+    }
+    assert!(bytes_of(&after, "young") == pattern(50_000, 1));
+    assert!(bytes_of(&after, "open")[20_000..] == pattern(100, 5));
+    assert!(after.parts_on("fast").unwrap().iter().all(|part| !part.has_landed), "each goes to its place once");
+
+    // A region leaves alone, for the other tiers.
+    let region = Leaving { path: "regions".into(), regions: vec![8192] };
+    let done = relieve(file, "fast", &[region], &mut On).unwrap();
+    assert_eq!((done.moved_files, done.copied_bytes), (1, 50_000 - 8192));
+    assert_eq!(servers(&now(&pool), "regions"), [0, 1]);
+    assert!(bytes_of(&now(&pool), "regions") == pattern(50_000, 4));
+    assert_eq!(findings(&pool), []);
+    assert!(relieve(file, "tape", &[], &mut On).unwrap_err().to_string().contains("name one of disk, fast"));
+}
+
+#[test]
+fn a_landed_file_with_its_head_in_the_inode_keeps_it_there() {
+    let pool = landed();
+    let store = now(&pool);
+    let mut hinted = Optimisations::default();
+    let (index, parameters) = OptimisationSetting::parse("small=8K").unwrap().pack();
+    hinted.enable(index, parameters).unwrap();
+    let fd = rustix::fs::openat(store.tree(), "f", OFlags::RDWR | OFlags::CREATE, Mode::from_raw_mode(0o600)).unwrap();
+    drop(store.create(fd.as_fd(), &hinted, || Ok("f".into())).unwrap());
+    let inode = store.inode(fd.as_fd()).unwrap().unwrap();
+    write(&inode, &pattern(50_000, 1), 0);
+    assert_eq!(inode.layout().unwrap().head_in_inode_bytes(), 8192);
+    assert_eq!(store.parts_on("fast").unwrap(), [part("f", (0, 50_000), 50_000 - 8192, true)]);
+    assert!(relieve(&pool.pool.file, "fast", &[whole("f")], &mut On).unwrap().is_done());
+    let after = now(&pool);
+    assert!(bytes_of(&after, "f") == pattern(50_000, 1));
+    let layout = after.lookup(Path::new("f")).unwrap().unwrap().layout().unwrap();
+    assert_eq!((layout.head_in_inode_bytes(), layout.servers().len()), (8192, 4));
+}
+
+/// New files go to their place at once while the tier is full, read-only or away, and land again when it is well.
+#[test]
+fn a_tier_that_cannot_take_files_is_left_out() {
+    if in_own_mounts("a_tier_that_cannot_take_files_is_left_out") {
+        return;
+    }
+    let pool = landing(|base| {
+        let fast = base.join("fast");
+        std::fs::create_dir(&fast).unwrap();
+        mount_tmpfs(&fast, "size=16m");
+        fast
+    });
+    let fast = Pool::load(&pool.pool.file).unwrap().servers[2].root.clone();
+    let made = |name: &str| {
+        // What a mount does before it makes a file, once a second.
+        let store = now(&pool);
+        store.due_look().expect("it is time for a look").take();
+        write(&create(&store, name).1, &pattern(30_000, 7), 0);
+        assert!(bytes_of(&store, name) == pattern(30_000, 7), "{name}");
+        servers(&store, name)
+    };
+    assert_eq!(made("first"), [2]);
+    let filler = fast.join(".filler");
+    let file = std::fs::File::create(&filler).unwrap();
+    let free = rustix::fs::fstatvfs(&file).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, (free.f_bavail - 16) * free.f_frsize).unwrap();
+    drop(file);
+    assert_eq!(made("full"), [0, 1]);
+    std::fs::remove_file(&filler).unwrap();
+    let remount = |options: &str| {
+        let run = Command::new("mount").args(["-o", options]).arg(&fast).status().unwrap();
+        assert!(run.success(), "mount -o {options}");
+    };
+    remount("remount,ro");
+    assert_eq!(made("read-only"), [0, 1]);
+    remount("remount,rw");
+    assert_eq!(made("again"), [2]);
+    rustix::mount::unmount(&fast, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(made("away"), [0, 1]);
+}
+
+#[test]
+fn a_tier_that_is_drained_takes_no_new_files() {
+    let pool = landed();
+    write(&create(&now(&pool), "young").1, &pattern(30_000, 1), 0);
+    let options = DrainOptions { to: Some("disk".into()), ..DrainOptions::default() };
+    assert!(drain(&pool.pool.file, "fast.0", &options, &mut On).unwrap().is_done());
+    let store = now(&pool);
+    write(&create(&store, "later").1, &pattern(30_000, 2), 0);
+    assert_eq!(servers(&store, "later"), [0, 1]);
+    assert!(!servers(&store, "young").contains(&2));
+}
+
+#[test]
+fn what_is_wrong_in_the_pool_file_is_named() {
+    let pool = landed();
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let refused = |text: String| match Pool::parse(&text, &pool.pool.file) {
+        Err(error @ Error::Pool { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        refused(text.replace("\"fast\"\nwidth", "\"tape\"\nwidth"))
+            .contains("land: no tier 'tape'; name one of disk, fast")
+    );
+    for mark in ["0.0", "1.1", "nan"] {
+        let wrong = refused(text.replace("\nwidth", &format!("\nland_mark = {mark}\nwidth")));
+        assert!(wrong.contains("land_mark must be between 0.01 and 1.0"), "{wrong}");
+    }
+    let alone = text.replace("land = \"fast\"", "land_mark = 0.5");
+    assert!(refused(alone).contains("name a tier with land"));
+    // A pool of one tier alone has no other place.
+    let alone = text.replace("land = \"fast\"", "land = \"disk\"");
+    let alone = Pool::parse(alone.split("\n[[tier]]\nname = \"fast\"").next().unwrap(), &pool.pool.file).unwrap();
+    assert_eq!(alone.landing_layout(), Some(alone.default_layout()));
+}
+
+const KILLED: &str = "STRIPEWISE_TEST_KILLED_SETTLING";
+
+/// Files that landed go to their place by a process that is killed at any moment, while new ones land: no byte is lost.
+#[test]
+fn killed_while_files_settle_no_byte_is_lost() {
+    let leaving: Vec<Leaving> = (0..12).map(|number| whole(&format!("f{number}"))).collect();
+    if let Some(file) = std::env::var_os(KILLED) {
+        // A file that is being made is left for later.
+        while !relieve(Path::new(&file), "fast", &leaving, &mut On).unwrap().is_done() {}
+        return;
+    }
+    let kills: u64 = std::env::var("STRIPEWISE_POOL_KILLS").map_or(8, |count| count.parse().unwrap());
+    for round in 0..kills.div_ceil(4) {
+        let pool = landed();
+        let store = now(&pool);
+        let spawn = || {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["killed_while_files_settle_no_byte_is_lost", "--exact", "--nocapture"]);
+            command.env(KILLED, &pool.pool.file).stdout(Stdio::null()).spawn().unwrap()
+        };
+        for number in 0..12_u64 {
+            write(&create(&store, &format!("f{number}")).1, &pattern(400_000, number), 0);
+            if number % 3 == 2 {
+                let mut child = spawn();
+                std::thread::sleep(std::time::Duration::from_micros(500 + (round * 4 + number) * 61_803 % 60_000));
+                kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+                child.wait().unwrap();
+            }
+        }
+        assert!(spawn().wait().unwrap().success(), "the same command goes on");
+        assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()));
+        assert_eq!(findings(&pool), []);
+        let after = now(&pool);
+        for number in 0..12 {
+            let name = format!("f{number}");
+            assert!(bytes_of(&after, &name) == pattern(400_000, number), "{name}");
+            assert!(servers(&after, &name).contains(&0), "{name} has its place");
+        }
+    }
+}

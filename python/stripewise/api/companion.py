@@ -1,0 +1,108 @@
+"""A process beside a mount, which adapts the pool or serves its metrics, and ends with the mount.
+
+```text
+starts       takes the right to adapt, listens, says so or what keeps it from that
+mounted      is told that the mount is there, or ends with the pipe
+works        a decision a period, until the mount is another one, or gone
+```
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from stripewise import mounts
+from stripewise._native import StripewiseError
+from stripewise.api import adapt as adapting
+from stripewise.api import metrics as serving
+from stripewise.api import running
+from stripewise.api.pacing import Progress
+from stripewise.pool import Pool
+
+__all__ = ["mount"]
+
+PERIOD_S = 600.0
+"""Between two decisions, as `stripewise adapt` has it."""
+LOOK_S = 1.0
+"""Between two looks whether the mount is there."""
+
+
+def mount(pool: Pool, directory: Path | None, *, adapt: bool, metrics: str | None) -> tuple[int, str | None]:
+    """Mounts a pool, with a process beside it that adapts it or serves its metrics as long as it is mounted.
+
+    The exit code of the mount, and where metrics are served. Raises `StripewiseError` before anything is mounted where
+    the pool is adapted already, keeps no heat, or cannot be listened for.
+    """
+    asked = {"adapt": adapt, "metrics": metrics, "directory": str((directory or pool.mount).absolute())}
+    command = [sys.executable, "-m", "stripewise.api.companion", str(pool.file), json.dumps(asked)]
+    beside = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    assert beside.stdin is not None and beside.stdout is not None
+    with beside.stdin, beside.stdout:
+        said = json.loads(beside.stdout.readline() or '{"error": "the process beside the mount has not begun"}')
+        if "error" in said:
+            beside.wait()
+            raise StripewiseError(said["error"])
+        status = running.mount(pool, directory)
+        if status == 0:
+            beside.stdin.write("mounted\n")
+    if status != 0:
+        beside.wait()
+    return status, said["url"]
+
+
+def mounted_at(directory: Path) -> int | None:
+    """The number of the pool's mount at a directory, which tells it from all others; `None` where there is none."""
+    there = [mount.id for mount in mounts.ours() if mount.point == directory]
+    return there[-1] if there else None  # The last one lies over the others.
+
+
+def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
+    """What the process beside the mount does."""
+    with ExitStack() as stack:
+        try:
+            if asked["adapt"]:
+                pool.require_profiles()
+                if not pool.keeps_heat and pool.land is None:
+                    raise StripewiseError(f"pool '{pool.name}' keeps no heat: write a table [heat] into {pool.file}")
+                stack.enter_context(adapting.alone(pool))
+            url = serving.serve(pool, str(asked["metrics"]))[0] if asked["metrics"] is not None else None
+        except StripewiseError as error:
+            print(json.dumps({"error": str(error)}), flush=True)
+            return
+        print(json.dumps({"url": url}), flush=True)
+        directory = Path(str(asked["directory"]))
+        if not sys.stdin.readline():
+            return
+        mount = mounted_at(directory)
+        while mount is not None and mounted_at(directory) == mount:
+            if asked["adapt"]:
+                _decide(pool, lambda *_: mounted_at(directory) == mount)
+            due_s = time.monotonic() + PERIOD_S
+            while mounted_at(directory) == mount and time.monotonic() < due_s:
+                time.sleep(LOOK_S)
+
+
+def _decide(pool: Pool, is_mounted: Progress) -> None:
+    """Decides once; a move ends when the mount does."""
+    try:
+        adapting.reconsider(Pool.load(pool.file), adapting.Limits(), progress=is_mounted)
+    except StripewiseError as error:
+        adapting.failed(pool, error)
+    except KeyboardInterrupt:
+        pass  # The callback has stopped a move.
+
+
+if __name__ == "__main__":
+    _serve(Pool.load(Path(sys.argv[1])), json.loads(sys.argv[2]))

@@ -1,0 +1,201 @@
+"""Tiers that get full: new files that landed on one go to their place, and what gains least there makes room.
+
+What stays on a tier gains what its heat would cost more elsewhere. The least gain per byte leaves first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.api.pacing import Pace, Pacer, Progress
+
+if TYPE_CHECKING:
+    from stripewise._native import PoolHeat, TierPart, TierRoom
+    from stripewise.pool import Pool, Tier
+
+__all__ = ["Step", "copied_bytes", "settle", "steps", "take"]
+
+ONCE = 0.5
+"""A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
+written has less after a period."""
+RESERVES = 2
+"""A tier on which no file lands is relieved when a server has only its reserve left, until it has that many."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    part: TierPart
+    gain_s: float
+    """What staying gains in a period, by heat and profiles."""
+    is_hot: bool
+
+    @property
+    def gain_per_byte(self) -> float:
+        return self.gain_s / self.part["tier_bytes"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to leave a tier, and why."""
+
+    tier: str
+    used_bytes: int
+    size_bytes: int
+    needed_bytes: int
+    """What has to leave for the tier to be below its limit."""
+    leaving: tuple[_Candidate, ...]
+    kept_hot: int
+    """Files that landed and stay, since they are hot."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tier is near its limit."""
+        return self.needed_bytes > 0
+
+    def document(self) -> dict[str, Any]:
+        """Its numbers, as a decision keeps them."""
+        return {
+            "tier": self.tier,
+            "used_bytes": self.used_bytes,
+            "size_bytes": self.size_bytes,
+            "needed_bytes": self.needed_bytes,
+            "leaving_bytes": sum(of.part["tier_bytes"] for of in self.leaving),
+            "leaving_landed": sum(of.part["has_landed"] for of in self.leaving),
+            "leaving_regions": sum(not of.part["has_landed"] for of in self.leaving),
+            "kept_hot": self.kept_hot,
+            "lost_gain_s": sum(of.gain_s for of in self.leaving),
+        }
+
+
+def steps(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> list[Step]:
+    """What should leave each tier now.
+
+    That is what has landed and is not hot, or all of it with `all_landed`, and the least gain per byte where the tier
+    is near its limit. The slowest tier is relieved of nothing but what has landed there.
+    """
+    found = []
+    for tier in pool.tiers:
+        dearer = _dearer(pool, tier)
+        if tier.name == pool.land or (dearer > 1 and heat is not None):
+            step = _step(pool, tier, heat, dearer, all_landed=all_landed)
+            if step.leaving or step.is_full or step.kept_hot:
+                found.append(step)
+    return found
+
+
+def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
+    known = _native.pool_tier_parts(str(pool.file), tier.name)
+    blocks = {file["path"]: file["blocks"] for file in heat["files"]} if heat is not None else {}
+    candidates = [_candidate(tier, part, blocks, heat, dearer) for part in known["parts"]]
+    candidates.sort(key=lambda of: (of.gain_per_byte, of.part["path"], of.part["stretch"]))
+    needed_bytes = _needed_bytes(known["rooms"], pool.land_mark if tier.name == pool.land else None)
+    leaving: list[_Candidate] = []
+    freed_bytes = kept_hot = 0
+    for of in candidates:
+        has_landed = of.part["has_landed"]
+        if (has_landed and (all_landed or not of.is_hot)) or freed_bytes < needed_bytes:
+            leaving.append(of)
+            freed_bytes += of.part["tier_bytes"]
+        else:
+            kept_hot += has_landed
+    used_bytes = sum(room["used_bytes"] for room in known["rooms"])
+    size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
+    return Step(tier.name, used_bytes, size_bytes, needed_bytes, tuple(leaving), kept_hot)
+
+
+def _candidate(
+    tier: Tier, part: TierPart, blocks: Mapping[str, Iterable[tuple[int, int]]], heat: PoolHeat | None, dearer: float
+) -> _Candidate:
+    if heat is None or tier.write is None:
+        return _Candidate(part, 0.0, is_hot=False)
+    block_bytes = heat["block_bytes"]
+    begin, end = part["stretch"]
+    heat_us = sum(
+        cost_us
+        for block, cost_us in blocks.get(part["path"], ())
+        if begin < (block + 1) * block_bytes and block * block_bytes < end
+    )
+    share = part["tier_bytes"] / max(1, end - begin)
+    # Of the sum of all periods' halves, the last period has about half.
+    gain_s = heat_us / 2e6 * share * max(0.0, dearer - 1)
+    once_us = -(-(end - begin) // block_bytes) * tier.write.mean_s(block_bytes) * 1e6
+    return _Candidate(part, gain_s, is_hot=heat_us > ONCE * once_us)
+
+
+def _needed_bytes(rooms: list[TierRoom], mark: float | None) -> int:
+    if mark is not None:
+        used_bytes = sum(room["used_bytes"] for room in rooms)
+        size_bytes = used_bytes + sum(room["free_bytes"] for room in rooms)
+        return max(0, round(used_bytes - mark * size_bytes))
+    if all(room["free_bytes"] >= room["reserve_bytes"] for room in rooms):
+        return 0
+    return sum(max(0, RESERVES * room["reserve_bytes"] - room["free_bytes"]) for room in rooms)
+
+
+def _dearer(pool: Pool, tier: Tier) -> float:
+    """How many times as much a read of a default width costs on the slowest other tier; 0 where there is none."""
+    own = tier.read
+    others = [of.read.mean_s(pool.default_width_bytes) for of in pool.tiers if of is not tier and of.read is not None]
+    return max(others, default=0.0) / own.mean_s(pool.default_width_bytes) if own is not None else 0.0
+
+
+def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_bytes: int | None) -> dict[str, Any]:
+    """Moves what is leaving, `most_bytes` at most; what was done, with the numbers of the step.
+
+    While programs keep the servers busy, nothing moves from a tier that is below its limit, unless the pace is urgent.
+    """
+    done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
+    pacer = Pacer.of(pool, pace, progress)
+    if not step.is_full and not pace.urgent and pacer.finds_others_busy():
+        return {**done, "why": "the servers are busy for programs, and the tier has room"}
+    leaving: dict[str, list[int]] = {}
+    planned_bytes = 0
+    for of in step.leaving:
+        begin, end = of.part["stretch"]
+        planned_bytes += end - begin
+        if most_bytes is not None and planned_bytes > most_bytes:
+            done["why"] = f"more than {most_bytes:,} bytes would be copied, which is above the limit of a day"
+            break
+        regions = leaving.setdefault(of.part["path"], [])
+        if not of.part["has_landed"]:
+            regions.append(begin)
+    moved = _native.pool_relieve(str(pool.file), step.tier, list(leaving.items()), pacer)
+    staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
+    return {**done, "moved_files": moved["moved_files"], "copied_bytes": moved["copied_bytes"], "staying": staying}
+
+
+def settle(
+    pool: Pool,
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    pace: Pace = Pace(),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Moves new files from the tier on which they landed to their place, once; hot ones only with `everything`.
+
+    Raises `StripewiseError` where the pool has no such tier.
+    """
+    if pool.land is None:
+        raise StripewiseError(
+            f"files of pool '{pool.name}' are made in their place at once: write land = \"TIER\" below [default] in "
+            f"{pool.file}, and they land there first"
+        )
+    heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat else None
+    tier = next(tier for tier in pool.tiers if tier.name == pool.land)
+    step = _step(pool, tier, heat, _dearer(pool, tier), all_landed=everything)
+    if dry_run:
+        return step.document()
+    return take(pool, step, pace, progress, most_bytes=None)
+
+
+def copied_bytes(decision: Mapping[str, Any]) -> int:
+    """What a decision of `adapt` has copied in all; what is no number in its line is not believed."""
+    relieved = decision.get("relief")
+    each = [decision, *(relieved if isinstance(relieved, list) else [])]
+    counts = [of.get("copied_bytes") for of in each if isinstance(of, dict)]
+    return sum(count for count in counts if isinstance(count, int))

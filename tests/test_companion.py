@@ -1,0 +1,82 @@
+"""A mount with a process beside it that adapts the pool or serves its metrics, and ends with it."""
+
+import os
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from stripewise.api import adapt as adapting
+from stripewise.pool import Pool
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def heated(tmp_path, stripewise):
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "1", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + "\n[heat]\n")
+    yield file
+    stripewise("umount", file, check=False)
+
+
+def eventually(done):
+    end_s = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < end_s, "it did not come about"
+        time.sleep(0.05)
+
+
+def beside(file):
+    """The processes beside mounts of the pool."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"stripewise.api.companion" in words and os.fsencode(file) in words:
+                found.append(int(entry.name))
+    return found
+
+
+def test_it_decides_and_serves_until_the_mount_ends(heated, stripewise):
+    said = stripewise("mount", heated, "--adapt", "--metrics", "0").stderr
+    url = next(word for word in said.split() if word.startswith("http://127.0.0.1:"))
+    (heated.parent / "mount" / "file").write_bytes(bytes(300_000))
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+        text = answer.read().decode()
+    assert 'stripewise_server_requests_total{server="ssd.0"}' in text and "stripewise_adapt_decisions_total" in text
+    pool = Pool.load(heated)
+    eventually(lambda: adapting.decisions(pool))
+    for refused in (
+        stripewise("adapt", heated, "--once", check=False),
+        stripewise("mount", heated, "--adapt", check=False),
+    ):
+        assert refused.returncode == 1 and "adapted already" in refused.stderr
+    stripewise("adapt", heated, "--dry-run")
+    assert len(beside(heated)) == 1
+    stripewise("umount", heated)
+    eventually(lambda: not beside(heated))
+    stripewise("adapt", heated, "--once")  # The right to adapt is free.
+
+
+def test_what_keeps_it_from_beginning_is_said_before_anything_is_mounted(heated, stripewise, pool):
+    mount = pool.mount
+    no_heat = stripewise("mount", pool.file, "--adapt", check=False)
+    assert no_heat.returncode == 1 and ("calibrate" in no_heat.stderr or "keeps no heat" in no_heat.stderr)
+    address = stripewise("mount", heated, "--metrics", "nowhere", check=False)
+    assert address.returncode == 1 and "write [HOST:]PORT" in address.stderr
+    assert not mount.is_mount() and not (heated.parent / "mount").is_mount()
+    assert not beside(heated) and not beside(pool.file)
+
+
+def test_a_mount_that_fails_leaves_none_beside_it(heated, stripewise, tmp_path):
+    stripewise("mount", heated)
+    again = stripewise("mount", heated, tmp_path / "missing", "--metrics", "0", check=False)
+    assert again.returncode == 1
+    eventually(lambda: not beside(heated))

@@ -1,0 +1,102 @@
+"""New files land on a fast tier and go to their place; tiers near their limit are relieved of what gains least."""
+
+import json
+import subprocess
+
+import pytest
+
+from stripewise import StripewiseError
+from stripewise.api import adapt as adapting
+from stripewise.api import relief
+from stripewise.api.pacing import Pace
+from stripewise.pool import Pool
+
+WRITE = (
+    "import os, sys\nfor name in sys.argv[2:]:\n    file = os.open(f'{sys.argv[1]}/{name}', os.O_CREAT | os.O_WRONLY)\n"
+)
+WRITE += "    os.write(file, bytes(range(256)) * 4096)\n    os.fsync(file)\n    os.close(file)\n"
+READ = "import sys\nfor name in sys.argv[2:]:\n    for _ in range(400):\n"
+READ += "        open(f'{sys.argv[1]}/{name}', 'rb', buffering=0).read(1 << 20)\n"
+CHECK = "import sys\nassert open(f'{sys.argv[1]}/{sys.argv[2]}', 'rb').read() == bytes(range(256)) * 4096\n"
+URGENT = Pace(urgent=True)
+
+
+@pytest.fixture
+def landing(tmp_path, stripewise):
+    """Files land on an emulated SSD of 4 MB, and go to it and two HDDs; times are a hundredth of the real ones."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    text = file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n')
+    # Heat is halved once a year here.
+    file.write_text(
+        text.replace('name = "ssd"\n', 'name = "ssd"\ncapacity = "4MB"\n') + '\n[heat]\nperiod = "31000000s"\n'
+    )
+
+    def program(code, *arguments):
+        stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", code, base / "mount", *arguments)
+
+    return stripewise, file, program
+
+
+def servers(file, name):
+    found = subprocess.run(
+        ["stripewise", "stat", "--pool", file, name, "--json"], capture_output=True, text=True, check=True
+    )
+    document = json.loads(found.stdout)
+    return sorted({entry.split(":")[0] for region in document["regions"] for entry in region["round"]}), document
+
+
+def test_files_land_settle_once_and_hot_ones_stay(landing):
+    stripewise, file, program = landing
+    program(WRITE, "cold", "hot")
+    program(READ, "hot")
+    assert servers(file, "cold")[0] == ["ssd.0"] and servers(file, "cold")[1]["landed_on"] == "ssd"
+    assert "landed    on ssd" in stripewise("stat", "--pool", file, "cold").stdout
+    assert "it has landed on ssd" in stripewise("hint", "--pool", file, "cold", "--why").stdout
+    assert "land on ssd, which they leave at the latest when it is 80% full" in stripewise("pool", "show", file).stdout
+    asked = relief.settle(Pool.load(file), dry_run=True)
+    assert (asked["leaving_landed"], asked["kept_hot"], asked["needed_bytes"]) == (1, 1, 0)
+    said = stripewise("pool", "settle", file, "--urgent").stdout
+    assert "1 hot file stays" in said and "ssd: moved 1 file" in said
+    assert servers(file, "cold")[0] == ["hdd.0-1", "ssd.0"] and servers(file, "cold")[1]["landed_on"] is None
+    assert servers(file, "hot")[0] == ["ssd.0"]
+    for name in ("cold", "hot"):
+        program(CHECK, name)
+    assert relief.settle(Pool.load(file), pace=URGENT)["moved_files"] == 0
+    assert relief.settle(Pool.load(file), everything=True, pace=URGENT)["moved_files"] == 1
+    assert servers(file, "hot")[0] == ["hdd.0-1", "ssd.0"]
+
+
+def test_at_the_mark_the_least_gain_per_byte_leaves_and_each_decision_says_so(landing):
+    _, file, program = landing
+    program(WRITE, "first", "second", "third", "fourth")
+    program(READ, "first", "second", "third", "third", "third")
+    pool = Pool.load(file)
+    asked = adapting.reconsider(pool, adapting.Limits(), dry_run=True)["relief"]
+    assert asked[0]["needed_bytes"] > 0 and asked[0]["why"] == "only asked what would be done"
+    kept = adapting.reconsider(pool, adapting.Limits(day_bytes=1000), planner="fixed")["relief"]
+    assert kept[0]["copied_bytes"] == 0 and "above the limit of a day" in kept[0]["why"]
+    decision = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)
+    (step,) = decision["relief"]
+    assert step["tier"] == "ssd" and step["moved_files"] >= 1 and step["copied_bytes"] > 0
+    assert servers(file, "fourth")[0] == ["hdd.0-1", "ssd.0"], "it was written and not read"
+    assert servers(file, "third")[0] == ["ssd.0"], "it gains most"
+    assert adapting.decisions(pool)[-1]["relief"] == [step]
+    assert relief.copied_bytes(decision) == step["copied_bytes"] + decision.get("copied_bytes", 0)
+
+
+def test_without_heat_all_that_landed_leaves(landing):
+    stripewise, file, program = landing
+    file.write_text(file.read_text().replace('[heat]\nperiod = "31000000s"\n', ""))
+    program(WRITE, "young")
+    said = stripewise("adapt", file, "--once", "--urgent").stdout
+    assert "ssd: moved 1 file" in said and "the pool keeps no heat" in said
+    assert servers(file, "young")[0] == ["hdd.0-1", "ssd.0"]
+
+
+def test_a_pool_where_no_file_lands_says_how(pool):
+    with pytest.raises(StripewiseError, match=r'write land = "TIER" below \[default\]'):
+        relief.settle(Pool.load(pool.file))
+    refused = pool.stripewise("pool", "settle", pool.file, check=False)
+    assert refused.returncode == 1 and 'land = "TIER"' in refused.stderr
