@@ -38,7 +38,7 @@ def mount(pool: Pool, directory: Path | None, *, adapt: bool, metrics: str | Non
     The exit code of the mount, and where metrics are served. Raises `StripewiseError` before anything is mounted where
     the pool is adapted already, keeps no heat, or cannot be listened for.
     """
-    asked = {"adapt": adapt, "metrics": metrics, "directory": str((directory or pool.mount).absolute())}
+    asked = {"adapt": adapt, "metrics": metrics, "directory": str((directory or pool.mount).resolve())}
     command = [sys.executable, "-m", "stripewise.api.companion", str(pool.file), json.dumps(asked)]
     beside = subprocess.Popen(
         command,
