@@ -21,6 +21,7 @@ COMMANDS = [
     "pool remove",
     "pool replace",
     "pool rebalance",
+    "pool settle",
     "trace",
     "import",
     "show",

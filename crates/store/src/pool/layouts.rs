@@ -113,6 +113,13 @@ impl Layouts {
         Ok(hash)
     }
 
+    /// Keeps the layouts that the pool file gives new files: so that in a shared pool no user puts them first, and takes them away
+    /// from the others.
+    pub(crate) fn keep_of(&self, pool: &Pool) -> Result<()> {
+        pool.landing_layout().map_or(Ok(()), |landing| self.keep(&landing).map(drop))?;
+        self.keep(&pool.default_layout()).map(drop)
+    }
+
     /// Keeps `layout`, durably, whatever is remembered; what stands there now.
     pub(crate) fn keep(&self, layout: &Layout) -> Result<Arc<Layout>> {
         let hash = layout.hash();

@@ -159,10 +159,7 @@ pub(crate) fn prepare(pool: &Pool, shared: bool) -> Result<()> {
             site.write_marker(&text_for(&uuid, &name)).map_err(error("write"))?;
         }
     }
-    // So that in a shared pool no user puts it first, and takes it away from the others.
-    let layouts = Layouts::open(pool, shared)?;
-    pool.landing_layout().map_or(Ok(()), |landing| layouts.keep(&landing).map(drop))?;
-    layouts.keep(&pool.default_layout()).map(drop)
+    Layouts::open(pool, shared)?.keep_of(pool)
 }
 
 /// Makes directory `path` with the mode for one user, or for several; only a shared pool's must be exactly so.

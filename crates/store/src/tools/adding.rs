@@ -67,11 +67,8 @@ pub fn add_server(file: &Path, tier: &str, root: &Path) -> Result<String> {
     check_directory(&server, &marker)?;
     make(&server, &marker)?;
     Pool::write_new_server(file, tier, root, server.id)?;
-    // So that in a shared pool no user puts it first, and takes it away from the others.
     let pool = Pool::load(file)?;
-    let layouts = Layouts::open(&pool, shared)?;
-    layouts.keep(&pool.default_layout())?;
-    pool.landing_layout().map_or(Ok(()), |landing| layouts.keep(&landing).map(drop))?;
+    Layouts::open(&pool, shared)?.keep_of(&pool)?;
     Ok(server.name)
 }
 
