@@ -97,6 +97,8 @@ impl Bench {
     fn start_mount(&self, tracer: &mut Tracer, at: &Path) -> i32 {
         let mut mount = Command::new(env!("CARGO_BIN_EXE_stripewise-mount"));
         mount.arg(self.pool()).arg(at).args(["-f", "-o", "nopassthrough,threads=2"]);
+        // The recorder takes any io_uring for one that writes to disks. What a request changes is the same by the device.
+        mount.env("STRIPEWISE_FUSE_DEVICE", "1");
         tracer.start(quiet(mount), Role::Mount)
     }
 
