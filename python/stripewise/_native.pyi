@@ -586,11 +586,21 @@ class Hint(TypedDict):
     """`None`: all names."""
     optimisations: list[str]
 
+class HintedLayout(TypedDict):
+    """A rule for files that are made in a directory or below it."""
+
+    pattern: str
+    """Below the directory."""
+    layout: str
+    """In one line."""
+
 class Hints(TypedDict):
     """All hints of a directory: that of all names first, then the oldest pattern first."""
 
     version: int
     hints: list[Hint]
+    layouts: list[HintedLayout]
+    """Rules, the oldest first: of hints, and of `apply` for files below the directory alone."""
 
 class PathTaken(TypedDict):
     """Why the requests on a file go where they go."""
@@ -602,7 +612,8 @@ class PathTaken(TypedDict):
     made_with: list[str]
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
-    is_ruled: bool
+    rule: str | None
+    """The pattern of the rule that names the layout of a new file of its path."""
     hinted_now: list[str]
     hints_version: int
 
