@@ -699,6 +699,17 @@ class Planner(TypedDict):
     source: str
     summary: str
 
+class ProposedHint(TypedDict):
+    """A hint for new files of a directory, which the model finds to gain for files like those of the run."""
+
+    directory: str
+    """Below the mount; empty for that itself."""
+    pattern: str | None
+    optimisation: str
+    files: int
+    now_s: float
+    then_s: float
+
 class PlanDocument(TypedDict):
     planner: str
     kept_default: bool
@@ -712,6 +723,8 @@ class PlanDocument(TypedDict):
     sampled: str | None
     limited_by_space: str | None
     """Which servers are short of room, and what that costs the plan; `None` where it costs nothing."""
+    hints: list[ProposedHint]
+    """Of a cluster none."""
     cost_s: RegionCosts
     files: list[PlannedFile]
     space: list[PlannedSpace]
