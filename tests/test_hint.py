@@ -44,6 +44,7 @@ def test_hints_are_said_shown_and_removed(pool):
             {"pattern": None, "optimisations": ["small=64KiB"]},
             {"pattern": "*.h5", "optimisations": ["small=8KiB"]},
         ],
+        "layouts": [],
     }
     shown = asked(pool, ".", "--show").stdout
     assert shown == ".: version 2\n  all names: small=64KiB\n  *.h5: small=8KiB\n"
@@ -56,6 +57,12 @@ WRONG = [
     (["small=1K"], "small: size=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
     (["smal=4K"], "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH", 1),
     (["readahead=8M:9"], "readahead: depth=9: it must be 1 to 8, a multiple of 1", 1),
+    (["layout=hdd.9:64K"], "layout=hdd.9:64K: 'hdd.9:64K': there is no server hdd.9; the tier has", 1),
+    (
+        ["small=8K", "layout=hdd.0:64K"],
+        "a layout says where every byte is: write what is to be in the inode into it",
+        1,
+    ),
     (["small=4K", "--for", "a/*"], "pattern 'a/*' has a '/': a hint is of names in its directory", 1),
     (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
     ([], "give optimisations, as in small=64K, or one of --show, --remove and --why", 2),
@@ -72,6 +79,40 @@ def test_what_is_wrong_is_named_and_changes_nothing(pool):
         words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", refused.stderr).split())
         assert (refused.returncode, said in words) == (code, True), f"{arguments}: {words}"
         assert hinting.hints(place) == before
+
+
+def test_a_layout_is_a_rule_for_what_is_made_in_the_directory_and_below(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        directory = pool.mount / "runs"
+        (directory / "below").mkdir(parents=True)
+        line = "meta:4KiB/4KiB@hdd.0:64KiB"
+        assert pool.stripewise("hint", directory, f"layout={line}", "readahead=1M").stdout == (
+            "runs: version 1\n  all names: readahead=1MiB:2\n  **/*: layout=meta:4KiB/4KiB@hdd.0:64KiB\n"
+        )
+        said = pool.stripewise("hint", directory, "layout=hdd.1:8K", "--for", "*.h5", "--json").stdout
+        assert json.loads(said)["layouts"] == [
+            {"pattern": "**/*", "layout": line},
+            {"pattern": "**/*.h5", "layout": "hdd.1:8KiB"},
+        ]
+        for name, offsets in {"runs/a": [0, 4096], "runs/below/b": [0, 4096], "runs/below/c.h5": [0], "d": [0]}.items():
+            (pool.mount / name).write_bytes(b"x" * 10_000)
+            found = json.loads(pool.stripewise("stat", pool.mount / name, "--json").stdout)
+            assert [region["offset"] for region in found["regions"]] == offsets, name
+        why = pool.stripewise("hint", directory / "a", "--why").stdout
+        assert "a new file of its name gets the layout of the rule 'runs/**/*', by `apply` or a hint" in why
+        # What `apply` sets for files to come stands beside it.
+        pool.apply(
+            f'version = 1\npool = "{Pool.load(pool.file).name}"\n[[file]]\npath = "runs/e"\n'
+            '[[file.region]]\noffset = "0"\nround = ["hdd.0:4KiB"]\n'
+        )
+        assert "  e: layout=hdd.0:4KiB\n" in pool.stripewise("hint", directory, "--show").stdout
+        left = pool.stripewise("hint", directory, "--remove").stdout
+        assert left == "runs: version 2\n  **/*.h5: layout=hdd.1:8KiB\n  e: layout=hdd.0:4KiB\n"
+        left = pool.stripewise("hint", directory, "--remove", "--all").stdout
+        assert left == "runs: version 0\n  e: layout=hdd.0:4KiB\n"
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
 
 
 def test_what_is_no_directory_is_named(pool):

@@ -40,12 +40,12 @@ def test_optimize(monkeypatch, everything):
         monkeypatch.setattr(console, name, type(console.out)(file=stream, width=1000))
     monkeypatch.setattr(report, "rows", lambda _: rows)
     outcome = SimpleNamespace(
-        plan={"changes": True},
+        plan={"changes": True, "hints": []},
         predicted=None,
         io_gain=None,
         why="no reason",
         cache="",
-        pool=SimpleNamespace(tiers=[SimpleNamespace(emulated=True)], label="emulated servers"),
+        pool=SimpleNamespace(tiers=[SimpleNamespace(emulated=True)], label="emulated servers", mount=Path("mount")),
         before=[],
         after=[],
         directory=Path("kept"),

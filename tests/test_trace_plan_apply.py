@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sys
 
 import polars as pl
@@ -118,6 +119,35 @@ def test_plan_apply_stat_and_back(traced):
     assert [region["round"] for region in after["regions"]] == [region["round"] for region in wanted]
     pool.python(CHECK)
     assert "nothing to move" in pool.stripewise("apply", layout, "--pool", pool.file).stdout
+
+
+READER = """
+import os, sys
+os.mkdir(sys.argv[1] + "/runs")
+with open(sys.argv[1] + "/runs/a.raw", "wb", buffering=0) as file:
+    for n in range(4):
+        file.write(bytes(1 << 20))
+with open(sys.argv[1] + "/runs/a.raw", "rb", buffering=0) as file:
+    while file.read(32768):
+        pass
+"""
+
+
+def test_a_plan_proposes_hints_that_gain_as_commands(emulated):
+    trace, layout = emulated.base / "read.trace", emulated.base / "new.layout"
+    command = [sys.executable, "-c", READER, emulated.mount]
+    emulated.stripewise("trace", "--pool", emulated.file, "-o", trace, "--", *command)
+    asked = ("plan", trace, "--pool", emulated.file, "-o", layout, "--planner", "fixed")
+    document = json.loads(emulated.stripewise(*asked, "--json").stdout)
+    (hint,) = document["hints"]
+    assert (hint["directory"], hint["pattern"], hint["files"]) == ("runs", None, 1)
+    assert hint["now_s"] > 1.2 * hint["then_s"] > 0
+    assert hint["command"] in [line.strip() for line in emulated.stripewise(*asked).stdout.splitlines()]
+    program, *words = shlex.split(hint["command"])
+    assert program == "stripewise"
+    emulated.stripewise(*words, "--pool", emulated.file)
+    shown = emulated.stripewise("hint", "runs", "--show", "--pool", emulated.file).stdout
+    assert f"all names: {hint['optimisation']}" in shown
 
 
 def planner_names(pool):

@@ -613,11 +613,21 @@ class Hint(TypedDict):
     """`None`: all names."""
     optimisations: list[str]
 
+class HintedLayout(TypedDict):
+    """A rule for files that are made in a directory or below it."""
+
+    pattern: str
+    """Below the directory."""
+    layout: str
+    """In one line."""
+
 class Hints(TypedDict):
     """All hints of a directory: that of all names first, then the oldest pattern first."""
 
     version: int
     hints: list[Hint]
+    layouts: list[HintedLayout]
+    """Rules, the oldest first: of hints, and of `apply` for files below the directory alone."""
 
 class PathTaken(TypedDict):
     """Why the requests on a file go where they go."""
@@ -629,7 +639,8 @@ class PathTaken(TypedDict):
     made_with: list[str]
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
-    is_ruled: bool
+    rule: str | None
+    """The pattern of the rule that names the layout of a new file of its path."""
     landed_on: str | None
     """The tier on which it has landed, until it moves to its place."""
     hinted_now: list[str]
@@ -717,6 +728,17 @@ class Planner(TypedDict):
     source: str
     summary: str
 
+class ProposedHint(TypedDict):
+    """A hint for new files of a directory, which the model finds to gain for files like those of the run."""
+
+    directory: str
+    """Below the mount; empty for that itself."""
+    pattern: str | None
+    optimisation: str
+    files: int
+    now_s: float
+    then_s: float
+
 class PlanDocument(TypedDict):
     planner: str
     kept_default: bool
@@ -730,6 +752,8 @@ class PlanDocument(TypedDict):
     sampled: str | None
     limited_by_space: str | None
     """Which servers are short of room, and what that costs the plan; `None` where it costs nothing."""
+    hints: list[ProposedHint]
+    """Of a cluster none."""
     cost_s: RegionCosts
     files: list[PlannedFile]
     space: list[PlannedSpace]

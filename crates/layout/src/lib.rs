@@ -10,6 +10,7 @@
 mod binary;
 mod head;
 mod layout;
+mod line;
 mod load;
 mod names;
 mod pattern;

@@ -89,6 +89,9 @@ pub enum RstProblem {
     /// Not `server:width`.
     #[error("'{0}' is not a server with a width, such as \"hdd.0:64KiB\", \"hdd.0-5:64KiB\" or \"meta:64KiB\"")]
     Entry(String),
+    /// A region behind the first, in one line, without its offset.
+    #[error("'{0}' does not say where the region begins: write it as in \"64KiB@hdd.0-5:64KiB\"")]
+    NoOffset(String),
     /// A tier that the pool does not have.
     #[error("'{entry}': there is no tier '{tier}'; the pool has {known}")]
     UnknownTier {

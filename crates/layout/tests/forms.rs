@@ -65,6 +65,19 @@ proptest! {
     }
 
     #[test]
+    fn line_round_trip(layout in layouts()) {
+        let line = layout.to_line(&names());
+        prop_assert_eq!(Layout::parse_line(&line, &names()), Ok(layout), "{}", line);
+    }
+
+    #[test]
+    fn any_line_is_a_layout_or_an_error(line in "\\PC{0,40}|[hdsmnevta0-9.,:/@KiB\"\\\\ -]{0,40}") {
+        if let Ok(layout) = Layout::parse_line(&line, &names()) {
+            prop_assert_eq!(Layout::parse_line(&layout.to_line(&names()), &names()), Ok(layout));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_a_layout_or_an_error(bytes in prop::collection::vec(prop_oneof![Just(1_u8), 0_u8..8, any::<u8>()], 0..60)) {
         check(&bytes);
         check(&[&[1], &bytes[..]].concat());
@@ -254,4 +267,23 @@ fn a_small_text_cannot_ask_for_much() {
     let two = "version = 1\npool = \"p\"\n[[file]]\npath = \"a\"\n[[file.region]]\noffset = \"0\"\nround = [\"t.65533:1\", \"u.7:1\"]\n";
     assert!(LayoutFile::parse_as_named(two).is_err());
     assert_eq!(MAX_OFFSET, (1 << 63) - 1);
+}
+
+#[test]
+fn a_wrong_line_says_what_is_wrong_with_it() {
+    let wrong = [
+        ("", "'' is not a server with a width, such as \"hdd.0:64KiB\", \"hdd.0-5:64KiB\" or \"meta:64KiB\""),
+        ("hdd.0-6:64KiB", "'hdd.0-6:64KiB': there is no server hdd.6; the tier has 6 servers, from 0 on"),
+        ("hdd.0:0", "'hdd.0:0': the width is 0; leave the server out instead"),
+        (
+            "meta:64KiB/hdd.0:64KiB",
+            "'hdd.0:64KiB' does not say where the region begins: write it as in \"64KiB@hdd.0-5:64KiB\"",
+        ),
+        ("hdd.0:1KiB\"]\n[[file]]", "'hdd.0:1KiB\"]\n[[file]]' is not a server with a width, such as"),
+        ("hdd.0:1KiB/@hdd.0:1KiB", ""),
+    ];
+    for (line, said) in wrong {
+        let error = Layout::parse_line(line, &names()).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{line}: {error}");
+    }
 }

@@ -32,13 +32,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use stripewise_fuse::{FileAttr, SetTime, Time};
-use stripewise_store::Inode;
 use stripewise_store::neighbours::SHORT;
+use stripewise_store::{Attributes, Inode};
 
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::file::OpenFile;
-use crate::node::Node;
+use crate::node::{KnownFile, Node, is_settled};
 use crate::{Failure, lock};
 
 /// How long names and the attributes of all but files hold.
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file without a writer, one
-    /// less if it is open, or has not changed since they were asked for last.
+    /// less if it is open, or has not changed since they were asked for last. Of one without a datafile two, and one.
     ///
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
@@ -146,31 +146,48 @@ impl Core {
         Ok(found)
     }
 
-    /// What the store says of a file that is not open here; `None` for a plain one, without a system call if it was one
-    /// before.
-    fn attributes_of_closed(
-        &self,
-        node: &Node,
-        stat: &Stat,
-    ) -> Result<Option<stripewise_store::Attributes>, stripewise_store::Error> {
-        let known = node.handle_in(stat);
+    /// What the store says of a file that is not open here; `None` for a plain one. Without a system call if it was one before, or
+    /// one without a datafile.
+    fn attributes_of_closed(&self, node: &Node, stat: &Stat) -> Result<Option<Attributes>, stripewise_store::Error> {
+        let known = self.known_file(node, stat);
         if known == Some(None) {
             return Ok(None);
         }
-        let found = self.store.attributes(node.fd.as_fd(), stat.st_ino, known.flatten())?;
+        let known = known.flatten();
+        let alone = known.filter(|file| file.is_alone).and_then(|file| Attributes::of_alone(file.logical, stat));
+        if alone.is_some() {
+            return Ok(alone);
+        }
+        // Before the handle is read; what changes it later moves a time of status that is not of just now.
+        let before = node.handle().map(|logical| (logical, self.epoch_of(logical)));
+        let found = self.store.attributes(node.fd.as_fd(), stat, known.map(|file| file.logical))?;
         if known.is_none() {
-            node.know_handle(found.map(|found| found.handle), stat);
+            let file = |Attributes { handle: logical, is_alone, .. }| {
+                let epoch = match before {
+                    Some((read, epoch)) if read == logical => epoch,
+                    _ if is_settled(stat) => self.epoch_of(logical),
+                    _ => None,
+                };
+                KnownFile { logical, is_alone, epoch }
+            };
+            node.know_handle(found.map(file), stat);
         }
         Ok(found)
     }
 
+    /// What is known of the placed file `node`, whose inode is as `stat` says, without a system call.
+    pub fn known_file(&self, node: &Node, stat: &Stat) -> Option<Option<KnownFile>> {
+        node.handle_in(stat, |logical| self.store.plane().epoch(logical))
+    }
+
+    /// The counter of a file whose changes, by any process of this machine, it tells.
+    pub fn epoch_of(&self, logical: u64) -> Option<u32> {
+        let plane = self.store.plane();
+        (!plane.is_shared()).then(|| plane.epoch(logical))
+    }
+
     /// What the kernel is told of a placed file: `stat` of its inode, with the size, times and blocks that are `known`.
-    pub fn attributes_of_placed(
-        &self,
-        node: &Node,
-        stat: &Stat,
-        known: &stripewise_store::Attributes,
-    ) -> NodeAttributes {
+    pub fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &Attributes) -> NodeAttributes {
         let mut attr = file_attr(node.ino, stat);
         attr.size = known.size_bytes;
         attr.blocks = known.blocks;

@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Refuses to open `node` with these flags for a caller who could not open the inode directly, by mode or by access
-    /// control list. As root for another user: seven system calls.
+    /// control list. As root for another user: seven system calls; none for root who reads.
     ///
     /// # Errors
     /// `EACCES`, or those of `faccessat`.
@@ -145,6 +145,9 @@ impl Core {
         };
         if flags & libc::O_TRUNC != 0 {
             wanted |= Access::WRITE_OK;
+        }
+        if self.is_root && caller.uid == 0 && wanted == Access::READ_OK {
+            return Ok(());
         }
         self.as_caller(caller, || {
             let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;

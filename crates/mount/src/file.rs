@@ -12,7 +12,7 @@ use stripewise_fuse::open_flags;
 use stripewise_store::{Inode, OpenInode, Requests};
 
 use crate::core::Core;
-use crate::node::{Backing, LostName, Node, SharedFile};
+use crate::node::{Backing, KnownFile, LostName, Node, SharedFile};
 use crate::shares::{InodeHold, UserShare};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, thread};
@@ -399,15 +399,16 @@ impl Core {
     ) -> Result<Arc<SharedFile>, Failure> {
         let mut slot = lock(&node.shared);
         if slot.is_none() {
+            let is_new = made.is_some();
             let placed = match made {
                 Some(made) => Some(made),
-                // It is not open, so its datafiles go or have gone; the kernel looks the name up again.
-                None if node.stat()?.st_nlink == 0 => return Err(Errno::STALE.into()),
-                None => self.store.inode(node.fd.as_fd())?,
+                None => self.placed_to_open(node)?,
             };
             let backing = match &placed {
+                _ if !self.passthrough.load(Ordering::Relaxed) => None,
+                Some(inode) if !inode.is_whole().unwrap_or(false) => None,
                 // What the kernel writes to a backing file takes nothing from the inode that programs know.
-                _ if self.passthrough.load(Ordering::Relaxed) && node.stat()?.st_mode & 0o6000 != 0 => None,
+                _ if node.stat()?.st_mode & 0o6000 != 0 => None,
                 Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
                 None => self.backing_of_plain(node, open_backing),
             };
@@ -422,7 +423,8 @@ impl Core {
                 grows_past_the_mount: AtomicBool::new(false),
                 lost_name: Mutex::new(None),
                 mapped: AtomicBool::new(false),
-                may_have_capabilities: AtomicBool::new(true),
+                // Only who is told of a file gives it some.
+                may_have_capabilities: AtomicBool::new(!is_new),
                 holders: Arc::default(),
             }));
         }
@@ -432,9 +434,24 @@ impl Core {
         Ok(shared)
     }
 
+    /// The placed file of `node`, which is not open here; `None` for a plain one.
+    fn placed_to_open(&self, node: &Node) -> Result<Option<Arc<Inode>>, Failure> {
+        let known = node.handle().map(|logical| self.store.inode_known(node.fd.as_fd(), logical));
+        let (placed, links) = match known.transpose()?.flatten() {
+            Some((placed, stat)) => (Some(placed), stat.st_nlink),
+            None => (None, node.stat()?.st_nlink),
+        };
+        // It is not open, so its datafiles go or have gone; the kernel looks the name up again.
+        match placed {
+            _ if links == 0 => Err(Errno::STALE.into()),
+            None => Ok(self.store.inode(node.fd.as_fd())?),
+            placed => Ok(placed),
+        }
+    }
+
     /// The kernel opens a backing file again for each open, with that open's own flags; only its path counts.
     fn backing_of_plain(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>) -> Option<Backing> {
-        if !self.passthrough.load(Ordering::Relaxed) || !self.store.plane().has_plain_inodes() {
+        if !self.store.plane().has_plain_inodes() {
             return None;
         }
         let name = self.table.proc_name(node);
@@ -442,7 +459,7 @@ impl Core {
         self.asked_for_backing(open_backing(&fd.ok()?))
     }
 
-    /// A file that lies in one datafile as it is, on a server that is not emulated, is the kernel's to read and write.
+    /// A file that [`Inode::is_whole`], on a server that is not emulated, is the kernel's to read and write.
     /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer
     /// way, here and now: another mount may pass through at the same time, so that no way may rely on a lock the other
     /// does not take ([`Inode::append`]).
@@ -453,9 +470,6 @@ impl Core {
         writes: bool,
         open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
     ) -> Option<Backing> {
-        if !self.passthrough.load(Ordering::Relaxed) || !inode.is_whole().unwrap_or(false) {
-            return None;
-        }
         // Without waiting for a move, as we hold the node's lock; but an open or a close
         // under another mount has the file alone for a moment too.
         let registered = (0..REGISTER_TRIES).any(|attempt| {
@@ -502,12 +516,20 @@ impl Core {
         }
     }
 
-    /// Removes the datafiles of a file that has lost a name in `directory`, if it was the last and it is not open here.
-    pub fn collect(&self, node: &Node, directory: &Arc<Node>) {
+    /// Removes the datafiles of a file that has lost a name in `directory`, if it was the last and it is not open here. `alone`: what
+    /// was known of it before, if that was its only name and it had none. One system call, if it has none still.
+    pub fn collect(&self, node: &Node, directory: &Arc<Node>, alone: Option<KnownFile>) {
         if !node.is_file() {
             return;
         }
         let slot = lock(&node.shared);
+        let is_still_alone = |file: &KnownFile| {
+            // In this order: datafiles are made, and noted in the handle, under the lock file.
+            self.store.has_lock_file(file.logical).is_ok_and(|has| !has) && self.epoch_of(file.logical) == file.epoch
+        };
+        if slot.is_none() && alone.as_ref().is_some_and(is_still_alone) {
+            return;
+        }
         let Ok(stat) = node.stat() else { return };
         let is_last = stat.st_nlink == 0;
         let placed = match &*slot {
@@ -534,6 +556,10 @@ impl Core {
     /// The caller holds the node's lock, so no thread opens the file meanwhile; none can afterwards.
     fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, lost: Option<LostName>) {
         let Some(inode) = placed else { return };
+        // What has no datafile leaves none, however it has lost its name.
+        if lost.is_none() && inode.is_alone() {
+            return;
+        }
         let Ok(stat) = node.stat() else { return };
         match lost {
             _ if stat.st_nlink > 0 => {}

@@ -84,7 +84,7 @@ impl Table {
         &self.shards[ino as usize % SHARDS]
     }
 
-    /// The number the kernel sees for an inode of the namespace: its own, but 1 always is the root.
+    /// The number the kernel sees for an inode of the namespace: its own, but 1 always is the root. And back.
     pub fn number(&self, real_ino: u64) -> u64 {
         if real_ino == self.root_real_ino {
             ROOT_INO
@@ -111,13 +111,13 @@ impl Table {
         lock(self.shard(ino)).get(&ino).map(|known| known.node.clone()).ok_or(Errno::STALE)
     }
 
-    /// The node `name` of the directory `parent`, without giving the kernel a reference: one it knows, for one system
-    /// call, or one that lives as long as the caller holds it.
+    /// The node `name` of the directory `parent`, with its attributes, without giving the kernel a reference: one it knows, for one
+    /// system call, or one that lives as long as the caller holds it.
     ///
     /// # Errors
     /// Those of `openat`; `EXDEV` where another file system is mounted inside the namespace (inode numbers of two
     /// file systems can be the same).
-    pub fn peek(&self, parent: &Node, name: &OsStr) -> Result<Arc<Node>, Errno> {
+    pub fn peek(&self, parent: &Node, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
         let stat = rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if !self.is_in_tree(&stat) {
             return Err(Errno::XDEV);
@@ -127,9 +127,9 @@ impl Table {
                 let (fd, stat) = self.open_path(parent, name)?;
                 // It may be another by now, or one that the kernel knows.
                 let ino = self.number(stat.st_ino);
-                Ok(self.get(ino).unwrap_or_else(|_| Arc::new(Node::new(ino, fd, &stat))))
+                Ok((self.get(ino).unwrap_or_else(|_| Arc::new(Node::new(ino, fd, &stat))), stat))
             }
-            known => known,
+            Ok(known) => Ok((known, stat)),
         }
     }
 
@@ -307,6 +307,7 @@ fn link_target(proc_fds: &OwnedFd, fd: &OwnedFd) -> Result<PathBuf, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::KnownFile;
 
     fn tree() -> (tempfile::TempDir, Table) {
         let dir = tempfile::tempdir().unwrap();
@@ -356,19 +357,27 @@ mod tests {
         let root = table.get(ROOT_INO).unwrap();
         let sub = table.lookup(&root, OsStr::new("sub")).unwrap().0;
         let (node, fresh) = table.lookup(&sub, OsStr::new("file")).unwrap();
-        assert_eq!((node.handle(), node.handle_in(&fresh)), (None, None));
-        // What has changed just now may change again at the same time.
-        node.know_handle(Some(7), &fresh);
-        assert_eq!((node.handle(), node.handle_in(&fresh)), (Some(7), None));
+        let of = |logical, epoch| Some(KnownFile { logical, is_alone: true, epoch });
+        let in_stat = |stat: &Stat| node.handle_in(stat, |_| 3);
+        assert_eq!((node.handle(), in_stat(&fresh)), (None, None));
+        // What has changed just now may change again at the same time: only its counter tells.
+        node.know_handle(of(7, None), &fresh);
+        assert_eq!((node.handle(), in_stat(&fresh)), (Some(7), None));
+        node.know_handle(of(7, Some(2)), &fresh);
+        assert_eq!(in_stat(&fresh), None);
+        node.know_handle(of(7, Some(3)), &fresh);
+        assert_eq!(in_stat(&fresh), Some(of(7, Some(3))));
+        node.know_handle(None, &fresh);
+        assert_eq!(in_stat(&fresh), None);
         let mut old = fresh;
         old.st_ctime -= 10;
-        node.know_handle(Some(8), &old);
-        assert_eq!((node.handle_in(&fresh), node.handle_in(&old)), (None, Some(Some(8))));
+        node.know_handle(of(8, None), &old);
+        assert_eq!((in_stat(&fresh), in_stat(&old)), (None, Some(of(8, None))));
         let mut changed = old;
         changed.st_ctime_nsec += 1;
-        assert_eq!(node.handle_in(&changed), None);
+        assert_eq!(in_stat(&changed), None);
         node.know_handle(None, &old);
-        assert_eq!((node.handle(), node.handle_in(&old)), (None, Some(None)));
+        assert_eq!((node.handle(), in_stat(&old)), (None, Some(None)));
     }
 
     #[test]
@@ -420,7 +429,7 @@ mod tests {
         let (_dir, table) = tree();
         let root = table.get(ROOT_INO).unwrap();
         let (sub, _) = table.lookup(&root, OsStr::new("sub")).unwrap();
-        let up = table.peek(&sub, OsStr::new("..")).unwrap();
+        let up = table.peek(&sub, OsStr::new("..")).unwrap().0;
         assert_eq!(up.ino, ROOT_INO);
     }
 

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use stripewise_store::handle::Created;
 use stripewise_store::{Inode, Store};
 
-use crate::Failure;
 use crate::attr::NodeAttributes;
 use crate::caller::Caller;
 use crate::core::Core;
-use crate::node::{Node, ProcName};
+use crate::node::{KnownDirectory, KnownFile, Node, ProcName};
+use crate::{Failure, lock};
 
 /// The maker of a file, and how it is made.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,8 @@ pub struct Made {
     pub stat: Stat,
     /// The placed file.
     pub placed: Arc<Inode>,
+    /// What is known of it.
+    pub known: KnownFile,
 }
 
 /// The permissions of what is made: final, or to be lessened by the directory's default list when it is made.
@@ -47,10 +49,11 @@ enum Permissions {
 }
 
 impl Permissions {
-    /// With which a regular file is made: we have to write to it before it is complete.
+    /// With which a regular file is made that has no name yet: we have to write to it before it is complete.
     fn at_first(self) -> Mode {
         match self {
-            Permissions::Final(_) => Mode::RUSR | Mode::WUSR,
+            Permissions::Final(mode) if mode & 0o7600 == 0o600 => Mode::from_raw_mode(mode),
+            Permissions::Final(_) => PRIVATE,
             Permissions::BeforeList(mode) => Mode::from_raw_mode(mode & 0o777 | 0o600),
         }
     }
@@ -62,6 +65,9 @@ impl Permissions {
     }
 }
 
+/// Of a file that has a name before it is complete.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
 /// The name by which rules and hints take a file that has none.
 const UNNAMED: &str = "unnamed";
 
@@ -70,7 +76,7 @@ impl Core {
     /// its name up, so it has no writer. No system call.
     pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
         let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
-        made.node.know_handle(Some(known.handle), &made.stat);
+        made.node.know_handle(Some(made.known), &made.stat);
         self.attributes_of_placed(&made.node, &made.stat, &known)
     }
 
@@ -93,35 +99,35 @@ impl Core {
     }
 
     /// Makes a regular file with a handle; the kernel gets a reference. It appears under its name only when it is
-    /// complete, so no program sees it without its handle, and a crash leaves nothing. Eleven system calls, two of them
-    /// where the namespace has access control lists or the pool has rules.
+    /// complete, so no program sees it without its handle, and a crash leaves nothing. Seven system calls, one more where its
+    /// permissions are not those that it can be made with.
     ///
     /// # Errors
     /// `EEXIST`, the store's, or those of the calls.
     pub fn make_file(&self, parent: &Node, name: &OsStr, maker: Maker) -> Result<Made, Failure> {
-        let permissions = self.permissions(parent, maker)?;
-        let private = permissions.at_first();
+        let gives = self.directory(parent)?;
+        let permissions = permissions(&gives, maker);
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (fds, place) = (self.table.fds(), number(parent));
-        let made = self.as_caller(maker.caller, || rustix::fs::openat(fds, place.number(), unnamed, private));
-        let (fd, created) = match made {
+        let made =
+            self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, c".", unnamed, permissions.at_first()));
+        let (fd, created, known) = match made {
             Ok(fd) => {
-                let created = self.prepare_file(&fd, parent, name, maker, permissions)?;
-                let own = ProcName::new(fd.as_fd());
-                self.as_caller(maker.caller, || {
-                    rustix::fs::linkat(fds, own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
-                })?;
-                (fd, created)
+                let created = self.prepare_file(&fd, parent, name, (maker, permissions), &gives)?;
+                let known = self.known_of(&created);
+                self.name_made(&fd, parent, name, maker.caller)?;
+                (fd, created, known)
             }
             // File systems without unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let fd = self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, name, named, private))?;
-                let created = self.prepare_file(&fd, parent, name, maker, permissions).inspect_err(|_| {
+                let at_first = if let Permissions::Final(_) = permissions { PRIVATE } else { permissions.at_first() };
+                let fd = self.as_caller(maker.caller, || rustix::fs::openat(&parent.fd, name, named, at_first))?;
+                let created = self.prepare_file(&fd, parent, name, (maker, permissions), &gives).inspect_err(|_| {
                     // The caller is told why it was not made; that its empty remains could not go adds nothing.
                     let _ = self.as_caller(maker.caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()));
                 })?;
-                (fd, created)
+                let known = self.known_of(&created);
+                (fd, created, known)
             }
             Err(errno) => return Err(errno.into()),
         };
@@ -129,7 +135,29 @@ impl Core {
         // By the descriptor that it was made on: only root could open a read-only file for writing again, and
         // the store has to write its size.
         let placed = self.store.adopt(created, fd)?;
-        Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
+        Ok(Made { node: self.table.adopt(place, &stat), stat, placed, known })
+    }
+
+    /// What is known of a file that has got its handle and has no name yet.
+    fn known_of(&self, created: &Created) -> KnownFile {
+        let logical = created.logical();
+        KnownFile { logical, is_alone: true, epoch: self.epoch_of(logical) }
+    }
+
+    /// Gives the unnamed file `fd` its name, as the caller.
+    fn name_made(&self, fd: &OwnedFd, parent: &Node, name: &OsStr, caller: Caller) -> Result<(), Errno> {
+        // The short way is for those who may read all; what is said there of a file that has no name says nothing.
+        if self.is_root
+            && (caller.uid, caller.gid) == (0, 0)
+            && let linked = rustix::fs::linkat(fd, c"", &parent.fd, name, AtFlags::EMPTY_PATH)
+            && linked != Err(Errno::NOENT)
+        {
+            return linked;
+        }
+        let own = ProcName::new(fd.as_fd());
+        self.as_caller(caller, || {
+            rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
+        })
     }
 
     /// Makes a regular file with a handle that has no name in `parent`, for a program that may give it one later; the kernel
@@ -138,19 +166,20 @@ impl Core {
     /// # Errors
     /// `EOPNOTSUPP` where the namespace's file system has no such files; as [`Core::make_file`].
     pub fn make_unnamed(&self, parent: &Node, maker: Maker) -> Result<Made, Failure> {
-        let permissions = self.permissions(parent, maker)?;
+        let gives = self.directory(parent)?;
+        let permissions = permissions(&gives, maker);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (fds, place) = (self.table.fds(), number(parent));
-        let make = || rustix::fs::openat(fds, place.number(), flags, permissions.at_first());
+        let make = || rustix::fs::openat(&parent.fd, c".", flags, permissions.at_first());
         let fd = self.as_caller(maker.caller, make).map_err(|errno| match errno {
             // What file systems say that do not know such files.
             Errno::ISDIR | Errno::INVAL => Errno::OPNOTSUPP,
             errno => errno,
         })?;
-        let created = self.prepare_file(&fd, parent, OsStr::new(UNNAMED), maker, permissions)?;
+        let created = self.prepare_file(&fd, parent, OsStr::new(UNNAMED), (maker, permissions), &gives)?;
+        let known = self.known_of(&created);
         let (place, stat) = self.own_place(&fd)?;
         let placed = self.store.adopt(created, fd)?;
-        Ok(Made { node: self.table.adopt(place, &stat), stat, placed })
+        Ok(Made { node: self.table.adopt(place, &stat), stat, placed, known })
     }
 
     /// A descriptor of the place of the file `fd`, inode `real`, that has just got its name. By that name: by its
@@ -184,18 +213,19 @@ impl Core {
         fd: &OwnedFd,
         parent: &Node,
         name: &OsStr,
-        maker: Maker,
-        permissions: Permissions,
+        (maker, permissions): (Maker, Permissions),
+        gives: &KnownDirectory,
     ) -> Result<Created, Failure> {
         let path = || self.table.relative_path(parent, name).map_err(stripewise_store::Error::io("make", name));
         crate::look::look_for_room(&self.store);
-        let hinted = Store::hinted(parent.fd.as_fd(), name.as_bytes());
+        let hinted = gives.hints.of_name(name.as_bytes());
         let created = self.store.create(fd.as_fd(), &hinted, path)?;
         let mode = match permissions {
+            Permissions::Final(mode) if mode == created.mode() & 0o7777 => return Ok(created),
             Permissions::Final(mode) => mode,
             // The list has lessened what was asked for, but the owner's rights were more than that.
             Permissions::BeforeList(mode) => {
-                let lessened = rustix::fs::fstat(fd)?.st_mode;
+                let lessened = created.mode();
                 (lessened & (0o077 | mode & 0o700)) | (mode & 0o7000)
             }
         };
@@ -211,11 +241,25 @@ impl Core {
         Ok(created)
     }
 
-    /// What `maker` asks for in `parent`. One system call where the namespace has access control lists.
-    fn permissions(&self, parent: &Node, maker: Maker) -> Result<Permissions, Errno> {
-        let mode = maker.mode & 0o7777;
-        let listed = self.has_acl.load(Ordering::Relaxed) && self.has_default_acl(parent)?;
-        Ok(if listed { Permissions::BeforeList(mode) } else { Permissions::Final(mode & !maker.umask) })
+    /// What the directory `parent` gives to what is made in it. Two system calls, none where it was asked less than a second ago and
+    /// no process of this machine has changed it since.
+    ///
+    /// # Errors
+    /// Its access control list cannot be read.
+    fn directory(&self, parent: &Node) -> Result<Arc<KnownDirectory>, Errno> {
+        // Before it is asked.
+        let epoch = self.epoch_of(self.table.number(parent.ino));
+        let mut known = lock(&parent.directory);
+        if let Some(known) = &*known
+            && epoch.is_some_and(|epoch| known.holds(epoch))
+        {
+            return Ok(known.clone());
+        }
+        let has_default_acl = self.has_acl.load(Ordering::Relaxed) && self.has_default_acl(parent)?;
+        let hints = Store::hints_in(parent.fd.as_fd());
+        let found = Arc::new(KnownDirectory::new(has_default_acl, hints, epoch.unwrap_or(0)));
+        *known = epoch.map(|_| found.clone());
+        Ok(found)
     }
 
     /// Makes anything but a regular file, by `make` as the caller; the kernel gets a reference. What stands under the
@@ -231,7 +275,8 @@ impl Core {
         make: impl Fn(&OwnedFd, Mode) -> Result<(), Errno>,
     ) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let parent = self.table.get(parent)?;
-        let permissions = self.permissions(&parent, maker)?.of_others();
+        let gives = self.directory(&parent)?;
+        let permissions = permissions(&gives, maker).of_others();
         self.as_caller_setting(maker.caller, permissions.as_raw_mode(), || make(&parent.fd, permissions))?;
         self.with_attributes(self.table.lookup(&parent, name)?)
     }
@@ -305,9 +350,10 @@ impl Core {
     /// Those of `unlinkat`.
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.table.get(parent)?;
-        let node = self.table.peek(&parent, name)?;
+        let (node, stat) = self.table.peek(&parent, name)?;
+        let alone = self.only_name_of_alone(&node, &stat);
         self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()))?;
-        self.collect(&node, &parent);
+        self.collect(&node, &parent, alone);
         Ok(())
     }
 
@@ -334,14 +380,21 @@ impl Core {
         let (from_dir, to_dir) = (self.table.get(from.0)?, self.table.get(to.0)?);
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let replaced = if replaces { self.table.peek(&to_dir, to.1).ok() } else { None };
+        let replaced = replaced.map(|(node, stat)| (self.only_name_of_alone(&node, &stat), node));
         self.as_caller(caller, || match flags.is_empty() {
             true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
             false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
         })?;
-        if let Some(node) = replaced {
-            self.collect(&node, &to_dir);
+        if let Some((alone, node)) = replaced {
+            self.collect(&node, &to_dir, alone);
         }
         Ok(())
+    }
+
+    /// What is known of the file `node`, which is as `stat` says, if that is its only name and it has no datafile.
+    pub fn only_name_of_alone(&self, node: &Node, stat: &Stat) -> Option<KnownFile> {
+        let known = if stat.st_nlink == 1 { self.known_file(node, stat).flatten() } else { None };
+        known.filter(|file| file.is_alone && file.epoch.is_some())
     }
 
     /// Where a symbolic link points.
@@ -354,6 +407,8 @@ impl Core {
     }
 }
 
-fn number(node: &Node) -> ProcName {
-    ProcName::new(node.fd.as_fd())
+/// What `maker` asks for in a directory that gives `gives`.
+fn permissions(gives: &KnownDirectory, maker: Maker) -> Permissions {
+    let mode = maker.mode & 0o7777;
+    if gives.has_default_acl { Permissions::BeforeList(mode) } else { Permissions::Final(mode & !maker.umask) }
 }

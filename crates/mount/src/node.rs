@@ -3,10 +3,12 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use stripewise_fuse::BackingId;
+use stripewise_store::hints::DirectoryHints;
 use stripewise_store::{Inode, Slot};
 
 use crate::lock;
@@ -26,18 +28,59 @@ pub struct Node {
     /// What all opens of this inode share; present while it is open.
     pub shared: Mutex<Option<Arc<SharedFile>>>,
     handle: Mutex<KnownHandle>,
+    /// Of a directory, what it gave last to what was made in it.
+    pub directory: Mutex<Option<Arc<KnownDirectory>>>,
     /// What it counts for the user who looked it up first.
     pub found_by: OnceLock<UserShare>,
+}
+
+/// What is known of a placed file without asking for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownFile {
+    /// Logical handle.
+    pub logical: u64,
+    /// It has no datafile: its inode knows its size and time.
+    pub is_alone: bool,
+    /// Value of the file's epoch counter before the handle was read: as long as it has it, no process of this machine has
+    /// changed the handle. `None` where that is not known, and in pools of several users.
+    pub epoch: Option<u32>,
+}
+
+/// What a directory gives to what is made in it.
+#[derive(Debug)]
+pub struct KnownDirectory {
+    /// It hands an access control list down.
+    pub has_default_acl: bool,
+    /// Its hints.
+    pub hints: DirectoryHints,
+    /// Value of its counter before it was asked.
+    epoch: u32,
+    /// As late as that is noticed what another machine changes.
+    until: Instant,
+}
+
+impl KnownDirectory {
+    /// What was found just now, after its counter was `epoch`.
+    pub fn new(has_default_acl: bool, hints: DirectoryHints, epoch: u32) -> KnownDirectory {
+        KnownDirectory { has_default_acl, hints, epoch, until: Instant::now() + UNSURE }
+    }
+
+    /// Whether it still holds when the counter is `epoch`.
+    pub fn holds(&self, epoch: u32) -> bool {
+        self.epoch == epoch && Instant::now() < self.until
+    }
 }
 
 /// What was read of a node's handle.
 #[derive(Debug, Default)]
 struct KnownHandle {
-    /// Logical handle of a placed file, as it was read last; 0 before, and of a plain file.
-    logical: u64,
-    /// The time of status that the inode had before it was read, if nothing can have changed it since without moving
-    /// that.
+    /// Of a placed file, as it was read last; `None` before, and of a plain file.
+    file: Option<KnownFile>,
+    /// The time of status that the inode had before it was read.
     at: Option<StatusTime>,
+    /// Until when the same time of status says that nothing has changed: without end, if nothing can have changed it since
+    /// without moving that.
+    until: Option<Instant>,
 }
 
 type StatusTime = (i64, i64);
@@ -48,12 +91,27 @@ fn status_time(stat: &Stat) -> StatusTime {
 
 /// Changes within this time may share one timestamp.
 const UNSURE_S: i64 = 1;
+const UNSURE: Duration = Duration::from_secs(UNSURE_S as u64);
+
+/// Whether nothing can change the inode any more without moving its time of status.
+pub fn is_settled(stat: &Stat) -> bool {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    stat.st_ctime < now.tv_sec - UNSURE_S
+}
 
 impl Node {
     /// A node that nothing has open.
     pub fn new(ino: u64, fd: OwnedFd, stat: &Stat) -> Node {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        Node { ino, fd, kind, shared: Mutex::new(None), handle: Mutex::default(), found_by: OnceLock::new() }
+        Node {
+            ino,
+            fd,
+            kind,
+            shared: Mutex::new(None),
+            handle: Mutex::default(),
+            directory: Mutex::default(),
+            found_by: OnceLock::new(),
+        }
     }
 
     /// Attributes as the namespace has them. One system call.
@@ -61,24 +119,31 @@ impl Node {
         rustix::fs::fstat(&self.fd)
     }
 
-    /// Notes the logical handle of the placed file (`None`: a plain one), which was read after `stat` was.
-    pub fn know_handle(&self, logical: Option<u64>, stat: &Stat) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let at = Some(status_time(stat)).filter(|&(seconds, _)| seconds < now.tv_sec - UNSURE_S);
-        *lock(&self.handle) = KnownHandle { logical: logical.unwrap_or(0), at };
+    /// Notes what the handle says of the placed file (`None`: a plain one), which was read after `stat` was.
+    pub fn know_handle(&self, file: Option<KnownFile>, stat: &Stat) {
+        // What another machine does within the same time of status is noticed as late as names that go.
+        let until = if is_settled(stat) { None } else { Some(Instant::now() + UNSURE) };
+        *lock(&self.handle) = KnownHandle { file, at: Some(status_time(stat)), until };
     }
 
-    /// The logical handle of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as
-    /// it was when that was read.
-    pub fn handle_in(&self, stat: &Stat) -> Option<Option<u64>> {
+    /// What is known of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as it was when
+    /// that was read, and where its time of status does not tell, its counter by `epoch`.
+    pub fn handle_in(&self, stat: &Stat, epoch: impl FnOnce(u64) -> u32) -> Option<Option<KnownFile>> {
         let known = lock(&self.handle);
-        (known.at == Some(status_time(stat))).then(|| Some(known.logical).filter(|&logical| logical != 0))
+        if known.at != Some(status_time(stat)) {
+            return None;
+        }
+        let is_same = |file: KnownFile| file.epoch.is_some_and(|before| before == epoch(file.logical));
+        match known.until {
+            None => Some(known.file),
+            Some(until) => (known.file.is_some_and(is_same) && Instant::now() < until).then_some(known.file),
+        }
     }
 
     /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
     /// says where to look, and not whose a thing is.
     pub fn handle(&self) -> Option<u64> {
-        Some(lock(&self.handle).logical).filter(|&logical| logical != 0)
+        lock(&self.handle).file.map(|file| file.logical)
     }
 
     /// True for a regular file: the only kind that can be placed.

@@ -123,6 +123,7 @@ impl Core {
         self.change_xattr(node, name, caller, || {
             rustix::fs::setxattr(self.table.proc_name(node).path(), name, value, flags)
         })?;
+        self.tell_of_default_list(node, name);
         if name.as_bytes() == CAPABILITIES.to_bytes()
             && let Some(shared) = &*lock(&node.shared)
         {
@@ -137,7 +138,16 @@ impl Core {
     /// As [`Core::set_xattr`].
     pub fn remove_xattr(&self, node: &Node, name: &OsStr, caller: Caller) -> Result<(), Errno> {
         self.may_set(name)?;
-        self.change_xattr(node, name, caller, || rustix::fs::removexattr(self.table.proc_name(node).path(), name))
+        self.change_xattr(node, name, caller, || rustix::fs::removexattr(self.table.proc_name(node).path(), name))?;
+        self.tell_of_default_list(node, name);
+        Ok(())
+    }
+
+    /// The attribute `name` of a directory was changed: what is made there from now on, by any mount, goes by it.
+    fn tell_of_default_list(&self, node: &Node, name: &OsStr) {
+        if name.as_bytes() == DEFAULT_LIST.to_bytes() {
+            self.store.plane().bump_epoch(self.table.number(node.ino));
+        }
     }
 
     /// Takes the capabilities of a program that is about to be written, as every file system does. One load, and at the

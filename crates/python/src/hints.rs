@@ -4,12 +4,13 @@ use crate::convert::to_python;
 use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::path::PathBuf;
-use stripewise_layout::{MAX_OFFSET, Pattern};
-use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterType, TABLE};
-use stripewise_store::Store;
+use std::path::{Path, PathBuf};
+use stripewise_layout::{Layout, MAX_OFFSET, Pattern};
+use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterType, SMALL, TABLE};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
+use stripewise_store::layout_hints::HintedLayout;
+use stripewise_store::{Error as StoreError, Store};
 
 /// Each as people write it; of one that this release does not understand what is wrong with it.
 pub(crate) fn described(optimisations: &Optimisations) -> Vec<String> {
@@ -20,12 +21,72 @@ pub(crate) fn described(optimisations: &Optimisations) -> Vec<String> {
     optimisations.enabled().iter().map(text).collect()
 }
 
-fn describe(hints: &DirectoryHints) -> Value {
+/// The hints of the directory `path`, and the rules for what is below it.
+fn describe(store: &Store, path: &Path, hints: &DirectoryHints) -> PyResult<Value> {
     let hint = |hint: &stripewise_store::hints::Hint| {
         let pattern = hint.pattern.as_ref().map(Pattern::as_str);
         json!({ "pattern": pattern, "optimisations": described(&hint.optimisations) })
     };
-    json!({ "version": hints.version, "hints": hints.hints().iter().map(hint).collect::<Vec<_>>() })
+    let names = store.pool().server_names();
+    let rule = |rule: &HintedLayout| json!({ "pattern": rule.pattern, "layout": rule.layout.to_line(&names) });
+    let rules = store.hinted_layouts(path).map_err(raise)?;
+    Ok(json!({
+        "version": hints.version,
+        "hints": hints.hints().iter().map(hint).collect::<Vec<_>>(),
+        "layouts": rules.iter().map(rule).collect::<Vec<_>>(),
+    }))
+}
+
+/// What the hint for a layout begins with; the rest is the layout in one line.
+const LAYOUT: &str = "layout=";
+
+/// What a hint is to say.
+#[derive(Default)]
+struct Asked {
+    optimisations: Optimisations,
+    layout: Option<Layout>,
+}
+
+impl Asked {
+    fn parse(settings: &[String], store: &Store) -> PyResult<Self> {
+        let mut asked = Self::default();
+        for text in settings {
+            if let Some(line) = text.strip_prefix(LAYOUT) {
+                let layout = Layout::parse_line(line, &store.pool().server_names());
+                asked.layout = Some(layout.map_err(|error| raise(format!("{text}: {error}")))?);
+                continue;
+            }
+            let (index, parameters) = OptimisationSetting::parse(text).map_err(raise)?.pack();
+            asked.optimisations.enable(index, parameters).map_err(raise)?;
+        }
+        if asked.layout.is_some() && asked.optimisations.parameters(SMALL.index).is_some() {
+            let how = "as in layout=meta:64KiB/64KiB@hdd.0-5:64KiB";
+            return Err(raise(format!(
+                "a layout says where every byte is: write what is to be in the inode into it, {how}"
+            )));
+        }
+        Ok(asked)
+    }
+
+    /// Says it of the directory `path`: all of it or nothing.
+    fn say(self, store: &Store, path: &Path, pattern: Option<Pattern>) -> Result<(), StoreError> {
+        let kept = match &self.layout {
+            None => None,
+            Some(layout) => {
+                let kept = store.keep_rules([&Store::hinted_pattern(path, pattern.as_ref())?])?;
+                store.hint_layout(path, pattern.as_ref(), layout)?;
+                Some(kept)
+            }
+        };
+        if self.optimisations.enabled().is_empty() {
+            return Ok(());
+        }
+        let said = store.change_hints(path, |hints| hints.set(pattern, self.optimisations));
+        said.map(drop).map_err(|error| match kept.map(|kept| store.restore_rules(&kept)) {
+            Some(Err(other)) => StoreError::Invalid(format!("{error}; its rule stays changed: {other}")),
+            _ => error,
+        })
+    }
 }
 
 /// The pattern of names in one directory.
@@ -68,7 +129,7 @@ pub(crate) fn optimisation_table(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 pub(crate) fn hints_of<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    to_python(py, &describe(&store.hints(&path).map_err(raise)?))
+    to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
 /// Sets what new files of `path` whose name matches `pattern` get, in place of what was said of exactly that pattern.
@@ -81,14 +142,9 @@ pub(crate) fn hint_set<'py>(
     settings: Vec<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let pattern = pattern_of(pattern)?;
-    let mut optimisations = Optimisations::default();
-    for text in settings {
-        let (index, parameters) = OptimisationSetting::parse(&text).map_err(raise)?.pack();
-        optimisations.enable(index, parameters).map_err(raise)?;
-    }
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    let hints = store.change_hints(&path, |hints| hints.set(pattern, optimisations)).map_err(raise)?;
-    to_python(py, &describe(&hints))
+    Asked::parse(&settings, &store)?.say(&store, &path, pattern).map_err(raise)?;
+    to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
 /// Removes what was said of exactly `pattern`; whether there was something.
@@ -96,19 +152,23 @@ pub(crate) fn hint_set<'py>(
 pub(crate) fn hint_remove(pool_file: PathBuf, path: PathBuf, pattern: Option<&str>) -> PyResult<bool> {
     let pattern = pattern_of(pattern)?;
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    let mut found = false;
+    let was_ruled = store.remove_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
+    if store.hints(&path).map_err(raise)?.hints().iter().all(|hint| hint.pattern != pattern) {
+        return Ok(was_ruled);
+    }
     let remove = |hints: &mut DirectoryHints| {
-        found = hints.remove(pattern.as_ref());
+        hints.remove(pattern.as_ref());
         Ok(())
     };
     store.change_hints(&path, remove).map_err(raise)?;
-    Ok(found)
+    Ok(true)
 }
 
 /// Removes all hints of the directory `path`, damaged ones too.
 #[pyfunction]
 pub(crate) fn hints_remove_all(pool_file: PathBuf, path: PathBuf) -> PyResult<()> {
-    Store::of_file(&pool_file).and_then(|store| store.remove_hints(&path)).map_err(raise)
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    store.remove_hints(&path).and_then(|()| store.remove_hinted_layouts(&path)).map_err(raise)
 }
 
 /// Why the requests on the file `path` go where they go.
@@ -125,7 +185,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "has_handle": taken.has_handle,
             "made_with": described(&taken.made_with),
             "reads_ahead": taken.reads_ahead,
-            "is_ruled": taken.is_ruled,
+            "rule": taken.rule.as_ref().map(Pattern::as_str),
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,

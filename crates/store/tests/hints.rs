@@ -115,7 +115,7 @@ fn it_is_told_why_a_file_is_where_it_is() {
     make(&files, "f", b"bytes");
     set(store, ".", Some("f"), 4096);
     let why = store.path_taken(Path::new("f")).unwrap();
-    assert_eq!((why.size_bytes, why.head_bytes, why.has_handle, why.is_ruled), (5, 8192, true, false));
+    assert_eq!((why.size_bytes, why.head_bytes, why.has_handle, why.rule), (5, 8192, true, None));
     assert_eq!((why.made_with, why.hinted_now, why.hints_version), (small(8192), small(4096), 2));
     // A move gives it a layout that says where each byte is.
     let inode = store.lookup(Path::new("f")).unwrap().unwrap();
@@ -136,7 +136,45 @@ fn a_rule_names_every_byte_so_that_hints_change_nothing_there() {
     make(&files, "f.raw", b"bytes");
     make(&files, "f", b"bytes");
     assert_eq!((where_it_is(store, "f.raw").0, where_it_is(store, "f").0), (0, 8192));
-    assert!(store.path_taken(Path::new("f.raw")).unwrap().is_ruled);
+    assert_eq!(store.path_taken(Path::new("f.raw")).unwrap().rule.unwrap().as_str(), "*.raw");
+}
+
+/// The layouts that a directory hints are rules: they reach what is below it, by name, and nothing beside it.
+#[test]
+fn a_directory_gives_layouts_to_what_is_made_in_it_and_below() {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    for directory in ["d*", "d*/below", "dx"] {
+        files.make_directory(Path::new(directory), Mode::from_raw_mode(0o700)).unwrap();
+    }
+    let on = |server: u16| layout(&[(0, &[(server, 4096)])]);
+    let (directory, h5) = (Path::new("d*"), Pattern::new("*.h5").unwrap());
+    assert_eq!(store.hint_layout(directory, Some(&h5), &on(1)).unwrap().as_str(), "d\\*/**/*.h5");
+    // What is said of all names later does not reach the names of which more is said.
+    assert_eq!(store.hint_layout(directory, None, &on(2)).unwrap().as_str(), "d\\*/**/*");
+    set(store, "d*", None, 8192);
+    for (name, expected) in [("d*/x", on(2)), ("d*/x.h5", on(1)), ("d*/below/y.h5", on(1)), ("d*/below/y", on(2))] {
+        make(&files, name, b"some bytes");
+        assert_eq!(*store.lookup(Path::new(name)).unwrap().unwrap().layout().unwrap(), expected, "{name}");
+    }
+    make(&files, "dx/x.h5", b"some bytes");
+    assert_eq!(store.lookup(Path::new("dx/x.h5")).unwrap().unwrap().layout().unwrap(), *store.default_layout());
+    let hinted = |path: &str| -> Vec<String> {
+        store.hinted_layouts(Path::new(path)).unwrap().into_iter().map(|each| each.pattern).collect()
+    };
+    assert_eq!((hinted("d*"), hinted("d*/below")), (vec!["**/*".to_owned(), "**/*.h5".to_owned()], Vec::new()));
+    assert_eq!(hinted("."), ["d\\*/**/*", "d\\*/**/*.h5"]);
+    assert_eq!(store.path_taken(Path::new("d*/x")).unwrap().rule.unwrap().as_str(), "d\\*/**/*");
+    assert!(store.hint_layout(Path::new("d*/x"), None, &on(0)).unwrap_err().to_string().contains("Not a directory"));
+    assert!(store.hint_layout(directory, None, &on(7)).is_err());
+    assert!(store.remove_hinted_layout(directory, Some(&h5)).unwrap());
+    assert!(!store.remove_hinted_layout(directory, Some(&h5)).unwrap());
+    store.hint_layout(Path::new("dx"), None, &on(0)).unwrap();
+    store.remove_hinted_layouts(directory).unwrap();
+    assert_eq!((hinted("d*"), hinted("dx")), (Vec::new(), vec!["**/*".to_owned()]));
+    make(&files, "d*/after", b"some bytes");
+    assert_eq!(where_it_is(store, "d*/after").0, 8192, "the hint `small` of the directory");
 }
 
 #[test]

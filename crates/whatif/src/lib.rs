@@ -4,6 +4,7 @@
 
 mod advised;
 mod error;
+mod hinted;
 mod loads;
 mod lockstep;
 mod planning;
@@ -19,6 +20,7 @@ mod words;
 
 pub use advised::{AdviceRequest, Advised, advise};
 pub use error::WhatifError;
+pub use hinted::HintProposal;
 pub use loads::{ServerLoads, ServerTraffic, SimulatedLoads};
 pub use planning::{PlanRequest, Planned, Planning};
 pub use prediction::{Bandwidths, BeforeAfter, Prediction, predict};

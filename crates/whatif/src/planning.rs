@@ -1,6 +1,7 @@
 //! Planning the files of a trace, on a pool or on a cluster.
 
 use crate::error::WhatifError;
+use crate::hinted::{HintProposal, propose};
 use crate::room::Rooms;
 use crate::target::{Target, nothing_below};
 use crate::words::{about, milliseconds};
@@ -42,6 +43,8 @@ pub struct Planned {
     pub present: Vec<Arc<Layout>>,
     /// Which servers are short of room, and what that costs the plan; `None` where it costs nothing.
     pub limited_by_space: Option<String>,
+    /// Hints of directories of a pool that gain for files like those of the run; none where requests are too many to be held.
+    pub hints: Vec<HintProposal>,
 }
 
 /// With which means is planned.
@@ -128,7 +131,12 @@ impl<'a> Planning<'a> {
                 rooms.plan(&self.target.cluster, needed, free, on, || plan_as_is(&job, &present))?
             }
         };
-        Ok(Planned { target: self.target, by: planned, present: self.present, limited_by_space })
+        let layouts = || planned.plan.files.iter().map(|file| &file.layout);
+        let present = || self.present.iter().map(|layout| &**layout);
+        let hints = self.rooms.as_ref().map(|_| propose(&self.files, present(), layouts(), &self.target.cluster));
+        // Of a file on a server without a profile nothing is known: then nothing is proposed.
+        let hints = hints.and_then(Result::ok).unwrap_or_default();
+        Ok(Planned { target: self.target, by: planned, present: self.present, limited_by_space, hints })
     }
 }
 

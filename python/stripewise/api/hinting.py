@@ -33,7 +33,8 @@ def hint(directory: Place, settings: Iterable[str], *, pattern: str | None = Non
     """Says what files get that are made in a directory from now on, as in `["small=64K"]`.
 
     It replaces what was said of exactly that pattern. Directories that are made there from now on take all hints over.
-    Raises `StripewiseError`, and nothing is changed, where a setting is unknown or out of its range.
+    `layout=` is a rule, as `apply` sets them: it reaches what is below the directory, too. Raises `StripewiseError`,
+    and nothing is changed, where a setting is unknown or out of its range.
     """
     return _native.hint_set(str(directory.pool.file), directory.name, pattern, list(settings))
 

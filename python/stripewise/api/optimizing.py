@@ -9,7 +9,7 @@ from pathlib import Path
 from stripewise.optimize.cycle import InvalidRunError, Outcome, ProgramFailedError, Settings, new_directory
 from stripewise.optimize.cycle import optimize as run_cycle
 from stripewise.optimize.place import Progress
-from stripewise.optimize.report import OPS, Row, document, grouped, last_line, regions, rows
+from stripewise.optimize.report import OPS, Row, document, grouped, hint_lines, last_line, regions, rows
 from stripewise.pool import Pool
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "document",
     "grouped",
+    "hint_lines",
     "last_line",
     "new_directory",
     "optimize",

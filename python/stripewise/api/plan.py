@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stripewise import _native
+from stripewise import _native, hints
 from stripewise.api import frames, html
 from stripewise.api.alike import PlannedAlike, planned_alike
 from stripewise.api.frames import Columns
@@ -101,6 +101,19 @@ class Plan(HasLayout, Priced):
         """
         return self._frame
 
+    @property
+    def hints(self) -> list[dict[str, Any]]:
+        """Hints for new files of directories that gain by the model, each with its `command`; of a cluster none."""
+        pool = self.servers.pool
+        proposed = [] if pool is None else self.document["hints"]
+        return [{**hint, "command": hints.command(pool.mount, hint)} for hint in proposed if pool is not None]
+
+    @property
+    def hint_lines(self) -> list[str]:
+        """The same for people."""
+        pool = self.servers.pool
+        return [] if pool is None else hints.lines(pool.mount, self.document["hints"])
+
     def explain(self) -> str:
         """Why this plan: what it changes, what that is predicted to give, and why other planners lost."""
         document = self.document
@@ -138,7 +151,7 @@ class Plan(HasLayout, Priced):
                 )
         if document["comparison"] is not None:
             told.extend(f"{document['planner']} {reason}" for reason in document["comparison"]["why"])
-        return "\n".join(told)
+        return "\n".join([*told, *self.hint_lines])
 
     @property
     def alike(self) -> list[PlannedAlike]:

@@ -16,6 +16,9 @@ from stripewise.units import exact_bytes
 if TYPE_CHECKING:
     from stripewise.api.hinting import Place
 
+MOST_RULES = 20
+"""Of those that are shown: `apply` may have set one for each file."""
+
 
 def hint(
     path: Annotated[
@@ -40,8 +43,8 @@ def hint(
     """Say what files get that are made in a directory from now on.
 
     A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. Directories that are
-    made there take the hints over. Files that exist stay as they are, and so do the files for which `apply` has set a
-    layout.
+    made there take the hints over. Files that exist stay as they are. A layout is a rule, as `apply` sets them: it
+    counts below the directory, too, and `small` counts for no file that has one.
 
     \b
     Optimisations:
@@ -52,12 +55,16 @@ def hint(
                    from all servers before it asks: windows of 64KiB to
                    128MiB, without =WINDOW 8MiB; DEPTH of them at once, 1 to
                    8, without :DEPTH 2
+      layout=ROUND[/OFFSET@ROUND...]
+                   where every byte is, as in a layout file: servers with
+                   their widths, and more regions with their offsets
 
     \b
     Examples:
       stripewise hint p/mount/photos small=64K
       stripewise hint p/mount/photos small=1M --for '*.jpg'
       stripewise hint p/mount/runs readahead=8M
+      stripewise hint p/mount/runs layout=hdd.0-5:64K,ssd.0-1:256K
       stripewise hint p/mount/photos --show
       stripewise hint p/mount/photos --remove --for '*.jpg'
       stripewise hint p/mount/photos/a.jpg --why
@@ -88,13 +95,18 @@ def _print(place: Place, *, as_json: bool) -> None:
     if as_json:
         console.document(found)
         return
-    if not found["hints"]:
+    rules = found["layouts"]
+    if not found["hints"] and not rules:
         console.result(f"{terminal.name(place.name)}: no hints")
         return
     console.result(f"{terminal.name(place.name)}: version {found['version']}")
     for each in found["hints"]:
         names = "all names" if each["pattern"] is None else terminal.name(each["pattern"])
         console.result(f"  {names}: {', '.join(each['optimisations'])}")
+    for rule in rules[:MOST_RULES]:
+        console.result(f"  {terminal.name(rule['pattern'])}: layout={rule['layout']}")
+    if len(rules) > MOST_RULES:
+        console.result(f"  and {len(rules) - MOST_RULES} more rules; --json lists them all")
 
 
 def _print_why(place: Place, *, as_json: bool) -> None:
@@ -122,8 +134,9 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result(f"  it has landed on {taken['landed_on']}, and moves to its place later")
     if taken["reads_ahead"]:
         console.result("  what is open for reading alone is read ahead, as long as the file has no writer")
-    if taken["is_ruled"]:
-        console.result("  a new file of its name gets the layout that `apply` has set, whatever the hints are")
+    if taken["rule"] is not None:
+        rule = terminal.name(taken["rule"])
+        console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")
     else:
         now = ", ".join(taken["hinted_now"]) or "nothing"
         console.result(

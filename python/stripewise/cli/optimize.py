@@ -115,6 +115,8 @@ def _print(outcome: Outcome, *, everything: bool) -> None:
             f"kept: {outcome.why}; back with `stripewise apply {outcome.placement.previous_file} "
             f"--pool {outcome.pool.file}`"
         )
+    for line in api.hint_lines(outcome):
+        console.result(line)
     console.result(api.last_line(outcome))
 
 

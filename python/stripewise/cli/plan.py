@@ -91,7 +91,8 @@ def plan(
     )
     made.save(output)
     if as_json:
-        console.document({**made.document, "now_then": made.now_then, "about": run.about})
+        document = {**made.document, "hints": made.hints, "now_then": made.now_then, "about": run.about}
+        console.document(document)
     else:
         show_lines((*made.heading, made.then))
         _print(made, everything=everything)
@@ -165,6 +166,8 @@ def _print(made: api.Plan, *, everything: bool) -> None:
     console.out.print(space)
     if document["comparison"] is not None:
         _print_comparison(document["planner"], document["comparison"])
+    for line in made.hint_lines:
+        console.result(line)
 
 
 def _print_comparison(winner: str, comparison: PlannerComparison) -> None:

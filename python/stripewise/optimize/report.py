@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
-from stripewise import _native
+from stripewise import _native, hints
 from stripewise.naming import common_pattern
 from stripewise.optimize.cycle import Outcome, Run
 from stripewise.optimize.decide import Interval, gain
@@ -156,6 +156,16 @@ def last_line(outcome: Outcome) -> str:
     return line if outcome.kept else f"{line}; taken back: {outcome.why}"
 
 
+def proposed(outcome: Outcome) -> list[_native.ProposedHint]:
+    """The hints of the plan for files like those of the program."""
+    return [] if outcome.plan is None else outcome.plan["hints"]
+
+
+def hint_lines(outcome: Outcome) -> list[str]:
+    """They and their commands, for people."""
+    return hints.lines(outcome.pool.mount, proposed(outcome))
+
+
 def document(outcome: Outcome) -> dict[str, Any]:
     """Everything, for `--json`. Times in seconds, sizes in bytes, rates in bytes per second."""
     interval: Callable[[Interval | None], dict[str, float] | None] = lambda i: asdict(i) if i else None  # noqa: E731
@@ -179,6 +189,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         else None,
         "verified_bytes": outcome.verified_bytes,
         "cache": outcome.cache,
+        "hints": [{**hint, "command": hints.command(outcome.pool.mount, hint)} for hint in proposed(outcome)],
         "regions": [{**asdict(row), "measured_ratio": row.measured_ratio} for row in rows(outcome)],
         "runs": {"before": [_run(run) for run in outcome.before], "after": [_run(run) for run in outcome.after]},
         "files": {

@@ -24,9 +24,11 @@ fn access(stat: &Stat) -> (i64, i64) {
 }
 
 impl Inode {
-    /// Notes that a program has read. No system call. Of a file without a handle the inode itself was read, and knows.
-    pub fn note_read(&self) {
-        if !self.has_handle() {
+    /// Notes that a program has read up to byte `end`. No system call. Where all of that is in the inode, that itself was read, and
+    /// knows.
+    pub fn note_read(&self, end: u64) {
+        let is_in_inode = || self.known_file().is_ok_and(|file| end <= file.placement().layout.head_in_inode_bytes());
+        if !self.has_handle() || is_in_inode() {
             return;
         }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

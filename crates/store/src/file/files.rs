@@ -122,7 +122,7 @@ impl Files {
             if let Some(look) = self.store.due_look() {
                 look.take();
             }
-            let hinted = Store::hinted(parent.as_fd(), name.as_os_str().as_bytes());
+            let hinted = Store::hints_in(parent.as_fd()).of_name(name.as_os_str().as_bytes());
             drop(self.store.create(fd.as_fd(), &hinted, real)?);
             if writable == mode {
                 return Ok(());
@@ -171,7 +171,7 @@ impl Files {
     pub(crate) fn stat_of(&self, fd: BorrowedFd<'_>) -> Result<Stat> {
         let mut stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && let Some(known) = self.store.attributes(fd, stat.st_ino, None)?
+            && let Some(known) = self.store.attributes(fd, &stat, None)?
         {
             stat.st_size = known.size_bytes as i64;
             stat.st_blocks = known.blocks as i64;

@@ -19,6 +19,12 @@ impl Inode {
         self.known_file().is_ok_and(|file| !file.has_datafile())
     }
 
+    /// Whether the file has a handle and no datafile: what its inode says of size and time is right. `false` where that is not known
+    /// without a system call.
+    pub fn is_alone(&self) -> bool {
+        self.has_handle() && !self.store.plane().is_shared() && self.has_head_alone()
+    }
+
     /// Registers one more writer that writes no byte behind the head, whose size in bytes it gives. `None`: it must be
     /// registered as any writer, since the file has no head, has datafiles or another writer, or is being moved. Its layout
     /// stays until [`Inode::release_head`]. Two system calls for the first one of this process.

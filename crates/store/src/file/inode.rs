@@ -142,6 +142,21 @@ impl Inode {
         Ok(Self::of(store, Some(handle), real, file, fd, fd_writes))
     }
 
+    /// As [`Inode::new`], of a file whose `handle` was read by `fd` when its counter was `epoch`. One system call in a shared pool.
+    pub(crate) fn known(
+        store: Arc<Store>,
+        (handle, epoch): (Handle, u32),
+        owner: u32,
+        fd: OwnedFd,
+        fd_writes: bool,
+    ) -> Result<Self> {
+        let (fd, logical, real) = (Arc::new(fd), handle.logical, handle.real);
+        let layout = store.layouts.get_for(&handle.layout, owner)?;
+        store.check_layout(&layout)?;
+        let file = place(&store, handle, layout, identity_of(&store, &fd, real)?, owner, epoch, || Ok(fd.clone()))?;
+        Ok(Self::of(store, Some(logical), real, file, fd, fd_writes))
+    }
+
     /// As [`Inode::new`], of a file that has no handle. No system call.
     pub(crate) fn without_handle(store: Arc<Store>, real: u64, fd: Arc<OwnedFd>) -> Result<Self> {
         let file = in_inode(&store, real, &fd)?;
@@ -150,7 +165,7 @@ impl Inode {
 
     /// As [`Inode::new`], of a file that has just been made on `fd`.
     pub(crate) fn created(store: Arc<Store>, created: Created, fd: OwnedFd) -> Result<Self> {
-        let Created { handle, layout, owner } = created;
+        let Created { handle, layout, owner, mode: _ } = created;
         let (logical, real) = (handle.logical, handle.real);
         // No other thread knows the handle yet, so none has changed it.
         let epoch = store.plane().epoch(logical);

@@ -151,7 +151,7 @@ impl OpenInode {
             Some(path) => path.read(requests, bufs, offset),
         }?;
         if self.notes_reads {
-            self.inode.note_read();
+            self.inode.note_read(offset.saturating_add(count as u64));
         }
         Ok(count)
     }

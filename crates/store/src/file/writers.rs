@@ -36,6 +36,8 @@ pub struct Attributes {
     /// Blocks of 512 bytes: of a file with holes of [`COUNTED_BYTES`] and more those that its servers have given it, by
     /// which programs tell that it has holes; of others those that the size takes.
     pub blocks: u64,
+    /// It has no datafile: its inode knows size and time, whatever writers it has.
+    pub is_alone: bool,
 }
 
 /// From this size on the datafiles are asked how much space they take, of closed files with holes too: a program that
@@ -47,7 +49,13 @@ impl Attributes {
     pub fn of_closed(handle: u64, stat: &rustix::fs::Stat) -> Self {
         let size_bytes = stat.st_size as u64;
         let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
-        Self { handle, size_bytes, mtime, blocks: size_bytes.div_ceil(512) }
+        Self { handle, size_bytes, mtime, blocks: size_bytes.div_ceil(512), is_alone: false }
+    }
+
+    /// Of a file that has no datafile; `None` where only the servers could say how much of it is a hole.
+    pub fn of_alone(handle: u64, stat: &rustix::fs::Stat) -> Option<Self> {
+        let found = Self { is_alone: true, ..Self::of_closed(handle, stat) };
+        (found.size_bytes < COUNTED_BYTES).then_some(found)
     }
 }
 
@@ -387,13 +395,20 @@ impl Inode {
         if size_bytes < COUNTED_BYTES || all.is_err() {
             blocks = size_bytes.div_ceil(512);
         }
-        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks }, newest_is_inode, all))
+        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks, is_alone: false }, newest_is_inode, all))
     }
 
-    /// Size and modification time now. A closed file costs one `fstat` and one look for its lock file; while a writer
+    /// Size and modification time now. A file that has no datafile costs one `fstat`, a closed one a look for its lock file besides;
+    /// while a writer
     /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked. Where the
     /// inode was changed after all datafiles, the lock file is opened besides.
     pub fn attributes(&self) -> Result<Attributes> {
+        // A writer that makes the first datafile tells so before it writes a byte there.
+        if self.is_alone()
+            && let Some(found) = Attributes::of_alone(self.handle(), &self.stat()?)
+        {
+            return Ok(found);
+        }
         if self.may_be_written()? {
             let file = self.file()?;
             let (found, newest_is_inode, _) = self.look_at_datafiles(&file, |_, _| ())?;

@@ -7,8 +7,10 @@
 
 use crate::format::generations::{GenerationMap, MAX_GENERATIONS};
 use crate::os::error::{Error, HandleError, Result};
+use crate::os::sys::proc_path;
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
 
@@ -30,6 +32,8 @@ const MAGIC: [u8; 4] = *b"SWEH";
 const FORMAT: u8 = 1;
 const TRUNCATING: u8 = 1;
 const SPARSE: u8 = 2;
+/// Of a handle whose layout and optimisations are those that its file was made with.
+const FIRST_VERSION: u32 = 1;
 /// Greatest parameters of an optimisation type: 59 bits (math E.1).
 const MAX_PARAMETERS: u64 = (1 << 59) - 1;
 
@@ -195,7 +199,7 @@ impl Handle {
         Self {
             logical,
             real,
-            version: 1,
+            version: FIRST_VERSION,
             optimisations: Optimisations::default(),
             layout,
             generations: GenerationMap::whole(1),
@@ -203,6 +207,11 @@ impl Handle {
             truncating_to: None,
             sparse: false,
         }
+    }
+
+    /// Whether the file has had no datafile yet: never moved, and none made.
+    pub(crate) fn is_as_made(&self) -> bool {
+        self.version == FIRST_VERSION && self.present.is_empty() && self.truncating_to.is_none()
     }
 
     /// The attribute's bytes. Fails when they would exceed [`MAX_BYTES`].
@@ -307,6 +316,8 @@ pub struct Created {
     pub(crate) layout: Arc<Layout>,
     /// User whose file it is.
     pub(crate) owner: u32,
+    /// Type and permission bits that it was made with.
+    pub(crate) mode: u32,
 }
 
 impl Created {
@@ -314,21 +325,41 @@ impl Created {
     pub fn real(&self) -> u64 {
         self.handle.real
     }
+
+    /// The file's logical handle.
+    pub fn logical(&self) -> u64 {
+        self.handle.logical
+    }
+
+    /// Type and permission bits of the file when it got its handle.
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
 }
 
 /// Reads and checks the handle of the inode `real` at `path`; `None` when it has none.
 pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
+    read_handle_by(|| path.to_owned(), real, |bytes| rustix::fs::getxattr(path, ATTRIBUTE, bytes))
+}
+
+/// [`read_handle`] of the open file `fd`, which is not O_PATH: without the way through /proc.
+pub(crate) fn read_open_handle(fd: BorrowedFd<'_>, real: u64) -> Result<Option<Handle>> {
+    read_handle_by(|| proc_path(fd), real, |bytes| rustix::fs::fgetxattr(fd, ATTRIBUTE, bytes))
+}
+
+fn read_handle_by(
+    path: impl Fn() -> PathBuf,
+    real: u64,
+    get: impl FnOnce(&mut [u8]) -> rustix::io::Result<usize>,
+) -> Result<Option<Handle>> {
     // The path is one of a descriptor, which says nothing to a person.
-    let unusable = |reason| {
-        let path = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
-        Error::HandleOf { path, reason }
-    };
+    let unusable = |reason| Error::HandleOf { path: std::fs::read_link(path()).unwrap_or_else(|_| path()), reason };
     let mut bytes = [0; MAX_BYTES];
-    let len = match rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]) {
+    let len = match get(&mut bytes) {
         Ok(len) => len,
         Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
         Err(Errno::RANGE) => return Err(unusable(HandleError::Damaged("longer than 4096 bytes"))),
-        Err(errno) => return Err(Error::io("read the handle of", path)(errno)),
+        Err(errno) => return Err(Error::io("read the handle of", path())(errno)),
     };
     let handle = Handle::decode(&bytes[..len]).map_err(unusable)?;
     if handle.real != real {

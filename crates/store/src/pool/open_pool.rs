@@ -13,7 +13,7 @@ use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
 use crate::pool::pool_file::{Pool, PoolTier};
-use crate::pool::rules::{Rule, Rules};
+use crate::pool::rules::{RULES_COUNTER, Rule, Rules};
 use crate::pool::spill::Spill;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -150,18 +150,32 @@ impl OpenPool {
     /// Files to come whose path (relative to the tree) matches `pattern` get `layout`. Replaces the rule of the same
     /// pattern. An exact path wins over a pattern, a later pattern over an earlier one.
     pub fn set_rule(&self, pattern: &Pattern, layout: &Layout) -> Result<()> {
+        self.set_rule_before(pattern, layout, None)
+    }
+
+    /// As [`OpenPool::set_rule`]: it is the latest one, or comes before the first that has a pattern which begins with `others`.
+    pub(crate) fn set_rule_before(&self, pattern: &Pattern, layout: &Layout, others: Option<&str>) -> Result<()> {
         self.check_new_layout(layout)?;
         let layout = self.layouts.put(layout)?;
-        self.rules.change(|rules| {
+        self.change_rules(|rules| {
             rules.retain(|rule| rule.pattern != *pattern);
-            rules.push(Rule { pattern: pattern.clone(), layout });
+            let is_other = |rule: &Rule| others.is_some_and(|others| rule.pattern.as_str().starts_with(others));
+            let at = rules.iter().position(is_other).unwrap_or(rules.len());
+            rules.insert(at, Rule { pattern: pattern.clone(), layout });
         })
+    }
+
+    /// Changes the rules, and tells those who know them to look again.
+    pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
+        self.rules.change(change)?;
+        self.plane.bump_epoch(RULES_COUNTER);
+        Ok(())
     }
 
     /// Removes the rule of exactly this pattern; whether there was one.
     pub fn remove_rule(&self, pattern: &Pattern) -> Result<bool> {
         let mut found = false;
-        self.rules.change(|rules| {
+        self.change_rules(|rules| {
             let before = rules.len();
             rules.retain(|rule| rule.pattern != *pattern);
             found = rules.len() < before;
@@ -171,7 +185,8 @@ impl OpenPool {
 
     /// All rules, the oldest first.
     pub fn rules(&self) -> Result<Arc<Vec<Rule>>> {
-        self.rules.all()
+        let counter = (!self.plane.is_shared()).then(|| self.plane.epoch(RULES_COUNTER));
+        self.rules.all(counter)
     }
 
     /// The layout that a rule gives.
@@ -181,16 +196,7 @@ impl OpenPool {
 
     /// The layout that a new file at `path` (relative to the tree) gets. O(rules).
     pub fn layout_for(&self, path: &Path) -> Result<Arc<Layout>> {
-        self.layout_by(&self.rules.all()?, path)
-    }
-
-    /// Whether a rule names the layout of a new file at `path`. O(rules).
-    ///
-    /// # Errors
-    /// The rules cannot be read.
-    pub(crate) fn is_ruled(&self, path: &Path) -> Result<bool> {
-        let path = path.as_os_str().as_bytes();
-        Ok(self.rules.all()?.iter().any(|rule| rule.pattern.matches(path)))
+        self.layout_by(&self.rules()?, path)
     }
 
     /// The tier on which a file at `path` has landed: it was made there, has never moved, and no rule names it. O(rules).
@@ -206,21 +212,26 @@ impl OpenPool {
         let is_there = !servers.is_empty() && servers.iter().all(|id| tier.servers.contains(id));
         let has_another_place = self.default_layout.servers().iter().any(|id| !tier.servers.contains(id));
         // Each move counts the version up.
-        let has_landed = placement.version == 1 && is_there && has_another_place && !self.is_ruled(path)?;
+        let has_landed = placement.version == 1 && is_there && has_another_place && self.rule_for(path)?.is_none();
         Ok(has_landed.then_some(tier))
     }
 
     /// As [`OpenPool::layout_for`] of a path that is asked for only if there are rules.
     pub(crate) fn layout_for_new(&self, path: impl FnOnce() -> Result<PathBuf>) -> Result<Arc<Layout>> {
-        let rules = self.rules.all()?;
+        let rules = self.rules()?;
         if rules.is_empty() { Ok(self.made_now()) } else { self.layout_by(&rules, &path()?) }
     }
 
+    /// The rule by which a new file at `path` (relative to the tree) gets its layout, if one does. O(rules).
+    ///
+    /// # Errors
+    /// The rules cannot be read.
+    pub fn rule_for(&self, path: &Path) -> Result<Option<Rule>> {
+        Ok(rule_by(&self.rules()?, path).cloned())
+    }
+
     fn layout_by(&self, rules: &[Rule], path: &Path) -> Result<Arc<Layout>> {
-        let path = path.as_os_str().as_bytes();
-        let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
-        let exact = matching().find(|rule| rule.pattern.exact_path().is_some());
-        match exact.or_else(|| matching().next()) {
+        match rule_by(rules, path) {
             None => Ok(self.made_now()),
             Some(rule) => {
                 let layout = self.rule_layout(rule)?;
@@ -229,4 +240,11 @@ impl OpenPool {
             }
         }
     }
+}
+
+/// The rule of an exact path, else the latest one that matches.
+fn rule_by<'a>(rules: &'a [Rule], path: &Path) -> Option<&'a Rule> {
+    let path = path.as_os_str().as_bytes();
+    let matching = || rules.iter().rev().filter(|rule| rule.pattern.matches(path));
+    matching().find(|rule| rule.pattern.exact_path().is_some()).or_else(|| matching().next())
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use stripewise_layout::Pattern;
 
 /// Name of the file of rules in the namespace.
@@ -51,12 +52,26 @@ impl RawRule {
 /// Tells versions of the file apart: inode, seconds and nanoseconds of its last change.
 type Stamp = (u64, i64, u64);
 
+/// Until what another machine changes is noticed.
+const LATEST: Duration = Duration::from_secs(1);
+
 /// The rules of a pool; read again when the file changed.
 #[derive(Debug)]
 pub(crate) struct Rules {
     namespace: OwnedFd,
-    known: Mutex<(Option<Stamp>, Arc<Vec<Rule>>)>,
+    known: Mutex<KnownRules>,
 }
+
+#[derive(Debug, Default)]
+struct KnownRules {
+    stamp: Option<Stamp>,
+    rules: Arc<Vec<Rule>>,
+    /// Value of the pool's counter of rules before they were looked at, and when that was.
+    looked: Option<(u32, Instant)>,
+}
+
+/// What stands for the rules among the counters of files: no handle and no inode has that number.
+pub(crate) const RULES_COUNTER: u64 = 0;
 
 fn failed(reason: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("{RULES_FILE} in the pool's namespace: {reason}; correct or remove the file"))
@@ -68,18 +83,27 @@ impl Rules {
         Ok(Self { namespace, known: Mutex::default() })
     }
 
-    pub(crate) fn all(&self) -> Result<Arc<Vec<Rule>>> {
+    /// All rules. `counter`: the pool's counter of rules now, if each that changes them on this machine counts it up. One system
+    /// call; none where it is as it was less than a second ago.
+    pub(crate) fn all(&self, counter: Option<u32>) -> Result<Arc<Vec<Rule>>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(now), Some((before, at))) = (counter, known.looked)
+            && now == before
+            && at.elapsed() < LATEST
+        {
+            return Ok(known.rules.clone());
+        }
         let stamp = match rustix::fs::statat(&self.namespace, RULES_FILE, AtFlags::empty()) {
             Ok(stat) => Some((stat.st_ino, stat.st_mtime, stat.st_mtime_nsec)),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed(errno)),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != stamp {
+        if known.stamp != stamp {
             let rules = if stamp.is_some() { self.read()? } else { Vec::new() };
-            *known = (stamp, Arc::new(rules));
+            (known.stamp, known.rules) = (stamp, Arc::new(rules));
         }
-        Ok(known.1.clone())
+        known.looked = counter.map(|counter| (counter, Instant::now()));
+        Ok(known.rules.clone())
     }
 
     /// Whether the file can be read.

@@ -6,13 +6,13 @@ pub use crate::file::inode::Store;
 use crate::file::lockfile::LockFile;
 pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
-use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle};
+use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle, read_open_handle};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
 use crate::pool::pool_file::Pool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Store {
     /// that matches its path (relative to the tree; `path` is asked for it if there are rules), else the pool's
     /// default, changed by the optimisations that the directory `hinted` it to have; without the servers that are nearly
     /// full, as the last [`Store::due_look`] found them. Call it before the file gets its final mode: a user attribute
-    /// cannot be set on a read-only file. The inode's owner must be final too. Three system calls where no rule has changed.
+    /// cannot be set on a read-only file. The inode's owner must be final too. Two system calls where no rule has changed.
     pub fn create(
         &self,
         fd: BorrowedFd<'_>,
@@ -50,7 +50,7 @@ impl Store {
         handle.optimisations = optimisations;
         rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode()?, XattrFlags::CREATE)
             .map_err(Error::io("set the handle of", proc_path(fd)))?;
-        Ok(Created { handle, layout, owner: stat.st_uid })
+        Ok(Created { handle, layout, owner: stat.st_uid, mode: stat.st_mode })
     }
 
     /// The placed file that [`Store::create`] has just made on `fd` (open for reading and writing, not appending),
@@ -93,6 +93,36 @@ impl Store {
         Ok(Some(inode))
     }
 
+    /// The placed file behind `place` (O_PATH), whose logical handle was `known`, and its inode's attributes. `None` where that is
+    /// no longer so, or more is to be done than to open it: [`Store::inode`] does it then. Three system calls, of a file that this
+    /// process has open already one more.
+    ///
+    /// # Errors
+    /// As [`Store::inode`].
+    pub fn inode_known(self: &Arc<Self>, place: BorrowedFd<'_>, known: u64) -> Result<Option<(Arc<Inode>, Stat)>> {
+        // Before all else: a change after this moment is seen as one.
+        let epoch = self.plane().epoch(known);
+        let Ok((own, writable)) = crate::backend::meta::open(&proc_path(place)) else { return Ok(None) };
+        let stat = rustix::fs::fstat(&own).map_err(Error::io("read", proc_path(place)))?;
+        let Ok(Some(handle)) = read_open_handle(own.as_fd(), stat.st_ino) else { return Ok(None) };
+        if handle.logical != known || handle.truncating_to.is_some() {
+            return Ok(None);
+        }
+        // As in `inode`: not under the lock.
+        let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (known, stat.st_ino);
+        if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
+            if writable && !inode.can_write() {
+                inode.offer_descriptor(own);
+            }
+            return Ok(Some((inode, stat)));
+        }
+        let inode = Arc::new(Inode::known(self.clone(), (handle, epoch), stat.st_uid, own, writable)?);
+        remember(&mut inodes, key, &inode);
+        Ok(Some((inode, stat)))
+    }
+
     /// The file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree, with or without a
     /// handle. Of one without, each call gives another `Inode`.
     ///
@@ -124,14 +154,14 @@ impl Store {
         Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
     }
 
-    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), whose inode number is `real`; `None` for a
+    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), of which `stat` has just been read; `None` for a
     /// plain file. A file without a writer is not opened, unless it is a large one with holes: three system calls, one
     /// less if it is `known` by which logical handle this has found it before, and that its inode has not changed
-    /// since.
+    /// since. One for a file that has no datafile and was never moved.
     pub fn attributes(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
-        real: u64,
+        stat: &Stat,
         known: Option<u64>,
     ) -> Result<Option<Attributes>> {
         // The lock file before the inode: the last writer puts the size before it removes the lock file.
@@ -147,7 +177,13 @@ impl Store {
             return Ok(Some(found));
         }
         let path = proc_path(fd);
-        let Some(handle) = read_handle(&path, real)? else { return Ok(None) };
+        let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
+        // Only a move takes a datafile from a file, and counts its version up: there was none when `stat` was read.
+        if handle.is_as_made()
+            && let Some(found) = Attributes::of_alone(handle.logical, stat)
+        {
+            return Ok(Some(found));
+        }
         if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
             return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
         }
@@ -158,6 +194,14 @@ impl Store {
         // A file that cannot be opened, as a server is missing, still has a size.
         let inode = self.inode(fd).ok().flatten();
         Ok(Some(inode.map_or(closed, |inode| inode.with_blocks(closed))))
+    }
+
+    /// Whether the file of this logical handle has a writer of more than its head, or one that crashed. One system call.
+    ///
+    /// # Errors
+    /// The directory of lock files cannot be read.
+    pub fn has_lock_file(&self, logical: u64) -> Result<bool> {
+        LockFile::exists(self.locks(), logical)
     }
 
     /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.

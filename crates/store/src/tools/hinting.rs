@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use stripewise_layout::Pattern;
 
 /// The bytes of the attribute; `None` where there is none. One system call.
 fn read(directory: BorrowedFd<'_>, buffer: &mut [u8; MAX_BYTES]) -> rustix::io::Result<Option<usize>> {
@@ -34,8 +35,8 @@ pub struct PathTaken {
     pub made_with: Optimisations,
     /// Whether what is open for reading alone is read ahead, as long as the file has no writer: not in a pool of several users.
     pub reads_ahead: bool,
-    /// Whether a rule of `apply` names the layout of a new file of its path: hints change nothing then.
-    pub is_ruled: bool,
+    /// The pattern of the rule that names the layout of a new file of its path, if one does: hints change no place then.
+    pub rule: Option<Pattern>,
     /// The tier on which it has landed, until it moves to its place.
     pub landed_on: Option<String>,
     /// What the hints of its directory say of its name now.
@@ -61,20 +62,21 @@ impl Store {
             has_handle: placed.has_handle,
             reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
             made_with: placed.made_with,
+            rule: self.rule_for(path)?.map(|rule| rule.pattern),
             landed_on: placed.landed_on,
-            is_ruled: self.is_ruled(path)?,
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
         })
     }
 
-    /// What the hints of `directory` (any descriptor of it, O_PATH too) say of a new file `name`. Hints that cannot be read or
+    /// The hints of `directory` (any descriptor of it, O_PATH too), for files that are made there. Hints that cannot be read or
     /// understood say nothing: a file is made all the same, and [`Store::hints`] says what is wrong. One system call.
-    pub fn hinted(directory: BorrowedFd<'_>, name: &[u8]) -> Optimisations {
+    ///
+    /// Who keeps them asks again when the epoch counter of the directory's inode number has changed.
+    pub fn hints_in(directory: BorrowedFd<'_>) -> DirectoryHints {
         let mut buffer = [0; MAX_BYTES];
         let length = read(directory, &mut buffer).ok().flatten();
-        let hints = length.and_then(|length| DirectoryHints::decode(&buffer[..length]).ok());
-        hints.map_or_else(Optimisations::default, |hints| hints.of_name(name))
+        length.and_then(|length| DirectoryHints::decode(&buffer[..length]).ok()).unwrap_or_default()
     }
 
     /// Gives the new directory `made` the hints of the directory `parent` that it was made in, with the rights of the calling
@@ -131,7 +133,16 @@ impl Store {
         change(&mut hints).map_err(unusable)?;
         let bytes = hints.encode().map_err(unusable)?;
         retry(|| rustix::fs::fsetxattr(&directory, ATTRIBUTE, &bytes, XattrFlags::empty())).map_err(failed)?;
+        self.tell_of_hints(directory.as_fd());
         Ok(hints)
+    }
+
+    /// Those who know the hints of `directory` ask again.
+    fn tell_of_hints(&self, directory: BorrowedFd<'_>) {
+        // What cannot be looked at now is asked for again within a second.
+        if let Ok(stat) = rustix::fs::fstat(directory) {
+            self.plane().bump_epoch(stat.st_ino);
+        }
     }
 
     /// Removes all hints of the directory at `path`, damaged ones too.
@@ -141,8 +152,10 @@ impl Store {
     pub fn remove_hints(&self, path: &Path) -> Result<()> {
         let place = self.open_place(path)?;
         match rustix::fs::removexattr(proc_path(place.as_fd()), ATTRIBUTE) {
-            Ok(()) | Err(Errno::NODATA) => Ok(()),
-            Err(errno) => Err(Error::io("remove the hints of", path)(errno)),
+            Ok(()) | Err(Errno::NODATA) => {}
+            Err(errno) => return Err(Error::io("remove the hints of", path)(errno)),
         }
+        self.tell_of_hints(place.as_fd());
+        Ok(())
     }
 }

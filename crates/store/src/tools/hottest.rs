@@ -73,7 +73,7 @@ impl Store {
             if let Some(blocks) = known.get(&id)
                 && guard(&seen).insert(id)
             {
-                let attributes = self.attributes(fd.as_fd(), stat.st_ino, None)?;
+                let attributes = self.attributes(fd.as_fd(), &stat, None)?;
                 let size_bytes = attributes.map_or(stat.st_size as u64, |attributes| attributes.size_bytes);
                 let inside = |(block, _): &&(u64, u64)| block.saturating_mul(config.block_bytes) < size_bytes;
                 let blocks: Vec<(u64, u64)> = blocks.iter().filter(inside).copied().collect();

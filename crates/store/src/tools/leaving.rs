@@ -124,7 +124,7 @@ impl Store {
             }
         }
         if !changed.is_empty() {
-            self.rules.change(|rules| {
+            self.change_rules(|rules| {
                 for rule in rules {
                     rule.layout = changed.get(&rule.layout).copied().unwrap_or(rule.layout);
                 }

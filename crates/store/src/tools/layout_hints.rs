@@ -1,0 +1,110 @@
+//! The layouts that a directory gives to files that are made in it, and below it. They are rules, as `apply` sets them: each names a
+//! layout of the pool for the paths of a pattern, and the directory is the beginning of that.
+
+use crate::os::error::{Error, Result};
+use crate::pool::rules::Rule;
+use crate::pool::store::Store;
+use rustix::fd::AsFd as _;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Layout, Pattern};
+
+/// What stands between the directory and the pattern of names: it holds in the directory itself, too.
+const BELOW: &str = "**/";
+
+/// A rule of a directory.
+#[derive(Debug, Clone)]
+pub struct HintedLayout {
+    /// What its pattern says below the directory.
+    pub pattern: String,
+    /// The layout that such a file gets.
+    pub layout: Arc<Layout>,
+}
+
+/// How the patterns begin that match no file but below the directory at `path` (relative to the tree).
+fn beginning(path: &Path) -> Result<String> {
+    let mut names = path.components().peekable();
+    if names.peek().is_none() || path == Path::new(".") {
+        return Ok(String::new());
+    }
+    let text = path.to_str().ok_or_else(|| {
+        Error::Invalid(format!("{}: the name of the directory is no UTF-8, as patterns of rules are", path.display()))
+    })?;
+    Ok(format!("{}/", Pattern::exact(text).map_err(|error| Error::Invalid(error.to_string()))?.as_str()))
+}
+
+/// The pattern of the rule for the names of `names` (all: `None`) in and below a directory.
+fn pattern_of(beginning: &str, names: Option<&Pattern>) -> Result<Pattern> {
+    let text = format!("{beginning}{BELOW}{}", names.map_or("*", Pattern::as_str));
+    Pattern::new(&text).map_err(|error| Error::Invalid(error.to_string()))
+}
+
+impl Store {
+    /// Says what layout files get that are made in the directory at `path` (relative to the tree) or below it, with a name that
+    /// matches `names`, in place of what was said of exactly these. Of all names it counts only where no pattern of the directory
+    /// matches. The pattern of the rule.
+    ///
+    /// # Errors
+    /// It is no directory, the pool cannot have the layout, or the rules cannot be written.
+    pub fn hint_layout(&self, path: &Path, names: Option<&Pattern>, layout: &Layout) -> Result<Pattern> {
+        let place = self.open_place(path)?;
+        let stat = rustix::fs::fstat(place.as_fd()).map_err(Error::io("look at", path))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(Error::io("change the hints of", path)(Errno::NOTDIR));
+        }
+        let beginning = beginning(path)?;
+        let pattern = pattern_of(&beginning, names)?;
+        let first = names.is_none().then(|| format!("{beginning}{BELOW}"));
+        self.set_rule_before(&pattern, layout, first.as_deref())?;
+        Ok(pattern)
+    }
+
+    /// The pattern of the rule that [`Store::hint_layout`] sets.
+    ///
+    /// # Errors
+    /// The path of the directory is no text.
+    pub fn hinted_pattern(path: &Path, names: Option<&Pattern>) -> Result<Pattern> {
+        pattern_of(&beginning(path)?, names)
+    }
+
+    /// The rules for files in and below the directory at `path` alone, the oldest first: by hints, and by `apply`.
+    ///
+    /// # Errors
+    /// The rules, or the layout of one, cannot be read.
+    pub fn hinted_layouts(&self, path: &Path) -> Result<Vec<HintedLayout>> {
+        let beginning = beginning(path)?;
+        let below = |rule: &Rule| rule.pattern.as_str().strip_prefix(&beginning).map(str::to_owned);
+        let rules = self.rules()?;
+        let found = rules.iter().filter_map(|rule| below(rule).map(|pattern| (pattern, rule)));
+        found.map(|(pattern, rule)| Ok(HintedLayout { pattern, layout: self.rule_layout(rule)? })).collect()
+    }
+
+    /// Removes what [`Store::hint_layout`] has said of exactly these names; whether there was something.
+    ///
+    /// # Errors
+    /// The rules cannot be read or written.
+    pub fn remove_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
+        let pattern = pattern_of(&beginning(path)?, names)?;
+        // Who may not write the rules may ask for what is not there.
+        let is_there = self.rules()?.iter().any(|rule| rule.pattern == pattern);
+        Ok(is_there && self.remove_rule(&pattern)?)
+    }
+
+    /// Removes all that [`Store::hint_layout`] has said of the directory.
+    ///
+    /// # Errors
+    /// As [`Store::remove_hinted_layout`].
+    pub fn remove_hinted_layouts(&self, path: &Path) -> Result<()> {
+        let beginning = format!("{}{BELOW}", beginning(path)?);
+        let is_own = |rule: &Rule| {
+            let names = rule.pattern.as_str().strip_prefix(&beginning);
+            names.is_some_and(|names| !names.contains('/'))
+        };
+        if self.rules()?.iter().any(is_own) {
+            self.change_rules(|rules| rules.retain(|rule| !is_own(rule)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Hints for the directories of a run's files, where the model finds that they gain for files like these: reading ahead of programs
+//! that read small pieces in order, and small files in their inodes.
+
+use std::collections::BTreeMap;
+use stripewise_advise::FileRequests;
+use stripewise_layout::{Layout, MAX_OFFSET};
+use stripewise_model::{Cluster, CostModel, Op, Request, UnknownServer};
+use stripewise_optimisation::{OptimisationSetting, OptimisationType, READAHEAD, SMALL};
+
+/// A hint is proposed where it makes this of the time.
+const LEAST_GAIN: f64 = 1.2;
+/// The smallest window that comes within this of the best is proposed: it costs memory.
+const NEARLY: f64 = 1.05;
+/// What is fetched ahead in one process, at most, in bytes.
+const MOST_AHEAD_BYTES: u64 = 1 << 30;
+/// Steps of a reader that go on as the one before, at least.
+const IN_ORDER: f64 = 0.9;
+/// Fewer reads show no order.
+const LEAST_READS: usize = 8;
+/// A small file has no more bytes.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Fewer small files need no hint.
+const LEAST_FILES: usize = 8;
+/// Requests of a file that are priced, each for as many as there are more.
+const PRICED: usize = 10_000;
+
+/// A hint that gains.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HintProposal {
+    /// The directory below the one that is planned; empty for that itself.
+    pub directory: String,
+    /// Of which names, as in `*.h5`; `None`: all.
+    pub pattern: Option<String>,
+    /// What it sets.
+    pub setting: OptimisationSetting,
+    /// Files of the run that are like those it is for.
+    pub files: usize,
+    /// Seconds that their requests take without it, by the model: those of a process one after the other, and no less than the
+    /// busiest server needs.
+    pub now_s: f64,
+    /// The same with it.
+    pub then_s: f64,
+}
+
+/// A file of the run with the layouts that are priced.
+struct Used<'a> {
+    name: &'a str,
+    requests: &'a [Request],
+    /// Without a plan.
+    present: &'a Layout,
+    /// By the plan.
+    planned: &'a Layout,
+}
+
+/// The hints for files like `files`, which have the layouts `present` and get `planned`. O(requests), with few windows to try.
+///
+/// # Errors
+/// A layout names a server that `cluster` does not have.
+pub(crate) fn propose<'a>(
+    files: &'a [FileRequests],
+    present: impl Iterator<Item = &'a Layout>,
+    planned: impl Iterator<Item = &'a Layout>,
+    cluster: &Cluster,
+) -> Result<Vec<HintProposal>, UnknownServer> {
+    let model = CostModel::new(cluster);
+    let mut directories: BTreeMap<&str, Vec<Used<'a>>> = BTreeMap::new();
+    for ((file, present), planned) in files.iter().zip(present).zip(planned) {
+        let (directory, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let used = Used { name, requests: &file.requests, present, planned };
+        directories.entry(directory).or_default().push(used);
+    }
+    let mut found = Vec::new();
+    for (directory, files) in &directories {
+        found.extend(small(directory, files, &model, cluster)?);
+        found.extend(read_ahead(directory, files, &model)?);
+    }
+    Ok(found)
+}
+
+/// What requests cost on the servers.
+struct Times<'a> {
+    model: &'a CostModel,
+    /// By process.
+    in_turn_s: BTreeMap<u32, f64>,
+    /// By server.
+    busy_s: Vec<f64>,
+}
+
+impl<'a> Times<'a> {
+    fn new(model: &'a CostModel) -> Self {
+        Self { model, in_turn_s: BTreeMap::new(), busy_s: vec![0.0; model.servers()] }
+    }
+
+    /// Adds `times` requests like that one.
+    fn add(&mut self, layout: &Layout, request: &Request, times: f64) -> Result<(), UnknownServer> {
+        let Request { op, offset, size, process, .. } = *request;
+        let busy_s = &mut self.busy_s;
+        let add = |slot: usize, busy: stripewise_model::Busy| busy_s[slot] += (busy.device_s + busy.network_s) * times;
+        let latency_s = self.model.layout_latency_s(layout, op, offset, size, add)?;
+        *self.in_turn_s.entry(process).or_default() += latency_s * times;
+        Ok(())
+    }
+
+    fn add_all(&mut self, layout: &Layout, requests: &[&Request]) -> Result<(), UnknownServer> {
+        let step = requests.len().div_ceil(PRICED).max(1);
+        let times = requests.len() as f64 / requests.len().div_ceil(step).max(1) as f64;
+        requests.iter().step_by(step).try_for_each(|request| self.add(layout, request, times))
+    }
+
+    /// Seconds until the last process is done.
+    fn total_s(&self) -> f64 {
+        self.in_turn_s.values().chain(&self.busy_s).copied().fold(0.0, f64::max)
+    }
+}
+
+/// For which names of a directory that is which has `all` these names and of them `wanted`: `None` if no pattern tells them apart.
+fn names_of(all: &[Used<'_>], wanted: &[&Used<'_>]) -> Option<Option<String>> {
+    if wanted.len() == all.len() {
+        return Some(None);
+    }
+    let ending = |used: &Used<'_>| used.name.rsplit_once('.').map(|(_, ending)| ending.to_owned());
+    let first = ending(wanted.first()?)?;
+    let is_plain = !first.is_empty() && !first.contains(['*', '?', '\\']);
+    let have = all.iter().filter(|used| ending(used).as_deref() == Some(&first)).count();
+    let all_have = wanted.iter().all(|used| ending(used).as_deref() == Some(&first));
+    (is_plain && all_have && have == wanted.len()).then(|| Some(format!("*.{first}")))
+}
+
+/// The setting with `value` for its first parameter.
+fn setting(of: &'static OptimisationType, value: u64) -> Option<OptimisationSetting> {
+    OptimisationSetting::new(of, &[value]).ok()
+}
+
+/// A hint for the small files of a directory: if the metadata tier was calibrated and has room for them.
+fn small(
+    directory: &str,
+    files: &[Used<'_>],
+    model: &CostModel,
+    cluster: &Cluster,
+) -> Result<Option<HintProposal>, UnknownServer> {
+    let extent_bytes =
+        |used: &Used<'_>| used.requests.iter().map(|each| each.offset.saturating_add(each.size)).max().unwrap_or(0);
+    let is_small = |used: &&Used<'_>| (1..=SMALL_BYTES).contains(&extent_bytes(used));
+    let wanted: Vec<&Used<'_>> = files.iter().filter(is_small).collect();
+    let room_bytes = cluster.meta.as_ref().and_then(|meta| meta.capacity_bytes).unwrap_or(0);
+    let needed_bytes = wanted.iter().map(|used| extent_bytes(used)).fold(0, u64::saturating_add);
+    let Some(most_bytes) = wanted.iter().map(|used| extent_bytes(used)).max() else { return Ok(None) };
+    let head_bytes = most_bytes.next_power_of_two().max(SMALL.parameters[0].least);
+    let (Some(pattern), Some(setting)) = (names_of(files, &wanted), setting(&SMALL, head_bytes)) else {
+        return Ok(None);
+    };
+    if wanted.len() < LEAST_FILES || needed_bytes > room_bytes {
+        return Ok(None);
+    }
+    let (mut now, mut then) = (Times::new(model), Times::new(model));
+    for used in &wanted {
+        let Ok(head) = used.present.with_head_in_inode(head_bytes) else { return Ok(None) };
+        let requests: Vec<&Request> = used.requests.iter().collect();
+        now.add_all(used.present, &requests)?;
+        then.add_all(&head, &requests)?;
+    }
+    Ok(gain(directory, pattern, setting, wanted.len(), now.total_s(), then.total_s()))
+}
+
+/// The reads of each process, in order of time, if most go on where the one before ended and no process writes meanwhile.
+fn in_order(requests: &[Request]) -> Option<BTreeMap<u32, Vec<&Request>>> {
+    let mut reads: BTreeMap<u32, Vec<&Request>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.op == Op::Read && request.size > 0) {
+        reads.entry(request.process).or_default().push(request);
+    }
+    reads.values_mut().for_each(|of| of.sort_by(|a, b| a.start_s.total_cmp(&b.start_s)));
+    let all = || reads.values().flatten();
+    let begin_s = all().map(|read| read.start_s).fold(f64::INFINITY, f64::min);
+    let end_s = all().map(|read| read.end_s).fold(f64::NEG_INFINITY, f64::max);
+    let is_written = requests.iter().any(|each| each.op == Op::Write && each.end_s >= begin_s && each.start_s <= end_s);
+    let goes_on =
+        |reads: &[&Request]| reads.windows(2).filter(|two| two[0].offset + two[0].size == two[1].offset).count();
+    let steps: usize = reads.values().map(|reads| reads.len() - 1).sum();
+    let on: usize = reads.values().map(|reads| goes_on(reads)).sum();
+    let enough = steps >= LEAST_READS && on as f64 >= IN_ORDER * steps as f64;
+    (enough && !is_written).then_some(reads)
+}
+
+/// A hint for files of a directory that are read in order, in pieces that leave servers idle.
+fn read_ahead(directory: &str, files: &[Used<'_>], model: &CostModel) -> Result<Option<HintProposal>, UnknownServer> {
+    let mut wanted = Vec::new();
+    let (mut now, mut streams, mut longest_bytes, mut largest_bytes) = (Times::new(model), Vec::new(), 0, 0);
+    for used in files {
+        let Some(reads) = in_order(used.requests) else { continue };
+        wanted.push(used);
+        for (process, reads) in reads {
+            now.add_all(used.planned, &reads)?;
+            let bytes: u64 = reads.iter().map(|read| read.size).fold(0, u64::saturating_add);
+            longest_bytes = bytes.max(longest_bytes);
+            largest_bytes = reads.iter().map(|read| read.size).max().unwrap_or(0).max(largest_bytes);
+            streams.push((used.planned, process, reads[0].offset, bytes.min(MAX_OFFSET - reads[0].offset)));
+        }
+    }
+    let (Some(pattern), now_s) = (names_of(files, &wanted), now.total_s()) else { return Ok(None) };
+    let window = &READAHEAD.parameters[0];
+    let ahead = READAHEAD.parameters[1].default + 1;
+    let fits = |bytes: &u64| {
+        *bytes > largest_bytes && *bytes <= longest_bytes && *bytes * ahead * streams.len() as u64 <= MOST_AHEAD_BYTES
+    };
+    let windows = (window.least.trailing_zeros()..=window.most.trailing_zeros()).map(|power| 1_u64 << power);
+    let mut tried: Vec<(u64, f64)> = Vec::new();
+    for window_bytes in windows.filter(fits) {
+        let mut then = Times::new(model);
+        for &(layout, process, from, bytes) in &streams {
+            let windows: Vec<Request> = (0..bytes.div_ceil(window_bytes))
+                .map(|number| {
+                    let (offset, size) =
+                        (from + number * window_bytes, window_bytes.min(bytes - number * window_bytes));
+                    Request { offset, size, op: Op::Read, process, start_s: 0.0, end_s: 0.0 }
+                })
+                .collect();
+            then.add_all(layout, &windows.iter().collect::<Vec<_>>())?;
+        }
+        tried.push((window_bytes, then.total_s()));
+    }
+    let best_s = tried.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
+    let Some(&(window_bytes, then_s)) = tried.iter().find(|tried| tried.1 <= best_s * NEARLY) else { return Ok(None) };
+    let Some(setting) = setting(&READAHEAD, window_bytes) else { return Ok(None) };
+    Ok(gain(directory, pattern, setting, wanted.len(), now_s, then_s))
+}
+
+fn gain(
+    directory: &str,
+    pattern: Option<String>,
+    setting: OptimisationSetting,
+    files: usize,
+    now_s: f64,
+    then_s: f64,
+) -> Option<HintProposal> {
+    let found = HintProposal { directory: directory.to_owned(), pattern, setting, files, now_s, then_s };
+    (now_s >= LEAST_GAIN * then_s && then_s > 0.0).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_layout::ServerId;
+    use stripewise_model::{OpProfile, Profile, Tier};
+
+    fn cluster(meta_bytes: u64) -> Cluster {
+        let slow = OpProfile { startup_min_s: 4e-3, startup_max_s: 12e-3, transfer_s_per_byte: 1.0 / 80e6, head: None };
+        let quick = OpProfile { startup_min_s: 1e-5, startup_max_s: 2e-5, transfer_s_per_byte: 1.0 / 1e9, head: None };
+        let profile = |of| Profile { read: of, write: of, network_s_per_byte: 0.0 };
+        let servers = (0..4).map(ServerId).collect();
+        let hdd = Tier { name: "hdd".into(), servers, profile: profile(slow), capacity_bytes: None, in_turn: false };
+        Cluster { tiers: vec![hdd], meta: Some(Tier::meta(profile(quick), meta_bytes)) }
+    }
+
+    fn file(path: &str, requests: impl IntoIterator<Item = (Op, u64, u64, u32)>) -> FileRequests {
+        let request = |(number, (op, offset, size, process)): (usize, (Op, u64, u64, u32))| {
+            let start_s = number as f64;
+            Request { offset, size, op, process, start_s, end_s: start_s + 0.5 }
+        };
+        let requests = requests.into_iter().enumerate().map(request).collect();
+        FileRequests { id: 0, path: path.into(), requests }
+    }
+
+    fn proposed(files: &[FileRequests], cluster: &Cluster) -> Vec<HintProposal> {
+        let layout = Layout::striped((0..4).map(ServerId), 64 << 10).unwrap();
+        let layouts = || files.iter().map(|_| &layout);
+        propose(files, layouts(), layouts(), cluster).unwrap()
+    }
+
+    fn sequential(bytes: u64, size: u64) -> impl Iterator<Item = (Op, u64, u64, u32)> {
+        (0..bytes / size).map(move |number| (Op::Read, number * size, size, 0))
+    }
+
+    #[test]
+    fn a_sequential_reader_of_small_requests_is_read_ahead_of() {
+        let files = [file("runs/a.h5", sequential(64 << 20, 64 << 10)), file("runs/log", [(Op::Write, 0, 100, 0)])];
+        let found = proposed(&files, &cluster(0));
+        assert_eq!(found.len(), 1);
+        assert_eq!((&*found[0].directory, found[0].pattern.as_deref(), found[0].files), ("runs", Some("*.h5"), 1));
+        assert_eq!(found[0].setting.of().name, "readahead");
+        // Four disks at once, and fewer startups: 1,024 of 8 ms and 0.8 ms each are what it takes now.
+        assert!((8.5..9.5).contains(&found[0].now_s), "{}", found[0].now_s);
+        assert!(found[0].then_s < found[0].now_s / 10.0, "{}", found[0].then_s);
+    }
+
+    #[test]
+    fn who_jumps_writes_meanwhile_or_reads_large_pieces_is_not() {
+        let jumps = (0..500).map(|number| (Op::Read, number * 7919 % 1000 * 65536, 65536, 0));
+        let writes = sequential(32 << 20, 64 << 10).flat_map(|read| [read, (Op::Write, 1 << 40, 10, 1)]);
+        let files = [file("a/f", jumps), file("b/f", writes), file("c/f", sequential(1 << 30, 128 << 20))];
+        assert_eq!(proposed(&files, &cluster(1 << 30)), []);
+    }
+
+    #[test]
+    fn small_files_go_into_their_inodes_where_a_calibrated_tier_has_room() {
+        let files: Vec<FileRequests> = (0..20)
+            .map(|number| file(&format!("s/{number}"), [(Op::Write, 0, 5000, 0), (Op::Read, 0, 5000, 0)]))
+            .collect();
+        let found = proposed(&files, &cluster(1 << 20));
+        assert_eq!((found.len(), found[0].setting.to_string(), found[0].files), (1, "small=8KiB".into(), 20));
+        assert!(found[0].now_s > 100.0 * found[0].then_s);
+        assert_eq!((proposed(&files, &cluster(90_000)), proposed(&files[..7], &cluster(1 << 20))), (vec![], vec![]));
+    }
+
+    #[test]
+    fn names_are_told_apart_by_their_endings_or_not_at_all() {
+        let small = |path: String| file(&path, [(Op::Write, 0, 5000, 0)]);
+        let large = |path: &str| file(path, [(Op::Write, 0, 1 << 30, 0)]);
+        let of = |other: &str| {
+            let mut files: Vec<_> = (0..9).map(|number| small(format!("{number}.jpg"))).collect();
+            files.push(large(other));
+            proposed(&files, &cluster(1 << 30)).into_iter().map(|found| found.pattern).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of("x.raw"), of("x"), of("x.jpg")),
+            (vec![Some("*.jpg".into())], vec![Some("*.jpg".into())], vec![])
+        );
+    }
+}
