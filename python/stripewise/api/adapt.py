@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -36,6 +37,10 @@ HYSTERESIS = 1.1
 """How many times faster the servers have to get."""
 MOST_REQUESTS = 200_000
 """That stand for the heat; of more each stands for several."""
+RESOLUTION = 64
+"""Requests that stand for a block's heat in the mean, at least, up to `MOST_REQUESTS` in all."""
+AT_ONCE = 4
+"""Processes a server that send these requests: so many that the busiest server decides how long they take."""
 DAY_S = 86_400
 
 Decision = dict[str, Any]
@@ -273,22 +278,26 @@ def _move_s_per_byte(pool: Pool) -> float:
 def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
     """Requests that cost what the heat says: reads of whole blocks, as often as their price goes into it.
 
-    Heat does not tell sizes and directions of requests. The price is that of the slowest tier.
+    Heat does not tell sizes and directions of requests, nor how many are on their way at once. The price is that of the
+    slowest tier.
     """
     size_bytes = heat["block_bytes"]
     price_us = max(tier.read.mean_s(size_bytes) for tier in pool.tiers if tier.read is not None) * 1e6
     all_requests = _sum_us(heat) / price_us
-    scale = max(1.0, all_requests / MOST_REQUESTS)
+    blocks = sum(len(file["blocks"]) for file in heat["files"])
+    # Small requests cost a block less than a read of all of it: what blocks differ by must not be rounded away.
+    scale = all_requests / min(MOST_REQUESTS, max(all_requests, RESOLUTION * blocks))
+    processes = itertools.cycle(range(AT_ONCE * len(pool.servers)))
     with log.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)
-        rows.writerow(["file", "op", "offset", "size"])
+        rows.writerow(["rank", "file", "op", "offset", "size"])
         for file in heat["files"]:
             path = str(pool.mount / file["path"])
             for block, cost_us in file["blocks"]:
                 offset = block * size_bytes
                 size = min(size_bytes, file["size_bytes"] - offset)
                 count = max(1, round(cost_us / price_us / scale))
-                rows.writerows([[path, "read", offset, size]] * count)
+                rows.writerows([process, path, "read", offset, size] for process in itertools.islice(processes, count))
 
 
 def _each_file(layout: str, directory: Path) -> dict[str, Path]:
