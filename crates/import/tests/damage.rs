@@ -44,7 +44,7 @@ static ALLOCATOR: Counting = Counting;
 const MOST_BYTES: usize = 256 << 20;
 
 /// Bytes of copies with a flipped byte that are imported of one log.
-const FLIPPED_BYTES: usize = 12 << 20;
+const FLIPPED_BYTES: usize = 6 << 20;
 
 /// How many bytes are flipped, one at a time, in a log of that length.
 fn flips(bytes: usize) -> usize {
