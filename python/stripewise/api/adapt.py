@@ -40,7 +40,7 @@ MOST_REQUESTS = 200_000
 RESOLUTION = 64
 """Requests that stand for a block's heat in the mean, at least, up to `MOST_REQUESTS` in all."""
 AT_ONCE = 4
-"""Processes a server that send these requests: so many that the busiest server decides how long they take."""
+"""Processes that send these requests, for each server: enough for the busiest server to decide how long they take."""
 DAY_S = 86_400
 
 Decision = dict[str, Any]
