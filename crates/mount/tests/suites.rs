@@ -38,7 +38,7 @@ fn pjdfstest(dir: &Path, out: &Path, read_only: bool) -> (BTreeMap<String, Strin
     std::fs::write(out.join("pjdfstest.toml"), config.replace("ALLOW_REMOUNT", &read_only.to_string())).unwrap();
     // It mounts the file system read-only and back, for which mount(8) wants its helper.
     let helper = "sbin=$(realpath /sbin); mkdir \"$OUT/own\" \"$OUT/sbin\"; mount --bind \"$sbin\" \"$OUT/own\"
-        cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -s \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
+        cp -as \"$OUT/own/.\" \"$OUT/sbin/\"; ln -sf \"$BIN\" \"$OUT/sbin/mount.fuse.stripewise\"
         mount --bind \"$OUT/sbin\" \"$sbin\"";
     let (helper, tests) = if read_only { (helper, "erofs") } else { ("", "") };
     let script = format!("{helper}\nexec \"$SUITE\" -c \"$OUT/pjdfstest.toml\" -p \"$DIR\" {tests}");
