@@ -99,21 +99,22 @@ fn a_sequential_reader_of_small_requests_is_served_from_what_was_fetched() {
 #[test]
 fn a_strided_reader_is_served_from_what_was_fetched_forwards_and_backwards() {
     let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
-    let file = open(&files, "f", OFlags::RDONLY);
-    let look = |offset: u64| assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048], "at {offset}");
     let parts = || counted.parts.load(Ordering::Relaxed);
     let forwards: Vec<u64> = (0..64).map(|number| number * 16384).collect();
     let backwards: Vec<u64> = forwards.iter().rev().copied().collect();
     for offsets in [forwards, backwards] {
+        let file = open(&files, "f", OFlags::RDONLY);
         let before = parts();
-        offsets[..10].iter().copied().for_each(look);
-        // Each piece is read once, by the program or ahead of it: more than ten were fetched ahead.
-        let begin = Instant::now();
-        while parts() - before <= 10 {
-            assert!(begin.elapsed() < PATIENCE, "nothing was fetched");
-            std::thread::yield_now();
+        for (asked, offset) in (1..).zip(offsets) {
+            assert_eq!(read(&file, offset, 2048), bytes[offset as usize..][..2048], "at {offset}");
+            // Each piece is read once, by the program or ahead of it. Threads that get no processor find nothing to do, and
+            // their work waits: a reader that does not wait for them here is soon without one.
+            let begin = Instant::now();
+            while (4..48).contains(&asked) && parts() - before <= asked {
+                assert!(begin.elapsed() < PATIENCE, "nothing was fetched behind {offset}");
+                std::thread::yield_now();
+            }
         }
-        offsets[10..].iter().copied().for_each(look);
     }
     assert!(parts() <= 170, "{} parts of 128 requests", parts());
 }
