@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import json
 import os
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -288,16 +289,21 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
     # Small requests cost a block less than a read of all of it: what blocks differ by must not be rounded away.
     scale = all_requests / min(MOST_REQUESTS, max(all_requests, RESOLUTION * blocks))
     processes = itertools.cycle(range(AT_ONCE * len(pool.servers)))
+    reads = [
+        (file, block)
+        for file in heat["files"]
+        for block, cost_us in file["blocks"]
+        for _ in range(max(1, round(cost_us / price_us / scale)))
+    ]
+    # Heat has no order, and one after the other all processes would be at one server at a time.
+    random.Random(0).shuffle(reads)
     with log.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)
         rows.writerow(["rank", "file", "op", "offset", "size"])
-        for file in heat["files"]:
-            path = str(pool.mount / file["path"])
-            for block, cost_us in file["blocks"]:
-                offset = block * size_bytes
-                size = min(size_bytes, file["size_bytes"] - offset)
-                count = max(1, round(cost_us / price_us / scale))
-                rows.writerows([process, path, "read", offset, size] for process in itertools.islice(processes, count))
+        for process, (file, block) in zip(processes, reads, strict=False):
+            offset = block * size_bytes
+            size = min(size_bytes, file["size_bytes"] - offset)
+            rows.writerow([process, pool.mount / file["path"], "read", offset, size])
 
 
 def _each_file(layout: str, directory: Path) -> dict[str, Path]:
