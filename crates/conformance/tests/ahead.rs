@@ -6,7 +6,7 @@ use common::conforms;
 use stripewise_conformance::world::AccessWay::{Longer, Mount, Preload, Python, Store};
 
 /// Cases of each.
-const CASES: u32 = 10;
+const CASES: u32 = 20;
 
 #[test]
 fn mount_and_store() {
