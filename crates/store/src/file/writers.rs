@@ -399,9 +399,8 @@ impl Inode {
     }
 
     /// Size and modification time now. A file that has no datafile costs one `fstat`, a closed one a look for its lock file besides;
-    /// while a writer
-    /// is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked. Where the
-    /// inode was changed after all datafiles, the lock file is opened besides.
+    /// while a writer is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
+    /// Where the inode was changed after all datafiles, the lock file is opened besides.
     pub fn attributes(&self) -> Result<Attributes> {
         // A writer that makes the first datafile tells so before it writes a byte there.
         if self.is_alone()
