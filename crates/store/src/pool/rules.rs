@@ -77,6 +77,11 @@ fn failed(reason: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("{RULES_FILE} in the pool's namespace: {reason}; correct or remove the file"))
 }
 
+/// That the rules are as they were. Who may write the namespace may change them: in a pool of several users root.
+fn unchanged(errno: Errno) -> Error {
+    Error::io("change layouts of new files in the namespace's", RULES_FILE)(errno)
+}
+
 impl Rules {
     pub(crate) fn open(namespace: &Path) -> Result<Self> {
         let namespace = sys::open_directory(namespace).map_err(Error::io("open", namespace))?;
@@ -124,14 +129,14 @@ impl Rules {
     /// Changes the file under a lock, so that two changes at once both count.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-        let lock = rustix::fs::openat(&self.namespace, ".", flags, Mode::empty()).map_err(failed)?;
-        sys::retry(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(failed)?;
+        let lock = rustix::fs::openat(&self.namespace, ".", flags, Mode::empty()).map_err(unchanged)?;
+        sys::retry(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(unchanged)?;
         // Of a shared pool, all read them and root writes them.
-        let mode = rustix::fs::fstat(&lock).map_err(failed)?.st_mode & 0o044 | 0o600;
+        let mode = rustix::fs::fstat(&lock).map_err(unchanged)?.st_mode & 0o044 | 0o600;
         let mut rules = self.read()?;
         change(&mut rules);
         let raw = |rule: &Rule| RawRule { pattern: rule.pattern.as_str().to_owned(), layout: hex(&rule.layout) };
         let text = toml::to_string(&RawRules { rule: rules.iter().map(raw).collect() }).map_err(failed)?;
-        sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(mode)).map_err(failed)
+        sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(mode)).map_err(unchanged)
     }
 }
