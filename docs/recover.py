@@ -44,7 +44,7 @@ class Handle(NamedTuple):
     logical: int
     layout: str
     generations: list[tuple[int, int, int | None]]
-    """(offset, generation, origin): which generation holds the bytes from there on, and from where their places count."""
+    """(offset, generation, origin): which generation has the bytes from there on, and where their places count from."""
     present: bytes
     """A bit for each datafile, in order of first appearance in the layout."""
     truncating_to: int
