@@ -24,13 +24,27 @@ END = 1 << 63
 PIECE = 1 << 20
 
 
+class Stripe(NamedTuple):
+    """One server's part of the rounds of a region [start, end), or of what is left of one in its place."""
+
+    start: int
+    end: int
+    origin: int
+    """From where the places in the datafile count."""
+    first: int
+    """Where the stripe begins in its round."""
+    width: int
+    length: int
+    """Of the round."""
+
+
 class Handle(NamedTuple):
     """What the inode says about where the bytes are."""
 
     logical: int
     layout: str
-    generations: list[tuple[int, int]]
-    """(offset, generation): which generation holds the bytes from there on."""
+    generations: list[tuple[int, int, int | None]]
+    """(offset, generation, origin): which generation has the bytes from there on, and where their places count from."""
     present: bytes
     """A bit for each datafile, in order of first appearance in the layout."""
     truncating_to: int
@@ -75,24 +89,45 @@ def read_handle(data: bytes) -> Handle:
     at = 30 + 8 * types.bit_count()
     layout = data[at : at + 32].hex()
     (count,) = struct.unpack_from(">H", data, at + 32)
-    generations = [struct.unpack_from(">QI", data, at + 34 + 12 * i) for i in range(count)]
-    at += 34 + 12 * count
+    at += 34
+    generations = []
+    for _ in range(count):
+        offset, generation = struct.unpack_from(">QI", data, at)
+        has_origin = offset >> 63
+        origin = struct.unpack_from(">Q", data, at + 12)[0] if has_origin else None
+        generations.append((offset % END, generation, origin))
+        at += 20 if has_origin else 12
     (length,) = struct.unpack_from(">H", data, at)
     present = data[at + 2 : at + 2 + length]
     truncating_to = struct.unpack_from(">Q", data, at + 2 + length)[0] if data[5] & 1 else END
     return Handle(logical, layout, generations, present, truncating_to)
 
 
-def before(offset: int, first: int, width: int, length: int) -> int:
-    """Bytes of [0, offset) on the stripe at `first` in rounds of `length` bytes."""
-    return offset // length * width + min(max(offset % length - first, 0), width)
+def parts_of(regions: Regions, handle: Handle) -> Iterator[tuple[int, int, int, int, list[tuple[int, int]]]]:
+    """Start, end, origin, generation and round: the regions, cut where a generation begins within one."""
+    starts = {start for start, _ in regions} | {offset for offset, _, _ in handle.generations}
+    for start, end in zip(sorted(starts), [*sorted(starts)[1:], END], strict=True):
+        stripes = [stripes for offset, stripes in regions if offset <= start][-1]
+        generation, origin = [rest for offset, *rest in handle.generations if offset <= start][-1]
+        yield start, end, start if origin is None else origin, generation, stripes
 
 
-def reach(size: int, start: int, end: int, first: int, width: int, length: int) -> int:
-    """Where the file ends at least, if the datafile of this stripe of region [start, end) is `size` bytes long."""
-    base = before(start, first, width, length)
-    last = min(size - start, before(end, first, width, length) - base) + base - 1
-    return last // width * length + first + last % width + 1 if last >= base else 0
+def before(offset: int, stripe: Stripe) -> int:
+    """Bytes of [0, offset) on the stripe."""
+    into = min(max(offset % stripe.length - stripe.first, 0), stripe.width)
+    return offset // stripe.length * stripe.width + into
+
+
+def place(offset: int, stripe: Stripe) -> int:
+    """Where the byte at `offset` of the file stands in the datafile."""
+    return stripe.origin + before(offset, stripe) - before(stripe.origin, stripe)
+
+
+def reach(size: int, stripe: Stripe) -> int:
+    """Where the file ends at least, if the datafile of this stripe is `size` bytes long."""
+    held = min(size, place(stripe.end, stripe)) - place(stripe.start, stripe)
+    last = before(stripe.start, stripe) + held - 1
+    return last // stripe.width * stripe.length + stripe.first + last % stripe.width + 1 if held > 0 else 0
 
 
 def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> None:
@@ -104,15 +139,14 @@ def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> N
     regions = read_layout([*copies, layouts / handle.layout][0].read_bytes())
     table: list[tuple[int, int]] = []
     parts = []
-    for (start, stripes), (end, _) in zip(regions, [*regions[1:], (END, [])], strict=True):
-        generation = [number for offset, number in handle.generations if offset <= start][-1]
+    for start, end, origin, generation, stripes in parts_of(regions, handle):
         length = sum(width for _, width in stripes)
         position = 0
         for server, width in stripes:
-            stripe = (position, width, length)
+            stripe = Stripe(start, end, origin, position, width, length)
             position += width
             if server == META:
-                parts.append((inode, start, end, stripe))
+                parts.append((inode, stripe))
                 continue
             if (server, generation) not in table:
                 table.append((server, generation))
@@ -124,22 +158,22 @@ def recover(inode: Path, servers: list[Path], layouts: Path, out: BinaryIO) -> N
             if datafile.is_symlink() or datafile.stat().st_uid != owner:
                 raise ValueError(f"{datafile} is not its owner's: the handle may name another user's bytes")
             # Who wrote it may have been killed before the inode had its size.
-            size = max(size, reach(datafile.stat().st_size, start, end, *stripe))
-            parts.append((datafile, start, end, stripe))
+            size = max(size, reach(datafile.stat().st_size, stripe))
+            parts.append((datafile, stripe))
     size = min(size, handle.truncating_to)
-    for datafile, start, end, stripe in parts:
-        copy(datafile, start, min(end, size), stripe, out)
+    for datafile, stripe in parts:
+        copy(datafile, stripe._replace(end=min(stripe.end, size)), out)
     out.truncate(size)
 
 
-def copy(datafile: Path, start: int, end: int, stripe: tuple[int, int, int], out: BinaryIO) -> None:
-    """Writes the bytes that region [start, end) has on one stripe; zeros are left out, as holes."""
-    first, width, length = stripe
+def copy(datafile: Path, stripe: Stripe, out: BinaryIO) -> None:
+    """Writes the bytes that a stripe has; zeros are left out, as holes."""
+    start, end, _, first, width, length = stripe
     with datafile.open("rb") as source:
         for turn in range(start // length * length + first, end, length):
             a, b = max(turn, start), min(turn + width, end)
             for at in range(a, b, PIECE):
-                source.seek(start + before(at, *stripe) - before(start, *stripe))
+                source.seek(place(at, stripe))
                 piece = source.read(min(PIECE, b - at))
                 if piece.strip(b"\0"):
                     out.seek(at)
@@ -208,7 +242,7 @@ def recover_name(inode: Path, target: Path, known: dict[int, Path], servers: lis
             if "user.stripewise" in os.listxattr(inode):
                 recover(inode, servers, layouts, out)
             else:
-                copy(inode, 0, status.st_size, (0, PIECE, PIECE), out)
+                copy(inode, Stripe(0, status.st_size, 0, 0, PIECE, PIECE), out)
                 out.truncate(status.st_size)
     except (OSError, ValueError, LookupError, struct.error):
         with suppress(OSError):  # its name may be too long

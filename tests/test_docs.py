@@ -94,6 +94,13 @@ def test_the_bytes_come_back_without_stripewise(pool, tmp_path):
     )
     pool.run("sh", "-c", f"head -c 3000000 /dev/urandom > {pool.mount}/moved; cp -r {ROOT / 'docs'} {pool.mount}/docs")
     pool.apply(f'version = 1\npool = "test"\n[[file]]\npath = "*.new"\n{regions}[[file]]\npath = "moved"\n{regions}')
+    # Once more, by pieces: what was one region is cut, and stays in its place around them.
+    other = ('"hdd.0-2:4KiB", "ssd.0:12KiB"', '"ssd.0:64KiB"', '"hdd.1:1000", "hdd.0:3333"', '"meta:4KiB"', rounds[2])
+    again = "".join(
+        f'[[file.region]]\noffset = "{offset}"\nround = [{stripes}]\n'
+        for offset, stripes in zip((0, 50_000, 500_000, 1_500_000, 2_000_000), other, strict=True)
+    )
+    pool.apply(f'version = 1\npool = "test"\n[[file]]\npath = "moved"\n{again}')
     script = """
         cd "$0"; head -c 2000001 /dev/urandom > a.new; ln -s a.new link; truncate -s 5M hole; : > empty
         ln a.new docs/hard; chmod 640 a.new; touch -d 2001-02-03T04:05:06.123456789 a.new; mkfifo docs/fifo

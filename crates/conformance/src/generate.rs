@@ -222,6 +222,19 @@ pub fn cases(scope: Scope) -> impl Strategy<Value = Case> {
         open.prop_map(move |operation| CaseStep { who, operation }).boxed()
     });
     let first: Vec<_> = first.collect();
-    (vec(rows(), 3..6), first, vec(step, 1..scope.steps))
+    (vec(rows(), 3..6).prop_map(with_one_cut), first, vec(step, 1..scope.steps))
         .prop_map(|(layouts, first, steps)| Case { layouts, steps: first.into_iter().chain(steps).collect() })
+}
+
+/// One more layout: the first one with another round in the middle of its first region, so that a move cuts it.
+fn with_one_cut(mut layouts: Vec<LayoutRows>) -> Vec<LayoutRows> {
+    let first = &layouts[0];
+    let end = first.get(1).map_or(NEAR_BYTES as u64, |next| next.0);
+    if end >= 3 {
+        let round = first[0].1.clone();
+        let mut cut = vec![(0, round.clone()), (end / 3, layouts[1][0].1.clone()), (2 * end / 3, round)];
+        cut.extend_from_slice(&first[1..]);
+        layouts.push(cut);
+    }
+    layouts
 }

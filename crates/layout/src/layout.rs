@@ -85,15 +85,28 @@ pub enum LayoutError {
     /// The round is longer than the largest file offset.
     #[error("region {0}: its widths add up to more than 2^63-1 bytes")]
     RoundTooLarge(usize),
+    /// A part of a placed layout that begins within a region, without an origin.
+    #[error("the part from {0} on begins within a region, and does not say from where its places count")]
+    NoOrigin(u64),
+    /// The places of a region would count from an offset behind its first byte.
+    #[error("the places of the region at {offset} count from {origin}, which lies behind its first byte")]
+    OriginBehind {
+        /// First byte of the region.
+        offset: u64,
+        /// From where its places would count.
+        origin: u64,
+    },
 }
 
 /// A part of a file that is served by one round, repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Region {
     offset: u64,
-    stripes: Vec<Stripe>,
+    /// At most `offset`.
+    origin: u64,
+    stripes: Arc<[Stripe]>,
     /// `starts[i]` is the offset of stripe `i` in the round (`c_i` of HARL A.1).
-    starts: Vec<u64>,
+    starts: Arc<[u64]>,
     round_bytes: u64,
 }
 
@@ -101,6 +114,22 @@ impl Region {
     /// First byte of the region in the file.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// From where its places in datafiles count: its own offset, or an offset before it where it is a part of what was one
+    /// region ([`Layout::placed`]).
+    #[inline]
+    pub fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Whether a byte that lies in either has one position in its round, and so on its server, in both. O(stripes).
+    pub fn has_round_of(&self, other: &Self) -> bool {
+        match (&*self.stripes, &*other.stripes) {
+            // All is on the one server, in order, whatever the width.
+            ([one], [another]) => one.server == another.server,
+            (own, others) => own == others,
+        }
     }
 
     /// The round: servers and widths in order.
@@ -158,12 +187,12 @@ impl Region {
         self.starts[slot]
     }
 
-    /// Where byte `x` of the file stands in the datafile of stripe `slot`: `O_k` plus the bytes of `[O_k, x)` on
-    /// that server. For an `x` on another server: where the server's next byte at or after `x` stands. O(1).
+    /// Where byte `x` of the file stands in the datafile of stripe `slot`: the region's origin `o` plus the bytes of `[o, x)` on
+    /// that server; at most `x`. For an `x` on another server: where the server's next byte at or after `x` stands. O(1).
     #[inline]
     pub fn datafile_offset(&self, slot: usize, x: u64) -> u64 {
-        // Neither overflow (both terms are below 2^63) nor underflow (the last term is at most the offset).
-        self.offset + self.bytes_before(slot, x) - self.bytes_before(slot, self.offset)
+        // Neither overflow (both terms are below 2^63) nor underflow (the last term is at most the origin).
+        self.origin + self.bytes_before(slot, x) - self.bytes_before(slot, self.origin)
     }
 
     /// The file offset of the byte that stands at `datafile_offset` in the datafile of stripe `slot`; `None` when
@@ -171,9 +200,9 @@ impl Region {
     /// for bytes on that server. O(1).
     pub fn file_offset(&self, slot: usize, datafile_offset: u64) -> Option<u64> {
         let width = self.stripes[slot].width_bytes;
-        let nth = datafile_offset.checked_sub(self.offset)?.checked_add(self.bytes_before(slot, self.offset))?;
+        let nth = datafile_offset.checked_sub(self.origin)?.checked_add(self.bytes_before(slot, self.origin))?;
         let x = (nth / width).checked_mul(self.round_bytes)?.checked_add(self.starts[slot] + nth % width)?;
-        (x <= MAX_OFFSET).then_some(x)
+        (self.offset..=MAX_OFFSET).contains(&x).then_some(x)
     }
 }
 
@@ -231,7 +260,7 @@ impl Layout {
                     .filter(|&total| total <= MAX_OFFSET)
                     .ok_or(LayoutError::RoundTooLarge(index))?;
             }
-            built.push(Region { offset, stripes, starts, round_bytes });
+            built.push(Region { offset, origin: offset, stripes: stripes.into(), starts: starts.into(), round_bytes });
         }
         if built.is_empty() {
             return Err(LayoutError::Empty);
@@ -248,8 +277,47 @@ impl Layout {
     /// The layout `[meta]`, of files whose bytes are all the inode's own. The width of its one stripe says nothing.
     pub fn in_inode() -> Self {
         let width_bytes = 64 << 10;
-        let stripes = vec![Stripe { server: ServerId::META, width_bytes }];
-        Self { regions: Arc::new([Region { offset: 0, stripes, starts: vec![0], round_bytes: width_bytes }]) }
+        let (stripes, starts) = (Arc::new([Stripe { server: ServerId::META, width_bytes }]), Arc::new([0]));
+        Self { regions: Arc::new([Region { offset: 0, origin: 0, stripes, starts, round_bytes: width_bytes }]) }
+    }
+
+    /// The layout as a file has it whose parts came to their places at different times. It is cut where a part begins; the parts
+    /// are given as `(offset, origin)` in ascending order from 0 on. Places of the regions of a part count from its origin, of
+    /// a part without one each from its own offset, as in a layout that is not placed. Rounds are shared, so that a region
+    /// more takes the same few words whatever its stripes. O(regions + parts), or O(parts log regions) where no part has an origin.
+    ///
+    /// # Errors
+    /// Parts are in no such order; one without an origin begins within a region; an origin lies behind what counts from it.
+    pub fn placed(&self, parts: &[(u64, Option<u64>)]) -> Result<Self, LayoutError> {
+        let starts_region = |offset| self.regions[self.region_at(offset)].offset == offset;
+        for (index, &(offset, origin)) in parts.iter().enumerate() {
+            let before = index.checked_sub(1).map(|before| parts[before].0);
+            match before {
+                None if offset != 0 => return Err(LayoutError::FirstNotZero(offset)),
+                Some(before) if offset <= before => {
+                    return Err(LayoutError::NotAscending { region: index, offset, before });
+                }
+                _ if origin.is_some_and(|origin| origin > offset) => {
+                    return Err(LayoutError::OriginBehind { offset, origin: origin.unwrap_or_default() });
+                }
+                _ if origin.is_none() && !starts_region(offset) => return Err(LayoutError::NoOrigin(offset)),
+                _ if offset > MAX_OFFSET => return Err(LayoutError::OffsetTooLarge { region: index, offset }),
+                _ => {}
+            }
+        }
+        if parts.iter().all(|(_, origin)| origin.is_none()) {
+            return if parts.is_empty() { Err(LayoutError::Empty) } else { Ok(self.clone()) };
+        }
+        let mut regions = Vec::with_capacity(self.regions.len() + parts.len());
+        for (index, &(from, origin)) in parts.iter().enumerate() {
+            let to = parts.get(index + 1).map_or(MAX_OFFSET + 1, |next| next.0);
+            let first = self.region_at(from);
+            for region in self.regions[first..].iter().take_while(|region| region.offset < to) {
+                let offset = region.offset.max(from);
+                regions.push(Region { offset, origin: origin.unwrap_or(offset), ..region.clone() });
+            }
+        }
+        Ok(Self { regions: regions.into() })
     }
 
     /// The regions in order of offset.
@@ -276,20 +344,10 @@ impl Layout {
         Location { region, slot, server: row.stripes[slot].server, datafile_offset: row.datafile_offset(slot, x) }
     }
 
-    /// The file offset of the byte at `datafile_offset` in `server`'s datafile, if any byte of the file is there.
-    /// Inverse of [`Layout::locate`]. O(regions).
-    pub fn file_offset(&self, server: ServerId, datafile_offset: u64) -> Option<u64> {
-        // Region k keeps its bytes in [O_k, O_k + its bytes on the server), which ends at or before O_(k+1).
-        let region = self.region_at(datafile_offset.min(MAX_OFFSET));
-        let row = &self.regions[region];
-        let slot = row.stripes.iter().position(|stripe| stripe.server == server)?;
-        row.file_offset(slot, datafile_offset).filter(|&x| x < self.region_end(region))
-    }
-
     /// All servers that stand anywhere in the layout, each once, in order of first appearance.
     pub fn servers(&self) -> Vec<ServerId> {
         let mut seen = std::collections::HashSet::new();
-        let stripes = self.regions.iter().flat_map(|region| &region.stripes);
+        let stripes = self.regions.iter().flat_map(|region| region.stripes.iter());
         stripes.map(|stripe| stripe.server).filter(|&server| seen.insert(server)).collect()
     }
 }

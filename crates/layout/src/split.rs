@@ -65,7 +65,7 @@ impl Region {
     #[inline]
     fn for_each_sub(&self, region: usize, from: u64, to: u64, mut take: impl FnMut(SubRequest)) {
         let (first, last) = (self.phase(from), self.phase(to - 1));
-        let origin = if self.offset() == 0 { (0, 0) } else { self.phase(self.offset()) };
+        let origin = if self.origin() == 0 { (0, 0) } else { self.phase(self.origin()) };
         let (first_slot, last_slot) = (self.slot_at_phase(first.1), self.slot_at_phase(last.1));
         let stripes = self.stripes().len();
         let (slots, more) = if first.0 == last.0 {
@@ -87,7 +87,7 @@ impl Region {
                 let begin = before(first);
                 let len = before(end) - begin;
                 if len > 0 {
-                    let datafile_offset = self.offset() + begin - before(origin);
+                    let datafile_offset = self.origin() + begin - before(origin);
                     take(SubRequest { region, slot, server: stripe.server, datafile_offset, len, from, to });
                 }
             }

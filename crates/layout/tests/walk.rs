@@ -79,6 +79,86 @@ fn a_file_that_is_all_in_the_inode_has_its_head_there_already() {
     assert!(layout(&vec![(0, vec![(1, 4)])], 1).with_head_in_inode(u64::MAX).is_err());
 }
 
+/// The byte of the file at `place` of a server's datafile, by the regions that have one there.
+fn file_offset(layout: &Layout, server: ServerId, place: u64) -> Option<u64> {
+    let found: Vec<u64> = layout
+        .regions()
+        .iter()
+        .enumerate()
+        .filter_map(|(number, region)| {
+            let slot = region.stripes().iter().position(|stripe| stripe.server == server)?;
+            region.file_offset(slot, place).filter(|&x| x < layout.region_end(number))
+        })
+        .collect();
+    assert!(found.len() <= 1, "{place} of {server} is the place of {found:?}");
+    found.first().copied()
+}
+
+prop_compose! {
+    /// A layout, and where it is cut; a part has an origin at which a region or a part begins, or none.
+    fn cut_rows()(rows in rows(), cuts in prop::collection::btree_set(1_u64..200, 0..5), origins in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 12))
+                 -> (Rows, Vec<(u64, Option<u64>)>) {
+        let begins: std::collections::BTreeSet<u64> = rows.iter().map(|row| row.0).chain(cuts).collect();
+        let starts: Vec<u64> = begins.into_iter().collect();
+        let parts = starts.iter().zip(&origins).enumerate().map(|(index, (&offset, (is_own, which)))| {
+            let is_region = rows.iter().any(|row| row.0 == offset);
+            (offset, (!(*is_own && is_region)).then(|| starts[which.index(index + 1)]))
+        });
+        let parts = parts.collect();
+        (rows, parts)
+    }
+}
+
+proptest! {
+    /// A part counts its places as one region from its origin on would, with the round that the layout has there.
+    #[test]
+    fn a_placed_layout_counts_from_its_origins((rows, parts) in cut_rows(), from in 0_u64..200, len in 0_u64..100) {
+        let whole = layout(&rows, 1);
+        let placed = whole.placed(&parts).unwrap();
+        let mut regions = placed.regions().iter();
+        for (x, was) in walk(&rows, 300).into_iter().enumerate() {
+            let x = x as u64;
+            let part = parts[parts.partition_point(|part| part.0 <= x) - 1];
+            let origin = part.1.unwrap_or(rows[was.region].0.max(part.0));
+            // The bytes before it that its round would have put on its server, dealt one by one from the origin on.
+            let round = &rows[was.region].1;
+            let dealt: Vec<usize> = round.iter().enumerate().flat_map(|(slot, &(_, width))| vec![slot; width as usize]).collect();
+            let before = (origin..x).filter(|byte| dealt[(byte % dealt.len() as u64) as usize] == was.slot).count() as u64;
+            let at = placed.locate(x);
+            prop_assert_eq!((at.server, at.slot, at.datafile_offset), (was.server, was.slot, origin + before));
+            prop_assert_eq!(placed.regions()[at.region].file_offset(at.slot, at.datafile_offset), Some(x));
+        }
+        prop_assert!(regions.all(|region| whole.regions()[whole.region_at(region.offset())].has_round_of(region)));
+        for sub in placed.split(from, len) {
+            let mut place = sub.datafile_offset;
+            for (at, bytes) in placed.pieces(&sub) {
+                for x in at..at + bytes {
+                    let found = placed.locate(x);
+                    prop_assert_eq!((found.region, found.slot, found.datafile_offset), (sub.region, sub.slot, place));
+                    place += 1;
+                }
+            }
+            prop_assert_eq!(place - sub.datafile_offset, sub.len);
+        }
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit_a_layout_are_refused() {
+    let layout = layout(&vec![(0, vec![(0, 4), (1, 4)]), (100, vec![(1, 4)])], 1);
+    assert_eq!(layout.placed(&[(0, None), (100, None)]), Ok(layout.clone()));
+    assert_eq!(layout.placed(&[]), Err(LayoutError::Empty));
+    assert_eq!(layout.placed(&[(1, Some(0))]), Err(LayoutError::FirstNotZero(1)));
+    assert_eq!(layout.placed(&[(0, None), (50, None)]), Err(LayoutError::NoOrigin(50)));
+    assert_eq!(layout.placed(&[(0, None), (50, Some(51))]), Err(LayoutError::OriginBehind { offset: 50, origin: 51 }));
+    let twice = layout.placed(&[(0, None), (50, Some(0)), (50, Some(0))]);
+    assert_eq!(twice, Err(LayoutError::NotAscending { region: 2, offset: 50, before: 50 }));
+    let beyond = layout.placed(&[(0, None), (MAX_OFFSET + 1, Some(0))]);
+    assert_eq!(beyond, Err(LayoutError::OffsetTooLarge { region: 1, offset: MAX_OFFSET + 1 }));
+    let last = layout.placed(&[(0, None), (MAX_OFFSET, Some(MAX_OFFSET))]).unwrap();
+    assert_eq!(last.locate(MAX_OFFSET).datafile_offset, MAX_OFFSET);
+}
+
 /// Borders of stripes and regions are where mistakes live: half of the requests begin or end at one.
 fn borders(rows: &Rows, end: u64) -> Vec<u64> {
     let mut all: Vec<u64> = rows.iter().map(|row| row.0).collect();
@@ -119,7 +199,7 @@ proptest! {
             let x = x as u64 * scale + inside;
             let want = Location { datafile_offset: small.datafile_offset * scale + inside, ..small };
             prop_assert_eq!(layout.locate(x), want);
-            prop_assert_eq!(layout.file_offset(want.server, want.datafile_offset), Some(x));
+            prop_assert_eq!(file_offset(&layout, want.server, want.datafile_offset), Some(x));
             prop_assert_eq!(layout.region_at(x), want.region);
             prop_assert!(taken.insert((want.server, want.datafile_offset), x).is_none(), "two bytes in one place");
         }
@@ -127,7 +207,7 @@ proptest! {
         if scale == 1 {
             for server in (0..9).map(ServerId) {
                 for place in 0..END / 2 {
-                    match layout.file_offset(server, place) {
+                    match file_offset(&layout, server, place) {
                         Some(x) if x < END => prop_assert_eq!(taken.get(&(server, place)), Some(&x)),
                         Some(x) => prop_assert_eq!(layout.locate(x).datafile_offset, place),
                         None => prop_assert!(!taken.contains_key(&(server, place))),
@@ -191,14 +271,14 @@ proptest! {
             let slot = round.iter().position(|&(_, width)| if phase < width { true } else { phase -= width; false }).unwrap();
             let place = start + counts[slot];
             prop_assert_eq!(layout.locate(x), Location { region: 1, slot, server: ServerId(round[slot].0), datafile_offset: place });
-            prop_assert_eq!(layout.file_offset(ServerId(round[slot].0), place), Some(x));
+            prop_assert_eq!(file_offset(&layout, ServerId(round[slot].0), place), Some(x));
             counts[slot] += 1;
             want[slot] += u64::from(x >= from && x - from < len);
         }
         // Beyond the end there is no byte.
         for (slot, &(server, _)) in round.iter().enumerate() {
-            prop_assert_eq!(layout.file_offset(ServerId(server), start + counts[slot]), None);
-            prop_assert_eq!(layout.file_offset(ServerId(server), u64::MAX), None);
+            prop_assert_eq!(file_offset(&layout, ServerId(server), start + counts[slot]), None);
+            prop_assert_eq!(file_offset(&layout, ServerId(server), u64::MAX), None);
         }
         let subs = layout.split(from, len);
         let mut got = vec![0; round.len()];
@@ -247,7 +327,7 @@ fn the_widest_round_there_is() {
     // The last byte of all begins the second round, and the second region.
     let last = layout.locate(MAX_OFFSET);
     assert_eq!((last.region, last.slot, last.datafile_offset), (1, 0, MAX_OFFSET));
-    assert_eq!(layout.file_offset(ServerId(0), MAX_OFFSET), Some(MAX_OFFSET));
+    assert_eq!(file_offset(&layout, ServerId(0), MAX_OFFSET), Some(MAX_OFFSET));
     let subs = layout.split(0, MAX_OFFSET + 1);
     assert_eq!(subs.iter().map(|sub: &SubRequest| sub.len).collect::<Vec<_>>(), [half, MAX_OFFSET - half, 1]);
     assert_eq!(layout.pieces(&subs[1]).collect::<Vec<_>>(), [(half, MAX_OFFSET - half)]);

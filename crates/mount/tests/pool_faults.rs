@@ -1,4 +1,4 @@
-//! A server of a move fails in the middle of a drain, a rebalancing or a replacement: no byte is lost, what stays is named, and the
+//! A server of a move fails in the middle of a drain, an addition, a rebalancing or a replacement: no byte is lost, what stays is named, and the
 //! same command ends it when the server is well again.
 
 mod common;
@@ -144,6 +144,13 @@ fn findings(pool: &TestPool, dry_run: bool) -> Vec<CheckFinding> {
 
 /// A pool of `s0` and `s2` with six files over both, to which `s1` was added.
 fn pool_of_three() -> TestPool {
+    let pool = pool_of_two();
+    assert_eq!(add_server(&pool.file(), "hdd", &pool.path("s1")).unwrap(), "hdd.2");
+    pool
+}
+
+/// A pool of `s0` and `s2` with six files over both.
+fn pool_of_two() -> TestPool {
     let pool = TestPool::with("4KiB", &["s0", "s2"]);
     let store = Store::of_file(&pool.file()).unwrap();
     for number in 0..FILES {
@@ -155,9 +162,18 @@ fn pool_of_three() -> TestPool {
         assert_eq!(inode.write_at(&bytes(number), 0).unwrap(), BYTES);
         inode.release_writer().unwrap();
     }
-    drop(store);
-    assert_eq!(add_server(&pool.file(), "hdd", &pool.path("s1")).unwrap(), "hdd.2");
     pool
+}
+
+/// Puts a file system that can fail over each of the directories.
+fn faulty(pool: &TestPool) -> [(&'static str, Faulty); 3] {
+    // All have equal room, as file systems without sizes.
+    ["s0", "s1", "s2"].map(|name| {
+        let below = pool.path(&format!("below-{name}"));
+        fs::rename(pool.path(name), &below).unwrap();
+        fs::create_dir(pool.path(name)).unwrap();
+        (name, Faulty::mount(&below, &pool.path(name)))
+    })
 }
 
 /// All files are whole, as far as they can be read while `lost` servers cannot.
@@ -231,13 +247,7 @@ fn in_the_middle_of(work: Work) {
 fn fails_in_the_middle_of(work: Work, fault: Fault, failing: &str, at: usize) {
     let what = format!("{work:?}, {fault:?} of {failing}, asked {at} times");
     let pool = pool_of_three();
-    // All have equal room, as file systems without sizes.
-    let servers = ["s0", "s1", "s2"].map(|name| {
-        let below = pool.path(&format!("below-{name}"));
-        fs::rename(pool.path(name), &below).unwrap();
-        fs::create_dir(pool.path(name)).unwrap();
-        (name, Faulty::mount(&below, &pool.path(name)))
-    });
+    let servers = faulty(&pool);
     let (_, server) = servers.iter().find(|(name, _)| *name == failing).unwrap();
     struck(&pool, work, at, || server.set(|faults| fault.strike(faults)), &what);
     let lost = [number_of(failing)];
@@ -270,6 +280,38 @@ fn a_server_that_fails_in_the_middle_of_a_rebalancing_costs_no_byte() {
 #[test]
 fn a_server_that_fails_in_the_middle_of_a_replacement_costs_no_byte() {
     in_the_middle_of(Work::Replace);
+}
+
+/// A disk fails while it becomes a server, and again while it is filled: the pool is as before, then no byte is lost, and the same
+/// commands end it when the disk is well again.
+#[test]
+fn a_disk_that_fails_in_the_middle_of_an_addition_costs_no_byte() {
+    for fault in [Fault::ReadOnly, Fault::Reads, Fault::Writes, Fault::Syncs, Fault::All] {
+        let what = format!("{fault:?} of an added disk");
+        let pool = pool_of_two();
+        let servers = faulty(&pool);
+        let (_, disk) = &servers[1];
+        let before = fs::read_to_string(pool.file()).unwrap();
+        let add = || add_server(&pool.file(), "hdd", &pool.path("s1"));
+        disk.set(|faults| fault.strike(faults));
+        match add() {
+            // Nothing of a new directory has to be read.
+            Ok(name) => assert_eq!((name.as_str(), fault), ("hdd.2", Fault::Reads), "{what}"),
+            Err(error) => {
+                assert!(error.to_string().contains(pool.path("s1").to_str().unwrap()), "{what}: {error}");
+                assert_eq!(fs::read_to_string(pool.file()).unwrap(), before, "{what}");
+            }
+        }
+        whole(&pool, &[], &what);
+        disk.well();
+        assert_eq!(add().unwrap_or_else(|error| panic!("{what}: {error}")), "hdd.2");
+        struck(&pool, Work::Rebalance, 2, || disk.set(|faults| fault.strike(faults)), &what);
+        let lost = [ServerId(2)];
+        whole(&pool, if fault.keeps_reads() { &[] } else { &lost }, &what);
+        disk.well();
+        assert_eq!(add().unwrap(), "hdd.2", "{what}: it is a server already");
+        goes_on(&pool, Work::Rebalance, &what);
+    }
 }
 
 /// The kernel's own file systems: ext4 turns read-only by itself when it finds an error, XFS gives EIO for all when its disk fails.

@@ -55,9 +55,10 @@ fn kind_name(kind: FileType) -> &'static str {
 
 fn placed(of: &PlacedStatus, pool: &Pool) -> Value {
     let (placement, names) = (&of.placement, pool.server_names());
-    let regions = placement.layout.regions().iter().map(|region| {
+    let regions = of.placed.regions().iter().map(|region| {
         json!({
             "offset": region.offset(),
+            "origin": region.origin(),
             "generation": placement.generations.at(region.offset()),
             "round": round_entries(region.stripes(), &names),
         })

@@ -135,13 +135,14 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
         [
             layout(&[(0, &[(0, 4096), (1, 65536)])]),
             layout(&[(0, &[(0, 4096), (1, 65536)]), (500_000, &[(2, 1000), (3, 3000), (0, 5000)])]),
+            layout(&[(0, &[(0, 4096), (1, 65536)]), (200_000, &[(2, 7000)]), (500_000, &[(0, 4096), (1, 65536)])]),
             layout(&[(0, &[(3, 70_000)]), (700_000, &[(1, 512), (2, 512)])]),
             layout(&[(0, &[(u16::MAX, 4096)]), (300_000, &[(2, 1000), (3, 3000), (0, 5000)])]),
         ]
     };
     if let Some((_store, inode, start)) = inherited() {
         for round in start as usize.. {
-            inode.move_to(&layouts()[round % 4], "file", &mut |_, _| true).unwrap();
+            inode.move_to(&layouts()[round % 5], "file", &mut |_, _| true).unwrap();
         }
     }
     let pool = TestPool::new(4);
@@ -155,7 +156,7 @@ fn a_mover_killed_at_any_time_leaves_the_bytes() {
         if round >= 25 && seen.len() > 1 {
             break;
         }
-        let child = spawn("a_mover_killed_at_any_time_leaves_the_bytes", &pool, round % 4);
+        let child = spawn("a_mover_killed_at_any_time_leaves_the_bytes", &pool, round % 5);
         std::thread::sleep(Duration::from_micros((8_000 + round * 3_331 % 60_000) * (1 + round / 25)));
         kill(child);
         assert!(content(&inode) == bytes, "round {round}");

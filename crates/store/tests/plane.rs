@@ -6,6 +6,7 @@ use common::{TestPool, content, create, layout, pattern, request, write, write_a
 use proptest::prelude::*;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,15 +169,72 @@ fn readers_go_on_while_a_file_moves() {
             layout(&[(0, &[(3, 1000), (2, 3000)])]),
             layout(&[(0, &[(3, 1000), (2, 3000)]), (100_000, &[(u16::MAX, 1)]), (200_000, &[(0, 512), (1, 9)])]),
             layout(&[(0, &[(3, 1000), (2, 3000)]), (150_000, &[(0, 100_000)])]),
+            layout(&[(0, &[(3, 1000), (2, 3000)]), (30_000, &[(1, 100)]), (90_000, &[(3, 1000), (2, 3000)])]),
         ];
         for round in 0..30 {
-            inode.move_to(&layouts[round % 3], "file", &mut |_, _| true).unwrap();
+            inode.move_to(&layouts[round % 4], "file", &mut |_, _| true).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             assert!(thread.join().unwrap() > 0);
         }
     });
+}
+
+/// Names of all datafiles of a server with the numbers of their inodes, and the space that they take in bytes.
+fn datafiles_on(pool: &TestPool, server: usize) -> (Vec<(String, u64)>, u64) {
+    let directories = std::fs::read_dir(pool.root(server)).unwrap().map(|entry| entry.unwrap().path());
+    let files = directories.filter(|path| path.is_dir()).flat_map(|path| std::fs::read_dir(path).unwrap());
+    let mut taken_bytes = 0;
+    let mut names: Vec<_> = files
+        .map(|entry| {
+            let (entry, stat) = (entry.as_ref().unwrap(), entry.as_ref().unwrap().metadata().unwrap());
+            taken_bytes += stat.blocks() * 512;
+            (entry.file_name().into_string().unwrap(), stat.ino())
+        })
+        .collect();
+    names.sort();
+    (names, taken_bytes)
+}
+
+/// A part in the middle of a region goes elsewhere and comes back: nothing else is copied, each datafile around it stays, and
+/// its space is given back.
+#[test]
+fn only_the_part_that_changes_is_copied() {
+    const MIB: u64 = 1 << 20;
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    let whole: &[(u16, u64)] = &[(0, 65_536), (1, 65_536)];
+    inode.move_to(&layout(&[(0, whole)]), "file", &mut |_, _| true).unwrap();
+    let mut bytes = pattern(8 * MIB as usize + 5, 3);
+    write(&inode, &bytes, 0);
+    let (before, taken_bytes) = datafiles_on(&pool, 0);
+    let split = layout(&[(0, whole), (2 * MIB, &[(2, 4096)]), (4 * MIB, whole)]);
+    let reader = store.lookup(Path::new("file")).unwrap().unwrap();
+    let forecast = store.check_moves([("file", &*inode, &split)]).unwrap();
+    assert_eq!(forecast.moved_bytes, [2 * MIB]);
+    let moved = inode.move_to(&split, "file", &mut |_, _| true).unwrap();
+    assert_eq!((moved.copied_bytes, moved.kept_bytes), (2 * MIB, 6 * MIB + 5));
+    assert!(content(&reader) == bytes);
+    let (names, split_bytes) = datafiles_on(&pool, 0);
+    assert_eq!(names, before, "the datafile is the one that was there");
+    assert_eq!(split_bytes, taken_bytes - MIB, "what has gone gives its space back");
+    // Behind the cut the file goes on growing where it was, and is cut there.
+    let young = pattern(300_000, 5);
+    write(&inode, &young, bytes.len() as u64);
+    bytes.extend(young);
+    assert!(content(&reader) == bytes);
+    inode.truncate(8 * MIB + 4).unwrap();
+    bytes.truncate(8 * MIB as usize + 4);
+    let moved = inode.move_to(&layout(&[(0, whole)]), "file", &mut |_, _| true).unwrap();
+    assert_eq!(moved.copied_bytes, 2 * MIB);
+    assert!(content(&reader) == bytes);
+    assert_eq!(datafiles_on(&pool, 0).0.len(), 2, "one for what has come back");
+    assert!(datafiles_on(&pool, 2).0.is_empty());
+    assert!(inode.is_held().is_ok_and(|held| !held));
+    let again = inode.move_to(&layout(&[(0, whole)]), "file", &mut |_, _| true).unwrap();
+    assert_eq!(again.copied_bytes, 0);
 }
 
 /// Times that a move is asked what to do next before a writer that does not come fails the test.

@@ -110,11 +110,12 @@ pub struct Script {
 /// Layouts that files get in the course of a script, for pools of three servers.
 pub fn layout(index: usize) -> Layout {
     type Round = &'static [(u16, u64)];
-    let rows: [&[(u64, Round)]; 4] = [
+    let rows: [&[(u64, Round)]; 5] = [
         &[(0, &[(0, 4096), (1, 8192), (2, 1000)])],
         &[(0, &[(0, 4096), (1, 8192), (2, 1000)]), (20_000, &[(2, 1000), (1, 3000)])],
         &[(0, &[(1, 50_000)])],
         &[(0, &[(u16::MAX, 4096)]), (12_288, &[(2, 1000), (0, 3000)])],
+        &[(0, &[(0, 4096), (1, 8192), (2, 1000)]), (5_000, &[(1, 700)]), (30_000, &[(0, 4096), (1, 8192), (2, 1000)])],
     ];
     Layout::new(rows[index % rows.len()].iter().map(|(offset, round)| {
         let stripe = |&(server, width_bytes): &(u16, u64)| Stripe { server: ServerId(server), width_bytes };

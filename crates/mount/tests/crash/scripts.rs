@@ -193,6 +193,10 @@ pub fn all() -> Vec<Script> {
                 vec![Op::Move { path: "f", layout: 1 }, Op::Move { path: "f", layout: 2 }],
                 with(vec![Op::Write { slot: 0, offset: 1000, len: 5000 }, sync()]),
                 vec![Op::Move { path: "f", layout: 3 }, Op::Move { path: "f", layout: 0 }],
+                // Its first region is cut, and whole again.
+                vec![Op::Move { path: "f", layout: 4 }],
+                with(vec![Op::Write { slot: 0, offset: 25_000, len: 9000 }, sync()]),
+                vec![Op::Move { path: "f", layout: 0 }],
             ]
             .concat(),
         ),

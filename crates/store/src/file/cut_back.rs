@@ -93,12 +93,11 @@ impl Inode {
     /// Size of the file without the surplus.
     fn end_without(&self, file: &PlacedFile, surplus: &Surplus) -> Result<u64> {
         let mut end = surplus.kept_to.max(self.stat()?.st_size as u64);
-        let layout = &file.placement().layout;
         // A server that is missing has nothing of what is to be cut.
         let _ = file.for_each_length(|index, fd, length| {
             let part = surplus.parts.iter().find(|part| part.index == index);
             let own = part.map_or(Ok(length), |part| length_without(part, fd, length))?;
-            end = end.max(file_bytes(layout, file.datafiles(), index, own));
+            end = end.max(file_bytes(file.datafiles(), index, own));
             Ok(())
         });
         Ok(end)
@@ -110,7 +109,7 @@ impl Inode {
         }
         let Some(fd) = file.writable_datafile(part.index)? else { return Ok(()) };
         let error = file.server_of(part.index)?.error("cut a datafile");
-        let to = datafile_bytes(&file.placement().layout, file.datafiles(), part.index, end);
+        let to = datafile_bytes(file.datafiles(), part.index, end);
         if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 > to {
             retry(|| rustix::fs::ftruncate(fd, to)).map_err(error)?;
         }

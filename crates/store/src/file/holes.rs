@@ -119,7 +119,7 @@ impl PlacedFile {
 
     /// First offset in `[from, to)` that is what is wanted.
     fn first(&self, from: u64, to: u64, wanted: Wanted, lengths: Option<&Lengths>) -> Option<u64> {
-        let layout = &self.placement().layout;
+        let layout = &self.datafiles().placed;
         // Of each datafile, then of the inode: there is nothing wanted from the first of the two positions to the
         // second. Of none at first.
         let datafiles = self.datafiles().table.len();

@@ -586,7 +586,8 @@ fn place(
     let read_ahead = hints::read_ahead(&handle.optimisations);
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
-    let share = store.open_memory.share(owner, handle.layout, &layout)?;
+    let parts_bytes = handle.generations.memory_bytes(&layout);
+    let share = store.open_memory.share(owner, handle.layout, &layout, parts_bytes)?;
     let placement = Placement {
         pool: store.plane().pool_uuid().clone(),
         handle: handle.logical,

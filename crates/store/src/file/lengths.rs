@@ -20,7 +20,7 @@ use crate::os::sync::atomic::Ordering;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::ServerId;
 
 /// Name of the extended attribute.
 pub(crate) const ATTRIBUTE: &str = "user.stripewise.lengths";
@@ -124,19 +124,21 @@ pub(crate) fn read_record(
 /// The stretches of the file that stand in `[from, to)` of datafile `index`, as `(from, to)`, below offset `size_bytes`, in
 /// ascending order.
 pub(crate) fn stretches(
-    layout: &Layout,
     datafiles: &crate::format::placement::Datafiles,
     index: u16,
     (from, to): (u64, u64),
     size_bytes: u64,
     mut found: impl FnMut(u64, u64),
 ) {
+    let layout = &datafiles.placed;
     for (region, row) in layout.regions().iter().enumerate() {
         let (begin, end) = (row.offset(), layout.region_end(region).min(size_bytes));
         for slot in (0..row.stripes().len()).filter(|&slot| datafiles.index(region, slot) == index) {
-            // Regions do not overlap in a datafile: each begins at its own offset.
-            let first = from.max(begin);
-            let last = to.min(if begin < end { row.datafile_offset(slot, end) } else { begin });
+            if begin >= end {
+                continue;
+            }
+            let first = from.max(row.datafile_offset(slot, begin));
+            let last = to.min(row.datafile_offset(slot, end));
             if first >= last {
                 continue;
             }
@@ -216,14 +218,14 @@ impl Inode {
     /// # Errors
     /// The record could not be lowered: nothing may be cut.
     pub(crate) fn lower_lengths(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        let (layout, datafiles) = (&file.placement().layout, file.datafiles());
+        let datafiles = file.datafiles();
         if datafiles.table.is_empty() {
             return Ok(());
         }
         let Some(before) = self.recorded_lengths()? else { return Ok(()) };
         let mut entries = Entries::new();
         for (index, &datafile) in datafiles.table.iter().enumerate() {
-            let most = datafile_bytes(layout, datafiles, index as u16, size_bytes);
+            let most = datafile_bytes(datafiles, index as u16, size_bytes);
             let bytes = before.of(datafile).min(most);
             if bytes > 0 {
                 entries.push((datafile, bytes));
@@ -250,7 +252,7 @@ impl Inode {
         new.for_each_present(|index, fd| {
             let datafile = new.datafiles().table[usize::from(index)];
             let kept = if stays(datafile) { recorded(datafile) } else { 0 };
-            let most = datafile_bytes(&new.placement().layout, new.datafiles(), index, size_bytes);
+            let most = datafile_bytes(new.datafiles(), index, size_bytes);
             let bytes = (rustix::fs::fstat(fd)?.st_size as u64).max(kept).min(most);
             if bytes > 0 {
                 entries.push((datafile, bytes));

@@ -10,6 +10,7 @@ mod holes;
 pub mod inode;
 pub(crate) mod lengths;
 pub(crate) mod lockfile;
+pub(crate) mod move_plan;
 pub mod mover;
 pub(crate) mod open_file;
 pub(crate) mod open_inode;

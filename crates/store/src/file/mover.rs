@@ -8,13 +8,14 @@
 
 use crate::backend::plane::OpenServer;
 use crate::file::inode::{Inode, Store, sync_names};
+use crate::file::move_plan::MovePlan;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
 use crate::file::steps::{REST, Steps, Then};
 use crate::file::writers::StructuralLock;
-use crate::format::generations::GenerationMap;
+use crate::format::extent::bytes_in;
 use crate::format::handle::Handle;
 use crate::format::hints;
 use crate::format::placement::{Datafile, Datafiles, Placement};
@@ -43,41 +44,6 @@ pub struct Moved {
     pub kept_bytes: u64,
     /// blake3 of the bytes that were copied, in order of offset; the copy read back gave the same.
     pub checksum: [u8; 32],
-}
-
-/// The new shape of a file.
-struct Plan {
-    layout: Arc<Layout>,
-    generations: GenerationMap,
-    /// Parts of the file that must be copied, as `(from, to)`.
-    copy: Vec<(u64, u64)>,
-}
-
-/// Decides which regions keep their generation: those whose offset and round stay and that need no byte which another
-/// region has now.
-fn plan(old: &Placement, layout: Arc<Layout>, generation: u32, size_bytes: u64) -> Plan {
-    let keeps = |index: usize| {
-        let region = &layout.regions()[index];
-        let before = old.layout.region_at(region.offset());
-        let same = &old.layout.regions()[before];
-        let (old_end, new_end) = (old.layout.region_end(before), layout.region_end(index));
-        same.offset() == region.offset()
-            && same.stripes() == region.stripes()
-            && (new_end <= old_end || size_bytes <= old_end)
-    };
-    let map = |keep: &dyn Fn(usize) -> bool| {
-        GenerationMap::new(layout.regions().iter().enumerate().map(|(index, region)| {
-            (region.offset(), if keep(index) { old.generations.at(region.offset()) } else { generation })
-        }))
-    };
-    let kept = map(&keeps);
-    let keep: &dyn Fn(usize) -> bool = if kept.is_some() { &keeps } else { &|_| false };
-    let generations = kept.unwrap_or_else(|| GenerationMap::whole(generation));
-    let copy = (0..layout.regions().len()).filter(|&index| !keep(index)).filter_map(|index| {
-        let (from, to) = (layout.regions()[index].offset(), layout.region_end(index).min(size_bytes));
-        (from < to).then_some((from, to))
-    });
-    Plan { copy: copy.collect(), generations, layout }
 }
 
 impl Inode {
@@ -164,20 +130,27 @@ impl Inode {
         if *old.layout == *layout || size_bytes == 0 {
             return Ok(ChangeOfSpace::default());
         }
-        let plan = plan(&old, Arc::new(layout.clone()), old.version.wrapping_add(1), size_bytes);
-        let kept = Datafiles::new(&plan.layout, &plan.generations)?.table;
+        let plan = MovePlan::new(&old, layout, old.version.wrapping_add(1), size_bytes)?;
+        let (before, after) = (old.datafiles()?, Datafiles::new(layout, &plan.generations)?);
+        let bytes_of = |datafiles: &Datafiles, datafile: &Datafile| {
+            let index = datafiles.table.iter().position(|other| other == datafile);
+            index.map_or(0, |index| bytes_in(datafiles, index as u16, size_bytes))
+        };
         let mut freed = Vec::new();
         let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
         for (datafile, bytes) in self.allocated_by_datafile(&old)? {
             allocated_bytes += bytes;
-            if !kept.contains(&datafile) {
+            let (had, keeps) = (bytes_of(&before, &datafile), bytes_of(&after, &datafile));
+            if keeps < had {
+                freed.push((datafile.server, (bytes as f64 * (1.0 - keeps as f64 / had as f64)) as u64));
+            } else if had == 0 && !after.table.contains(&datafile) {
                 freed.push((datafile.server, bytes));
             }
         }
         let density = (allocated_bytes as f64 / size_bytes as f64).min(1.0);
         let mut copied = Vec::new();
         for &(from, to) in &plan.copy {
-            let region = &plan.layout.regions()[plan.layout.region_at(from)];
+            let region = &layout.regions()[layout.region_at(from)];
             copied.extend(region.stripes().iter().enumerate().map(|(slot, stripe)| {
                 let bytes = region.bytes_before(slot, to) - region.bytes_before(slot, from);
                 (stripe.server, (bytes as f64 * density).ceil() as u64)
@@ -240,7 +213,7 @@ impl Inode {
 struct Move<'a> {
     inode: &'a Inode,
     handle: Handle,
-    plan: Plan,
+    plan: MovePlan,
     times: Timestamps,
     size_bytes: u64,
     old: Arc<PlacedFile>,
@@ -266,11 +239,11 @@ impl<'a> Move<'a> {
         let old = inode.file()?;
         let before = old.current_placement();
         let version = handle.version.wrapping_add(1);
-        let plan = plan(&before, layout, version, size_bytes);
+        let plan = MovePlan::new(&before, &layout, version, size_bytes)?;
         let mut placement = Placement {
             version,
             generations: plan.generations.clone(),
-            layout: plan.layout.clone(),
+            layout,
             present: Default::default(),
             ..before.clone()
         };
@@ -359,7 +332,7 @@ impl<'a> Move<'a> {
         }
         let placement = self.copy.current_placement();
         let mut optimisations = self.handle.optimisations.clone();
-        let head_bytes = self.plan.layout.head_in_inode_bytes();
+        let head_bytes = placement.layout.head_in_inode_bytes();
         if hints::small(&optimisations).is_some_and(|small| small.value(0) != head_bytes) {
             // The new layout says where the first bytes are, and no longer the hint that the file was made with.
             optimisations.disable(SMALL.index);
@@ -379,6 +352,7 @@ impl<'a> Move<'a> {
         // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
         // other regions had in the inode and in datafiles is no change of the file.
         let _ = self.inode.finish_change();
+        self.inode.remove_those_behind(&self.old, &self.copy);
         let _ = self.set_times();
         let copied_bytes = self.copied_bytes();
         Ok(Moved { copied_bytes, kept_bytes: self.size_bytes - copied_bytes, checksum: *original.as_bytes() })
@@ -401,7 +375,7 @@ impl<'a> Move<'a> {
     /// anything from before.
     fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
         const BLOCK: usize = 64 << 10;
-        let layout = &self.plan.layout;
+        let layout = &self.copy.placement().layout;
         let in_inode = layout.regions()[layout.region_at(at)].stripes()[0].server == ServerId::META;
         let zeros = |block: &[u8]| !in_inode && block.iter().all(|&byte| byte == 0);
         let mut from = 0;

@@ -38,13 +38,20 @@ pub(crate) struct Share {
 }
 
 impl OpenMemory {
-    /// Counts a file of user `owner` that has the layout `layout`, of that `hash`.
+    /// Counts a file of user `owner` that has the layout `layout`, of that `hash`, and takes `parts_bytes` for what is its own
+    /// of it.
     ///
     /// # Errors
     /// [`Error::LayoutMemory`] when the user's open files take too much then.
-    pub(crate) fn share(self: &Arc<Self>, owner: u32, hash: [u8; 32], layout: &Layout) -> Result<Share> {
+    pub(crate) fn share(
+        self: &Arc<Self>,
+        owner: u32,
+        hash: [u8; 32],
+        layout: &Layout,
+        parts_bytes: usize,
+    ) -> Result<Share> {
         let stripes: usize = layout.regions().iter().map(|region| region.stripes().len()).sum();
-        let table_bytes = stripes * size_of::<u16>() + layout.regions().len() * size_of::<u32>();
+        let table_bytes = stripes * size_of::<u16>() + layout.regions().len() * size_of::<u32>() + parts_bytes;
         let layout_bytes = memory_bytes(layout);
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = owners.entry(owner).or_default();
@@ -97,7 +104,7 @@ mod tests {
     #[test]
     fn what_one_users_open_files_take_is_bounded_and_given_back() {
         let memory = Arc::new(OpenMemory::default());
-        let share = |owner, layout: &Layout| memory.share(owner, layout.hash(), layout);
+        let share = |owner, layout: &Layout| memory.share(owner, layout.hash(), layout, 0);
         let mut layouts = Vec::new();
         let mut open = Vec::new();
         let error = loop {

@@ -408,7 +408,7 @@ impl Cursor<'_> {
 impl PlacedFile {
     /// Calls `f` with the index of each datafile that `[offset, offset + len)` touches, perhaps more than once.
     fn for_each_datafile(&self, offset: u64, len: u64, mut f: impl FnMut(u16)) {
-        let layout = &self.placement.layout;
+        let layout = &self.datafiles.placed;
         let end = offset + len;
         let mut region = layout.region_at(offset);
         while region < layout.regions().len() && layout.regions()[region].offset() < end {
@@ -442,7 +442,7 @@ impl PlacedFile {
 
     /// How many bytes of `[offset, offset + len)` lie before the first whose datafile does not exist.
     pub(crate) fn bytes_before_absent(&self, offset: u64, len: u64) -> u64 {
-        let subs = self.placement.layout.split(offset, len);
+        let subs = self.datafiles.placed.split(offset, len);
         let exists = |sub: &SubRequest| {
             let index = self.datafiles.index(sub.region, sub.slot);
             index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
@@ -570,12 +570,8 @@ impl PlacedFile {
             });
             match stat {
                 Ok(Some(stat)) => {
-                    let layout = &self.placement.layout;
-                    f(
-                        index,
-                        &stat,
-                        crate::format::extent::file_bytes(layout, &self.datafiles, index, stat.st_size as u64),
-                    );
+                    let upto = crate::format::extent::file_bytes(&self.datafiles, index, stat.st_size as u64);
+                    f(index, &stat, upto);
                 }
                 Ok(None) => {}
                 Err(error) => all = all.and(Err(error)),
@@ -771,7 +767,7 @@ impl PlacedFile {
     /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
     fn transfer(&self, asked: Transfer<'_>, notes: &mut Notes<'_>) -> Result<u64> {
         let Transfer { direction, bufs, offset, len, .. } = asked;
-        let layout = &*self.placement.layout;
+        let layout = &self.datafiles.placed;
         let region = layout.region_at(offset);
         let one = self.only_slot(region, offset, len);
         if let (Some(slot), [buf]) = (one, bufs) {
@@ -814,7 +810,7 @@ impl PlacedFile {
 
     /// The stripe of `region` that has all of `[offset, offset + len)`, if that is one.
     fn only_slot(&self, region: usize, offset: u64, len: u64) -> Option<usize> {
-        let layout = &*self.placement.layout;
+        let layout = &self.datafiles.placed;
         let row = &layout.regions()[region];
         if offset + len > layout.region_end(region) {
             return None;
@@ -896,7 +892,7 @@ impl PlacedFile {
 
     /// The part of a request that lies in one stripe, or in a region of one.
     fn part(&self, region: usize, slot: usize, offset: u64, len: u64) -> SubRequest {
-        let row = &self.placement.layout.regions()[region];
+        let row = &self.datafiles.placed.regions()[region];
         SubRequest {
             region,
             slot,
@@ -940,14 +936,14 @@ impl PlacedFile {
     /// Tells the observers of an append of `done_bytes` at `offset` to the one datafile of the file.
     pub(crate) fn appended(&self, request: &Request, offset: u64, done_bytes: u64, begin_ns: Option<u64>) {
         if let Some(begin_ns) = begin_ns {
-            let region = self.placement.layout.region_at(offset);
+            let region = self.datafiles.placed.region_at(offset);
             self.observed(request, &self.part(region, 0, offset, request.len), done_bytes, begin_ns);
         }
     }
 
     /// The file offset of byte `done` of a sub-request.
     fn first_byte(&self, sub: &SubRequest, done: u64) -> u64 {
-        let region = &self.placement.layout.regions()[sub.region];
+        let region = &self.datafiles.placed.regions()[sub.region];
         region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
     }
 
@@ -1030,8 +1026,8 @@ impl PlacedFile {
             let last = self.first_byte(sub, sub.len - 1);
             if last >= *upto {
                 let below = self
-                    .placement
-                    .layout
+                    .datafiles
+                    .placed
                     .pieces(sub)
                     .map_while(|(at, bytes)| (at < *upto).then(|| bytes.min(*upto - at)));
                 task.shorten(below.sum(), buffers);

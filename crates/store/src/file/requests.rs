@@ -99,7 +99,7 @@ impl<'a> Requests<'a> {
         let mut all = Ok(());
         while done < buf.len() {
             let at = offset + done as u64;
-            let in_stripe = stripe_end(self.inode.file()?.placement().layout.as_ref(), at) - at;
+            let in_stripe = stripe_end(&self.inode.file()?.datafiles().placed, at) - at;
             let end = done + in_stripe.min((buf.len() - done) as u64) as usize;
             match rest.write_at(&buf[done..end], at) {
                 Ok(count) => done += count,

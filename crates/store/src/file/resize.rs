@@ -18,7 +18,7 @@ use stripewise_layout::{MAX_OFFSET, ServerId};
 fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
     let mut longer = Vec::new();
     file.for_each_present(|index, fd| {
-        let wanted = datafile_bytes(&file.placement().layout, file.datafiles(), index, size_bytes);
+        let wanted = datafile_bytes(file.datafiles(), index, size_bytes);
         if stat_datafile(fd)?.st_size as u64 > wanted {
             longer.push((index, wanted));
         }
@@ -178,9 +178,7 @@ impl Inode {
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => other,
         };
-        file.for_each_present(|index, fd| {
-            gaps(layout, file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to))
-        })?;
+        file.for_each_present(|index, fd| gaps(file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to)))?;
         let stat = self.stat()?;
         if stat.st_blocks > 0 {
             for (index, region) in layout.regions().iter().enumerate() {
@@ -211,6 +209,18 @@ impl Inode {
             }
         }
         Ok(())
+    }
+
+    /// Removes the datafiles that a move from `old` to `new` has left without a byte, also where a server's cannot be listed. What cannot be
+    /// removed is left to the next writer.
+    pub(crate) fn remove_those_behind(&self, old: &PlacedFile, new: &PlacedFile) {
+        let Ok(owner) = self.stat().map(|stat| stat.st_uid) else { return };
+        let present = old.current_placement().present;
+        for (index, datafile) in old.datafiles().table.iter().enumerate() {
+            if present.contains(index) && !new.datafiles().table.contains(datafile) {
+                let _ = remove_datafile(self.store.plane(), self.handle(), *datafile, owner, self.identity());
+            }
+        }
     }
 
     /// Removes the datafiles of a file that has no name any more, of every server that lets it; the first error of
@@ -265,7 +275,7 @@ impl Inode {
         // Of the datafiles the size stays: it would count for the file's.
         let mode = mode | FallocateFlags::KEEP_SIZE;
         let mut taken: Vec<Taken> = Vec::new();
-        for sub in file.placement().layout.split(offset, len) {
+        for sub in file.datafiles().placed.split(offset, len) {
             if sub.server == ServerId::META {
                 retry(|| rustix::fs::fallocate(self.descriptor(), mode, sub.from, sub.to - sub.from))
                     .map_err(self.failed("fallocate"))?;

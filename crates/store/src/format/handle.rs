@@ -5,7 +5,7 @@
 //! truncation under way, and a checksum. It lives in the attribute [`ATTRIBUTE`] of the inode, big-endian. A user can
 //! write that attribute, so decoding trusts nothing.
 
-use crate::format::generations::{GenerationMap, MAX_GENERATIONS};
+use crate::format::generations::{GenerationEntry, GenerationMap, MAX_GENERATIONS};
 use crate::os::error::{Error, HandleError, Result};
 use crate::os::sys::proc_path;
 use rustix::fd::BorrowedFd;
@@ -227,10 +227,7 @@ impl Handle {
         self.optimisations.encode(&mut out);
         out.extend(self.layout);
         out.extend((self.generations.entries().len() as u16).to_be_bytes());
-        for &(offset, generation) in self.generations.entries() {
-            out.extend(offset.to_be_bytes());
-            out.extend(generation.to_be_bytes());
-        }
+        self.generations.entries().iter().for_each(|entry| put_entry(&mut out, entry));
         let present = self.present.as_bytes();
         if present.len() > MAX_DATAFILES / 8 {
             return Err(HandleError::TooLarge("more than 8192 datafiles"));
@@ -283,7 +280,7 @@ impl Handle {
         }
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            entries.push((reader.u64()?, reader.u32()?));
+            entries.push(entry(&mut reader)?);
         }
         let generations = GenerationMap::new(entries).filter(|map| map.entries().len() == count);
         let generations = generations.ok_or(Damaged("generation map out of order"))?;
@@ -368,6 +365,23 @@ fn read_handle_by(
     Ok(Some(handle))
 }
 
+/// The highest bit of an entry's offset: an origin follows its generation. Offsets are below it.
+const HAS_ORIGIN: u64 = 1 << 63;
+
+/// Writes an entry of a generation map, as handles and placements have it.
+pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &GenerationEntry) {
+    out.extend((entry.offset | if entry.origin.is_some() { HAS_ORIGIN } else { 0 }).to_be_bytes());
+    out.extend(entry.generation.to_be_bytes());
+    out.extend(entry.origin.iter().flat_map(|origin| origin.to_be_bytes()));
+}
+
+/// Reads what [`put_entry`] wrote.
+pub(crate) fn entry(reader: &mut Reader<'_>) -> Result<GenerationEntry, HandleError> {
+    let (offset, generation) = (reader.u64()?, reader.u32()?);
+    let origin = if offset & HAS_ORIGIN != 0 { Some(reader.u64()?) } else { None };
+    Ok(GenerationEntry { offset: offset & !HAS_ORIGIN, generation, origin })
+}
+
 /// Takes fields off the front of a slice; shared with the other binary forms of this crate.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -404,7 +418,12 @@ mod tests {
 
     fn sample() -> Handle {
         let mut handle = Handle::new(77, [9; 32]);
-        handle.generations = GenerationMap::new([(0, 1), (4096, 2)]).unwrap();
+        handle.generations = GenerationMap::new([
+            GenerationEntry { offset: 0, generation: 1, origin: None },
+            GenerationEntry { offset: 4096, generation: 2, origin: None },
+            GenerationEntry { offset: 8192, generation: 1, origin: Some(0) },
+        ])
+        .unwrap();
         handle.optimisations.enable(31, MAX_PARAMETERS).unwrap();
         handle.optimisations.enable(0, 5).unwrap();
         handle.present.insert(11);

@@ -1,7 +1,7 @@
 //! A placement: all that is needed to find a file's bytes, as the mount hands it to the preload.
 
 use crate::format::generations::GenerationMap;
-use crate::format::handle::{MAX_DATAFILES, Present, Reader};
+use crate::format::handle::{MAX_DATAFILES, Present, Reader, entry, put_entry};
 use crate::format::identity::Identity;
 use crate::os::error::HandleError;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 
 const MAGIC: [u8; 4] = *b"SWPL";
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 const BYPASS: u8 = 1;
 
 /// One datafile of a file: the bytes of one generation on one server.
@@ -109,7 +109,7 @@ pub struct Placement {
     pub generations: GenerationMap,
     /// Which datafiles exist.
     pub present: Present,
-    /// The layout.
+    /// The layout that the handle names; where its regions are on the servers, [`Placement::datafiles`] knows.
     pub layout: Arc<Layout>,
 }
 
@@ -119,6 +119,9 @@ pub struct Placement {
 pub struct Datafiles {
     /// The datafiles in order.
     pub table: Vec<Datafile>,
+    /// The layout as the file has it: cut where a generation begins within a region, with the places of each part. Regions and
+    /// slots of these tables are those of it.
+    pub placed: Layout,
     /// Index into `table` of each slot of each region, regions one after the other; [`Datafiles::INODE`] for the
     /// metadata tier.
     pub(crate) of_slot: Vec<u16>,
@@ -130,23 +133,23 @@ impl Datafiles {
     /// Stands for the inode itself.
     pub const INODE: u16 = u16::MAX;
 
-    /// Builds the table. O(regions x stripes x datafiles); done once per opened file. Fails when a region lies in more
-    /// than one generation, or there are too many datafiles.
+    /// Builds the table. O(regions x stripes x datafiles); done once per opened file. Fails when the generations do not fit the
+    /// layout, the places of two regions are not in order in a datafile, so that they might overlap, or there are too many
+    /// datafiles.
     pub fn new(layout: &Layout, generations: &GenerationMap) -> Result<Self, HandleError> {
+        let misfit = |_| HandleError::Damaged("its generations do not fit its layout");
+        let placed = generations.placed(layout).map_err(misfit)?;
         let mut table: Vec<Datafile> = Vec::new();
+        // Of each datafile: where the places of the regions that it has so far end.
+        let mut ends: Vec<u64> = Vec::new();
         let mut of_slot = Vec::new();
-        let mut region_start = Vec::with_capacity(layout.regions().len());
-        for &(offset, _) in generations.entries() {
-            let region = layout.region_at(offset.min(MAX_OFFSET));
-            if layout.regions()[region].offset() != offset {
-                return Err(HandleError::Damaged("a generation begins inside a region"));
-            }
-        }
+        let mut region_start = Vec::with_capacity(placed.regions().len());
         // Generations repeat in runs, so looking from the end finds a datafile after at most one round of servers.
-        for region in layout.regions() {
+        for (number, region) in placed.regions().iter().enumerate() {
             region_start.push(of_slot.len() as u32);
             let generation = generations.at(region.offset());
-            for stripe in region.stripes() {
+            let end = placed.region_end(number).min(MAX_OFFSET);
+            for (slot, stripe) in region.stripes().iter().enumerate() {
                 if stripe.server == ServerId::META {
                     of_slot.push(Self::INODE);
                     continue;
@@ -154,15 +157,23 @@ impl Datafiles {
                 let datafile = Datafile { server: stripe.server, generation };
                 let index = table.iter().rposition(|other| *other == datafile).unwrap_or_else(|| {
                     table.push(datafile);
+                    ends.push(0);
                     table.len() - 1
                 });
                 if index >= MAX_DATAFILES {
                     return Err(HandleError::TooLarge("more than 8192 datafiles"));
                 }
+                let place = (region.datafile_offset(slot, region.offset()), region.datafile_offset(slot, end));
+                if place.0 < place.1 {
+                    if place.0 < ends[index] {
+                        return Err(HandleError::Damaged("the places of two regions overlap in a datafile"));
+                    }
+                    ends[index] = place.1;
+                }
                 of_slot.push(index as u16);
             }
         }
-        Ok(Self { table, of_slot, region_start })
+        Ok(Self { table, placed, of_slot, region_start })
     }
 
     /// The index in `table` that serves slot `slot` of region `region`; [`Datafiles::INODE`] for the inode. O(1).
@@ -193,10 +204,7 @@ impl Placement {
         out.extend(self.identity.inode.to_be_bytes());
         out.extend(self.identity.generation.to_be_bytes());
         out.extend((self.generations.entries().len() as u16).to_be_bytes());
-        for &(offset, generation) in self.generations.entries() {
-            out.extend(offset.to_be_bytes());
-            out.extend(generation.to_be_bytes());
-        }
+        self.generations.entries().iter().for_each(|entry| put_entry(&mut out, entry));
         out.extend((self.present.as_bytes().len() as u16).to_be_bytes());
         out.extend(self.present.as_bytes());
         out.extend(self.layout.to_bytes());
@@ -222,8 +230,7 @@ impl Placement {
         let (handle, version, epoch, owner) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
         let identity = Identity { inode: reader.u64()?, generation: reader.u32()? };
         let count = reader.u16()?;
-        let entries: Vec<_> =
-            (0..count).map(|_| Ok((reader.u64()?, reader.u32()?))).collect::<Result<_, HandleError>>()?;
+        let entries: Vec<_> = (0..count).map(|_| entry(&mut reader)).collect::<Result<_, HandleError>>()?;
         let generations = GenerationMap::new(entries).ok_or(Damaged("generation map out of order"))?;
         let present_len = usize::from(reader.u16()?);
         let present = Present::from_bytes(reader.slice(present_len)?);
@@ -248,6 +255,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::generations::GenerationEntry;
     use proptest::prelude::*;
     use stripewise_layout::Stripe;
 
@@ -268,7 +276,11 @@ mod tests {
             owner: 1000,
             identity: Identity { inode: 1 << 40, generation: 9 },
             bypass: true,
-            generations: GenerationMap::new([(0, 2), (200_000, 4)]).unwrap(),
+            generations: GenerationMap::new(
+                [(0, 2, None), (50_000, 3, Some(50_000)), (70_000, 2, Some(0)), (200_000, 4, None)]
+                    .map(|(offset, generation, origin)| GenerationEntry { offset, generation, origin }),
+            )
+            .unwrap(),
             present,
             layout: Arc::new(Layout::new(rounds).unwrap()),
         }
@@ -280,10 +292,13 @@ mod tests {
         let datafiles = placement.datafiles().unwrap();
         let names: Vec<_> = datafiles.table.iter().map(|d| d.path(placement.handle).as_str().to_owned()).collect();
         assert_eq!(names[0], "ab/feed0000000000ab.00000002");
-        assert_eq!(names[2], "ab/feed0000000000ab.00000004");
-        assert_eq!(datafiles.table.len(), 4);
-        assert_eq!(datafiles.index(1, 0), Datafiles::INODE);
-        assert_eq!((datafiles.index(2, 0), datafiles.index(2, 1)), (2, 3));
+        assert_eq!(names[2], "ab/feed0000000000ab.00000003");
+        assert_eq!(names[4], "ab/feed0000000000ab.00000004");
+        assert_eq!(datafiles.table.len(), 6);
+        // The first region is cut in three, of which the last is where it was.
+        assert_eq!((datafiles.index(2, 0), datafiles.index(2, 1)), (0, 1));
+        assert_eq!(datafiles.index(3, 0), Datafiles::INODE);
+        assert_eq!((datafiles.index(4, 0), datafiles.index(4, 1)), (4, 5));
     }
 
     #[test]

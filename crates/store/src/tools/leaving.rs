@@ -138,7 +138,7 @@ impl Store {
 pub(crate) fn stretches_on(placement: &Placement, server: ServerId, size_bytes: u64) -> Result<Vec<Stretches>> {
     let datafiles = placement.datafiles()?;
     let there = |index: &usize| placement.present.contains(*index) && datafiles.table[*index].server == server;
-    let of = |index| Stretches::of(&placement.layout, &datafiles, index as u16, (0, u64::MAX), size_bytes);
+    let of = |index| Stretches::of(&datafiles, index as u16, (0, u64::MAX), size_bytes);
     Ok((0..datafiles.table.len()).filter(there).map(of).filter(|stretches| stretches.bytes > 0).collect())
 }
 

@@ -3,7 +3,7 @@
 use crate::file::inode::Inode;
 use crate::format::handle::Optimisations;
 use crate::format::hints;
-use crate::format::placement::Placement;
+use crate::format::placement::{Datafiles, Placement};
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
@@ -37,6 +37,8 @@ pub struct PlacedStatus {
     pub has_handle: bool,
     /// Its layout, handle and generations.
     pub placement: Placement,
+    /// Its layout as it has it: cut where a generation begins within a region.
+    pub placed: Layout,
     /// Servers of the layout that its path gives a new file, which this one leaves out.
     pub left_out: Vec<ServerId>,
     /// The datafiles that it has.
@@ -136,7 +138,7 @@ impl Store {
 
     fn placed_status(self: &Arc<Self>, inode: &Arc<Inode>, path: &Path) -> Result<PlacedStatus> {
         let placement = inode.placement()?;
-        let table = placement.datafiles()?.table;
+        let Datafiles { table, placed, .. } = placement.datafiles()?;
         let present = table.iter().enumerate().filter(|(index, _)| placement.present.contains(*index));
         let datafiles = present.map(|(_, datafile)| {
             let (path, stat) = self.look_at(*datafile, placement.handle);
@@ -155,7 +157,7 @@ impl Store {
         });
         let left_out = planned.map_or_else(Vec::new, |planned| self.left_out(&planned, &placement.layout));
         let landed_on = self.landed_on(&placement, path)?.map(|tier| tier.name.clone());
-        Ok(PlacedStatus { has_handle, left_out, datafiles, made_with, landed_on, placement })
+        Ok(PlacedStatus { has_handle, left_out, datafiles, made_with, landed_on, placed, placement })
     }
 
     /// Why a path cannot be opened, in words of names and not of system calls.

@@ -2,7 +2,6 @@
 
 use crate::file::lengths::stretches;
 use crate::format::placement::Datafiles;
-use stripewise_layout::Layout;
 
 /// Most stretches of a file that a finding lists.
 const MOST_STRETCHES: usize = 4096;
@@ -24,9 +23,9 @@ pub(crate) struct Stretches {
 
 impl Stretches {
     /// Those that stand in `[from, to)` of datafile `index` of a file of `size_bytes`.
-    pub(crate) fn of(layout: &Layout, datafiles: &Datafiles, index: u16, place: (u64, u64), size_bytes: u64) -> Self {
+    pub(crate) fn of(datafiles: &Datafiles, index: u16, place: (u64, u64), size_bytes: u64) -> Self {
         let mut all = Self::default();
-        stretches(layout, datafiles, index, place, size_bytes, |from, to| all.add(from, to));
+        stretches(datafiles, index, place, size_bytes, |from, to| all.add(from, to));
         all
     }
 

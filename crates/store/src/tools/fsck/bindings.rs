@@ -24,7 +24,7 @@ pub(super) fn tell_twins(context: &Context<'_>, twins: &[Twin]) -> Result<()> {
         if let Ok(layout) = context.ground.known_layouts.get(&twin.handle.layout)
             && let Ok(datafiles) = Datafiles::new(&layout, &twin.handle.generations)
         {
-            let found = look(&context.ground, &twin.handle, &layout, &datafiles, &twin.subject)?;
+            let found = look(&context.ground, &twin.handle, &datafiles, &twin.subject)?;
             if found.has_own && !found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_) | Fault::Owner(..)))
             {
                 keepers.push(index);
@@ -57,7 +57,7 @@ pub(super) fn tell_twins(context: &Context<'_>, twins: &[Twin]) -> Result<()> {
 pub(super) fn check(context: &Context<'_>, subject: &Subject, handle: &Handle, all_readable: bool) -> Result<()> {
     let Ok(layout) = context.ground.known_layouts.get(&handle.layout) else { return Ok(()) };
     let Ok(datafiles) = Datafiles::new(&layout, &handle.generations) else { return Ok(()) };
-    let found = look(&context.ground, handle, &layout, &datafiles, subject)?;
+    let found = look(&context.ground, handle, &datafiles, subject)?;
     if !found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
         return Ok(());
     }

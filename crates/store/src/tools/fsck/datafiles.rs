@@ -3,7 +3,7 @@
 use super::ground::Ground;
 use super::hold::Subject;
 use crate::backend::{Backend, DatafileAccess};
-use crate::format::extent::{datafile_bytes, file_bytes};
+use crate::format::extent::file_bytes;
 use crate::format::handle::Handle;
 use crate::format::identity::{Identity, Said};
 use crate::format::placement::{DatafileKey, Datafiles};
@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::ServerId;
 
 /// Something wrong with the datafiles of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,6 @@ pub(super) struct DatafileSurvey {
 pub(super) fn look(
     ground: &Ground,
     handle: &Handle,
-    layout: &Layout,
     datafiles: &Datafiles,
     subject: &Subject,
 ) -> Result<DatafileSurvey> {
@@ -96,7 +95,7 @@ pub(super) fn look(
                     look.faults.push(Fault::Short(index, stat.st_size as u64, recorded_bytes));
                 }
                 look.allocated_bytes += 512 * stat.st_blocks as u64;
-                let reaches = file_bytes(layout, datafiles, index, stat.st_size as u64);
+                let reaches = file_bytes(datafiles, index, stat.st_size as u64);
                 look.least_bytes = look.least_bytes.max(reaches);
             }
             Err(Errno::NOENT | Errno::NOTDIR) => look.faults.push(Fault::Missing(index)),
@@ -117,9 +116,4 @@ pub(super) fn open(backend: &dyn Backend, key: DatafileKey) -> Result<OwnedFd> {
 /// Whose a datafile says that it is.
 pub(super) fn said(backend: &dyn Backend, key: DatafileKey, identity: Identity) -> Result<Said> {
     identity.asked_of(open(backend, key)?).map_err(Error::io("read the binding of", key.path().as_str()))
-}
-
-/// Bytes of the file that stand in datafile `index` if the file is `size_bytes` long.
-pub(super) fn bytes_in(layout: &Layout, datafiles: &Datafiles, index: u16, size_bytes: u64) -> u64 {
-    datafile_bytes(layout, datafiles, index, size_bytes)
 }

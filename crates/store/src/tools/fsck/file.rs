@@ -1,7 +1,7 @@
 //! Every file of the tree: its handle, its layout, its datafiles and its size.
 
 use super::context::{CheckStep, Context, TELL_EVERY};
-use super::datafiles::{DatafileSurvey, Fault, bytes_in, look};
+use super::datafiles::{DatafileSurvey, Fault, look};
 use super::finding::{CheckFinding, DamageKind};
 use super::ground::Ground;
 use super::hold::{Hold, InodeHandle, Subject, hold};
@@ -11,6 +11,7 @@ use super::lost_found;
 use super::misplaced::Misplaced;
 use crate::backend::Backend;
 use crate::file::lockfile::LockFile;
+use crate::format::extent::bytes_in;
 use crate::format::handle::Handle;
 use crate::format::identity::Said;
 use crate::format::placement::{DatafileKey, Datafiles};
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::ServerId;
 
 /// State of the first walk.
 struct Files<'a> {
@@ -97,7 +98,7 @@ impl Files<'_> {
             }
         };
         context.placed_files.fetch_add(1, Ordering::Relaxed);
-        let Some((layout, datafiles)) = self.shape(&subject, &handle)? else {
+        let Some(datafiles) = self.shape(&subject, &handle)? else {
             self.gathering.add_unknown(handle.logical, inode, handle.real == inode);
             return Ok(());
         };
@@ -106,7 +107,7 @@ impl Files<'_> {
             return Ok(());
         }
         let stale = LockFile::exists(context.ground.locks.as_fd(), handle.logical)?;
-        let found = look(&context.ground, &handle, &layout, &datafiles, &subject)?;
+        let found = look(&context.ground, &handle, &datafiles, &subject)?;
         let allocated_bytes = found.allocated_bytes + 512 * subject.stat.st_blocks as u64;
         context.allocated_bytes.fetch_add(allocated_bytes, Ordering::Relaxed);
         if found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
@@ -138,8 +139,8 @@ impl Files<'_> {
         settled.and(released)
     }
 
-    /// Layout and datafiles of a file; `None`, and it is told, when they cannot be known.
-    fn shape(&self, subject: &Subject, handle: &Handle) -> Result<Option<(std::sync::Arc<Layout>, Datafiles)>> {
+    /// The datafiles of a file; `None`, and it is told, when they cannot be known.
+    fn shape(&self, subject: &Subject, handle: &Handle) -> Result<Option<Datafiles>> {
         let context = self.context;
         let Some(layout) = self.lost.get(context, &handle.layout) else {
             let what = format!("its layout {} is lost", crate::pool::layouts::hex(&handle.layout));
@@ -149,7 +150,7 @@ impl Files<'_> {
             return Ok(None);
         };
         match Datafiles::new(&layout, &handle.generations) {
-            Ok(datafiles) => Ok(Some((layout, datafiles))),
+            Ok(datafiles) => Ok(Some(datafiles)),
             Err(error) => {
                 let action = "restore it from a backup; its datafiles are left as they are";
                 context.left(CheckFinding::new(DamageKind::DamagedHandle, error.to_string(), action).of(&subject.path));
@@ -161,14 +162,14 @@ impl Files<'_> {
     /// Tells and mends all that is wrong with a file, under its lock. Whether its size is settled now.
     fn judge(&self, subject: &mut Subject, mut handle: Handle, hold: &Hold<'_>) -> Result<bool> {
         let context = self.context;
-        let Some((layout, datafiles)) = self.shape(subject, &handle)? else { return Ok(false) };
-        let found = look(&context.ground, &handle, &layout, &datafiles, subject)?;
+        let Some(datafiles) = self.shape(subject, &handle)? else { return Ok(false) };
+        let found = look(&context.ground, &handle, &datafiles, subject)?;
         if found.faults.iter().any(|fault| matches!(fault, Fault::Unbound(_))) {
             return Ok(false);
         }
         let mut whole = true;
         for fault in &found.faults {
-            whole &= self.mend_datafile(subject, &mut handle, &layout, &datafiles, fault);
+            whole &= self.mend_datafile(subject, &mut handle, &datafiles, fault);
         }
         if !found.away.is_empty() {
             self.tell_away(subject, &found.away);
@@ -207,14 +208,7 @@ impl Files<'_> {
 
     /// Tells one fault of a datafile and mends it if it can be. Whether it is in order now.
     #[expect(clippy::too_many_lines, reason = "a table: an arm for each fault, with what it reports and what mends it")]
-    fn mend_datafile(
-        &self,
-        subject: &Subject,
-        handle: &mut Handle,
-        layout: &Layout,
-        datafiles: &Datafiles,
-        fault: &Fault,
-    ) -> bool {
+    fn mend_datafile(&self, subject: &Subject, handle: &mut Handle, datafiles: &Datafiles, fault: &Fault) -> bool {
         let context = self.context;
         let index = match fault {
             Fault::Missing(index)
@@ -235,7 +229,7 @@ impl Files<'_> {
         match *fault {
             Fault::Missing(_) => {
                 let size_bytes = (subject.stat.st_size as u64).max(handle.truncating_to.unwrap_or(0));
-                let lost_bytes = bytes_in(layout, datafiles, index, size_bytes);
+                let lost_bytes = bytes_in(datafiles, index, size_bytes);
                 if lost_found::has(backend, key) {
                     let finding =
                         told(DamageKind::MissingDatafile, "a datafile is gone".into(), "taken back from lost+found");
@@ -262,7 +256,7 @@ impl Files<'_> {
                     let finding = told(DamageKind::MissingDatafile, what, "forgot it: the file has no byte there");
                     return context.mend(finding, || forget(handle));
                 }
-                let lost = Stretches::of(layout, datafiles, index, (0, u64::MAX), size_bytes);
+                let lost = Stretches::of(datafiles, index, (0, u64::MAX), size_bytes);
                 let what = format!("a datafile is gone: {} of the file are lost, but for holes", lost.words());
                 let finding =
                     |action| CheckFinding { lost: lost.listed, ..told(DamageKind::MissingDatafile, what, action) };
@@ -276,7 +270,7 @@ impl Files<'_> {
             Fault::Short(_, found_bytes, recorded_bytes) => {
                 let size_bytes = (subject.stat.st_size as u64).max(handle.truncating_to.unwrap_or(0));
                 let place = (found_bytes, recorded_bytes);
-                let lost = Stretches::of(layout, datafiles, index, place, size_bytes);
+                let lost = Stretches::of(datafiles, index, place, size_bytes);
                 let lower = || subject.lower_length(handle.logical, datafile, found_bytes);
                 let ends = format!("it ends at byte {found_bytes}, {recorded_bytes} had been recorded");
                 if lost.bytes == 0 {

@@ -162,7 +162,7 @@ fn rebind(context: &Context<'_>, subject: &Subject, handle: &Handle, finding: Ch
         refused("it does not fit its layout".into());
         return Ok(());
     };
-    let found = look(&context.ground, handle, &layout, &datafiles, subject)?;
+    let found = look(&context.ground, handle, &datafiles, subject)?;
     let owners = found.faults.iter().any(|fault| matches!(fault, super::datafiles::Fault::Owner(..)));
     if owners {
         refused("its datafiles are another user's".into());

@@ -100,7 +100,7 @@ impl Gathering {
         drop(layouts);
         let mut present = [0; 8];
         present[..bits.len()].copy_from_slice(bits);
-        self.push(handle.logical, inode, u64::from_le_bytes(present), generations[0].1, index, bound);
+        self.push(handle.logical, inode, u64::from_le_bytes(present), generations[0].generation, index, bound);
     }
 
     fn push(&self, logical: u64, inode: u64, present: u64, generation: u32, layout: u32, bound: bool) {

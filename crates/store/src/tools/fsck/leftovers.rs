@@ -49,7 +49,7 @@ fn mend_file(context: &Context<'_>, subject: &Subject, before: &Handle, found: &
         && let Ok(layout) = context.ground.known_layouts.get(&handle.layout)
         && let Ok(datafiles) = Datafiles::new(&layout, &handle.generations)
     {
-        let whole = look(&context.ground, &handle, &layout, &datafiles, subject)?;
+        let whole = look(&context.ground, &handle, &datafiles, subject)?;
         let whole = whole.faults.is_empty() && whole.away.is_empty() && handle.truncating_to.is_none();
         for (datafile, _) in found {
             mend_one(context, subject, &handle, &datafiles, *datafile, whole, hold.was_stale);

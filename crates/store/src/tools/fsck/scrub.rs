@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use stripewise_layout::{Layout, MAX_OFFSET};
+use stripewise_layout::MAX_OFFSET;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -49,7 +49,6 @@ enum Place {
 struct Shape {
     path: PathBuf,
     logical: u64,
-    layout: Arc<Layout>,
     datafiles: Datafiles,
 }
 
@@ -130,7 +129,7 @@ fn shape(context: &Context<'_>, subject: &Subject, handle: &Handle) -> Option<Sh
     if handle.real != subject.stat.st_ino {
         return None;
     }
-    Some(Shape { path: subject.path.clone(), logical: handle.logical, layout, datafiles })
+    Some(Shape { path: subject.path.clone(), logical: handle.logical, datafiles })
 }
 
 /// Reads what comes until there is no more.
@@ -180,7 +179,7 @@ fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut 
     let Some(errno) = bad.errno else { return Ok(()) };
     let mut lost = Stretches::default();
     for &place in &bad.places {
-        let here = Stretches::of(&shape.layout, &shape.datafiles, index, place, MAX_OFFSET);
+        let here = Stretches::of(&shape.datafiles, index, place, MAX_OFFSET);
         here.listed.into_iter().for_each(|(from, to)| lost.add(from, to));
     }
     let what = match bad.places[..] {
