@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benches import (
     accuracy,
+    adapt_caches,
     adapting,
     advice,
     beside,
@@ -90,6 +91,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     beside.BENCHMARK,
     *iorch.BENCHMARKS,
     *adapting.BENCHMARKS,
+    adapt_caches.BENCHMARK,
     foreign_disks.BENCHMARK,
     advice.BENCHMARK,
     drishti.BENCHMARK,

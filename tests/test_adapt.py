@@ -8,7 +8,7 @@ import pytest
 
 from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
-from stripewise.api import measured
+from stripewise.api import measured, relief
 from stripewise.api.activity import Done
 from stripewise.pool import Pool
 from stripewise.usage import Usage
@@ -66,6 +66,16 @@ def test_what_is_hot_moves_once_and_the_rest_is_whole(hot):
     moved, kept = adapting.decisions(Pool.load(file))
     assert (moved["verdict"], kept["verdict"]) == ("moved", "kept")
     assert moved["copied_bytes"] == asked["moved_bytes"] > 0
+
+
+def test_a_tier_that_is_full_to_its_capacity_has_not_reached_its_limit_while_its_disk_has_room(hot):
+    """Plans fill it: `adapt` would empty in one period what it has filled in the one before."""
+    _, file = hot
+    file.write_text(file.read_text().replace('name = "ssd"\n', 'name = "ssd"\ncapacity = "1MiB"\n'))
+    assert decided(hot)["verdict"] == "moved"
+    pool = Pool.load(file)
+    assert relief.steps(pool, _native.pool_heat(str(file), ".")) == []
+    assert any("ssd.0" in found for found in rounds(hot).values())
 
 
 SONG_LOOP = """

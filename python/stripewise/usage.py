@@ -59,6 +59,14 @@ def of_server(server: Server, capacity_bytes: int | None) -> Usage:
     return Usage(used, free, None)
 
 
+def free_on_disk(server: Server) -> int:
+    """What this user can write on a server's file system, whatever the tier's capacity is; 0 where it is away."""
+    try:
+        return _free(server.path)
+    except OSError:
+        return 0
+
+
 def _free(directory: Path) -> int:
     system = os.statvfs(directory)
     return system.f_bavail * system.f_frsize

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import measured, relief, service
+from stripewise.api import least_moves, measured, relief, service
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STATE = "adapt.jsonl"
 """In the pool's namespace: a line for each decision."""
 HYSTERESIS = 1.1
-"""How many times faster the servers have to get."""
+"""How many times faster the servers have to get; as much again for other widths on the tier where data is."""
 MOST_REQUESTS = 200_000
 """That stand for the heat; of more each stands for several."""
 RESOLUTION = 64
@@ -43,6 +43,8 @@ RESOLUTION = 64
 AT_ONCE = 4
 """Processes that send these requests, for each server: enough for the busiest server to decide how long they take."""
 DAY_S = 86_400
+FILE = "\n[[file]]\n"
+"""Where the text of a file begins in a layout file."""
 
 Decision = dict[str, Any]
 """What was decided, with its numbers: a line of the state file."""
@@ -120,11 +122,14 @@ def reconsider(
     limits: Limits,
     *,
     planner: str = "auto",
+    heat: PoolHeat | None = None,
     dry_run: bool = False,
     pace: Pace = Pace(),
     progress: Progress | None = None,
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
+
+    The heat is the pool's own, unless some is given.
 
     Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. A
     pool without heat, where files land, is relieved alone.
@@ -132,7 +137,8 @@ def reconsider(
     Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
     """
     pool.require_profiles()
-    heat = None if pool.land is not None and not pool.keeps_heat else _native.pool_heat(str(pool.file), ".")
+    if heat is None and (pool.land is None or pool.keeps_heat):
+        heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
     decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
@@ -142,7 +148,7 @@ def reconsider(
         return _kept(pool, decision, "nothing was read or written of late")
     with TemporaryDirectory() as scratch:
         log = Path(scratch) / "heat.csv"
-        _write_requests(pool, heat, log)
+        heat_bytes = _write_requests(pool, heat, log)
         trace = traces.read(log)
         made = planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
         document = made.document
@@ -152,14 +158,40 @@ def reconsider(
             decision["plans"] = [{"planner": of["planner"], "predicted_s": of["predicted_s"]} for of in compared]
         if not document["changes"]:
             return _kept(pool, decision, "the layouts are as the planner would have them")
-        layout = Path(scratch) / "new.layout"
-        layout.write_text(document["layout"], encoding="utf-8")
-        asked = (trace.native, str(pool.file), str(pool.mount), str(layout), document["cuts_s"])
-        total = _native.predict(*asked)["total"]
+        asked = (trace, pool, document["cuts_s"], Path(scratch) / "new.layout")
+        planned = document["layout"]
+        total = _predicted(*asked, planned)
+        calmer = _with_fewer_moves(pool, planned, Path(scratch))
+        calm = _predicted(*asked, calmer)
+        if total["after"]["both"] < HYSTERESIS * calm["after"]["both"]:
+            planned, total = calmer, calm
         ratio = total["after"]["both"] / total["before"]["both"]
         decision |= {"before_bytes_per_s": total["before"]["both"], "after_bytes_per_s": total["after"]["both"]}
-        files = _each_file(document["layout"], Path(scratch))
-        return _decide(pool, limits, (decision, heat), ratio, files, Pacer.of(pool, pace, progress))
+        files = _each_file(planned, Path(scratch))
+        # Of the sum of all periods' halves, the last period has about half.
+        last_bytes = heat_bytes / 2
+        saved_s = last_bytes / total["before"]["both"] - last_bytes / total["after"]["both"]
+        gain_s = saved_s * limits.horizon_s / heat["period_s"]
+        return _decide(pool, limits, decision, (ratio, gain_s), files, Pacer.of(pool, pace, progress))
+
+
+def _predicted(trace: traces.Trace, pool: Pool, cuts_s: list[float], scratch: Path, layout: str) -> _native.BeforeAfter:
+    scratch.write_text(layout, encoding="utf-8")
+    return _native.predict(trace.native, str(pool.file), str(pool.mount), str(scratch), cuts_s)["total"]
+
+
+def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
+    """The layout file without what would only get other widths on its tier."""
+    head, *blocks = layout.split(FILE)
+    texts = [head]
+    for block, one in zip(blocks, _each_file(layout, scratch).values(), strict=True):
+        try:
+            (forecast,) = _native.layout_forecast(str(one), str(pool.file))["files"]
+        except StripewiseError:
+            texts.append(FILE + block)  # It cannot move, and the decision says why.
+        else:
+            texts.append(least_moves.text(forecast))
+    return "".join(texts)
 
 
 def _copied_today(pool: Pool) -> int:
@@ -190,12 +222,12 @@ def _relieve(
 def _decide(
     pool: Pool,
     limits: Limits,
-    known: tuple[Decision, PoolHeat],
-    ratio: float,
+    decision: Decision,
+    gains: tuple[float, float],
     files: dict[str, Path],
     progress: Progress,
 ) -> Decision:
-    decision, heat = known
+    ratio, gain_s = gains
     skipped, moved_bytes, movable = [], 0, []
     for path, layout in files.items():
         try:
@@ -207,8 +239,6 @@ def _decide(
         if copied:
             moved_bytes += copied
             movable.append((path, layout))
-    # Of the sum of all periods' halves, the last period has about half.
-    gain_s = decision["heat_s"] / 2 * (1 - 1 / ratio) * limits.horizon_s / heat["period_s"]
     move_s = moved_bytes * _move_s_per_byte(pool)
     decision |= {
         "ratio": ratio,
@@ -276,11 +306,12 @@ def _move_s_per_byte(pool: Pool) -> float:
     )
 
 
-def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
+def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> float:
     """Requests that cost what the heat says: reads of whole blocks, as often as their price goes into it.
 
     Heat does not tell sizes and directions of requests, nor how many are on their way at once. The price is that of the
-    slowest tier.
+    slowest tier, as that of heat. The bytes that the heat stands for: those of the requests, or more where each stands
+    for several.
     """
     size_bytes = heat["block_bytes"]
     price_us = max(tier.read.mean_s(size_bytes) for tier in pool.tiers if tier.read is not None) * 1e6
@@ -297,6 +328,7 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
     ]
     # Heat has no order, and one after the other all processes would be at one server at a time.
     random.Random(0).shuffle(reads)
+    bytes_in_all = 0
     with log.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)
         rows.writerow(["rank", "file", "op", "offset", "size"])
@@ -304,15 +336,17 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> None:
             offset = block * size_bytes
             size = min(size_bytes, file["size_bytes"] - offset)
             rows.writerow([process, pool.mount / file["path"], "read", offset, size])
+            bytes_in_all += size
+    return bytes_in_all * scale
 
 
 def _each_file(layout: str, directory: Path) -> dict[str, Path]:
     """A layout file for each file of `layout`, so that one that cannot move keeps no other from it."""
-    head, *blocks = layout.split("\n[[file]]\n")
+    head, *blocks = layout.split(FILE)
     files = {}
     for number, block in enumerate(blocks):
         one = directory / f"{number}.layout"
-        one.write_text(f"{head}\n[[file]]\n{block}", encoding="utf-8")
+        one.write_text(f"{head}{FILE}{block}", encoding="utf-8")
         path = _native.layout_read(str(one))["files"][0]["path"]
         files[path] = one
     return files

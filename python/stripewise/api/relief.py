@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stripewise import _native
+from stripewise import _native, usage
 from stripewise._native import StripewiseError
 from stripewise.api.pacing import Pace, Pacer, Progress
 
@@ -90,9 +90,11 @@ def steps(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> lis
 def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
     known = _native.pool_tier_parts(str(pool.file), tier.name)
     blocks = {file["path"]: file["blocks"] for file in heat["files"]} if heat is not None else {}
-    candidates = [_candidate(tier, part, blocks, heat, dearer) for part in known["parts"]]
+    block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
+    once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
+    candidates = [_candidate(part, blocks, (block_bytes, once_s), dearer) for part in known["parts"]]
     candidates.sort(key=lambda of: (of.gain_per_byte, of.part["path"], of.part["stretch"]))
-    needed_bytes = _needed_bytes(known["rooms"], pool.land_mark if tier.name == pool.land else None)
+    needed_bytes = _needed_bytes(tier, known["rooms"], pool.land_mark if tier.name == pool.land else None)
     leaving: list[_Candidate] = []
     freed_bytes = kept_hot = 0
     for of in candidates:
@@ -108,32 +110,37 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
 
 
 def _candidate(
-    tier: Tier, part: TierPart, blocks: Mapping[str, Iterable[tuple[int, int]]], heat: PoolHeat | None, dearer: float
+    part: TierPart, blocks: Mapping[str, Iterable[tuple[int, int]]], block: tuple[int, float], dearer: float
 ) -> _Candidate:
-    if heat is None or tier.write is None:
-        return _Candidate(part, 0.0, is_hot=False)
-    block_bytes = heat["block_bytes"]
+    """`block` is its bytes, and what a write of it costs on the slowest tier in seconds: heat has its prices."""
+    block_bytes, once_s = block
     begin, end = part["stretch"]
     heat_us = sum(
         cost_us
-        for block, cost_us in blocks.get(part["path"], ())
-        if begin < (block + 1) * block_bytes and block * block_bytes < end
+        for number, cost_us in blocks.get(part["path"], ())
+        if begin < (number + 1) * block_bytes and number * block_bytes < end
     )
     share = part["tier_bytes"] / max(1, end - begin)
     # Of the sum of all periods' halves, the last period has about half.
-    gain_s = heat_us / 2e6 * share * max(0.0, dearer - 1)
-    once_us = -(-(end - begin) // block_bytes) * tier.write.mean_s(block_bytes) * 1e6
+    gain_s = heat_us / 2e6 * share * (1 - 1 / dearer) if dearer > 1 else 0.0
+    once_us = -(-(end - begin) // block_bytes) * once_s * 1e6
     return _Candidate(part, gain_s, is_hot=heat_us > ONCE * once_us)
 
 
-def _needed_bytes(rooms: list[TierRoom], mark: float | None) -> int:
+def _needed_bytes(tier: Tier, rooms: list[TierRoom], mark: float | None) -> int:
     if mark is not None:
         used_bytes = sum(room["used_bytes"] for room in rooms)
         size_bytes = used_bytes + sum(room["free_bytes"] for room in rooms)
         return max(0, round(used_bytes - mark * size_bytes))
-    if all(room["free_bytes"] >= room["reserve_bytes"] for room in rooms):
+    servers = {server.name: server for server in tier.servers}
+    # Plans fill a tier to its capacity: the reserve is on the disk, where there may be more than the capacity leaves.
+    reserves = [
+        max(0, room["reserve_bytes"] - max(0, usage.free_on_disk(servers[room["server"]]) - room["free_bytes"]))
+        for room in rooms
+    ]
+    if all(room["free_bytes"] >= reserve for room, reserve in zip(rooms, reserves, strict=True)):
         return 0
-    return sum(max(0, RESERVES * room["reserve_bytes"] - room["free_bytes"]) for room in rooms)
+    return sum(max(0, RESERVES * reserve - room["free_bytes"]) for room, reserve in zip(rooms, reserves, strict=True))
 
 
 def _dearer(pool: Pool, tier: Tier) -> float:

@@ -1,4 +1,8 @@
-//! The observer that keeps heat: what each sub-request costs its server goes to the blocks of the file that it is for.
+//! The observer that keeps heat: what each sub-request would cost on the slowest tier goes to the blocks of the file that
+//! it is for.
+//!
+//! The price is the same wherever the block is. Else what moves to a fast tier would seem to cool, and what is asked for
+//! less, but from a slow one, would take its place.
 
 use crate::os::error::Result;
 use crate::pool::heat_table::HeatTable;
@@ -8,7 +12,6 @@ use crate::pool::shared::is_root;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stripewise_control::{Action, Door, FileId, Observer, Request, Served, Way};
-use stripewise_layout::ServerId;
 use stripewise_model::{OpProfile, Profile};
 
 /// Updates between two looks at the clock.
@@ -21,12 +24,11 @@ struct Cost {
     byte_us: f32,
 }
 
-/// Counts what requests cost by the servers' profiles.
+/// Counts what requests cost by the profile of the slowest tier.
 struct HeatObserver {
     table: HeatTable,
-    /// By server: of reads and of writes.
-    costs: Vec<[Cost; 2]>,
-    meta: [Cost; 2],
+    /// Of reads and of writes.
+    costs: [Cost; 2],
     updates: AtomicU32,
 }
 
@@ -35,8 +37,14 @@ fn cost(profile: &Profile, op: &OpProfile) -> Cost {
     Cost { startup_us, byte_us: ((op.transfer_s_per_byte + profile.network_s_per_byte) * 1e6) as f32 }
 }
 
-fn costs(profile: &Profile) -> [Cost; 2] {
-    [cost(profile, &profile.read), cost(profile, &profile.write)]
+/// Of the profile that a read of a block takes longest on.
+fn costs(profiles: impl Iterator<Item = Profile>, block_bytes: u64) -> Option<[Cost; 2]> {
+    let read_us = |profile: &Profile| {
+        let Cost { startup_us, byte_us } = cost(profile, &profile.read);
+        startup_us + byte_us * block_bytes as f32
+    };
+    let slowest = profiles.max_by(|a, b| read_us(a).total_cmp(&read_us(b)))?;
+    Some([cost(&slowest, &slowest.read), cost(&slowest, &slowest.write)])
 }
 
 impl Observer for HeatObserver {
@@ -52,8 +60,7 @@ impl Observer for HeatObserver {
         if done_bytes == 0 || matches!(request.sender.way(), Way::Mover | Way::Exporter) {
             return;
         }
-        let of = if part.server == ServerId::META { Some(&self.meta) } else { self.costs.get(part.server.index()) };
-        let cost = of.unwrap_or(&self.meta)[usize::from(is_write)];
+        let cost = self.costs[usize::from(is_write)];
         let cost_us = (cost.startup_us + cost.byte_us * done_bytes as f32).max(1.0) as u32;
         self.table.add(file.0, (part.from, part.to), cost_us);
         if self.updates.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
@@ -74,13 +81,43 @@ pub fn with_heat(door: Door, pool: &Pool) -> Result<Door> {
     let Some(config) = pool.heat.filter(|_| is_root() || !is_shared(pool).unwrap_or(false)) else { return Ok(door) };
     let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
     let fallback = stripewise_model::presets::device(META_PRESET).expect("a device of the model");
-    let of_tier =
-        |tier: usize| pool.tiers.get(tier).and_then(|tier| tier.profile).map_or(fallback, |(profile, _)| profile);
-    let observer = HeatObserver {
-        table,
-        costs: pool.servers.iter().map(|server| costs(&of_tier(server.tier))).collect(),
-        meta: costs(&pool.meta.profile.0),
-        updates: AtomicU32::new(0),
-    };
+    let profiles = pool.tiers.iter().map(|tier| tier.profile.map_or(fallback, |(profile, _)| profile));
+    let costs = costs(profiles, config.block_bytes).expect("a pool has a tier");
+    let observer = HeatObserver { table, costs, updates: AtomicU32::new(0) };
     Ok(door.with_observer(Arc::new(observer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::heat_table::HeatConfig;
+    use stripewise_layout::{ServerId, SubRequest};
+
+    fn part(server: u16) -> SubRequest {
+        let server = ServerId(server);
+        SubRequest { region: 0, slot: 0, server, datafile_offset: 0, len: 4096, from: 0, to: 4096 }
+    }
+
+    #[test]
+    fn a_request_heats_its_block_alike_on_every_tier() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = HeatConfig { block_bytes: 64 << 10, period_s: 1000 };
+        let table = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config).unwrap();
+        let tiers = ["ssd-sata", "hdd-7200"].map(|name| stripewise_model::presets::device(name).unwrap());
+        let costs = costs(tiers.into_iter(), config.block_bytes).unwrap();
+        let door = Door::default().with_observer(Arc::new(HeatObserver { table, costs, updates: AtomicU32::new(1) }));
+        let request = Request {
+            sender: stripewise_control::Sender::this_process(Way::Library),
+            action: Action::Read,
+            offset: 0,
+            len: 4096,
+        };
+        for (file, server) in [(1, ServerId(0)), (2, ServerId(1)), (3, ServerId::META)] {
+            door.served(FileId(file), &request, Served::of(&part(server.0), 4096), (0, || 0));
+        }
+        let found = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config).unwrap().parts();
+        let heat: Vec<_> = found.into_iter().map(|part| part.costs_us).collect();
+        // 8 ms, and 4 KiB at 80 MB/s.
+        assert_eq!(heat, vec![vec![8051]; 3]);
+    }
 }

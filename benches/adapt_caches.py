@@ -1,0 +1,410 @@
+"""`adapt` against caches of 1 MiB blocks with the same fast space: ten loads in the simulator.
+
+Both begin with all data on the disks. The simulator serves the same requests of the same processes, in pieces that end
+when all processes have ended theirs.
+
+- A cache reads the whole block of a request that it has not, at once from the disks, before the request is served. A
+  process beside each one writes it to the fast space, and writes dirty blocks that leave back: no request waits for it.
+- `adapt` decides as in the product, by `stripewise.api.adapt`, on a pool with the same servers whose files have no
+  bytes. Its heat is counted as the product counts it. One process more reads, writes and reads back what moves; a
+  request finds it at its new place when all of the file is there.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benches.cache_loads import FAST_BYTES, MIB, PROCESSES, READ, WRITE, Load, Rows, loads
+from benches.caches import CACHES, Cache
+from benches.frame import STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, checked
+from stripewise import _native, layouts
+from stripewise.api import adapt
+from stripewise.api.pacing import Pace
+from stripewise.pool import Pool, Tier
+
+if TYPE_CHECKING:
+    from stripewise._native import Devices, PoolHeat, Regions
+
+HDDS, SSDS = 4, 2
+BLOCK_BYTES = MIB
+"""Of the caches, and the width of stripes on the disks, so that a block is on one of them."""
+FAST_WIDTH_BYTES = 64 << 10
+"""Of stripes in the caches' fast space: one block is on all of its servers."""
+PIECE = 1600
+"""Requests that are simulated at once."""
+COUNT = 40_000
+PERIOD_S = 5
+HORIZON_PERIODS = 144
+"""A day of ten minutes each: what `adapt` has if not told otherwise."""
+HEAT_BYTES = MIB
+LEAST_MEAN, LEAST = 1.2, 0.95
+
+
+def make_pool(directory: Path, load: Load) -> Pool:
+    """A pool of directories with the profiles of the emulated devices, and the load's files without bytes."""
+    limit = ["--capacity", f"ssd={FAST_BYTES // SSDS}B"]
+    checked([*STRIPEWISE, "pool", "init", directory, "--emulate", "--hdd", str(HDDS), "--ssd", str(SSDS), *limit])
+    file = directory / "pool.toml"
+    text = file.read_text(encoding="utf-8")
+    for tier in Pool.load(file).tiers:
+        if tier.read is None or tier.write is None:
+            raise BenchmarkError(f"tier {tier.name} has no profile")
+        profile = "".join(
+            f'[tier.{name}]\nstartup = ["{op.startup_min_s * 1e3}ms", "{op.startup_max_s * 1e3}ms"]\n'
+            f'bandwidth = "{op.bandwidth_bytes_per_s / 1e6}MB/s"\n'
+            for name, op in (("read", tier.read), ("write", tier.write))
+        )
+        preset = {"hdd": "hdd-7200", "ssd": "ssd-sata"}[tier.name]
+        text = text.replace(f'emulate = "{preset}"\n', profile)
+    file.write_text(text, encoding="utf-8")
+    pool = Pool.load(file)
+    if pool.is_emulated:
+        raise BenchmarkError(f"{file} still has emulated servers")
+    first = directory / "first.layout"
+    blocks = [f'[[file]]\npath = "{name}"\n{_first_region(number)}' for number, name in enumerate(_names(load))]
+    first.write_text(f'version = 1\npool = "{pool.name}"\n{"".join(blocks)}', encoding="utf-8")
+    layouts.apply(first, pool.file)
+    script = "import os, sys\nfor name, size in zip(sys.argv[2::2], sys.argv[3::2]):\n"
+    script += "  open(f'{sys.argv[1]}/{name}', 'xb').truncate(int(size))"
+    named = [part for pair in zip(_names(load), map(str, load.sizes), strict=True) for part in pair]
+    checked([*STRIPEWISE, "run", "--quiet", "--pool", pool.file, "--", "python3", "-c", script, pool.mount, *named])
+    return pool
+
+
+def _names(load: Load) -> list[str]:
+    return [f"f{number:02}" for number in range(len(load.sizes))]
+
+
+def _first_region(number: int) -> str:
+    stripes = ", ".join(f'"hdd.{(number + at) % HDDS}:{BLOCK_BYTES // 1024}KiB"' for at in range(HDDS))
+    return f'[[file.region]]\noffset = "0"\nround = [{stripes}]\n'
+
+
+def first_layouts(load: Load) -> list[Regions]:
+    """Where the files are at first: in stripes on the disks, each file from another one on."""
+    disks = [[((number + at) % HDDS, BLOCK_BYTES) for at in range(HDDS)] for number in range(len(load.sizes))]
+    return [[(0, stripes)] for stripes in disks]
+
+
+def devices(pool: Pool) -> list[Devices]:
+    """The pool's servers for the simulator."""
+
+    def of(tier: Tier) -> Devices:
+        read, write = (
+            (op.startup_min_s, op.startup_max_s, 1 / op.bandwidth_bytes_per_s)
+            for op in (tier.read, tier.write)
+            if op is not None
+        )
+        return {
+            "name": tier.name,
+            "servers": len(tier.servers),
+            "read": read,
+            "write": write,
+            "network_s_per_byte": 0.0,
+        }
+
+    return [of(tier) for tier in pool.tiers]
+
+
+def simulated_s(cluster: list[Devices], placed: list[Regions], parts: list[tuple[int, Rows]], seed: int) -> float:
+    """Seconds until all processes have ended their requests: those of each part follow each other."""
+    process = np.concatenate([np.full(len(rows), number, dtype=np.uint32) for number, rows in parts])
+    rows = np.concatenate([rows for _, rows in parts])
+    steps: _native.Steps = {
+        "process": process,
+        "file": rows[:, 0].astype(np.uint32),
+        "offset": rows[:, 1].astype(np.uint64),
+        "size": rows[:, 2].astype(np.uint64),
+        "kind": rows[:, 3].astype(np.uint8),
+        "think_s": np.zeros(len(rows)),
+    }
+    return _native.simulate_generated(cluster, placed, steps, seed=seed, network="device")["makespan_s"]
+
+
+def pieces(load: Load) -> Iterator[Rows]:
+    """The load's requests in the pieces that are simulated; those of a process are every sixteenth."""
+    for begin in range(0, len(load.rows), PIECE):
+        yield load.rows[begin : begin + PIECE]
+
+
+def dealt(rows: Rows) -> list[tuple[int, Rows]]:
+    """The requests of each process."""
+    return [(number, rows[number::PROCESSES]) for number in range(PROCESSES)]
+
+
+class Promotion:
+    """A cache's fast space: what its requests, promotions and evictions cost which servers."""
+
+    def __init__(self, cache: Cache, load: Load) -> None:
+        """An empty one."""
+        self._cache = cache
+        self._sizes = load.sizes
+        self._first = np.concatenate([[0], np.cumsum([-(-size // BLOCK_BYTES) for size in load.sizes])])
+        self._slots: dict[int, int] = {}
+        self._free = list(range(cache.blocks))
+        self._dirty: set[int] = set()
+        self.hits = 0
+
+    def serve(self, rows: Rows) -> list[tuple[int, Rows]]:
+        """What each process does, and the one beside each, for requests that come in this order."""
+        own: list[list[tuple[int, int, int, int]]] = [[] for _ in range(PROCESSES)]
+        beside: list[list[tuple[int, int, int, int]]] = [[] for _ in range(PROCESSES)]
+        for number, (file, offset, size, kind) in enumerate(rows.tolist()):
+            process = number % PROCESSES
+            begin, end = offset, offset + size
+            while begin < end:
+                index = begin // BLOCK_BYTES
+                until = min(end, (index + 1) * BLOCK_BYTES)
+                self._use((file, index), (begin, until, kind), (own[process], beside[process]))
+                begin = until
+        parts = [*enumerate(own), *((PROCESSES + number, each) for number, each in enumerate(beside))]
+        return [(number, np.array(each, dtype=np.int64)) for number, each in parts if each]
+
+    def _use(
+        self,
+        at: tuple[int, int],
+        request: tuple[int, int, int],
+        steps: tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int, int]]],
+    ) -> None:
+        (file, index), (begin, until, kind), (own, beside) = at, request, steps
+        fast = len(self._sizes)
+        block = int(self._first[file]) + index
+        begin_of_block = index * BLOCK_BYTES
+        held = min(BLOCK_BYTES, self._sizes[file] - begin_of_block)
+        used = self._cache.use(block)
+        if used.evicted is not None:
+            slot = self._slots.pop(used.evicted)
+            self._free.append(slot)
+            if used.evicted in self._dirty:
+                self._dirty.remove(used.evicted)
+                of = int(np.searchsorted(self._first, used.evicted, side="right")) - 1
+                back = (used.evicted - int(self._first[of])) * BLOCK_BYTES
+                bytes_back = min(BLOCK_BYTES, self._sizes[of] - back)
+                beside += [(fast, slot * BLOCK_BYTES, bytes_back, READ), (of, back, bytes_back, WRITE)]
+        if used.was_there:
+            self.hits += 1
+            own.append((fast, self._slots[block] * BLOCK_BYTES + begin - begin_of_block, until - begin, kind))
+        else:
+            slot = self._slots[block] = self._free.pop()
+            if kind == READ:
+                own.append((file, begin_of_block, held, READ))
+                beside.append((fast, slot * BLOCK_BYTES, held, WRITE))
+            elif until - begin == held:
+                own.append((fast, slot * BLOCK_BYTES, held, WRITE))
+            else:
+                own += [(file, begin_of_block, held, READ), (fast, slot * BLOCK_BYTES, held, WRITE)]
+        if kind == WRITE:
+            self._dirty.add(block)
+
+
+def cached_s(cluster: list[Devices], load: Load, kind: type[Cache]) -> tuple[float, float]:
+    """Seconds of the load with a cache, and the part of its uses that found their block."""
+    fast: Regions = [(0, [(HDDS + number, FAST_WIDTH_BYTES) for number in range(SSDS)])]
+    placed = [*first_layouts(load), fast]
+    promotion = Promotion(kind(FAST_BYTES // BLOCK_BYTES), load)
+    total_s, uses = 0.0, 0
+    for number, rows in enumerate(pieces(load)):
+        total_s += simulated_s(cluster, placed, promotion.serve(rows), seed=number + 1)
+        uses += len(rows)
+    return total_s, promotion.hits / uses
+
+
+@dataclass
+class Adapted:
+    """A pool that `adapt` has, and what its requests have cost of late."""
+
+    pool: Pool
+    load: Load
+    heat_us: list[np.ndarray] = field(init=False)
+    placed: list[Regions] = field(init=False)
+    going: list[tuple[int, Regions, list[tuple[int, int, int, int]]]] = field(default_factory=list)
+    """Files that move: where they will be, and what is left to do for it."""
+    decisions: list[adapt.Decision] = field(default_factory=list)
+    moved_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """No heat, and files where they are at first."""
+        self.heat_us = [np.zeros(-(-size // HEAT_BYTES)) for size in self.load.sizes]
+        self.placed = self._present()
+        if self.placed != first_layouts(self.load):
+            raise BenchmarkError(f"the files are not where they should be at first: {self.placed}")
+
+    def _present(self) -> list[Regions]:
+        numbers = {server.name: server.id for server in self.pool.servers}
+        found: list[Regions] = []
+        for name in _names(self.load):
+            stat = _native.file_stat(str(self.pool.file), name)
+            found.append(
+                [
+                    (region["offset"], [_stripe(stripe, numbers) for text in region["round"] for stripe in _each(text)])
+                    for region in stat["regions"]
+                ]
+            )
+        return found
+
+    def warm(self, rows: Rows) -> None:
+        """Counts what requests would cost on the disks: the price of heat, wherever the bytes are."""
+        disk = self.pool.tiers[0]
+        for file, offset, size, kind in rows.tolist():
+            op = disk.read if kind == READ else disk.write
+            if op is None:
+                raise BenchmarkError("the disks have no profile")
+            cost_us = sum(op.mean_s(length) for _, length in parts_of(self.placed[file], offset, size)) * 1e6
+            first, last = offset // HEAT_BYTES, (offset + size - 1) // HEAT_BYTES
+            self.heat_us[file][first : last + 1] += cost_us / (last + 1 - first)
+
+    def heat(self) -> PoolHeat:
+        """As `stripewise heat` has it."""
+        files: list[_native.FileHeat] = []
+        for name, size, heat in zip(_names(self.load), self.load.sizes, self.heat_us, strict=True):
+            blocks = [(int(block), int(heat[block])) for block in np.flatnonzero(heat >= 1)]
+            cost_us = sum(cost for _, cost in blocks)
+            if blocks:
+                files.append({"path": name, "size_bytes": size, "cost_us": cost_us, "blocks": blocks})
+        return {"block_bytes": HEAT_BYTES, "period_s": PERIOD_S, "missed": 0, "files": files}
+
+    def decide(self) -> None:
+        """One decision of the product; what it has moved begins to move here."""
+        limits = adapt.Limits(horizon_s=HORIZON_PERIODS * PERIOD_S)
+        decision = adapt.reconsider(self.pool, limits, heat=self.heat(), pace=Pace(urgent=True))
+        self.decisions.append(decision)
+        if decision["verdict"] == "failed" or decision.get("skipped"):
+            raise BenchmarkError(f"adapt could not move: {decision}")
+        if decision["verdict"] != "moved":
+            return
+        presents = self._present()
+        changed = [file for file, after in enumerate(presents) if after != self.placed[file]]
+        # A file that would have more generations than its handle has room for is copied whole.
+        for is_whole in (False, True):
+            moves = [(of, presents[of], [*self._moves(of, presents[of], is_whole)]) for of in changed]
+            moved_bytes = sum(length for *_, steps in moves for _, _, length, kind in steps if kind == WRITE)
+            if moved_bytes == decision["copied_bytes"]:
+                break
+        else:
+            raise BenchmarkError(f"adapt copied {decision['copied_bytes']}, here {moved_bytes} bytes move")
+        self.going += moves
+        self.moved_bytes += moved_bytes
+
+    def _moves(self, file: int, after: Regions, is_whole: bool) -> Iterator[tuple[int, int, int, int]]:
+        """What the mover copies: each region but those that begin where they did and need no byte of another."""
+        size, before, there = self.load.sizes[file], self.placed[file], len(self.placed) + file
+        ends = {begin: end for (begin, _), end in zip(before, [*(at for at, _ in before[1:]), size], strict=True)}
+        rounds = dict(before)
+        for (begin, stripes), until in zip(after, [*(at for at, _ in after[1:]), size], strict=True):
+            end = min(until, size)
+            if not is_whole and rounds.get(begin) == stripes and end <= ends[begin]:
+                continue
+            for at in range(begin, end, MIB):
+                length = min(MIB, end - at)
+                yield from ((file, at, length, READ), (there, at, length, WRITE), (there, at, length, READ))
+
+    def served_s(self, cluster: list[Devices], rows: Rows, seed: int) -> float:
+        """Seconds of some requests, beside which data moves: as many steps as one of their processes has."""
+        targets = list(self.placed)
+        for file, after, _ in self.going:
+            targets[file] = after
+        steps: list[tuple[int, int, int, int]] = []
+        for _, _, left in self.going:
+            take = max(0, len(rows) // PROCESSES - len(steps))
+            steps += left[:take]
+            del left[:take]
+        parts = dealt(rows)
+        if steps:
+            parts.append((PROCESSES, np.array(steps, dtype=np.int64)))
+        took_s = simulated_s(cluster, [*self.placed, *targets], parts, seed)
+        self.warm(rows)
+        for file, after, left in self.going:
+            if not left:
+                self.placed[file] = after
+        self.going = [move for move in self.going if move[2]]
+        return took_s
+
+
+def _each(text: str) -> Iterator[str]:
+    """`hdd.0-1:64KiB` is two stripes."""
+    names, width = text.split(":")
+    tier, dot, numbers = names.rpartition(".")
+    first, _, last = numbers.partition("-")
+    for number in range(int(first), int(last or first) + 1):
+        yield f"{tier}{dot}{number}:{width}"
+
+
+def _stripe(text: str, numbers: dict[str, int]) -> tuple[int, int]:
+    name, width = text.split(":")
+    for unit, factor in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)):
+        if width.endswith(unit):
+            return numbers[name], round(float(width.removesuffix(unit)) * factor)
+    raise BenchmarkError(f"{text} is no stripe")
+
+
+def parts_of(placed: Regions, offset: int, size: int) -> list[tuple[int, int]]:
+    """The servers of a request with the bytes that each serves: one part a server and region."""
+    parts: list[tuple[int, int]] = []
+    ends = [begin for begin, _ in placed[1:]] + [offset + size]
+    for (begin, stripes), end in zip(placed, ends, strict=True):
+        at, until = max(begin, offset), min(end, offset + size)
+        lengths: dict[int, int] = {}
+        period = sum(width for _, width in stripes)
+        while at < until:
+            within = at % period
+            for server, width in stripes:
+                if within < width:
+                    length = min(width - within, until - at)
+                    lengths[server] = lengths.get(server, 0) + length
+                    at += length
+                    break
+                within -= width
+        parts += lengths.items()
+    return parts
+
+
+def adapted_s(cluster: list[Devices], state: Adapted) -> float:
+    """Seconds of the load in a pool that `adapt` has."""
+    total_s, due_s = 0.0, float(PERIOD_S)
+    for number, rows in enumerate(pieces(state.load)):
+        total_s += state.served_s(cluster, rows, seed=number + 1)
+        if total_s < due_s:
+            continue
+        if not state.going:
+            state.decide()
+        while due_s <= total_s:
+            due_s += PERIOD_S
+            for heat in state.heat_us:
+                heat //= 2
+    return total_s
+
+
+def simulated(context: Context) -> Iterator[Figure | str]:
+    """All ten in the simulator."""
+    best: list[float] = []
+    for load in loads(COUNT // 10 if context.quick else COUNT):
+        pool = make_pool(context.directory / load.name, load)
+        cluster = devices(pool)
+        state = Adapted(pool, load)
+        ours_s = adapted_s(cluster, state)
+        caches = {kind.name: cached_s(cluster, load, kind) for kind in CACHES}
+        disks_s = sum(
+            simulated_s(cluster, first_layouts(load), dealt(rows), seed=number + 1)
+            for number, rows in enumerate(pieces(load))
+        )
+        ratios = {name: took_s / ours_s for name, (took_s, _) in caches.items()}
+        best.append(min(ratios.values()))
+        others = ", ".join(f"{name} {ratio:.2f} (hits {caches[name][1]:.0%})" for name, ratio in ratios.items())
+        moved = sum(one["verdict"] == "moved" for one in state.decisions)
+        rates = f"{load.bytes / MIB / ours_s:.0f} MiB/s, disks alone {load.bytes / MIB / disks_s:.0f}"
+        for one in state.decisions:
+            context.say(f"{one['verdict']}: {one.get('why', one.get('copied_bytes'))}")
+        context.say(f"{load.name}: over {others}; {moved} of {len(state.decisions)} decisions moved; {rates}")
+        note = f"{load.what}; over {others}; {moved} of {len(state.decisions)} decisions moved; {rates}"
+        yield Figure(f"{load.name}: over the best cache", best[-1], target=Target(least=LEAST), note=note)
+    target = Target(least=LEAST_MEAN)
+    yield Figure("geometric mean over the best cache of each load", statistics.geometric_mean(best), target=target)
+
+
+BENCHMARK = Benchmark("adapt-caches", "adapt against LRU, LFU and ARC with the same fast space, simulated", simulated)

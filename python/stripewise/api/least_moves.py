@@ -1,0 +1,70 @@
+"""A plan with fewer moves: what would stay within its tier stays as it is.
+
+A plan is made anew from the heat of each period, and gives cold parts of files other widths on the same servers for
+next to nothing. What it gains comes from what changes its tier.
+
+A region keeps its bytes where they are if it begins where it began. So a move from its middle copies all behind that,
+too: such a tail is cut into parts, and the next move copies a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stripewise.units import exact_bytes
+
+if TYPE_CHECKING:
+    from stripewise._native import ForecastFile, ForecastRegion
+
+__all__ = ["regions", "text"]
+
+
+PARTS = 64
+"""Of a file, into which what is copied anyway is cut."""
+LEAST_PART_BYTES = 1 << 20
+MOST_REGIONS = 256
+"""Of a file that would have more the planned regions are taken as they are."""
+
+
+def regions(file: ForecastFile) -> list[tuple[int, list[str]]]:
+    """Offset and round of each region: the planned one where the tiers change, or are several; else the present one."""
+    size_bytes = file["copied_bytes"] + file["kept_bytes"]
+    starts = {region["offset"] for region in file["before"]}
+    cuts = starts | {region["offset"] for region in file["after"]}
+    grid = set(range(0, size_bytes, max(LEAST_PART_BYTES, 1 << (size_bytes // PARTS).bit_length())))
+    found: list[tuple[int, list[str]]] = []
+    is_copied = False
+    for offset in sorted(cuts | grid):
+        before, after = _round_at(file["before"], offset), _round_at(file["after"], offset)
+        is_within = len(_tiers(before)) == 1 and _tiers(before) == _tiers(after)
+        chosen = before if is_within else after
+        is_copied = chosen != before or (is_copied and offset not in starts)
+        if not found or found[-1][1] != chosen or offset in starts or (is_copied and offset in grid):
+            found.append((offset, chosen))
+    if len(found) > MOST_REGIONS:
+        return [(region["offset"], region["round"]) for region in file["after"]]
+    return found
+
+
+def text(file: ForecastFile) -> str:
+    """The file with these regions, as it stands in a layout file."""
+    lines = [f"\n[[file]]\npath = {_quoted(file['path'])}\n"]
+    for offset, stripes in regions(file):
+        rounds = ", ".join(map(_quoted, stripes))
+        lines.append(f'[[file.region]]\noffset = "{exact_bytes(offset)}"\nround = [{rounds}]\n')
+    return "".join(lines)
+
+
+def _quoted(of: str) -> str:
+    """As a basic string of TOML."""
+    escaped = "".join(f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else c for c in of.replace("\\", "\\\\"))
+    return '"' + escaped.replace('"', '\\"') + '"'
+
+
+def _round_at(of: Sequence[ForecastRegion], offset: int) -> list[str]:
+    return next(region["round"] for region in reversed(of) if region["offset"] <= offset)
+
+
+def _tiers(stripes: Sequence[str]) -> set[str]:
+    return {stripe.rpartition(":")[0].partition(".")[0] for stripe in stripes}

@@ -1,0 +1,74 @@
+"""A plan with fewer moves leaves what stays within its tier, and is still a layout of the whole file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stripewise import _native
+from stripewise.api import least_moves
+
+MIB = 1 << 20
+HDD, WIDE, SSD, BOTH = ["hdd.0-3:64KiB"], ["hdd.0-3:1MiB"], ["ssd.0-1:32KiB"], ["hdd.0-3:64KiB", "ssd.0-1:32KiB"]
+
+
+def forecast(before, after, size_bytes, path="a"):
+    """As an `apply` would be foretold."""
+
+    def of(regions):
+        return [{"offset": offset * MIB, "round": stripes} for offset, stripes in regions]
+
+    return {
+        "path": path,
+        "before": of(before),
+        "after": of(after),
+        "copied_bytes": size_bytes,
+        "kept_bytes": 0,
+    }
+
+
+def test_other_widths_on_the_tier_stay_and_other_tiers_do_not():
+    file = forecast([(0, HDD), (8, SSD)], [(0, WIDE), (4, SSD), (8, HDD), (9, BOTH)], MIB)
+    assert least_moves.regions(file) == [(0, HDD), (4 * MIB, SSD), (8 * MIB, HDD), (9 * MIB, BOTH)]
+
+
+def test_what_stays_is_not_cut_and_what_is_copied_behind_a_split_is():
+    file = forecast([(0, HDD), (640, WIDE)], [(0, HDD), (96, SSD), (112, HDD), (640, HDD)], 1024 * MIB)
+    found = least_moves.regions(file)
+    assert found[:3] == [(0, HDD), (96 * MIB, SSD), (112 * MIB, HDD)]
+    cut = [offset // MIB for offset, stripes in found[3:-1] if stripes == HDD]
+    assert cut == list(range(128, 640, 32))
+    assert found[-1] == (640 * MIB, WIDE)
+
+
+ROUNDS = st.sampled_from([HDD, WIDE, SSD, BOTH])
+REGIONS = st.dictionaries(st.integers(1, 200), ROUNDS, max_size=20)
+
+
+@given(first=st.tuples(ROUNDS, ROUNDS), before=REGIONS, after=REGIONS, size=st.integers(1, 256))
+def test_each_byte_is_where_it_was_on_its_tier_or_where_it_is_planned(first, before, after, size):
+    sides = [(0, first[0]), *sorted(before.items())], [(0, first[1]), *sorted(after.items())]
+    found = least_moves.regions(forecast(*sides, size * MIB))
+    offsets = [offset for offset, _ in found]
+    assert offsets[0] == 0 and offsets == sorted(set(offsets))
+    for place in range(256):
+        now, planned = (next(r for offset, r in reversed(side) if offset <= place) for side in sides)
+        got = next(stripes for offset, stripes in reversed(found) if offset <= place * MIB)
+        same_tier = {now[0][:3], planned[0][:3]} in ({"hdd"}, {"ssd"}) and len(now) == len(planned) == 1
+        assert got == (now if same_tier else planned)
+    for offset, stripes in sides[0]:
+        if (offset * MIB, stripes) not in found:
+            assert dict(found)[offset * MIB] != stripes, "a region that stays begins where it began"
+
+
+def test_a_file_with_too_many_regions_is_as_planned():
+    before = [(number, (HDD, SSD)[number % 2]) for number in range(300)]
+    file = forecast(before, [(0, WIDE)], 300 * MIB)
+    assert least_moves.regions(file) == [(0, WIDE)]
+
+
+@pytest.mark.parametrize("path", ['a "b" \\ c', "tab\there", "é/ü"])
+def test_its_text_is_a_layout_file(path):
+    text = least_moves.text(forecast([(0, HDD)], [(0, HDD), (1, SSD)], MIB, path))
+    (file,) = _native.layout_parse(f'version = 1\npool = "p"\n{text}')["files"]
+    assert file["path"] == path
+    assert [(region["offset"], region["round"]) for region in file["regions"]] == [(0, HDD), (MIB, SSD)]
