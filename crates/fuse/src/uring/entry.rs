@@ -74,13 +74,32 @@ impl Drop for UringTransport {
     }
 }
 
+/// A ring of one entry, for the thread that enables it. The kernel completes commands only while that thread waits for them, by
+/// a wake-up alone; else it would interrupt the thread.
+fn ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(1)
+}
+
 impl UringTransport {
+    /// Whether this process may make rings and use them: one that may do the first alone would find that out when the kernel
+    /// counts on its entries already, and gives no request to the device.
+    ///
+    /// # Errors
+    /// Those of `io_uring_setup`, `io_uring_register` and `io_uring_enter`: there is none, or not for this process.
+    pub fn try_ring() -> io::Result<()> {
+        let mut ring = ring()?;
+        ring.submitter().register_enable_rings()?;
+        // SAFETY: it has nothing that the kernel could touch.
+        unsafe { ring.submission().push(&opcode::Nop::new().build().into()) }.expect("a ring that is empty has room");
+        ring.submit_and_wait(1).map(drop)
+    }
+
     /// An entry of `queue` for messages with `payload_bytes` behind their headers. The kernel knows nothing of it yet.
     ///
     /// # Errors
-    /// Those of `io_uring_setup` (there is none, or not for this process), and of `mmap`.
+    /// Those of `io_uring_setup`, and of `mmap`.
     pub fn new(device: &Arc<FuseDevice>, queue: u16, payload_bytes: usize) -> io::Result<UringTransport> {
-        let ring: IoUring<squeue::Entry128, cqueue::Entry> = IoUring::builder().dontfork().build(1)?;
+        let ring = ring()?;
         let enter_flags = if ring.params().is_feature_no_iowait() { GET_EVENTS | NO_IO_WAIT } else { GET_EVENTS };
         let memory = ManuallyDrop::new(EntryMemory::new(payload_bytes)?);
         Ok(UringTransport { ring, enter_flags, memory, device: device.clone(), queue, state: State::New })
@@ -89,6 +108,12 @@ impl UringTransport {
     /// The connection.
     pub fn device(&self) -> &Arc<FuseDevice> {
         &self.device
+    }
+
+    /// Has it ask for a queue that there is not, which the kernel refuses.
+    #[cfg(test)]
+    pub fn ask_for_no_queue(&mut self) {
+        self.queue = u16::MAX;
     }
 
     /// The queue, which is the processor's number.
@@ -109,11 +134,13 @@ impl UringTransport {
         }
     }
 
-    /// Makes the entry known to the kernel, which from now on fills it by the thread that calls this. One system call.
+    /// Makes the entry known to the kernel, which from now on fills it by the thread that calls this. Two system calls.
     ///
     /// # Errors
     /// Those of the kernel, which has then nothing of this; requests come by the device.
     pub fn register(&mut self) -> io::Result<()> {
+        // From now on the ring is this thread's.
+        self.ring.submitter().register_enable_rings()?;
         let places = self.memory.places();
         self.command(REGISTER, 0, Some(&places));
         self.ring.submit()?;
