@@ -19,7 +19,13 @@ export PATH := $(BIN):$(PATH)
 SCHEDULES := -p stripewise-interleavings --features shuttle
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help system setup demo test test-all schedules suites lint site bench accuracy clean
+# The kernel's switch, and the tests of the mount that are run with it on. The others make no mount, or one by the device: what
+# they trace, or the few descriptors that they leave it, is of that.
+RING := /sys/module/fuse/parameters/enable_uring
+BY_RING := torn_down posix programs faults every_fault pool_faults rights_faults two_mounts writeback sharing users access endings names \
+	sparse space scrub gate observer suites ltp
+
+.PHONY: help system setup demo test test-all by-ring schedules suites lint site bench accuracy clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -96,6 +102,20 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 		build/cargo-test.log
 	tail -n 1 build/pytest.log
 	exit $$status
+
+by-ring: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2 ## The suites of mount, preload and all ways in with requests by io_uring, where the kernel offers it
+	@if [ "$$(cat $(RING) 2> /dev/null)" != Y ]; then
+		echo 'NOT RUN: the kernel offers no FUSE over io_uring; Linux 6.14 does after `echo Y > $(RING)` as root'
+		exit 0
+	fi
+	host=$$(rustc -vV | sed -n 's/^host: //p')
+	host=$${host//-/_}
+	export "CARGO_TARGET_$${host^^}_RUNNER=$(CURDIR)/tests/bounded.sh"
+	# A mount that would take the device fails.
+	export STRIPEWISE_FUSE_DEVICE=0 STRIPEWISE_LONG_TESTS=1
+	cargo test -p stripewise-fuse --no-fail-fast
+	cargo test -p stripewise-mount --no-fail-fast $(addprefix --test ,$(BY_RING))
+	cargo test -p stripewise-preload -p stripewise-conformance --no-fail-fast
 
 schedules: | system ## The concurrent parts, under schedules that a scheduler chooses; part of test-all
 	@cargo test $(SCHEDULES)

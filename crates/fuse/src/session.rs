@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -18,6 +18,9 @@ use crate::uring::{Asked, UringTransport, prepare};
 
 /// Threads that read the device where requests travel by `io_uring`: it brings FORGET and INTERRUPT.
 const BESIDE: usize = 2;
+/// How long such a thread lets the next FORGETs gather, which are one message then. A program that removes files would have it
+/// woken for each of them, on the processors that the program and its requests need.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// What serves requests.
 pub trait FuseServer: Send + Sync + 'static {
@@ -64,8 +67,17 @@ pub struct Session {
 #[derive(Clone, Debug)]
 pub struct Travel {
     begun: Arc<str>,
+    /// It began with entries of `io_uring`.
+    by_ring: bool,
     /// The kernel has refused entries of `io_uring` after all.
     refused: Arc<OnceLock<String>>,
+}
+
+impl Travel {
+    /// Whether requests travel by `io_uring`.
+    pub fn is_by_ring(&self) -> bool {
+        self.by_ring && self.refused.get().is_none()
+    }
 }
 
 impl fmt::Display for Travel {
@@ -123,7 +135,7 @@ impl Session {
             }
             None => format!("the device ({why})"),
         };
-        let travel = Travel { begun: begun.into(), refused: Arc::default() };
+        let travel = Travel { begun: begun.into(), by_ring: !entries.is_empty(), refused: Arc::default() };
         Ok(Session { device, options, entries, travel })
     }
 
@@ -144,7 +156,8 @@ impl Session {
     pub fn run(self, server: &Arc<impl FuseServer>) -> io::Result<()> {
         // Only the threads hold the connection: it ends with them.
         let Session { device, options, entries, travel } = self;
-        let of_device = if entries.is_empty() { options.threads } else { BESIDE };
+        let beside = !entries.is_empty();
+        let of_device = if beside { BESIDE } else { options.threads };
         let mut transports = Vec::with_capacity(of_device);
         for number in 0..of_device {
             let another = options.clone_fd && number > 0;
@@ -155,7 +168,8 @@ impl Session {
         let mut threads = Vec::new();
         for (number, mut transport) in transports.into_iter().enumerate() {
             let server = server.clone();
-            let serve = move || serve_all(&mut transport, &*server, options.only);
+            let gathers = beside.then_some(GATHER);
+            let serve = move || serve_all(&mut transport, &*server, options.only, gathers);
             threads.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(serve)?);
         }
         for entry in entries {
@@ -212,24 +226,30 @@ fn serve_entry(
     travel: &Travel,
 ) -> io::Result<()> {
     entry.stay();
-    let Err(error) = entry.register() else { return serve_all(&mut entry, server, only) };
+    let Err(error) = entry.register() else { return serve_all(&mut entry, server, only, None) };
     // The first of them says it for all.
     let _ = travel.refused.set(format!("the device (the kernel has refused io_uring: {error})"));
     let mut transport = DeviceTransport::new(entry.device().clone());
     drop(entry);
-    serve_all(&mut transport, server, only)
+    serve_all(&mut transport, server, only, None)
 }
 
 /// Serves requests until the connection ends. What panics is one program's error: the others are served, and it is told at the
-/// end.
-fn serve_all(transport: &mut impl Transport, server: &impl FuseServer, only: Option<u32>) -> io::Result<()> {
+/// end. After references that the kernel gives back it rests for as long as `gathers` says.
+fn serve_all(
+    transport: &mut impl Transport,
+    server: &impl FuseServer,
+    only: Option<u32>,
+    gathers: Option<Duration>,
+) -> io::Result<()> {
     let together = transport.threads_wait_together();
     let (mut last, mut result) = (false, Ok(()));
     while !last
         && transport.next(&mut |message, sink| {
             let served = catch_unwind(AssertUnwindSafe(|| serve_one(message, sink, server, only, together)));
             match served {
-                Ok(Some(was_last)) => last = was_last,
+                Ok(Some(Served::References)) => gathers.into_iter().for_each(std::thread::sleep),
+                Ok(Some(served)) => last = matches!(served, Served::Last),
                 Ok(None) => {
                     let what = "the kernel sent a message without a header";
                     result = Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -241,14 +261,24 @@ fn serve_all(transport: &mut impl Transport, server: &impl FuseServer, only: Opt
     result
 }
 
-/// Serves one message; whether it was the last, and `None` if it has no header that an answer could name.
+/// What one message was.
+enum Served {
+    /// A request.
+    Request,
+    /// References that the kernel gives back.
+    References,
+    /// The last.
+    Last,
+}
+
+/// Serves one message; `None` if it has no header that an answer could name.
 fn serve_one(
     message: &[u8],
     sink: &dyn ReplySink,
     server: &impl FuseServer,
     only: Option<u32>,
     together: bool,
-) -> Option<bool> {
+) -> Option<Served> {
     let (header, body) = RequestHeader::parse(message).ok()?;
     let reply = Reply::new(sink, header.unique);
     match Call::parse(&header, body) {
@@ -256,15 +286,17 @@ fn serve_one(
         Err(_) => reply.error(Errno::IO),
         Ok(Call::Destroy) => {
             reply.ok();
-            return Some(true);
+            return Some(Served::Last);
         }
         Ok(Call::Forget { lookups }) => {
             reply.none();
             server.forget(header.ino, lookups);
+            return Some(Served::References);
         }
         Ok(Call::ForgetMany(batch)) => {
             reply.none();
             Call::forgets(batch).for_each(|(ino, lookups)| server.forget(ino, lookups));
+            return Some(Served::References);
         }
         Ok(Call::Init { .. }) => reply.error(Errno::IO),
         // The kernel asks no more for what there is not: interrupts, for one, as each request is served to its end.
@@ -280,5 +312,59 @@ fn serve_one(
         }
         Ok(call) => server.serve(&header, call, reply),
     }
-    Some(false)
+    Some(Served::Request)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use super::*;
+
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    /// A file system of one directory, of which nothing can be asked but its space.
+    struct Empty;
+
+    impl FuseServer for Empty {
+        fn serve(&self, _request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
+            match call {
+                Call::StatFs => reply.error(Errno::NOSPC),
+                _ => reply.error(Errno::NOSYS),
+            }
+        }
+
+        fn forget(&self, _ino: u64, _lookups: u64) {}
+    }
+
+    #[test]
+    fn entries_that_the_kernel_refuses_leave_a_mount_by_the_device() {
+        let is_on = std::fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y");
+        if !rustix::process::geteuid().is_root() || !is_on {
+            eprintln!("NOT RUN: as root, `echo Y > {SWITCH}` has the kernel offer io_uring");
+            return;
+        }
+        // All of them, or one, while others are in the kernel already or come after it.
+        for refused in [0..usize::MAX, 0..1, 3..4] {
+            let (dir, device) = (tempfile::tempdir().unwrap(), FuseDevice::open().unwrap());
+            let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_fd().as_raw_fd());
+            let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
+            rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
+            let asked = SessionOptions { threads: 2, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
+            let mut session = Session::begin(device, asked, |_| Ok(())).unwrap();
+            let count = session.entries.len();
+            assert!(session.travel().is_by_ring());
+            session.entries[refused.start.min(count - 1)..refused.end.min(count)]
+                .iter_mut()
+                .for_each(UringTransport::ask_for_no_queue);
+            let travel = session.travel().clone();
+            let served = std::thread::spawn(move || session.run(&Arc::new(Empty)));
+            for _ in 0..100 {
+                assert_eq!(rustix::fs::statfs(dir.path()).unwrap_err(), Errno::NOSPC);
+            }
+            assert!(travel.to_string().contains("has refused io_uring") && !travel.is_by_ring(), "{travel}");
+            rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+            served.join().unwrap().unwrap();
+        }
+    }
 }

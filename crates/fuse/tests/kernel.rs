@@ -165,6 +165,13 @@ impl Mounted {
     /// Mounts it, served by three threads, or with `by_ring` by three for each processor; `None` where this user may not mount, or has
     /// no io_uring.
     fn new(clone_fd: bool, by_ring: bool) -> Option<Mounted> {
+        let (mounted, travel) = Mounted::begin(clone_fd, by_ring)?;
+        assert_eq!(travel.starts_with("io_uring, "), by_ring, "{travel}");
+        Some(mounted)
+    }
+
+    /// The same, and how requests travel, whatever that is.
+    fn begin(clone_fd: bool, by_ring: bool) -> Option<(Mounted, String)> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not run: it mounts, as root, with /dev/fuse");
             return None;
@@ -186,11 +193,10 @@ impl Mounted {
         });
         let session = session.unwrap();
         let travel = session.travel().to_string();
-        assert_eq!(travel.starts_with("io_uring, "), by_ring && ring_is_on(), "{travel}");
         let notifier = Notifier::new(session.device().clone());
         let server = memory.clone();
         let served = Some(std::thread::spawn(move || session.run(&server)));
-        Some(Mounted { dir, memory, notifier, served })
+        Some((Mounted { dir, memory, notifier, served }, travel))
     }
 
     fn open(&self) -> File {
@@ -265,6 +271,40 @@ fn a_device_that_nothing_is_mounted_by_is_an_error() {
     // Nothing is mounted: there is no first message.
     let options = SessionOptions { threads: THREADS, clone_fd: false, by_ring: true, most_descriptors: 64, only: None };
     assert!(Session::begin(device, options, |_| Ok(())).is_err());
+}
+
+/// From now on the system call `number` is refused to this thread, and to those that it makes.
+fn refuse(number: libc::c_long) {
+    let step = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut steps = [
+        // The number, which comes first (`struct seccomp_data`).
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the kernel copies the steps before it returns.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    };
+    assert!(refused, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_process_that_may_not_use_io_uring_is_served_by_the_device() {
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter] {
+        let begin = move || {
+            refuse(call);
+            Mounted::begin(false, true)
+        };
+        let Some((mounted, travel)) = std::thread::spawn(begin).join().unwrap() else { return };
+        assert!(travel.starts_with("the device (this process may have no io_uring"), "{travel}");
+        mounted.open().write_all_at(b"arrives", 0).unwrap();
+        assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"arrives");
+        mounted.end();
+    }
 }
 
 /// Has this thread, and those that it makes, run on the first processor that it may: their requests are of one queue.

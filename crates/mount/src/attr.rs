@@ -191,7 +191,13 @@ impl Core {
         let mut attr = file_attr(node.ino, stat);
         attr.size = known.size_bytes;
         attr.blocks = known.blocks;
-        attr.mtime = time(known.mtime.tv_sec, known.mtime.tv_nsec);
+        let mtime = time(known.mtime.tv_sec, known.mtime.tv_nsec);
+        // Writers have changed it since the inode was settled, which their last close does. That moves its time of status, and the
+        // kernel may ask before it tells of the close.
+        if mtime != attr.mtime {
+            attr.ctime = attr.ctime.max(mtime);
+        }
+        attr.mtime = mtime;
         attr.blksize = BLOCK_BYTES;
         NodeAttributes { attr, ttl: self.of_files() }
     }

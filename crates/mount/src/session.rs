@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ use crate::unmount::detach_dead;
 /// How often a remount that is refused as busy is tried again.
 const REMOUNT_TRIES: usize = 100;
 const REMOUNT_PAUSE: Duration = Duration::from_millis(20);
-/// Set by tests, so that requests travel by the device where they would by `io_uring`.
+/// Set by tests: with `1` requests travel by the device where they would by `io_uring`, and with `0` the mount fails where they
+/// would travel by the device.
 const DEVICE_ALONE: &str = "STRIPEWISE_FUSE_DEVICE";
 
 /// A pool being served on a mount point.
@@ -39,6 +40,8 @@ pub struct Serving {
     core: Arc<Core>,
     dir: PathBuf,
     threads: Option<JoinHandle<io::Result<()>>>,
+    /// Its other end closes with the last thread that serves.
+    end: io::PipeReader,
 }
 
 impl Serving {
@@ -80,11 +83,9 @@ impl Serving {
         let only =
             if is_direct(options) || options.allow_other { None } else { Some(rustix::process::geteuid().as_raw()) };
         let most_descriptors = core.table.room.for_transports();
-        let by_ring = std::env::var_os(DEVICE_ALONE).is_none_or(|value| value.is_empty());
+        let by_ring = !is_device_alone("1");
         let served = SessionOptions { threads, clone_fd: options.clone_fd, by_ring, most_descriptors, only };
-        let begun =
-            Session::begin(device, served, |kernel| fs.negotiate(kernel)).map_err(MountError::system("starting FUSE"));
-        let session = begun.inspect_err(|_| detach(&dir))?;
+        let session = begin(&fs, device, served).inspect_err(|_| detach(&dir))?;
         core.set_travel(session.travel().clone());
         let notifier = Notifier::new(session.device().clone());
         core.set_notifier(notifier.clone());
@@ -94,21 +95,24 @@ impl Serving {
             core.collect_interrupted();
         }
         crate::prune::start(&core, notifier).map_err(MountError::system("starting a thread"))?;
-        let threads = std::thread::Builder::new()
-            .name("serve".to_owned())
-            .spawn(move || session.run(&fs))
-            .map_err(MountError::system("starting a thread"))?;
-        Ok(Serving { core, dir, threads: Some(threads) })
+        let (end, open) = io::pipe().map_err(MountError::system("making a pipe"))?;
+        let serve = move || {
+            let _open = open;
+            session.run(&fs)
+        };
+        let threads = std::thread::Builder::new().name("serve".to_owned()).spawn(serve);
+        let threads = threads.map_err(MountError::system("starting a thread"))?;
+        Ok(Serving { core, dir, threads: Some(threads), end })
+    }
+
+    /// What `poll` says of it is that the mount has ended: it was unmounted.
+    pub fn end(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
     }
 
     /// Files that programs hold open on this mount.
     pub fn open_files(&self) -> usize {
         self.core.open_files()
-    }
-
-    /// True when the mount has ended: it was unmounted.
-    pub fn ended(&self) -> bool {
-        self.threads.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Takes the mount out of the tree of names. Programs that hold files open go on being served.
@@ -132,6 +136,25 @@ impl Serving {
         self.core.finish();
         detach(&self.dir);
     }
+}
+
+fn is_device_alone(value: &str) -> bool {
+    std::env::var_os(DEVICE_ALONE).is_some_and(|given| given == value)
+}
+
+/// Begins to serve the mount behind `device`.
+fn begin(fs: &PoolFs, device: FuseDevice, options: SessionOptions) -> Result<Session, MountError> {
+    let failed = MountError::system("starting FUSE");
+    let session = match Session::begin(device, options, |kernel| fs.negotiate(kernel)) {
+        Ok(session) => session,
+        Err(error) => return Err(failed(error)),
+    };
+    let travel = session.travel();
+    if is_device_alone("0") && !travel.is_by_ring() {
+        let reason = format!("requests would travel by {travel}, and {DEVICE_ALONE}=0 forbids that");
+        return Err(failed(io::Error::new(io::ErrorKind::Unsupported, reason)));
+    }
+    Ok(session)
 }
 
 /// Root, and not in a user namespace of an unprivileged user's.

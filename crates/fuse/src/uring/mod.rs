@@ -13,8 +13,8 @@
 //!
 //! # Why no request waits for one that waits
 //!
-//! The kernel fills an entry by the thread that has last submitted it, as soon as that thread is in the kernel or on its way
-//! back from there. A thread that had several entries would keep requests from being served while it waits, in an
+//! The kernel fills an entry by the thread that has last submitted it, and only while that thread waits in its ring
+//! (`IORING_SETUP_DEFER_TASKRUN`). A thread that had several entries would keep requests from being served while it waits, in an
 //! earlier one, for a lock, for its turn or for a slow server; and if what it waits for is one of them, for ever. So:
 //!
 //! 1. An entry has a thread of its own, and a ring of its own. The thread submits nothing but its entry, and only when it has

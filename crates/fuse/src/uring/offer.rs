@@ -48,6 +48,7 @@ pub fn prepare(device: &Arc<FuseDevice>, asked: Asked) -> Result<Vec<UringTransp
     let possible = std::fs::read_to_string(PROCESSORS).map_err(|error| format!("{PROCESSORS}: {error}"))?;
     let queues = count(&possible).ok_or_else(|| format!("{PROCESSORS} has no list of processors"))?;
     let threads = of_queue(queues, asked)?;
+    UringTransport::try_ring().map_err(|error| denied(&error))?;
     let mut entries = Vec::with_capacity(queues * threads);
     // The kernel takes the entry first that came last: a queue's entries come from all its threads anyway.
     for queue in (0..queues).flat_map(|queue| std::iter::repeat_n(queue, threads)) {

@@ -177,6 +177,19 @@ impl Drop for Mounted {
     }
 }
 
+/// The kernel's switch for FUSE by io_uring.
+const RING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Runs `test` for each transport, with the value of `STRIPEWISE_FUSE_DEVICE` that has a mount use that one and no other.
+pub fn by_both_transports(test: impl Fn(&str)) {
+    test("1");
+    match fs::read_to_string(RING) {
+        Ok(text) if text.trim() == "Y" => test("0"),
+        Ok(_) => eprintln!("NOT RUN over io_uring: `echo Y > {RING}` as root has the kernel offer it"),
+        Err(_) => eprintln!("NOT RUN over io_uring: this kernel has no FUSE over io_uring; Linux 6.14 can have it"),
+    }
+}
+
 fn open_to_all(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

@@ -174,6 +174,13 @@ def times():
         "utime": lambda: os.utime("d/f", ns=(123456789, -987654321)),
         "refused": lambda: os.mkdir("d/f"),
     }
+    still_open: list[int] = []
+
+    def write_and_keep_open():
+        still_open.append(os.open("d/f", os.O_WRONLY))
+        os.write(still_open[0], b"X")
+
+    calls["write without a close"] = write_and_keep_open
     watched = ("d", "d/f", "d/h")
 
     def seen():
@@ -200,6 +207,8 @@ def times():
                 was = before.get(path)
                 same = [was and getattr(was, f"st_{t}time_ns") == getattr(now, f"st_{t}time_ns") for t in "mc"]
                 words.append(f"{path} m{same[0]} c{same[1]}")
+            while still_open:
+                os.close(still_open.pop())
             if label == "utime":
                 words.append(f"{os.stat('d/f').st_atime_ns} {os.stat('d/f').st_mtime_ns}")
             return ", ".join(words)
