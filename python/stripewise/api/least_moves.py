@@ -3,8 +3,7 @@
 A plan is made anew from the heat of each period, and gives cold parts of files other widths on the same servers for
 next to nothing. What it gains comes from what changes its tier.
 
-A region keeps its bytes where they are if it begins where it began. So a move from its middle copies all behind that,
-too: such a tail is cut into parts, and the next move copies a part of it.
+A move copies what changes its round, and nothing else: a region may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -20,27 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["regions", "text"]
 
 
-PARTS = 64
-"""Of a file, into which what is copied anyway is cut."""
-LEAST_PART_BYTES = 1 << 20
 MOST_REGIONS = 256
 """Of a file that would have more the planned regions are taken as they are."""
 
 
 def regions(file: ForecastFile) -> list[tuple[int, list[str]]]:
     """Offset and round of each region: the planned one where the tiers change, or are several; else the present one."""
-    size_bytes = file["copied_bytes"] + file["kept_bytes"]
-    starts = {region["offset"] for region in file["before"]}
-    cuts = starts | {region["offset"] for region in file["after"]}
-    grid = set(range(0, size_bytes, max(LEAST_PART_BYTES, 1 << (size_bytes // PARTS).bit_length())))
+    cuts = {region["offset"] for side in (file["before"], file["after"]) for region in side}
     found: list[tuple[int, list[str]]] = []
-    is_copied = False
-    for offset in sorted(cuts | grid):
+    for offset in sorted(cuts):
         before, after = _round_at(file["before"], offset), _round_at(file["after"], offset)
         is_within = len(_tiers(before)) == 1 and _tiers(before) == _tiers(after)
         chosen = before if is_within else after
-        is_copied = chosen != before or (is_copied and offset not in starts)
-        if not found or found[-1][1] != chosen or offset in starts or (is_copied and offset in grid):
+        if not found or found[-1][1] != chosen:
             found.append((offset, chosen))
     if len(found) > MOST_REGIONS:
         return [(region["offset"], region["round"]) for region in file["after"]]
