@@ -108,7 +108,7 @@ def parts_of(regions: Regions, handle: Handle) -> Iterator[tuple[int, int, int, 
     starts = {start for start, _ in regions} | {offset for offset, _, _ in handle.generations}
     for start, end in zip(sorted(starts), [*sorted(starts)[1:], END], strict=True):
         stripes = [stripes for offset, stripes in regions if offset <= start][-1]
-        generation, origin = [rest for offset, *rest in handle.generations if offset <= start][-1]
+        _, generation, origin = [entry for entry in handle.generations if entry[0] <= start][-1]
         yield start, end, start if origin is None else origin, generation, stripes
 
 

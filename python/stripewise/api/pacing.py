@@ -20,8 +20,8 @@ Progress = Callable[[str, int, int], Then]
 
 BUSY = 0.1
 """A server that others keep busy for more than this share of the time is not idle."""
-SHARE = 0.05
-"""Of the time, for a move while others are served: they lose about as much."""
+SHARE = 0.1
+"""Of the time, for a move while others are served: they lose less, as for most of it the move waits for its turn."""
 LOOK_S = 0.5
 """A move of that long stops for a look at the servers."""
 REST_S = 0.05

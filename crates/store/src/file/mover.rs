@@ -100,7 +100,7 @@ impl Inode {
                 std::thread::sleep(REST);
             }
         };
-        let moved = self.move_locked(hash, layout, name, Steps::new(gives_way), &mut go_on);
+        let moved = self.move_locked(hash, layout, name, gives_way, &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
@@ -165,7 +165,7 @@ impl Inode {
         hash: [u8; 32],
         layout: Arc<Layout>,
         name: &str,
-        mut steps: Steps,
+        gives_way: bool,
         go_on: &mut dyn FnMut(&Move<'_>, u64) -> Result<()>,
     ) -> Result<Moved> {
         let handle = self.read_handle()?;
@@ -174,6 +174,7 @@ impl Inode {
             return Ok(Moved { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() });
         }
         let mut moving = Move::start(self, handle, layout, size_bytes)?;
+        let mut steps = Steps::new(gives_way, moving.servers());
         loop {
             let began = Instant::now();
             if !moving.step(&steps)? {
@@ -279,6 +280,15 @@ impl<'a> Move<'a> {
     /// Bytes of the file that are copied.
     fn copied_bytes(&self) -> u64 {
         self.plan.copy.iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// How many servers, at least, share each of its steps.
+    fn servers(&self) -> usize {
+        let stripes = |layout: &Layout, at| layout.regions()[layout.region_at(at)].stripes().len();
+        let of = |&(from, _): &(u64, u64)| {
+            stripes(&self.old.datafiles().placed, from).min(stripes(&self.copy.datafiles().placed, from))
+        };
+        self.plan.copy.iter().map(of).min().unwrap_or(1)
     }
 
     /// What [`Move::step`] comes to at last: all is copied, and read back.
