@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use common::{BIN, TestPool, need, succeeded};
@@ -93,23 +94,14 @@ fn message(line: &str) -> Option<(u32, String)> {
     Some((kind, String::from_utf8_lossy(bytes.get(40..)?).into_owned()))
 }
 
-#[test]
-fn a_call_has_no_request_but_its_own() {
-    need("strace");
-    let pool = TestPool::new();
-    let trace = pool.path("out/trace");
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-e", "trace=read", "-P", "/dev/fuse", "-s", "64", "-xx", "-o"]).arg(&trace);
-    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", &script()]).env("M", pool.mnt());
-    // What travels by io_uring no tracer sees; the kernel sends the same.
-    command.env("STRIPEWISE_FUSE_DEVICE", "1");
+/// The requests of each call, as strace sees `server` read them, which serves `$M` and runs the script itself or beside it.
+fn requests(trace: &Path, server: &mut Command) -> Vec<Vec<&'static str>> {
     let script = script();
-    succeeded(&script, &command.output().unwrap());
-
+    succeeded(&script, &server.output().unwrap());
     let names: BTreeMap<u32, &str> = KINDS.iter().copied().collect();
     let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut current = None;
-    for (kind, body) in std::fs::read_to_string(&trace).unwrap().lines().filter_map(message) {
+    for (kind, body) in std::fs::read_to_string(trace).unwrap().lines().filter_map(message) {
         if kind == 1 && body.starts_with("mark-") {
             current = Some(body.trim_end_matches('\0').to_owned());
         } else if let Some(mark) = current.clone().filter(|_| !AFTERWARDS.contains(&kind)) {
@@ -117,12 +109,61 @@ fn a_call_has_no_request_but_its_own() {
         }
     }
     assert_eq!(current.as_deref(), Some("mark-end"), "strace saw all of it");
-    for (number, (what, _, expected)) in CALLS.iter().enumerate() {
-        let mut own = found.remove(&format!("mark-{number:03}")).unwrap_or_default();
+    (0..CALLS.len()).map(|number| found.remove(&format!("mark-{number:03}")).unwrap_or_default()).collect()
+}
+
+/// strace of what a program reads of the device, into `trace`.
+fn traced(trace: &Path) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=read", "-P", "/dev/fuse", "-s", "64", "-xx", "-o"]).arg(trace);
+    command
+}
+
+#[test]
+fn a_call_has_no_request_but_its_own() {
+    need("strace");
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let mut command = traced(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", &script()]).env("M", pool.mnt());
+    // What travels by io_uring no tracer sees; the kernel sends the same.
+    command.env("STRIPEWISE_FUSE_DEVICE", "1");
+    let found = requests(&trace, &mut command);
+    for ((what, _, expected), mut own) in CALLS.iter().zip(found) {
         println!("{what}: {}", own.join(" "));
         // Old knowledge is asked for again, and how old it is depends on the machine.
         own.retain(|kind| !matches!(*kind, "LOOKUP" | "GETATTR"));
         own.dedup();
         assert_eq!(own, *expected, "{what}");
+    }
+}
+
+/// The calls of names, of which libfuse's own file system gets no fewer requests (`docs/mount.md` has its list).
+#[test]
+fn libfuses_passthrough_gets_no_fewer_requests_of_names() {
+    need("strace");
+    let Some(build) = std::env::var_os("STRIPEWISE_LIBFUSE") else {
+        eprintln!("NOT RUN: STRIPEWISE_LIBFUSE names no build of libfuse (docs/benchmarks.md says how to make one)");
+        return;
+    };
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let program = Path::new(&build).join("example/passthrough_ll");
+    let serve = r#"mkdir "$OUT/source"
+        strace "$@" -o "source=$OUT/source,cache=auto,xattr,default_permissions" "$M" & server=$!
+        for _ in $(seq 3000); do mountpoint -q "$M" && break; sleep 0.01; done
+        python3 -c "$SCRIPT"; done=$?
+        umount "$M"; wait $server; exit $done"#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", serve, "sh"]).args(traced(&trace).get_args()).arg(program).arg("-f");
+    command.env("M", pool.mnt()).env("OUT", pool.path("out")).env("SCRIPT", script());
+    let found = requests(&trace, &mut command);
+    let names = ["create and close", "link", "rename", "unlink", "symlink", "mkdir", "rmdir", "stat"];
+    for ((what, _, expected), theirs) in CALLS.iter().zip(found) {
+        println!("{what}: {}", theirs.join(" "));
+        if names.contains(what) {
+            let own = theirs.iter().filter(|kind| !matches!(**kind, "LOOKUP" | "GETATTR")).count();
+            assert!(expected.len() <= own, "{what}: {expected:?}, and theirs {theirs:?}");
+        }
     }
 }
