@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from conftest import BIN
+from stripewise.api import orchestrating
 from test_orchestrate import PATIENCE_S, READER, by_name, wait_for
 
 PORT = 7077
@@ -17,26 +18,35 @@ WINDOW_S = 0.1
 
 
 def test_what_an_orchestrator_or_an_agent_cannot_use_is_named(pool, tmp_path):
+    keys = tmp_path / "keys"
+    orchestrate = ("orchestrate", pool.file, "--listen")
+
     def refused(*arguments):
         done = pool.stripewise(*arguments, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    def refused_by_program(*arguments):
+        """The same without a start of Python's."""
+        command = [str(orchestrating.agent_program()), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.returncode != 0
         return done.stderr
 
-    orchestrate = ("orchestrate", pool.file, "--listen")
     assert "`stripewise agent new-key NODE`" in refused(*orchestrate, "0")
-    keys = tmp_path / "keys"
     keys.write_text(pool.stripewise("agent", "new-key", "n1").stdout)
     keys.chmod(0o644)
     assert "its mode 644 lets other users at it" in refused(*orchestrate, "0", "--keys", keys)
     keys.chmod(0o600)
-    assert "'somewhere' is no address to listen on" in refused(*orchestrate, "somewhere", "--keys", keys)
-    assert "a window of 0 ms" in refused(*orchestrate, "0", "--keys", keys, "--window", "0")
-    assert "'../n' is no name of a node" in refused("agent", "new-key", "../n")
-    agent = ("agent", "join", pool.file, "--keys", keys, "--orchestrator")
-    assert f"the file of keys has none of node '{os.uname().nodename}'" in refused(*agent, "127.0.0.1:1")
+    listen = (*orchestrate[:2], "--policy", "even", "--keys", keys, "--window-ms")
+    assert "'somewhere' is no address to listen on" in refused_by_program(*listen, "500", "--listen", "somewhere")
+    assert "a window of 0 ms" in refused_by_program(*listen, "0", "--listen", "0")
+    assert "'../n' is no name of a node" in refused_by_program("new-key", "../n")
+    join = ("join", pool.file, "--keys", keys, "--orchestrator", "127.0.0.1:1")
+    assert f"the file of keys has none of node '{os.uname().nodename}'" in refused_by_program(*join)
     keys.write_text("n1 secret\n")
-    assert "line 1 is not `NODE KEY`" in refused(*agent, "127.0.0.1:1")
-    assert not (pool.file.parent / "namespace" / "nodes").exists()
+    assert "line 1 is not `NODE KEY`" in refused_by_program(*join)
+    assert not list(tmp_path.rglob("nodes"))
 
 
 WATCH = """
