@@ -39,6 +39,13 @@ setup(
             debug=False,
             strip=Strip.Debug,
         ),
+        RustExtension(
+            {"stripewise-agent": "stripewise._bin.stripewise-agent"},
+            path="crates/agent/Cargo.toml",
+            binding=Binding.Exec,
+            debug=False,
+            strip=Strip.Debug,
+        ),
     ],
     # abi3: one wheel serves 3.11 and every later version.
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -26,7 +26,8 @@ def run(context: Context) -> Iterator[Figure | str]:
     if not found:
         raise BenchmarkError("turns_figures printed no figure")
     context.say("cargo bench -p stripewise-schedule")
-    bench = ["cargo", "bench", "--quiet", "--package", "stripewise-schedule", "--", "--output-format", "bencher"]
+    bench = ["cargo", "bench", "--quiet", "--package", "stripewise-schedule", "--bench", "plan", "--"]
+    bench += ["--output-format", "bencher"]
     plans = list(PLAN.finditer(checked(bench, cwd=ROOT)))
     if not plans:
         raise BenchmarkError("the bench of stripewise-schedule printed no figure")

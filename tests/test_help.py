@@ -53,9 +53,10 @@ COMMANDS = [
 
 
 BENCH = ["ior", "btio", "mpi-tile-io", "mpi-io-test", "noncontig", "hpio", "song", "lanl-app1"]
+AGENT = ["agent", "agent join", "agent new-key"]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "bench", *(f"bench {workload}" for workload in BENCH)])
+@pytest.mark.parametrize("command", [*COMMANDS, "bench", *(f"bench {workload}" for workload in BENCH), *AGENT])
 def test_help_says_what_it_said(stripewise, command):
     printed = stripewise(*command.split(), "--help").stdout
     snapshot = SNAPSHOTS / f"help-{command.replace(' ', '-') or 'stripewise'}.txt"

@@ -17,6 +17,11 @@ def bench_program() -> Path:
     return _existing(_PACKAGE / "_bin" / "stripewise-bench")
 
 
+def agent_program() -> Path:
+    """Path of the agent of a node, `stripewise-agent`, which is the orchestrator that agents join, too."""
+    return _existing(_PACKAGE / "_bin" / "stripewise-agent")
+
+
 def preload_library() -> Path:
     """Path of the library for `LD_PRELOAD` that records requests and bypasses the mount."""
     # The suffix (`.abi3.so`, `.cpython-311-….so`) is the build tool's choice.

@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::mm::ProtFlags;
 use stripewise_schedule::{
     Conductor, Decision, FULL_STROKE_BYTES, Looked, MAX_WINDOW_NS, MIN_WINDOW_NS, NextWindow, OTHERS, POLICY_NAMES,
     ProgramKey, ProgramRules, SeekTime, TurnClock, policies,
 };
 use stripewise_store::emulate::{now_ns, sleep_until};
-use stripewise_store::{Error, Pool, Result, SharedPage, lock_byte};
+use stripewise_store::{Error, Pool, Result};
 
-use crate::plan_page::{LISTED, Listed, PlanPage, Published};
-use crate::snapshot::{PageReader, Snapshot};
-use crate::turns::make_plan_page;
-
-/// The byte of the page's file that an orchestrator locks.
-const LOCK_BYTE: i64 = 0;
+use crate::nodes::{OtherNodes, this_node};
+use crate::plan_page::{LISTED, ListedProgram, PublishedPlan};
+use crate::plan_writer::PlanWriter;
+use crate::snapshot::{NodeSnapshot, PageReader};
+use crate::turns::remove_node_page;
 
 /// How to orchestrate.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,12 +35,12 @@ impl Default for OrchestratorOptions {
 
 /// The orchestrator of a pool, until it is dropped.
 pub struct Orchestrator {
-    page: SharedPage<PlanPage>,
-    /// Holds the lock.
-    _file: OwnedFd,
+    writer: PlanWriter,
     reader: PageReader,
+    /// Where agents can join.
+    others: Option<Box<dyn OtherNodes>>,
     clock: TurnClock,
-    listed: Vec<Listed>,
+    listed: Vec<ListedProgram>,
     next_look_ns: u64,
 }
 
@@ -84,35 +80,28 @@ impl Orchestrator {
             )));
         }
         check_rules(&options.rules)?;
-        let file = make_plan_page(pool)?;
-        let path = pool.namespace.join(crate::plan_page::TURNS_FILE);
-        let page: SharedPage<PlanPage> =
-            SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE).map_err(Error::io("map", &path))?;
-        match lock_byte(file.as_fd(), LOCK_BYTE, libc::F_WRLCK, false) {
-            Ok(()) => {}
-            Err(Errno::AGAIN | Errno::ACCESS) => {
-                let process =
-                    page.content(now_ns()).map_or_else(String::new, |found| format!(" (process {})", found.process));
-                return Err(Error::Invalid(format!(
-                    "pool '{}' is orchestrated already{process}: end that orchestrator first",
-                    pool.name
-                )));
-            }
-            Err(errno) => return Err(Error::io("lock", &path)(errno)),
-        }
+        let writer = PlanWriter::open(pool, &pool.namespace)?;
+        remove_node_page(pool, &this_node())?;
         let conductor = Conductor::new(policy, window_ns, options.rules.clone(), seek_times(pool));
         let now_ns = now_ns();
-        page.begin(&options.policy, now_ns);
+        writer.begin(&options.policy, now_ns);
         let mut orchestrator = Self {
-            page,
-            _file: file,
-            reader: PageReader::new(pool),
+            writer,
+            reader: PageReader::new(&pool.namespace, pool.servers.len()),
+            others: None,
             clock: TurnClock::new(conductor, window_ns, now_ns),
             listed: Vec::new(),
             next_look_ns: now_ns,
         };
         orchestrator.publish(now_ns);
         Ok(orchestrator)
+    }
+
+    /// With agents of other nodes: their programs count as this node's do, and they get its plans.
+    pub fn with_nodes(mut self, others: Box<dyn OtherNodes>) -> Self {
+        self.others = Some(others);
+        self.publish(now_ns());
+        self
     }
 
     /// One line of the policy.
@@ -125,11 +114,16 @@ impl Orchestrator {
         let until_ns = now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let look_ns = self.clock.look_ns();
         loop {
-            let wake_ns = self.next_look_ns.min(until_ns);
+            let wake_ns = self.next_look_ns.min(until_ns).min(self.writer.due_ns().unwrap_or(u64::MAX));
             let now_ns = sleep_until(wake_ns);
+            self.writer.tick(now_ns);
             if now_ns >= self.next_look_ns {
                 self.next_look_ns = now_ns + look_ns;
-                let snapshot = self.reader.read(now_ns);
+                let mut snapshot = self.reader.read(now_ns);
+                if let Some(others) = &mut self.others {
+                    others.add_to(&mut snapshot, now_ns);
+                    self.clock.set_lead(others.lead_ns());
+                }
                 self.clock.note(&snapshot.programs, &snapshot.traffic);
                 match self.clock.look(&snapshot.programs, &snapshot.traffic, now_ns) {
                     Looked::Same => {}
@@ -145,14 +139,14 @@ impl Orchestrator {
 
     fn begin_window(&mut self, next: NextWindow, now_ns: u64) -> Vec<Decision> {
         let rules = self.clock.conductor().rules();
-        let list = |(program, name, standing, reuse_ns): &(ProgramKey, String, _, Option<f64>)| Listed {
+        let list = |(program, name, standing, reuse_ns): &(ProgramKey, String, _, Option<f64>)| ListedProgram {
             program: *program,
             standing: *standing,
             weight: rules.weight(name),
             limit: rules.limit(name),
             reuse_ns: *reuse_ns,
         };
-        let mut listed: Vec<Listed> = next.standings.iter().map(list).collect();
+        let mut listed: Vec<ListedProgram> = next.standings.iter().map(list).collect();
         // Of more than the page has room for, those with a rule come first: a limit holds.
         listed.sort_by_key(|one| one.limit == 0);
         listed.truncate(LISTED);
@@ -164,15 +158,11 @@ impl Orchestrator {
     fn publish(&mut self, now_ns: u64) {
         let clock = &self.clock;
         let (begin_ns, window_ns) = (clock.begin_ns(), clock.window_ns());
-        let published = Published { plan: clock.plan(), begin_ns, window_ns, listed: &self.listed };
-        self.page.publish(&published, now_ns);
-    }
-}
-
-impl Drop for Orchestrator {
-    /// Opens the gates.
-    fn drop(&mut self) {
-        self.page.end();
+        let published = PublishedPlan { plan: clock.plan().clone(), begin_ns, window_ns, listed: self.listed.clone() };
+        if let Some(others) = &mut self.others {
+            others.send(&published);
+        }
+        self.writer.publish(published, now_ns);
     }
 }
 
@@ -188,7 +178,7 @@ fn check_rules(rules: &ProgramRules) -> Result<()> {
 }
 
 /// The name of the object of a slice, by the programs that are known.
-pub(crate) fn name_of(program: ProgramKey, snapshot: &Snapshot) -> String {
+pub(crate) fn name_of(program: ProgramKey, snapshot: &NodeSnapshot) -> String {
     if program == OTHERS {
         return "all others".to_owned();
     }

@@ -72,22 +72,30 @@ pub(crate) enum Admittance {
 
 /// What the orchestrator says of a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Listed {
-    pub(crate) program: ProgramKey,
-    pub(crate) standing: Standing,
-    pub(crate) weight: f64,
+pub struct ListedProgram {
+    /// Which.
+    pub program: ProgramKey,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Weight.
+    pub weight: f64,
     /// Bytes in a second; 0 is no limit.
-    pub(crate) limit: u64,
-    pub(crate) reuse_ns: Option<f64>,
+    pub limit: u64,
+    /// Mean time between its requests on a server, in nanoseconds.
+    pub reuse_ns: Option<f64>,
 }
 
 /// One plan, as it is published.
-#[derive(Debug, Clone)]
-pub(crate) struct Published<'a> {
-    pub(crate) plan: &'a SlicePlan,
-    pub(crate) begin_ns: u64,
-    pub(crate) window_ns: u64,
-    pub(crate) listed: &'a [Listed],
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishedPlan {
+    /// Its slices.
+    pub plan: SlicePlan,
+    /// When its first window begins: `CLOCK_MONOTONIC` of the node whose page it is for, in nanoseconds.
+    pub begin_ns: u64,
+    /// Length of a window in nanoseconds.
+    pub window_ns: u64,
+    /// The programs that have a weight, a limit or a standing; the first 64 count.
+    pub listed: Vec<ListedProgram>,
 }
 
 /// All of the page.
@@ -101,7 +109,7 @@ pub(crate) struct PlanContent {
     pub(crate) windows: u64,
     pub(crate) policy: String,
     pub(crate) slices: Vec<TurnSlice>,
-    pub(crate) listed: Vec<Listed>,
+    pub(crate) listed: Vec<ListedProgram>,
 }
 
 const STANDINGS: [Standing; 4] = [Standing::Shared, Standing::Probe, Standing::Dedicated, Standing::Cooldown];
@@ -210,7 +218,7 @@ impl PlanPage {
     }
 
     /// Puts a plan in force. Its times count from `begin_ns`.
-    pub(crate) fn publish(&self, published: &Published<'_>, now_ns: u64) {
+    pub(crate) fn publish(&self, published: &PublishedPlan, now_ns: u64) {
         let state = if published.plan.is_open() { WATCHING } else { IN_TURNS };
         self.write(|page| {
             page.begin_ns.store(published.begin_ns, Ordering::Relaxed);
@@ -263,7 +271,7 @@ impl PlanPage {
         self.consistent(|page| {
             let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
             let count = (of(&page.listed) as usize).min(LISTED);
-            let listed = page.list[..count].iter().map(|row| Listed {
+            let listed = page.list[..count].iter().map(|row| ListedProgram {
                 program: ProgramKey(of(&row[0])),
                 standing: STANDINGS[of(&row[1]) as usize % STANDINGS.len()],
                 weight: f64::from_bits(of(&row[2])),
@@ -323,7 +331,7 @@ mod tests {
         let slice = |program, end_ns| TurnSlice { program: ProgramKey(program), end_ns };
         let plan = SlicePlan { slices: vec![slice(7, WINDOW_NS / 2), slice(8, WINDOW_NS)] };
         page.begin("even", NOW_NS);
-        page.publish(&Published { plan: &plan, begin_ns: NOW_NS, window_ns: WINDOW_NS, listed: &[] }, NOW_NS);
+        page.publish(&PublishedPlan { plan, begin_ns: NOW_NS, window_ns: WINDOW_NS, listed: Vec::new() }, NOW_NS);
     }
 
     #[test]

@@ -4,12 +4,11 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use stripewise_schedule::{FULL_STROKE_BYTES, ProgramKey, ProgramTraits, ServerUseBy, UserTraffic};
-use stripewise_store::Pool;
 
 use crate::identity::Identified;
 use crate::plan_page::text_of;
@@ -36,14 +35,33 @@ pub(crate) struct PageReader {
     users_ns: Option<u64>,
 }
 
-/// What the pages say.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) programs: Vec<ProgramTraits>,
+/// What the pages of a node say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeSnapshot {
+    /// Programs, the first seen first.
+    pub programs: Vec<ProgramTraits>,
     /// By server: what each user's programs do there in windows of all.
-    pub(crate) traffic: Vec<Vec<UserTraffic>>,
+    pub traffic: Vec<Vec<UserTraffic>>,
     /// Requests of programs that had no place.
-    pub(crate) unplaced: u64,
+    pub unplaced: u64,
+}
+
+impl NodeSnapshot {
+    /// Adds what another node says, as of the same clock. Servers that this one does not have are left out.
+    ///
+    /// O(programs of both, multiplied, and servers).
+    pub fn join(&mut self, other: &Self) {
+        for found in &other.programs {
+            match self.programs.iter_mut().find(|program| program.key == found.key) {
+                Some(program) => program.join_node(found),
+                None => self.programs.push(found.clone()),
+            }
+        }
+        // Users of two nodes are two users: the order in which a server gets their requests is not known.
+        self.traffic.iter_mut().zip(&other.traffic).for_each(|(own, more)| own.extend(more));
+        self.unplaced = self.unplaced.saturating_add(other.unplaced);
+        self.programs.sort_by_key(|program| (program.first_ns, program.key));
+    }
 }
 
 fn word(of: &AtomicU64) -> u64 {
@@ -56,9 +74,9 @@ fn figure(of: &AtomicU64, most: f64) -> Option<f64> {
 }
 
 impl PageReader {
-    pub(crate) fn new(pool: &Pool) -> Self {
-        let directory = pool.namespace.join(PROGRAMS_DIRECTORY);
-        Self { directory, servers: pool.servers.len(), users: Vec::new(), users_ns: None }
+    /// Of the pages below `directory`, a node's, of a pool of `servers` servers.
+    pub(crate) fn new(directory: &Path, servers: usize) -> Self {
+        Self { directory: directory.join(PROGRAMS_DIRECTORY), servers, users: Vec::new(), users_ns: None }
     }
 
     /// Looks which users have a page of their own; what another user has put there is none.
@@ -77,8 +95,8 @@ impl PageReader {
     }
 
     /// Reads all pages: some hundred microseconds a user. What cannot be read, or is no page, is left out.
-    pub(crate) fn read(&mut self, now_ns: u64) -> Snapshot {
-        let mut snapshot = Snapshot { traffic: vec![Vec::new(); self.servers], ..Snapshot::default() };
+    pub(crate) fn read(&mut self, now_ns: u64) -> NodeSnapshot {
+        let mut snapshot = NodeSnapshot { traffic: vec![Vec::new(); self.servers], ..NodeSnapshot::default() };
         self.find_users(now_ns);
         for &uid in &self.users {
             if let Some(page) = self.page(uid) {
@@ -116,7 +134,7 @@ impl PageReader {
         (word(&page.magic) == USES_MAGIC).then_some(page)
     }
 
-    fn add(&self, snapshot: &mut Snapshot, uid: u32, page: &UsePage, now_ns: u64) {
+    fn add(&self, snapshot: &mut NodeSnapshot, uid: u32, page: &UsePage, now_ns: u64) {
         snapshot.unplaced = snapshot.unplaced.saturating_add(word(&page.unplaced));
         for (server, cell) in page.servers.iter().enumerate().take(self.servers) {
             let requests = word(&cell.requests) as f64;

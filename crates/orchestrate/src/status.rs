@@ -4,9 +4,10 @@ use stripewise_schedule::{Conductor, ProgramTraits, Standing};
 use stripewise_store::emulate::now_ns;
 use stripewise_store::{Pool, Result, is_shared};
 
+use crate::nodes::this_node;
 use crate::orchestrator::name_of;
 use crate::snapshot::PageReader;
-use crate::turns::open_plan_page;
+use crate::turns::find_plan_page;
 
 /// A program, as the pages have it.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,9 +59,11 @@ pub struct OrchestrationStatus {
 /// The pool's namespace is not there.
 pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
     let now_ns = now_ns();
-    let page = open_plan_page(&pool.namespace, is_shared(pool)?);
-    let content = page.and_then(|page| page.content(now_ns));
-    let snapshot = PageReader::new(pool).read(now_ns);
+    is_shared(pool)?;
+    let found = find_plan_page(pool, &this_node());
+    let directory = found.as_ref().map_or(&pool.namespace, |(directory, _)| directory);
+    let snapshot = PageReader::new(directory, pool.servers.len()).read(now_ns);
+    let content = found.as_ref().and_then(|(_, page)| page.content(now_ns));
     let slices = content.as_ref().map_or(&[][..], |content| &content.slices);
     let begins = std::iter::once(0).chain(slices.iter().map(|slice| slice.end_ns));
     let lengths: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use stripewise_store::shared_pages::allocate;
 use stripewise_store::{Error, Pool, Result, SharedPage, is_shared, open_own};
 
 use crate::identity::Identified;
+use crate::nodes::{pages_of, this_node};
 use crate::plan_page::{Admittance, PLAN_PAGE_BYTES, PlanPage, TURNS_FILE};
 use crate::use_page::{MOST_PROGRAMS, ON_DISK, PROGRAMS_DIRECTORY, ProgramCell, ServedPart, UsePage};
 
@@ -65,11 +66,15 @@ impl Turns {
     /// where there is no page. `asker` is called where there is one; `tell` gets the one line that says that an orchestrator
     /// does not answer.
     pub fn open(pool: &Pool, asker: impl FnOnce() -> Asker, tell: fn(&str)) -> Option<Arc<Self>> {
-        let is_shared = is_shared(pool).ok()?;
-        let plan = open_plan_page(&pool.namespace, is_shared)?;
+        Self::of_node(pool, &this_node(), asker, tell)
+    }
+
+    /// The same for programs of `node`, which is this machine: where an agent has made pages for it, by these.
+    pub fn of_node(pool: &Pool, node: &str, asker: impl FnOnce() -> Asker, tell: fn(&str)) -> Option<Arc<Self>> {
+        let (directory, plan) = find_plan_page(pool, node)?;
         let asker = asker();
         let uid = rustix::process::geteuid().as_raw().to_string();
-        let path = pool.namespace.join(PROGRAMS_DIRECTORY).join(uid);
+        let path = directory.join(PROGRAMS_DIRECTORY).join(uid);
         let count = if matches!(asker, Asker::Threads) { THREADS } else { 0 };
         Some(Arc::new(Self {
             plan,
@@ -284,14 +289,44 @@ fn user_of(thread: u32) -> Option<u32> {
 
 /// Whether an orchestrator is at work on `pool` now.
 pub fn is_orchestrated(pool: &Pool) -> bool {
-    let page = is_shared(pool).ok().and_then(|is_shared| open_plan_page(&pool.namespace, is_shared));
-    page.is_some_and(|page| page.answers(now_ns()))
+    find_plan_page(pool, &this_node()).is_some_and(|(_, page)| page.answers(now_ns()))
 }
 
-/// The page of turns, to be looked at; `None` where there is none that this user may believe.
-pub(crate) fn open_plan_page(namespace: &Path, is_shared: bool) -> Option<SharedPage<PlanPage>> {
+/// The page of turns of `node`, and the directory that it is in: the node's own, if an agent has made one, else the pool's.
+pub(crate) fn find_plan_page(pool: &Pool, node: &str) -> Option<(PathBuf, SharedPage<PlanPage>)> {
+    let is_shared = is_shared(pool).ok()?;
+    let of_pool = open_plan_page(&pool.namespace, is_shared)?;
+    let of_node = pages_of(pool, node).and_then(|directory| {
+        let page = open_plan_page(&directory, is_shared)?;
+        Some((directory, page))
+    });
+    Some(of_node.unwrap_or_else(|| (pool.namespace.clone(), of_pool)))
+}
+
+/// Takes away the page of an agent that has been at work on `node`, so that gates look at the pool's page there.
+///
+/// # Errors
+/// The agent is at work now; the page cannot be removed.
+pub(crate) fn remove_node_page(pool: &Pool, node: &str) -> Result<()> {
+    let Some(directory) = pages_of(pool, node) else { return Ok(()) };
+    let found = open_plan_page(&directory, is_shared(pool)?).and_then(|page| page.content(now_ns()));
+    if let Some(content) = found {
+        return Err(Error::Invalid(format!(
+            "an agent (process {}) has the programs of this node take turns: end it first, or orchestrate elsewhere",
+            content.process
+        )));
+    }
+    let path = directory.join(TURNS_FILE);
+    match rustix::fs::unlink(&path) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(Error::io("remove", &path)(errno)),
+    }
+}
+
+/// The page of turns in `directory`, to be looked at; `None` where there is none that this user may believe.
+fn open_plan_page(directory: &Path, is_shared: bool) -> Option<SharedPage<PlanPage>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::open(namespace.join(TURNS_FILE), flags, Mode::empty()).ok()?;
+    let file = rustix::fs::open(directory.join(TURNS_FILE), flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let own = rustix::process::geteuid().as_raw();
@@ -309,6 +344,11 @@ pub(crate) fn open_plan_page(namespace: &Path, is_shared: bool) -> Option<Shared
 /// # Errors
 /// The namespace cannot be written; in a shared pool, the caller is not root.
 pub fn make_plan_page(pool: &Pool) -> Result<OwnedFd> {
+    make_pages(pool, &pool.namespace)
+}
+
+/// The same in the directory of a node, which is made, too.
+pub(crate) fn make_pages(pool: &Pool, pages: &Path) -> Result<OwnedFd> {
     let is_shared = is_shared(pool)?;
     if is_shared && !rustix::process::geteuid().is_root() {
         return Err(Error::Invalid(format!(
@@ -316,16 +356,14 @@ pub fn make_plan_page(pool: &Pool) -> Result<OwnedFd> {
             pool.name
         )));
     }
-    let directory = pool.namespace.join(PROGRAMS_DIRECTORY);
-    let mode = Mode::from_raw_mode(if is_shared { 0o1777 } else { 0o700 });
-    match rustix::fs::mkdir(&directory, mode) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(Error::io("create", &directory)(errno)),
+    if pages != pool.namespace {
+        // Other users look at the page in it, and make no names there.
+        let [nodes, node] = [pages.parent().unwrap_or(pages), pages];
+        make_directory(nodes, is_shared, 0o755)?;
+        make_directory(node, is_shared, 0o755)?;
     }
-    if is_shared {
-        rustix::fs::chmod(&directory, mode).map_err(Error::io("change the mode of", &directory))?;
-    }
-    let path = pool.namespace.join(TURNS_FILE);
+    make_directory(&pages.join(PROGRAMS_DIRECTORY), is_shared, 0o1777)?;
+    let path = pages.join(TURNS_FILE);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mode = Mode::from_raw_mode(if is_shared { 0o644 } else { 0o600 });
     let file = rustix::fs::open(&path, flags, mode).map_err(Error::io("open", &path))?;
@@ -334,6 +372,19 @@ pub fn make_plan_page(pool: &Pool) -> Result<OwnedFd> {
     }
     allocate(file.as_fd(), PLAN_PAGE_BYTES).map_err(Error::io("allocate", &path))?;
     Ok(file)
+}
+
+/// Makes a directory where there is none: for its owner, or with the mode `shared` for all users of a shared pool.
+fn make_directory(path: &Path, is_shared: bool, shared: u32) -> Result<()> {
+    let mode = Mode::from_raw_mode(if is_shared { shared } else { 0o700 });
+    match rustix::fs::mkdir(path, mode) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(Error::io("create", path)(errno)),
+    }
+    if is_shared {
+        rustix::fs::chmod(path, mode).map_err(Error::io("change the mode of", path))?;
+    }
+    Ok(())
 }
 
 /// The page of this user's programs; made when there is none.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_orchestrate::{
-    Asker, Identified, Orchestrator, OrchestratorOptions, ProgramRules, Turns, is_orchestrated, make_plan_page,
-    orchestration_status,
+    Asker, Identified, NodePages, Orchestrator, OrchestratorOptions, ProgramRules, PublishedPlan, Turns,
+    is_orchestrated, make_plan_page, orchestration_status, this_node,
 };
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
@@ -273,4 +273,34 @@ fn a_user_speaks_of_its_own_programs_alone() {
     both.sort_unstable();
     assert_eq!(both, [(0, 1), (1234, 1)]);
     drop(orchestrator);
+}
+
+#[test]
+fn a_node_has_its_own_page_as_long_as_its_agent_is_there() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    assert!(!is_orchestrated(&pool.pool), "no plan came yet");
+    let plan = |begin_ns| PublishedPlan {
+        plan: stripewise_schedule::SlicePlan::open(),
+        begin_ns,
+        window_ns: 500_000_000,
+        listed: Vec::new(),
+    };
+    let now_ns = stripewise_store::emulate::now_ns();
+    assert!(!pages.put("even", plan(now_ns - 1_500_000_000)), "three windows old");
+    // One that begins later is in force later.
+    assert!(pages.put("even", plan(now_ns + 3_600_000_000_000)));
+    pages.tick();
+    assert!(!is_orchestrated(&pool.pool) && pages.due_ns().is_some());
+    assert!(pages.put("even", plan(now_ns)));
+    assert!(is_orchestrated(&pool.pool) && pages.due_ns().is_none());
+    assert_eq!(orchestration_status(&pool.pool).unwrap().policy.as_deref(), Some("even"));
+    request(&door(&pool.pool, "one"), 1, 0);
+    assert_eq!(pages.snapshot().programs[0].name, "one");
+    let refused = Orchestrator::start(&pool.pool, &options("even", 500)).err().unwrap().to_string();
+    assert!(refused.contains(&format!("an agent (process {})", std::process::id())), "{refused}");
+    drop(pages);
+    // The page of an agent that has ended, or was killed, is not in the way of an orchestrator.
+    let _orchestrator = Orchestrator::start(&pool.pool, &options("none", 500)).unwrap();
+    assert_eq!(orchestration_status(&pool.pool).unwrap().policy.as_deref(), Some("none"));
 }

@@ -86,4 +86,49 @@ impl ProgramTraits {
         ];
         counters.into_iter().for_each(|(own, more)| *own = own.saturating_add(more));
     }
+
+    /// Adds what another node says of the same program. A server gets the requests of both: the times between them are those
+    /// of both rates together, and a gap is the mean of the gaps, weighted by the rates. The way from the requests of one node
+    /// to those of the other is not seen. O(servers of both, multiplied).
+    pub fn join_node(&mut self, other: &Self) {
+        let mut uses = std::mem::take(&mut self.uses);
+        for more in &other.uses {
+            match uses.iter_mut().find(|by| by.server == more.server) {
+                Some(by) => *by = both(by, more),
+                None => uses.push(*more),
+            }
+        }
+        uses.sort_by_key(|by| by.server);
+        self.join(other);
+        self.uses = uses;
+    }
+}
+
+/// One program's requests from two nodes to one server.
+fn both(one: &ServerUseBy, other: &ServerUseBy) -> ServerUseBy {
+    let rate = |by: &ServerUseBy| if by.reuse_ns.is_finite() { 1.0 / by.reuse_ns.max(1.0) } else { 0.0 };
+    let (rate_of_one, rate_of_other) = (rate(one), rate(other));
+    let all = rate_of_one + rate_of_other;
+    if all <= 0.0 {
+        return ServerUseBy { gap_bytes: 0.5 * (one.gap_bytes + other.gap_bytes), ..*one };
+    }
+    let gap_bytes = (one.gap_bytes * rate_of_one + other.gap_bytes * rate_of_other) / all;
+    ServerUseBy { server: one.server, gap_bytes, reuse_ns: 1.0 / all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_nodes_send_twice_as_often() {
+        let by = |server, gap_bytes, reuse_ns| ServerUseBy { server, gap_bytes, reuse_ns };
+        let of = |requests, uses| ProgramTraits { requests, uses, ..ProgramTraits::named(ProgramKey(1), "a") };
+        let mut one = of(3, vec![by(0, 0.0, 2000.0), by(1, 10.0, f32::NAN)]);
+        one.join_node(&of(4, vec![by(0, 800.0, 2000.0), by(1, 30.0, f32::NAN), by(2, 5.0, 7.0)]));
+        assert_eq!(one.requests, 7);
+        assert!((one.uses[0].gap_bytes - 400.0).abs() < 0.1 && (one.uses[0].reuse_ns - 1000.0).abs() < 0.1);
+        assert_eq!(one.uses[2], by(2, 5.0, 7.0));
+        assert!(one.uses[1].gap_bytes == 20.0 && one.uses[1].reuse_ns.is_nan());
+    }
 }

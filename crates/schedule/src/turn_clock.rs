@@ -28,6 +28,8 @@ pub enum Looked {
 pub struct TurnClock {
     conductor: Conductor,
     window_ns: u64,
+    /// How long before a window's beginning its plan is made.
+    lead_ns: u64,
     begin_ns: u64,
     /// When the last window ended: later than planned, or sooner where slices were given up.
     ended_ns: u64,
@@ -37,7 +39,12 @@ pub struct TurnClock {
 impl TurnClock {
     /// Windows of `window_ns` from `now_ns` on; in the first all programs are served.
     pub fn new(conductor: Conductor, window_ns: u64, now_ns: u64) -> Self {
-        Self { conductor, window_ns, begin_ns: now_ns, ended_ns: now_ns, plan: SlicePlan::open() }
+        Self { conductor, window_ns, lead_ns: 0, begin_ns: now_ns, ended_ns: now_ns, plan: SlicePlan::open() }
+    }
+
+    /// Makes plans `lead_ns` before they begin, at most a quarter of a window: the time that they are on their way to other nodes.
+    pub fn set_lead(&mut self, lead_ns: u64) {
+        self.lead_ns = lead_ns.min(self.window_ns / 4);
     }
 
     /// What decides.
@@ -50,7 +57,7 @@ impl TurnClock {
         &self.plan
     }
 
-    /// When the window that the plan is of began, in nanoseconds.
+    /// When the window that the plan is of began, or begins, in nanoseconds.
     pub fn begin_ns(&self) -> u64 {
         self.begin_ns
     }
@@ -67,7 +74,7 @@ impl TurnClock {
 
     /// Whether the next look ends a window.
     pub fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.begin_ns.saturating_add(self.window_ns)
+        now_ns >= self.begin_ns.saturating_add(self.window_ns - self.lead_ns)
     }
 
     /// When `program` is served. O(slices).
@@ -96,7 +103,7 @@ impl TurnClock {
         let next = self.conductor.next(programs, traffic, was_shared, (took_ns, now_ns));
         // Windows follow each other without a gap, but for an owner that was stopped meanwhile.
         let end_ns = self.begin_ns + self.window_ns;
-        self.begin_ns = if now_ns - end_ns < self.window_ns / 2 { end_ns } else { now_ns };
+        self.begin_ns = if now_ns.saturating_sub(end_ns) < self.window_ns / 2 { end_ns } else { now_ns };
         self.plan.clone_from(&next.plan);
         Looked::Window(next)
     }

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stripewise import _native
+from stripewise import _native, native_paths
 from stripewise._native import StripewiseError
 from stripewise.api import service
 from stripewise.pool import Pool
@@ -19,12 +19,24 @@ if TYPE_CHECKING:
 
     from stripewise._native import Orchestration
 
-__all__ = ["DEFAULT_WINDOW_S", "named_values", "orchestrate", "policies", "rate", "status", "unit"]
+__all__ = [
+    "DEFAULT_WINDOW_S",
+    "agent_program",
+    "listening",
+    "named_values",
+    "orchestrate",
+    "policies",
+    "rate",
+    "status",
+    "unit",
+]
 
 DEFAULT_WINDOW_S = 0.5
 """The paper's window."""
 LONGEST_WAIT_S = 0.1
 """How long an end may be waited for."""
+
+agent_program = native_paths.agent_program
 
 
 def policies() -> dict[str, str]:
@@ -58,6 +70,32 @@ def orchestrate(
                     tell(decision["text"], decision["is_change"])
     finally:
         orchestrator.end()
+
+
+def listening(
+    pool: Pool,
+    *,
+    listen: str,
+    keys: Path | None,
+    policy: str,
+    window_s: float,
+    weights: Mapping[str, float],
+    limits: Mapping[str, int],
+    verbose: bool = False,
+) -> list[str]:
+    """The command of an orchestrator that agents of other nodes join at `listen`, a port or ADDRESS:PORT.
+
+    Raises `StripewiseError` without a file of keys.
+    """
+    if keys is None:
+        raise StripewiseError(
+            "agents of other nodes need keys: make one for each by `stripewise agent new-key NODE` and give --keys FILE"
+        )
+    rules = [word for name, weight in weights.items() for word in ("--weight", f"{name}={weight}")]
+    rules += [word for name, limit in limits.items() for word in ("--limit", f"{name}={limit}")]
+    options = ["--policy", policy, "--window-ms", f"{window_s * 1000:g}", "--listen", listen, "--keys", str(keys)]
+    more = ["--verbose"] if verbose else []
+    return [str(agent_program()), "orchestrate", str(pool.file), *options, *rules, *more]
 
 
 def unit(pool: Pool, options: list[str], command: str = "") -> tuple[Path, str]:

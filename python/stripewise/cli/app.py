@@ -102,6 +102,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "bench": {"ignore_unknown_options": True, "help_option_names": []},
     "top": CONTEXT,
     "orchestrate": CONTEXT,
+    "agent": {"ignore_unknown_options": True, "help_option_names": []},
     "reproduce": CONTEXT,
     "help": CONTEXT,
 }
@@ -140,6 +141,7 @@ _IN_SHORT = {
     "bench": "Generate I/O: the workloads of the literature.",
     "top": "Watch what each server of a pool does.",
     "orchestrate": "Let programs take turns on the servers.",
+    "agent": "Let programs of this node take turns with others.",
     "reproduce": "Do the papers' experiments again.",
 }
 """In the list of commands; else the first sentence of the command's help, which has to fit there."""

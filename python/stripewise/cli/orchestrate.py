@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,15 @@ def orchestrate(
         list[str] | None,
         typer.Option("--limit", metavar="NAME=RATE", help="Most bytes in a second, as 50MiB; repeatable."),
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", metavar="[ADDRESS:]PORT", help="Let agents of other nodes join; a PORT is this machine's alone."
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="FILE", help="With --listen: the keys of the nodes.")
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log each decision of each window, not the new ones alone.")
     ] = False,
@@ -59,6 +69,7 @@ def orchestrate(
       stripewise orchestrate p/pool.toml
       stripewise orchestrate p/pool.toml --policy even --window 250
       stripewise orchestrate p/pool.toml --weight sim=3 --limit backup=50MiB
+      stripewise orchestrate p/pool.toml --listen 10.0.0.1:7077 --keys keys
       stripewise orchestrate p/pool.toml --status
     """
     if policies:
@@ -80,11 +91,26 @@ def orchestrate(
         options = ["--policy", policy, "--window", f"{window_ms:g}"]
         options += [word for rule in weight or [] for word in ("--weight", rule)]
         options += [word for rule in limit or [] for word in ("--limit", rule)]
+        options += ["--listen", listen] if listen is not None else []
+        options += ["--keys", str(keys.absolute())] if keys is not None else []
         file, text = orchestrating.unit(pool, [*options, *(["--verbose"] if verbose else [])])
         start = service.install(file, text)
         console.result(f"wrote {file}")
         console.hint(f"`{start}` starts it")
         return
+
+    if listen is not None:
+        command = orchestrating.listening(
+            pool,
+            listen=listen,
+            keys=keys,
+            policy=policy,
+            window_s=window_ms / 1000,
+            weights=weights,
+            limits=limits,
+            verbose=verbose,
+        )
+        os.execv(command[0], ["stripewise orchestrate", *command[1:]])
 
     def tell(words: str, is_new: bool) -> None:
         if is_new or verbose:

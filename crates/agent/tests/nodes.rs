@@ -1,0 +1,496 @@
+//! An orchestrator and agents of several nodes over TCP: plans, cuts, ends, hostile messages.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use stripewise_agent::seal::{KEY_BYTES, SessionKeys};
+use stripewise_agent::wire::{
+    Challenge, JOIN_PATH, JoinOpening, MESSAGE_BYTES, Report, Sealed, WIRE_VERSION, WireProgram,
+};
+use stripewise_agent::{AgentListener, AgentLog, AgentOptions, Hub, HubNodes, NodeAgent, NodeKeys, new_key};
+use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
+use stripewise_layout::{ServerId, SubRequest};
+use stripewise_orchestrate::{Asker, Identified, Orchestrator, OrchestratorOptions, ProgramRules, Turns};
+use stripewise_store::Pool;
+use stripewise_store::pool::{PoolSpec, TierSpec};
+use tokio_stream::wrappers::ReceiverStream;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `done` gives something.
+fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn teller(&self) -> AgentLog {
+        let lines = self.0.clone();
+        AgentLog::new(move |words| lines.lock().unwrap().push(words.to_owned()))
+    }
+
+    fn count(&self, words: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|line| line.contains(words)).count()
+    }
+
+    fn wait(&self, words: &str) {
+        wait_for(&format!("'{words}' in {:?}", self.0.lock().unwrap().clone()), || {
+            (self.count(words) > 0).then_some(())
+        });
+    }
+}
+
+/// A pool that all nodes have, and keys of `hub`, `n1` and `n2`.
+struct Cluster {
+    dir: tempfile::TempDir,
+    pool: Pool,
+    keys: PathBuf,
+}
+
+fn cluster() -> Cluster {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let tier = TierSpec { name: "hdd".into(), servers: vec![disk], ..TierSpec::default() };
+    let (mount, namespace) = (dir.path().join("mount"), dir.path().join("namespace"));
+    let spec = PoolSpec { name: "turns".into(), mount, namespace, tiers: vec![tier], ..PoolSpec::default() };
+    let pool = Pool::init(&dir.path().join("pool.toml"), &spec).unwrap();
+    let keys = dir.path().join("keys");
+    std::fs::write(&keys, format!("{}\n{}\n", new_key("n1").unwrap(), new_key("n2").unwrap())).unwrap();
+    std::fs::set_permissions(&keys, PermissionsExt::from_mode(0o600)).unwrap();
+    Cluster { dir, pool, keys }
+}
+
+impl Cluster {
+    fn keys(&self) -> NodeKeys {
+        NodeKeys::load(&self.keys).unwrap()
+    }
+
+    /// The first port that is free, or the one that an orchestrator had before.
+    fn orchestrator(&self, port: u16, log: &Log) -> Orchestrating {
+        let window = Duration::from_millis(40);
+        let options = OrchestratorOptions { policy: "even".to_owned(), window, rules: ProgramRules::default() };
+        let hub = Hub::new(&self.pool, "even", self.keys(), log.teller());
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        // The one before may not have gone yet.
+        let orchestrator = wait_for("an orchestrator", || Orchestrator::start(&self.pool, &options).ok());
+        let listener = wait_for("the port", || AgentListener::start(address, hub.clone()).ok());
+        let mut orchestrator = orchestrator.with_nodes(Box::new(HubNodes(hub.clone())));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                orchestrator.work(Duration::from_millis(20));
+            }
+            orchestrator
+        });
+        Orchestrating { hub, listener: Some(listener), is_over, thread: Some(thread) }
+    }
+
+    fn agent(&self, node: &str, address: SocketAddr, log: &Log) -> NodeAgent {
+        let (orchestrator, teller) = (address.to_string(), log.teller());
+        let pool_file = self.dir.path().join("pool.toml");
+        NodeAgent::start(AgentOptions { pool_file, node: node.to_owned(), orchestrator, keys: self.keys(), teller })
+            .unwrap()
+    }
+
+    /// The gate of a program of `node`.
+    fn door(&self, node: &str, name: &str) -> Option<Door> {
+        let program = Identified::named(rustix::process::geteuid().as_raw(), name.as_bytes());
+        let turns = Turns::of_node(&self.pool, node, || Asker::Own(program), |_| {})?;
+        Some(turns.install(Door::default()))
+    }
+}
+
+struct Orchestrating {
+    hub: Arc<Hub>,
+    listener: Option<AgentListener>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<Orchestrator>>,
+}
+
+impl Orchestrating {
+    fn address(&self) -> SocketAddr {
+        self.listener.as_ref().unwrap().address()
+    }
+
+    fn wait_joined(&self, nodes: &[&str]) {
+        wait_for(&format!("{nodes:?} to join"), || (self.hub.joined() == nodes).then_some(()));
+    }
+
+    /// Ends without a word to agents, as one does that is killed.
+    fn die(mut self) {
+        drop(self.listener.take());
+        self.is_over.store(true, Ordering::Relaxed);
+        drop(self.thread.take().unwrap().join().unwrap());
+    }
+}
+
+impl Drop for Orchestrating {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// A program that sends requests until it is dropped, and what its gate did.
+struct Running {
+    is_over: Arc<AtomicBool>,
+    /// Requests, those that waited, and the longest wait in nanoseconds.
+    figures: Arc<[AtomicU64; 3]>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(door: Door, file: u64) -> Self {
+        let (is_over, figures) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 3]));
+        let (over, seen) = (is_over.clone(), figures.clone());
+        let thread = std::thread::spawn(move || {
+            let mut offset = 0;
+            while !over.load(Ordering::Relaxed) {
+                let request =
+                    Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset, len: 4096 };
+                let begin = Instant::now();
+                door.enter(FileId(file), &request);
+                let waited_ns = begin.elapsed().as_nanos() as u64;
+                seen[0].fetch_add(1, Ordering::Relaxed);
+                seen[1].fetch_add(u64::from(waited_ns > 5_000_000), Ordering::Relaxed);
+                seen[2].fetch_max(waited_ns, Ordering::Relaxed);
+                let (server, datafile_offset) = (ServerId(0), offset);
+                let part = SubRequest { region: 0, slot: 0, server, datafile_offset, len: 4096, from: 0, to: 4096 };
+                door.served(FileId(file), &request, Served::of(&part, 4096), (0, || 0));
+                offset += 4096;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Self { is_over, figures, thread: Some(thread) }
+    }
+
+    fn requests(&self) -> u64 {
+        self.figures[0].load(Ordering::Relaxed)
+    }
+
+    fn held(&self) -> u64 {
+        self.figures[1].load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until each of the programs was held a few times more.
+fn wait_turns(programs: &[&Running]) {
+    let before: Vec<u64> = programs.iter().map(|one| one.held()).collect();
+    wait_for("turns", || programs.iter().zip(&before).all(|(one, held)| one.held() > held + 5).then_some(()));
+}
+
+/// Waits until each has sent `count` requests in a row without being held: the gates are open.
+fn wait_open(programs: &[&Running], count: u64) {
+    for one in programs {
+        let mut begin = (one.requests(), one.held());
+        wait_for("open gates", || {
+            let now = (one.requests(), one.held());
+            if now.1 != begin.1 {
+                begin = now;
+            }
+            (now.0 > begin.0 + count).then_some(())
+        });
+    }
+}
+
+/// A relay of TCP connections that can be cut, for a time or each one, and takes a while for each piece.
+struct Relay {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(to: SocketAddr, delay: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (is_cut, streams) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (cut, all): (Arc<AtomicBool>, Arc<Mutex<Vec<TcpStream>>>) = (is_cut.clone(), streams.clone());
+        std::thread::spawn(move || {
+            for one in listener.incoming() {
+                let Ok(one) = one else { return };
+                if cut.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let Ok(other) = TcpStream::connect(to) else { continue };
+                for (from, into) in [(&one, &other), (&other, &one)] {
+                    let (mut from, mut into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
+                    all.lock().unwrap().push(from.try_clone().unwrap());
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 1 << 16];
+                        while let Ok(count) = from.read(&mut bytes) {
+                            std::thread::sleep(delay);
+                            if count == 0 || into.write_all(&bytes[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = into.shutdown(std::net::Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { address, is_cut, streams }
+    }
+
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn programs_of_two_nodes_take_turns_through_a_cut_and_an_orchestrator_that_dies() {
+    let cluster = cluster();
+    let (log, [log_of_1, log_of_2]) = (Log::default(), [Log::default(), Log::default()]);
+    let orchestrator = cluster.orchestrator(0, &log);
+    let (address, relay) = (orchestrator.address(), Relay::start(orchestrator.address(), Duration::from_millis(2)));
+    let _one = cluster.agent("n1", address, &log_of_1);
+    let _two = cluster.agent("n2", relay.address, &log_of_2);
+    orchestrator.wait_joined(&["n1", "n2"]);
+    log_of_2.wait("joined the orchestrator");
+    let first = Running::start(cluster.door("n1", "first").unwrap(), 1);
+    let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
+    wait_turns(&[&first, &second]);
+
+    // The second node is cut off. Its gates open when its plan is too old; the first node has the pool for itself.
+    relay.cut();
+    log.wait("node n2");
+    orchestrator.wait_joined(&["n1"]);
+    wait_open(&[&second, &first], 300);
+    log_of_2.wait("the gates of this node open");
+    relay.mend();
+    orchestrator.wait_joined(&["n1", "n2"]);
+    wait_turns(&[&first, &second]);
+
+    // The orchestrator dies in the middle of a window, and comes back at the same place.
+    orchestrator.die();
+    wait_open(&[&first, &second], 300);
+    log_of_1.wait("the gates of this node open");
+    let orchestrator = cluster.orchestrator(address.port(), &log);
+    orchestrator.wait_joined(&["n1", "n2"]);
+    wait_turns(&[&first, &second]);
+    for log in [&log_of_1, &log_of_2] {
+        assert!(log.count("joined the orchestrator") >= 2);
+    }
+}
+
+#[test]
+fn an_agent_that_ends_opens_its_gates_and_a_second_one_is_refused() {
+    let cluster = cluster();
+    let log = Log::default();
+    let orchestrator = cluster.orchestrator(0, &log);
+    let agent = cluster.agent("n1", orchestrator.address(), &log);
+    orchestrator.wait_joined(&["n1"]);
+    let options = |node: &str, orchestrator: &str| AgentOptions {
+        pool_file: cluster.dir.path().join("pool.toml"),
+        node: node.to_owned(),
+        orchestrator: orchestrator.to_owned(),
+        keys: cluster.keys(),
+        teller: log.teller(),
+    };
+    let refused = |node: &str, at: &str| NodeAgent::start(options(node, at)).err().unwrap().to_string();
+    assert!(refused("n1", "127.0.0.1:1").contains("orchestrated already"));
+    assert!(refused("n3", "127.0.0.1:1").contains("none of node 'n3'"));
+    assert!(refused("n2", "there").contains("'there' is no address"));
+    assert!(refused("n2", ":7").contains("HOST:PORT"));
+    let program = Running::start(cluster.door("n1", "one").unwrap(), 1);
+    wait_for("requests", || (program.requests() > 100).then_some(()));
+    drop(agent);
+    log.wait("its programs have no part in plans any more");
+    orchestrator.wait_joined(&[]);
+    // No gate is closed behind the agent.
+    wait_open(&[&program], 200);
+}
+
+/// A client that says what it likes.
+struct Hostile {
+    runtime: tokio::runtime::Runtime,
+    reports: tokio::sync::mpsc::Sender<Sealed>,
+    incoming: tonic::Streaming<Sealed>,
+}
+
+impl Hostile {
+    fn call(address: SocketAddr, first: Sealed) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (reports, taken) = tokio::sync::mpsc::channel(8);
+        let incoming = runtime.block_on(async {
+            let channel =
+                tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+            let mut grpc = tonic::client::Grpc::new(channel);
+            grpc.ready().await.unwrap();
+            reports.send(first).await.unwrap();
+            let codec = tonic_prost::ProstCodec::<Sealed, Sealed>::default();
+            let path = http::uri::PathAndQuery::from_static(JOIN_PATH);
+            let call = grpc.streaming(tonic::Request::new(ReceiverStream::new(taken)), path, codec);
+            call.await.unwrap().into_inner()
+        });
+        Self { runtime, reports, incoming }
+    }
+
+    /// The next message, or what the session was ended with.
+    fn next(&mut self) -> Result<Sealed, String> {
+        let message = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.incoming.message()).await });
+        match message.expect("an answer in time") {
+            Ok(Some(sealed)) => Ok(sealed),
+            Ok(None) => Err(String::new()),
+            Err(status) => Err(status.message().to_owned()),
+        }
+    }
+
+    fn send(&mut self, sealed: Sealed) {
+        let _ = self.runtime.block_on(self.reports.send(sealed));
+    }
+
+    /// Reads until the session is ended: by what.
+    fn end(&mut self) -> String {
+        loop {
+            if let Err(why) = self.next() {
+                return why;
+            }
+        }
+    }
+}
+
+fn opening(node: &str, pool: &str) -> Sealed {
+    let opening = JoinOpening {
+        version: WIRE_VERSION,
+        node: node.to_owned(),
+        pool: pool.to_owned(),
+        servers: 1,
+        nonce: vec![5; 16],
+    };
+    Sealed { number: 0, body: prost::Message::encode_to_vec(&opening), seal: Vec::new() }
+}
+
+fn key_of(cluster: &Cluster, node: &str) -> [u8; KEY_BYTES] {
+    *cluster.keys().of(node).unwrap()
+}
+
+#[test]
+fn what_a_hostile_agent_sends_is_refused_and_named() {
+    let cluster = cluster();
+    let log = Log::default();
+    let orchestrator = cluster.orchestrator(0, &log);
+    let address = orchestrator.address();
+    // Unknown, of another pool, no message at all.
+    let mut unknown = Hostile::call(address, opening("n9\n", "turns"));
+    assert!(unknown.end().contains("no key of a node 'n9\\n'"));
+    let mut other = Hostile::call(address, opening("n1", "elsewhere"));
+    assert!(other.end().contains("its pool is 'elsewhere' with 1 servers"));
+    let mut garbage = Hostile::call(address, Sealed { number: 0, body: vec![0xff; 100], seal: Vec::new() });
+    assert!(garbage.end().contains("cannot be read"));
+
+    // One that has the key of another node: its seal is not that of the node that it says it is of.
+    let first = opening("n1", "turns");
+    let mut wrong = Hostile::call(address, first.clone());
+    let challenge = wrong.next().unwrap();
+    let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
+    let nonce = keys.challenge.open::<Challenge>(&challenge).unwrap().nonce;
+    let (mut stolen, _) = SessionKeys::new(&key_of(&cluster, "n2"), &first.body).directions(&nonce);
+    wrong.send(stolen.seal(&Report::default()));
+    assert!(wrong.end().contains("not of the key"));
+
+    // One that sends a report again, and the same in a new session.
+    let mut replayed = Hostile::call(address, first.clone());
+    let challenge = replayed.next().unwrap();
+    let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
+    let nonce = keys.challenge.open::<Challenge>(&challenge).unwrap().nonce;
+    let (mut from, _) = keys.directions(&nonce);
+    let report = from.seal(&Report::default());
+    replayed.send(report.clone());
+    replayed.next().unwrap();
+    replayed.send(report.clone());
+    assert!(replayed.end().contains("repeated"));
+    let mut again = Hostile::call(address, first.clone());
+    again.next().unwrap();
+    again.send(report);
+    assert!(again.end().contains("not of the key"));
+
+    // Too large, and what no report may say.
+    let mut large = Hostile::call(address, first.clone());
+    large.next().unwrap();
+    large.send(Sealed { number: 0, body: vec![0; MESSAGE_BYTES + 1], seal: vec![0; 32] });
+    assert!(!large.end().is_empty());
+    let mut false_report = Hostile::call(address, first.clone());
+    let challenge = false_report.next().unwrap();
+    let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
+    let nonce = keys.challenge.open::<Challenge>(&challenge).unwrap().nonce;
+    let (mut from, _) = keys.directions(&nonce);
+    let programs = vec![WireProgram { key: 1, ..WireProgram::default() }; 1000];
+    false_report.send(from.seal(&Report { programs, ..Report::default() }));
+    assert!(false_report.end().contains("1000 programs"));
+
+    // Each has its line, and none was believed.
+    for words in [
+        "no key of a node 'n9\\n'",
+        "node n1 at 127.0.0.1",
+        "'elsewhere'",
+        "not of the key",
+        "repeated",
+        "1000 programs",
+        "length too large",
+    ] {
+        assert!(log.count(words) > 0, "{words}: {:?}", log.0.lock().unwrap());
+    }
+    orchestrator.wait_joined(&[]);
+    // One that is what it says is taken all the same.
+    let _agent = cluster.agent("n1", address, &log);
+    orchestrator.wait_joined(&["n1"]);
+}
+
+#[test]
+fn an_agent_believes_no_other_orchestrator() {
+    let cluster = cluster();
+    let (log, log_of_agent) = (Log::default(), Log::default());
+    let orchestrator = cluster.orchestrator(0, &log);
+    // The agent's key is one that the orchestrator does not have: neither believes the other.
+    let own = cluster.dir.path().join("own");
+    std::fs::write(&own, new_key("n1").unwrap()).unwrap();
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o600)).unwrap();
+    let _agent = NodeAgent::start(AgentOptions {
+        pool_file: cluster.dir.path().join("pool.toml"),
+        node: "n1".to_owned(),
+        orchestrator: orchestrator.address().to_string(),
+        keys: NodeKeys::load(&own).unwrap(),
+        teller: log_of_agent.teller(),
+    })
+    .unwrap();
+    log_of_agent.wait("not of the key");
+    assert!(orchestrator.hub.joined().is_empty());
+    let program = Running::start(cluster.door("n1", "one").unwrap(), 1);
+    wait_open(&[&program], 50);
+}

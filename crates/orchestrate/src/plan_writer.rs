@@ -1,0 +1,82 @@
+//! The one process that writes a page of turns.
+
+use std::path::Path;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::mm::ProtFlags;
+use stripewise_store::emulate::now_ns;
+use stripewise_store::{Error, Pool, Result, SharedPage, lock_byte};
+
+use crate::plan_page::{PlanPage, PublishedPlan, TURNS_FILE};
+use crate::turns::make_pages;
+
+/// The byte of the page's file that its writer locks.
+const LOCK_BYTE: i64 = 0;
+
+/// A page of turns, locked; dropping this opens the gates.
+pub(crate) struct PlanWriter {
+    page: SharedPage<PlanPage>,
+    /// Holds the lock.
+    _file: OwnedFd,
+    /// A plan whose time has not come.
+    next: Option<PublishedPlan>,
+}
+
+impl PlanWriter {
+    /// Makes the page in `directory` where there is none, and locks it.
+    ///
+    /// # Errors
+    /// Another process writes it; the directory cannot be written; in a shared pool, the caller is not root.
+    pub(crate) fn open(pool: &Pool, directory: &Path) -> Result<Self> {
+        let file = make_pages(pool, directory)?;
+        let path = directory.join(TURNS_FILE);
+        let page: SharedPage<PlanPage> =
+            SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE).map_err(Error::io("map", &path))?;
+        match lock_byte(file.as_fd(), LOCK_BYTE, libc::F_WRLCK, false) {
+            Ok(()) => Ok(Self { page, _file: file, next: None }),
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                let process =
+                    page.content(now_ns()).map_or_else(String::new, |found| format!(" (process {})", found.process));
+                Err(Error::Invalid(format!(
+                    "pool '{}' is orchestrated already{process}: end that orchestrator first",
+                    pool.name
+                )))
+            }
+            Err(errno) => Err(Error::io("lock", &path)(errno)),
+        }
+    }
+
+    /// Begins the work of this process under a policy.
+    pub(crate) fn begin(&self, policy: &str, now_ns: u64) {
+        self.page.begin(policy, now_ns);
+    }
+
+    /// Puts `plan` in force when it begins: now, or when [`Self::tick`] is called at or after [`Self::due_ns`].
+    pub(crate) fn publish(&mut self, plan: PublishedPlan, now_ns: u64) {
+        if plan.begin_ns > now_ns {
+            self.next = Some(plan);
+        } else {
+            self.next = None;
+            self.page.publish(&plan, now_ns);
+        }
+    }
+
+    /// When the next plan begins.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.next.as_ref().map(|plan| plan.begin_ns)
+    }
+
+    /// Puts the next plan in force if its time has come.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        if let Some(plan) = self.next.take_if(|plan| plan.begin_ns <= now_ns) {
+            self.page.publish(&plan, now_ns);
+        }
+    }
+}
+
+impl Drop for PlanWriter {
+    fn drop(&mut self) {
+        self.page.end();
+    }
+}

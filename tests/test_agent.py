@@ -1,0 +1,212 @@
+"""`stripewise agent` and `stripewise orchestrate --listen`: programs of several nodes that take turns."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN
+from stripewise.api import orchestrating
+from test_orchestrate import PATIENCE_S, READER, by_name, wait_for
+
+PORT = 7077
+WINDOW_S = 0.1
+
+
+def test_what_an_orchestrator_or_an_agent_cannot_use_is_named(pool, tmp_path):
+    keys = tmp_path / "keys"
+    orchestrate = ("orchestrate", pool.file, "--listen")
+
+    def refused(*arguments):
+        done = pool.stripewise(*arguments, check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    def refused_by_program(*arguments):
+        """The same without a start of Python's."""
+        command = [str(orchestrating.agent_program()), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert done.returncode != 0
+        return done.stderr
+
+    assert "`stripewise agent new-key NODE`" in refused(*orchestrate, "0")
+    keys.write_text(pool.stripewise("agent", "new-key", "n1").stdout)
+    keys.chmod(0o644)
+    assert "its mode 644 lets other users at it" in refused(*orchestrate, "0", "--keys", keys)
+    keys.chmod(0o600)
+    listen = (*orchestrate[:2], "--policy", "even", "--keys", keys, "--window-ms")
+    assert "'somewhere' is no address to listen on" in refused_by_program(*listen, "500", "--listen", "somewhere")
+    assert "a window of 0 ms" in refused_by_program(*listen, "0", "--listen", "0")
+    assert "'../n' is no name of a node" in refused_by_program("new-key", "../n")
+    join = ("join", pool.file, "--keys", keys, "--orchestrator", "127.0.0.1:1")
+    assert f"the file of keys has none of node '{os.uname().nodename}'" in refused_by_program(*join)
+    keys.write_text("n1 secret\n")
+    assert "line 1 is not `NODE KEY`" in refused_by_program(*join)
+    assert not list(tmp_path.rglob("nodes"))
+
+
+WATCH = """
+import json, sys
+from stripewise import _native
+for pool in sys.stdin:
+    print(json.dumps(_native.orchestration(pool.strip())), flush=True)
+"""
+"""Says what `orchestrate --status --json` does, each time it is asked, without starting anew."""
+
+
+class Node:
+    """A machine: a name and a network of its own."""
+
+    def __init__(self, name, pool):
+        self.name, self.pool = name, pool
+        self.space = f"sw{os.getpid()}{name}"
+        subprocess.run(["ip", "netns", "add", self.space], check=True)
+        command = self.command(sys.executable, "-c", WATCH)
+        self.watch = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def command(self, *arguments):
+        own_name = 'hostname "$0" && exec "$@"'
+        return [
+            *("nsenter", f"--net=/run/netns/{self.space}", "unshare", "--uts", "sh", "-c", own_name, self.name),
+            *map(str, arguments),
+        ]
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen(self.command(BIN / "stripewise", *arguments), **options)
+
+    def ip(self, *arguments):
+        subprocess.run(["ip", "-n", self.space, *arguments], check=True)
+
+    def program(self):
+        """The one program of this node, as its pages have it."""
+        self.watch.stdin.write(f"{self.pool.file}\n")
+        self.watch.stdin.flush()
+        found = by_name(json.loads(self.watch.stdout.readline()))
+        return found.get(self.name, {"held": 0, "in_turn": 0, "unanswered": 0})
+
+    def wait_for_more(self, what):
+        before = self.program()[what]
+        wait_for(lambda: self.program()[what] > before + 5)
+
+
+@pytest.fixture
+def nodes(pool):
+    """`hub`, and `n1` and `n2` with a wire to it each."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "unshare", "hostname"))):
+        pytest.skip("NOT RUN: only root makes networks, with ip, nsenter, unshare and hostname")
+    made = []
+    try:
+        for name in ("hub", "n1", "n2"):
+            made.append(Node(name, pool))
+        hub = made[0]
+        hub.ip("link", "set", "lo", "up")
+        for number, node in enumerate(made[1:], 1):
+            wire = f"to{number}"
+            hub.ip("link", "add", wire, "type", "veth", "peer", "name", "wire", "netns", node.space)
+            hub.ip("addr", "add", f"10.99.{number}.1/24", "dev", wire)
+            hub.ip("link", "set", wire, "up")
+            node.ip("addr", "add", f"10.99.{number}.2/24", "dev", "wire")
+            node.ip("link", "set", "wire", "up")
+            # Where the kernel has no emulation of networks, the delays are those of the tests of crates/agent.
+            slow = [
+                "tc",
+                "-n",
+                node.space,
+                "qdisc",
+                "add",
+                "dev",
+                "wire",
+                "root",
+                "netem",
+                "delay",
+                "3ms",
+                "loss",
+                "1%",
+            ]
+            if not shutil.which("tc") or subprocess.run(slow, capture_output=True, check=False).returncode:
+                print("NOT RUN: delay and loss of packets, as tc or the kernel's netem is missing", file=sys.stderr)
+        yield made
+    finally:
+        for node in made:
+            node.watch.stdin.close()
+            node.watch.wait(timeout=PATIENCE_S)
+            subprocess.run(["ip", "netns", "del", node.space], check=False)
+
+
+@pytest.fixture
+def running():
+    """Processes that end when the test does."""
+    started = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        process.wait(timeout=PATIENCE_S)
+
+
+def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, nodes, running, tmp_path):
+    hub, one, two = nodes
+    over, keys = tmp_path / "over", tmp_path / "keys"
+    keys.write_text("".join(pool.stripewise("agent", "new-key", node.name).stdout for node in (one, two)))
+    keys.chmod(0o600)
+
+    def orchestrate(log):
+        options = [
+            "--policy",
+            "even",
+            "--window",
+            f"{WINDOW_S * 1000:g}",
+            "--listen",
+            f"0.0.0.0:{PORT}",
+            "--keys",
+            keys,
+        ]
+        with log.open("w") as stderr:
+            running.append(hub.start("orchestrate", pool.file, *options, stderr=stderr))
+        wait_for(lambda: "agents join at" in log.read_text() or running[-1].poll() is not None)
+        return running[-1]
+
+    orchestrator = orchestrate(tmp_path / "log1")
+    agents, programs = [], []
+    for number, node in enumerate((one, two), 1):
+        join = ["agent", "join", pool.file, "--orchestrator", f"10.99.{number}.1:{PORT}", "--keys", keys]
+        agents.append(node.start(*join))
+        running.append(agents[-1])
+    wait_for(lambda: (tmp_path / "log1").read_text().count("has joined") == 2)
+    for node in (one, two):
+        reader = [sys.executable, "-c", READER, pool.mount, node.name, over]
+        options = ["--quiet", "--pool", pool.file, "--program", node.name]
+        programs.append(node.start("run", *options, "--", *reader))
+    try:
+        for node in (one, two):
+            node.wait_for_more("held")
+            node.wait_for_more("in_turn")
+        # The network falls apart: the node that is cut off goes on without turns, and is back when it is whole again.
+        hub.ip("link", "set", "to2", "down")
+        two.wait_for_more("unanswered")
+        hub.ip("link", "set", "to2", "up")
+        two.wait_for_more("in_turn")
+        # An agent stands still: its node goes on without turns.
+        agents[0].send_signal(signal.SIGSTOP)
+        one.wait_for_more("unanswered")
+        agents[0].send_signal(signal.SIGCONT)
+        one.wait_for_more("in_turn")
+        # The orchestrator is killed, in the middle of a window as most of its time is, and comes back.
+        orchestrator.kill()
+        for node in (one, two):
+            node.wait_for_more("unanswered")
+        orchestrate(tmp_path / "log2")
+        for node in (one, two):
+            node.wait_for_more("held")
+            node.wait_for_more("in_turn")
+    finally:
+        over.touch()
+        # What they read was what they wrote.
+        ended = [program.wait(timeout=2 * PATIENCE_S) for program in programs]
+    assert ended == [0, 0]
+    assert "node n1 at 10.99.1.2:" in (tmp_path / "log2").read_text()
