@@ -1,5 +1,7 @@
 """A plan with fewer moves leaves what stays within its tier, and is still a layout of the whole file."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ def test_each_byte_is_where_it_was_on_its_tier_or_where_it_is_planned(first, bef
         got = next(stripes for offset, stripes in reversed(found) if offset <= place * MIB)
         same_tier = {now[0][:3], planned[0][:3]} in ({"hdd"}, {"ssd"}) and len(now) == len(planned) == 1
         assert got == (now if same_tier else planned)
-    assert all(one[1] != next_[1] for one, next_ in zip(found, found[1:], strict=False))
+    assert all(one[1] != behind[1] for one, behind in pairwise(found))
 
 
 def test_a_file_with_too_many_regions_is_as_planned():
