@@ -32,7 +32,7 @@ pub const STATX_BYTES: usize = 288;
 const DIRENT_BYTES: usize = 24;
 
 /// Times are those of `stat`: seconds since 1970, and nanoseconds that count forward from there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Time {
     /// Seconds since 1970; before it less than 0.
     pub seconds: i64,

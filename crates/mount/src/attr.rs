@@ -188,16 +188,9 @@ impl Core {
 
     /// What the kernel is told of a placed file: `stat` of its inode, with the size, times and blocks that are `known`.
     pub fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &Attributes) -> NodeAttributes {
-        let mut attr = file_attr(node.ino, stat);
-        attr.size = known.size_bytes;
-        attr.blocks = known.blocks;
-        let mtime = time(known.mtime.tv_sec, known.mtime.tv_nsec);
-        // Writers have changed it since the inode was settled, which their last close does. That moves its time of status, and the
-        // kernel may ask before it tells of the close.
-        if mtime != attr.mtime {
-            attr.ctime = attr.ctime.max(mtime);
-        }
-        attr.mtime = mtime;
+        let mut stat = *stat;
+        known.put_into(&mut stat);
+        let mut attr = file_attr(node.ino, &stat);
         attr.blksize = BLOCK_BYTES;
         NodeAttributes { attr, ttl: self.of_files() }
     }

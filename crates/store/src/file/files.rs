@@ -173,10 +173,7 @@ impl Files {
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && let Some(known) = self.store.attributes(fd, &stat, None)?
         {
-            stat.st_size = known.size_bytes as i64;
-            stat.st_blocks = known.blocks as i64;
-            stat.st_mtime = known.mtime.tv_sec;
-            stat.st_mtime_nsec = known.mtime.tv_nsec as _;
+            known.put_into(&mut stat);
         }
         Ok(stat)
     }

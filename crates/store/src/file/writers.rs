@@ -57,6 +57,19 @@ impl Attributes {
         let found = Self { is_alone: true, ..Self::of_closed(handle, stat) };
         (found.size_bytes < COUNTED_BYTES).then_some(found)
     }
+
+    /// Puts them into `stat`, which is of the file's inode.
+    pub fn put_into(&self, stat: &mut rustix::fs::Stat) {
+        stat.st_size = self.size_bytes as i64;
+        stat.st_blocks = self.blocks as i64;
+        let changed = (self.mtime.tv_sec, self.mtime.tv_nsec);
+        // Writers have changed it since the inode was settled, which their last close does and which moves its time of status.
+        if changed != (stat.st_mtime, stat.st_mtime_nsec as i64) && changed > (stat.st_ctime, stat.st_ctime_nsec as i64)
+        {
+            (stat.st_ctime, stat.st_ctime_nsec) = (self.mtime.tv_sec, self.mtime.tv_nsec as _);
+        }
+        (stat.st_mtime, stat.st_mtime_nsec) = (self.mtime.tv_sec, self.mtime.tv_nsec as _);
+    }
 }
 
 fn newer(a: Timespec, b: Timespec) -> Timespec {
