@@ -13,8 +13,9 @@ when all processes have ended theirs.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -280,7 +281,7 @@ class Adapted:
             return
         presents = self._present()
         changed = [file for file, after in enumerate(presents) if after != self.placed[file]]
-        # A file that would have more generations than its handle has room for is copied whole.
+        # A file that would have more cuts than its handle has room for is copied whole.
         for is_whole in (False, True):
             moves = [(of, presents[of], [*self._moves(of, presents[of], is_whole)]) for of in changed]
             moved_bytes = sum(length for *_, steps in moves for _, _, length, kind in steps if kind == WRITE)
@@ -292,13 +293,12 @@ class Adapted:
         self.moved_bytes += moved_bytes
 
     def _moves(self, file: int, after: Regions, is_whole: bool) -> Iterator[tuple[int, int, int, int]]:
-        """What the mover copies: each region but those that begin where they did and need no byte of another."""
+        """What the mover copies: the parts that get another round."""
         size, before, there = self.load.sizes[file], self.placed[file], len(self.placed) + file
-        ends = {begin: end for (begin, _), end in zip(before, [*(at for at, _ in before[1:]), size], strict=True)}
-        rounds = dict(before)
-        for (begin, stripes), until in zip(after, [*(at for at, _ in after[1:]), size], strict=True):
-            end = min(until, size)
-            if not is_whole and rounds.get(begin) == stripes and end <= ends[begin]:
+        begins = sorted({begin for begin, _ in (*before, *after) if begin < size})
+        for begin, end in pairwise([*begins, size]):
+            stays = _alike(_round_at(before, begin), _round_at(after, begin))
+            if not is_whole and stays:
                 continue
             for at in range(begin, end, MIB):
                 length = min(MIB, end - at)
@@ -324,6 +324,15 @@ class Adapted:
                 self.placed[file] = after
         self.going = [move for move in self.going if move[2]]
         return took_s
+
+
+def _round_at(of: Regions, offset: int) -> Sequence[tuple[int, int]]:
+    return next(stripes for begin, stripes in reversed(of) if begin <= offset)
+
+
+def _alike(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
+    """Whether a byte has one place in both rounds; on a server alone it has, whatever the width."""
+    return one == other or (len(one) == len(other) == 1 and one[0][0] == other[0][0])
 
 
 def _each(text: str) -> Iterator[str]:
