@@ -6,7 +6,7 @@ mod common;
 use common::{TestPool, create, layout, pattern, write};
 use proptest::prelude::*;
 use rustix::fs::XattrFlags;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -104,7 +104,13 @@ fn logical(path: &Path) -> Option<u64> {
 
 /// Does it, and notes the files whose bytes may suffer.
 #[expect(clippy::too_many_lines, reason = "a table: an arm for each kind of damage")]
-fn apply(pool: &TestPool, damage: &Damage, handles: &[u64], hurt: &mut HashSet<usize>) {
+fn apply(
+    pool: &TestPool,
+    damage: &Damage,
+    handles: &[u64],
+    layouts: &HashMap<PathBuf, Vec<u8>>,
+    hurt: &mut HashSet<usize>,
+) {
     let namespace = &pool.pool.namespace;
     let tree = |file: usize| namespace.join("tree").join(name(file));
     let hurt_by = |path: &Path, hurt: &mut HashSet<usize>| {
@@ -175,10 +181,16 @@ fn apply(pool: &TestPool, damage: &Damage, handles: &[u64], hurt: &mut HashSet<u
         Damage::Layout(which, at, xor) => {
             if let Some(path) = sorted(&namespace.join("layouts")).get(which) {
                 let mut file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-                let stood = std::fs::read(path).unwrap();
-                if let Some(byte) = stood.get(at) {
+                let mut bytes = std::fs::read(path).unwrap();
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= xor;
                     file.seek(std::io::SeekFrom::Start(at as u64)).unwrap();
-                    file.write_all(&[byte ^ xor]).unwrap();
+                    file.write_all(&[*byte]).unwrap();
+                }
+                // A check finds one wrong byte by the hash. With two the layout is lost.
+                let wrong = |was: &Vec<u8>| bytes.iter().zip(was).filter(|(is, was)| is != was).count();
+                if layouts.get(path).map_or(0, wrong) > 1 {
+                    hurt.extend(0..FILES);
                 }
             }
         }
@@ -250,9 +262,11 @@ proptest! {
             .collect();
         let markers: Vec<_> = pool.pool.servers.iter().map(|server| server.root.join(".stripewise")).collect();
         let markers: Vec<_> = markers.into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+        let layouts = sorted(&pool.pool.namespace.join("layouts"));
+        let layouts = layouts.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
         let mut hurt = HashSet::new();
         for damage in &damages {
-            apply(&pool, damage, &handles, &mut hurt);
+            apply(&pool, damage, &handles, &layouts, &mut hurt);
         }
         let before = all_bytes(&pool);
         // One that is stopped, as a kill would, and one that is not.

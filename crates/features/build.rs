@@ -1,0 +1,3 @@
+//! Without it Cargo does not look at the build dependencies.
+
+fn main() {}
