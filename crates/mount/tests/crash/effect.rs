@@ -74,6 +74,51 @@ enum Action {
     SyncAll,
 }
 
+/// The system calls that [`Objects::enter`] has an arm for, beside openat, which is one where it makes or empties a file.
+pub const CALLS: &[i64] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_writev,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fsetxattr,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_removexattr,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_utimensat,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_syncfs,
+    libc::SYS_sync,
+    libc::SYS_io_uring_enter,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+];
+
 /// A call that is under way.
 pub struct Call {
     name: &'static str,
@@ -293,7 +338,7 @@ impl Objects {
             libc::SYS_rename => self.rename(here(args[0]), here(args[1]), 0),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => self.change("chmod", &here(args[0]), Change::Mode(args[1] as u32)),
-            _ => None,
+            other => panic!("system call {other} stops, and nothing here says what it does"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Runs processes under ptrace(2): every system call of theirs that changes something on the disks comes by here, in
-//! order, before and after it is carried out, and a process can be killed before any of them.
+//! order, before and after it is carried out, and a process can be killed before any of them. A filter of seccomp(2) has
+//! the others go on without a stop, which are nearly all.
 //!
 //! Nothing of the product is changed for it: it is the real program that is watched.
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{PoisonError, RwLock};
 
-use crate::effect::{Call, Effect, Objects};
+use crate::effect::{CALLS, Call, Effect, Objects};
 
 /// Descriptor to which a script says what it begins and what it has done: the last that a process may have anywhere, as
 /// nothing that this one has open while tests run side by side may be in its place.
@@ -62,8 +63,8 @@ pub struct Run {
 struct Thread {
     process: i32,
     role: Role,
+    /// Under way: its end is waited for.
     call: Option<Call>,
-    inside: bool,
 }
 
 /// Processes under watch.
@@ -82,6 +83,42 @@ fn ptrace(request: libc::c_uint, pid: i32, address: usize, data: usize) -> Resul
     match unsafe { libc::ptrace(request, pid, address, data) } {
         -1 => Err(std::io::Error::last_os_error()),
         done => Ok(done),
+    }
+}
+
+/// Has the calls of this process stop for its tracer that may have an effect.
+///
+/// # Errors
+///
+/// Those of seccomp(2): it takes root.
+fn stop_at_calls() -> Result<(), std::io::Error> {
+    // Where the kernel puts the call's number, and the lower half of the third argument, which are openat's flags.
+    const NUMBER: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    const FLAGS: u32 =
+        (std::mem::offset_of!(libc::seccomp_data, args) + 16 + if cfg!(target_endian = "big") { 4 } else { 0 }) as u32;
+    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const SAME: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    let one = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let makes = libc::O_CREAT | libc::O_TRUNC | libc::O_TMPFILE & !libc::O_DIRECTORY;
+    let mut filter = [one(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0); 7 + 2 * CALLS.len()];
+    filter[..5].copy_from_slice(&[
+        one(LOAD, NUMBER, 0, 0),
+        one(SAME, libc::SYS_openat as u32, 0, 4),
+        one(LOAD, FLAGS, 0, 0),
+        one(ANY_BIT, makes as u32, 0, 1),
+        one(RETURN, libc::SECCOMP_RET_TRACE, 0, 0),
+    ]);
+    for (index, &call) in CALLS.iter().enumerate() {
+        filter[6 + 2 * index] = one(SAME, call as u32, 0, 1);
+        filter[7 + 2 * index] = one(RETURN, libc::SECCOMP_RET_TRACE, 0, 0);
+    }
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program and its filter live until the call returns; the kernel copies them.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 
@@ -105,11 +142,11 @@ impl Tracer {
 
     /// Starts a process; it waits until the next [`Tracer::until`].
     pub fn start(&mut self, mut command: Command, role: Role) -> i32 {
-        // SAFETY: ptrace(2) is a plain system call, allowed between fork and exec.
+        // SAFETY: ptrace(2) and prctl(2) are plain system calls, allowed between fork and exec.
         unsafe {
             command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
                 -1 => Err(std::io::Error::last_os_error()),
-                _ => Ok(()),
+                _ => stop_at_calls(),
             });
         }
         let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,11 +162,12 @@ impl Tracer {
             | libc::PTRACE_O_TRACEFORK
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACEEXEC
+            | libc::PTRACE_O_TRACESECCOMP
             | libc::PTRACE_O_EXITKILL;
         ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options as usize).expect("ptrace works here");
-        self.threads.insert(pid, Thread { process: pid, role, call: None, inside: false });
+        self.threads.insert(pid, Thread { process: pid, role, call: None });
         self.leaders.insert(pid, (role, None));
-        ptrace(libc::PTRACE_SYSCALL, pid, 0, 0).expect("the process goes on");
+        ptrace(libc::PTRACE_CONT, pid, 0, 0).expect("the process goes on");
         pid
     }
 
@@ -169,7 +207,7 @@ impl Tracer {
         }
         let signal = libc::WSTOPSIG(status);
         let mut deliver = 0;
-        if signal == libc::SIGTRAP | 0x80 {
+        if signal == libc::SIGTRAP | 0x80 || status >> 16 == libc::PTRACE_EVENT_SECCOMP {
             self.system_call(tid);
         } else if status >> 16 != 0 {
             // An event: a new thread or process stops by itself, and is met here when it does.
@@ -178,8 +216,11 @@ impl Tracer {
         } else if signal != libc::SIGTRAP {
             deliver = signal;
         }
+        // To the end of the call that it is in, if that is looked at.
+        let is_looked_at = self.threads.get(&tid).is_some_and(|thread| thread.call.is_some());
+        let until = if is_looked_at { libc::PTRACE_SYSCALL } else { libc::PTRACE_CONT };
         // It may have been killed meanwhile: its end comes by here next.
-        let _ = ptrace(libc::PTRACE_SYSCALL, tid, 0, deliver as usize);
+        let _ = ptrace(until, tid, 0, deliver as usize);
     }
 
     /// A thread, or a child, of a process under watch.
@@ -195,7 +236,7 @@ impl Tracer {
         if process == tid {
             self.leaders.insert(tid, (role, None));
         }
-        self.threads.insert(tid, Thread { process, role, call: None, inside: false });
+        self.threads.insert(tid, Thread { process, role, call: None });
     }
 
     fn system_call(&mut self, tid: i32) {
@@ -211,10 +252,9 @@ impl Tracer {
         let info = unsafe { info.assume_init() };
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         match info.op {
-            libc::PTRACE_SYSCALL_INFO_ENTRY => {
+            libc::PTRACE_SYSCALL_INFO_SECCOMP => {
                 // SAFETY: `op` says which field holds.
-                let entry = unsafe { info.u.entry };
-                thread.inside = true;
+                let entry = unsafe { info.u.seccomp };
                 thread.call = None;
                 let (role, process) = (thread.role, thread.process);
                 if role == Role::Script && entry.nr == libc::SYS_write as u64 && entry.args[0] == MARKS as u64 {
@@ -230,7 +270,6 @@ impl Tracer {
             libc::PTRACE_SYSCALL_INFO_EXIT => {
                 // SAFETY: as above.
                 let exit = unsafe { info.u.exit };
-                thread.inside = false;
                 if let Some(call) = thread.call.take()
                     && exit.is_error == 0
                 {
