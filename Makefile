@@ -81,8 +81,6 @@ test test-all: $(VENV)/.installed target/suites/.pjdfstest-0.2.2-fsx-0.3.2
 	status=0
 	cargo test --workspace --no-run
 	cargo test $(SCHEDULES) --no-run
-	# Tests build nothing themselves: what one package is built for alone has other features, and takes minutes.
-	export STRIPEWISE_TESTS_BUILT=1
 	# Side by side, and Python's in as many processes as there are processors: most of both is waiting.
 	$(BIN)/python -m pytest --numprocesses auto --timeout 600 --durations 10 "$${some[@]}" > build/pytest.log 2>&1 & python=$$!
 	# Not through a pipe: a program that a test has left would keep its end open.

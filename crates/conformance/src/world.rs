@@ -179,14 +179,10 @@ fn target() -> PathBuf {
     test.ancestors().nth(2).expect("target/<profile>/deps").to_owned()
 }
 
-/// Brings the library and the mount up to date once: cargo does not build other packages' binaries for a test. `make
-/// test` has built all of it before.
+/// Brings the library and the mount up to date once: cargo does not build other packages' binaries for a test.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        if std::env::var_os("STRIPEWISE_TESTS_BUILT").is_some() {
-            return target();
-        }
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "-p", "stripewise-preload", "-p", "stripewise-mount"]);
         if target().ends_with("release") {
@@ -294,7 +290,7 @@ impl World {
             command.arg("--private").arg(self.base().join("pool.toml")).args(["--", "env"]);
         }
         if way.is_preloaded() {
-            command.arg(format!("LD_PRELOAD={}", built().join("deps/libstripewise_preload.so").display()));
+            command.arg(format!("LD_PRELOAD={}", built().join("libstripewise_preload.so").display()));
         }
         if way == AccessWay::Python {
             command.arg(python()).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent.py"));

@@ -185,17 +185,12 @@ pub fn this_program() -> Command {
     quiet(program)
 }
 
-/// The preload library, brought up to date once: cargo does not build other packages' libraries for a test. `make test`
-/// has built it before.
+/// The preload library, brought up to date once: cargo does not build other packages' libraries for a test.
 fn preload_library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_BIN_EXE_stripewise-mount")).parent().expect("target/<profile>");
-        let library = target.join("deps/libstripewise_preload.so");
-        if std::env::var_os("STRIPEWISE_TESTS_BUILT").is_some() {
-            return library;
-        }
         let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+        let target = Path::new(env!("CARGO_BIN_EXE_stripewise-mount")).parent().expect("target/<profile>");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "-p", "stripewise-preload"]);
         if target.ends_with("release") {
@@ -203,7 +198,7 @@ fn preload_library() -> &'static Path {
         }
         let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
         assert!(status.success(), "the library does not build");
-        library
+        target.join("libstripewise_preload.so")
     })
 }
 

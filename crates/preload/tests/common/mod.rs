@@ -16,11 +16,8 @@ fn target() -> PathBuf {
     test.ancestors().nth(2).expect("target/<profile>/deps").to_owned()
 }
 
-/// Has cargo bring up to date what it does not build for a test; `make test` has built all of it before.
+/// Has cargo bring up to date what it does not build for a test.
 fn build(what: &[&str]) {
-    if std::env::var_os("STRIPEWISE_TESTS_BUILT").is_some() {
-        return;
-    }
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet"]).args(what);
     if target().ends_with("release") {
@@ -35,7 +32,7 @@ fn built() -> &'static (PathBuf, PathBuf) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     BUILT.get_or_init(|| {
         build(&["-p", "stripewise-preload", "-p", "stripewise-mount"]);
-        (target().join("deps/libstripewise_preload.so"), target().join("stripewise-mount"))
+        (target().join("libstripewise_preload.so"), target().join("stripewise-mount"))
     })
 }
 
