@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stripewise.api import pools
+
 BIN = Path(sys.executable).parent
 
 
@@ -79,9 +81,10 @@ def pool(tmp_path, stripewise):
     disks = [tmp_path / "disks" / f"d{number}" for number in range(4)]
     for disk in disks:
         disk.mkdir(parents=True)
-    options = [f"--hdd={disk}" for disk in disks[:3]] + [f"--ssd={disks[3]}"]
+    # As the command makes it; the tests of `pool init` are those of tests/test_pool.py.
+    tiers = pools.real_tiers({"hdd": disks[:3], "ssd": disks[3:]}, "test")
     file = tmp_path / "pool.toml"
-    stripewise("pool", "init", "--name", "test", "-o", file, "--mount", tmp_path / "mount", *options)
+    pools.make(file, "test", tiers, mount=tmp_path / "mount")
     return TestPool(tmp_path, file, tmp_path / "mount", stripewise)
 
 
@@ -89,7 +92,8 @@ def pool(tmp_path, stripewise):
 def emulated(tmp_path, stripewise):
     """Two emulated HDDs and an SSD, in real time."""
     base = tmp_path / "emulated"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1")
+    tiers = pools.emulated_tiers(base, {"hdd": 2, "ssd": 1})
+    pools.make(base / "pool.toml", base.name, tiers, mount=base / "mount", namespace=base / "namespace")
     return TestPool(base, base / "pool.toml", base / "mount", stripewise)
 
 
