@@ -65,6 +65,23 @@ def test_tables_name_programs_and_policies(recorded):
     assert "one" in out and "two" in out and "even" in out and "none" in out and "opportunity" not in out
 
 
+def test_weights_and_limits_are_those_of_orchestrate(recorded):
+    pool, found = recorded
+    asked = ("simulate", *found, "--pool", pool.file, "--schedule", "even", "--window", 10, "--repeat", 1, "--json")
+
+    def took(*rules):
+        document = json.loads(pool.stripewise(*asked, *rules).stdout)
+        return [estimate["mean"] for estimate in document["policies"][1]["took_s"]]
+
+    one, two = took("--weight", "one=5")
+    assert one < 0.9 * two
+    one, two = took("--weight", "two=5")
+    assert two < 0.9 * one
+    # 5 MiB at 2 MiB a second, but for the first window, which passes freely.
+    free, limited = took("--limit", "two=2MiB/s")
+    assert limited > 2 * free
+
+
 def test_advice_on_logs_of_one_time(recorded):
     pool, found = recorded
     document = json.loads(pool.stripewise("advise", *found, "--cluster", pool.file, "--json").stdout)
@@ -92,6 +109,19 @@ def test_what_does_not_go_together_is_refused(recorded):
     assert "--schedule" in refused("simulate", found[0], "--pool", pool.file, "--schedule", "even")
     assert "'odd'" in refused("simulate", *found, "--pool", pool.file, "--schedule", "odd", code=1)
     assert "window" in refused("simulate", *found, "--pool", pool.file, "--schedule", "even", "--window", 0, code=1)
+    turns = ("simulate", *found, "--pool", pool.file, "--schedule", "even")
+    for rule, *words in (
+        ("--weight=one", "'one'", "NAME=VALUE"),
+        ("--weight=one=much", "'one=much'"),
+        ("--weight=one=0", "weight 0 of 'one'", "0.001 to 1000"),
+        ("--weight=one=nan", "'one'", "0.001 to 1000"),
+        ("--weight=three=2", "'three'", "one, two"),
+        ("--limit=two=0", "0 bytes", "'two'"),
+        ("--limit=two=fast", "'two=fast'"),
+    ):
+        said = refused(*turns, rule, code=1)
+        assert all(word in said for word in words), said
+    assert "--schedule" in refused("simulate", found[0], "--pool", pool.file, "--weight", "one=2")
     assert "--cluster" in refused("advise", *found)
     assert "--output" in refused("advise", *found, "--cluster", pool.file, "-o", pool.base / "x.layout")
     with pytest.raises(StripewiseError, match="two traces"):

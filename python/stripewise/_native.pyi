@@ -1244,6 +1244,8 @@ def together(
     root: str | None,
     policies: list[str],
     window: str,
+    weights: dict[str, float],
+    limits: dict[str, int],
     *,
     as_recorded: bool,
     pairs: bool,

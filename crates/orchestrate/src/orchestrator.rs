@@ -79,7 +79,7 @@ impl Orchestrator {
                 options.window.as_secs_f64() * 1e3
             )));
         }
-        check_rules(&options.rules)?;
+        options.rules.check().map_err(Error::Invalid)?;
         let writer = PlanWriter::open(pool, &pool.namespace)?;
         remove_node_page(pool, &this_node())?;
         let conductor = Conductor::new(policy, window_ns, options.rules.clone(), seek_times(pool));
@@ -164,17 +164,6 @@ impl Orchestrator {
         }
         self.writer.publish(published, now_ns);
     }
-}
-
-/// Refuses weights and limits that are none.
-fn check_rules(rules: &ProgramRules) -> Result<()> {
-    if let Some((name, weight)) = rules.weights.iter().find(|(_, weight)| !(0.001..=1000.0).contains(*weight)) {
-        return Err(Error::Invalid(format!("the weight {weight} of '{name}': take 0.001 to 1000")));
-    }
-    if let Some((name, _)) = rules.limits.iter().find(|(_, limit)| **limit == 0) {
-        return Err(Error::Invalid(format!("a limit of 0 bytes per second for '{name}' would stop it: take more")));
-    }
-    Ok(())
 }
 
 /// The name of the object of a slice, by the programs that are known.

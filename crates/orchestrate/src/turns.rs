@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Served};
-use stripewise_schedule::{HELD_LOOK_NS, ProgramKey};
+use stripewise_schedule::{HELD_LOOK_NS, ProgramKey, paced};
 use stripewise_store::emulate::{datafile_key, now_ns, sleep_until};
 use stripewise_store::shared_pages::allocate;
 use stripewise_store::{Error, Pool, Result, SharedPage, is_shared, open_own};
@@ -203,13 +203,9 @@ impl Turns {
         if limit == 0 || !self.plan.answers(arrival_ns) {
             return arrival_ns;
         }
-        let takes_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(limit)).min(u128::from(u64::MAX)) as u64;
-        // A time too far ahead is none of this program's own requests.
-        let least = |paced_ns: u64| if paced_ns > deadline_ns { arrival_ns } else { paced_ns.max(arrival_ns) };
         let mut paced_ns = cell.paced_ns.load(Ordering::Relaxed);
         loop {
-            let begin_ns = least(paced_ns);
-            let next_ns = begin_ns.saturating_add(takes_ns).min(deadline_ns);
+            let (begin_ns, next_ns) = paced(paced_ns, bytes, limit, arrival_ns, deadline_ns);
             match cell.paced_ns.compare_exchange_weak(paced_ns, next_ns, Ordering::Relaxed, Ordering::Relaxed) {
                 Err(now) => paced_ns = now,
                 Ok(_) if begin_ns > arrival_ns => return sleep_until(begin_ns),

@@ -6,14 +6,15 @@ use crate::simulate::{PySystemOptions, estimate};
 use crate::trace::PyTrace;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use stripewise_simulate::Estimate;
+use stripewise_simulate::{Estimate, ProgramRules};
 use stripewise_whatif::{ConcurrentPrograms, NamedTrace, PolicyOutcome, TogetherRequest};
 
 /// Simulates the programs of `traces`, each with its name, on the servers of a pool or cluster file: alone, together, and
-/// together under each of `policies`; with `pairs` also two by two.
+/// together under each of `policies`; with `pairs` also two by two. Weights and limits (bytes per second) are by the name of a program.
 #[pyfunction]
-#[pyo3(signature = (traces, servers, root, policies, window, *, as_recorded, pairs, around))]
+#[pyo3(signature = (traces, servers, root, policies, window, weights, limits, *, as_recorded, pairs, around))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn together<'py>(
     py: Python<'py>,
@@ -22,16 +23,20 @@ pub(crate) fn together<'py>(
     root: Option<PathBuf>,
     policies: Vec<String>,
     window: String,
+    weights: HashMap<String, f64>,
+    limits: HashMap<String, u64>,
     as_recorded: bool,
     pairs: bool,
     around: PySystemOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let around = around.read();
     let named: Vec<NamedTrace> = traces.iter().map(|(name, trace)| NamedTrace { name, trace: &trace.inner }).collect();
+    let rules = ProgramRules { weights, limits };
     let asked = TogetherRequest {
         servers: &servers,
         root: root.as_deref(),
         policies: &policies,
+        rules: &rules,
         window: &window,
         as_recorded,
         pairs,

@@ -9,10 +9,11 @@ use crate::locality::{ServerUseBy, SharedServer};
 use crate::mixing::{UserTraffic, mixed_gap};
 use crate::payoff::Payoff;
 use crate::policy::SchedulePolicy;
+use crate::program_rules::ProgramRules;
 use crate::seek_time::{FULL_STROKE_BYTES, SeekTime};
 use crate::slice_plan::{OTHERS, ProgramKey, SlicePlan};
 use crate::standing::{Standing, StandingTracker, WindowReport};
-use crate::traits::{PROGRAM_NAME_BYTES, ProgramTraits};
+use crate::traits::ProgramTraits;
 use crate::window_means::WindowMeans;
 
 /// Of this many windows one is shared while programs are dedicated: it shows what they do to each other.
@@ -21,33 +22,6 @@ const SHARED_EVERY: u64 = 32;
 const BUSY_NS: u64 = 100_000_000;
 /// A program without requests for this time takes no part in plans: 1 s, or two windows.
 const ACTIVE_NS: u64 = 1_000_000_000;
-
-/// What was ordered for programs, by name; a name without a rule has weight 1 and no limit.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ProgramRules {
-    /// Weights.
-    pub weights: HashMap<String, f64>,
-    /// Bytes in a second.
-    pub limits: HashMap<String, u64>,
-}
-
-impl ProgramRules {
-    /// The rule of a program: names are compared as far as a page has them.
-    fn of<T: Copy>(rules: &HashMap<String, T>, name: &str) -> Option<T> {
-        let is_short = |rule: &str| rule == name || (name.len() >= PROGRAM_NAME_BYTES && rule.starts_with(name));
-        rules.get(name).copied().or_else(|| rules.iter().find(|(rule, _)| is_short(rule)).map(|(_, value)| *value))
-    }
-
-    /// The weight of the program `name`.
-    pub fn weight(&self, name: &str) -> f64 {
-        Self::of(&self.weights, name).unwrap_or(1.0)
-    }
-
-    /// The limit of the program `name` in bytes per second; 0 is none.
-    pub fn limit(&self, name: &str) -> u64 {
-        Self::of(&self.limits, name).unwrap_or(0)
-    }
-}
 
 /// What was decided of a program for the next window, with the figures that decided it.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,6 +8,7 @@
 //! standing     the same over time: shared, probe, dedicated, cooldown
 //! slices       the parts of a window, inversely proportional to reuse distance
 //! policy       what a policy is
+//! program_rules weights and limits that were ordered for programs
 //! policies     who gets which part: one file each
 //! turn         whether a program is served now, or when
 //! traits       what is known of a program
@@ -25,6 +26,7 @@ mod mixing;
 mod payoff;
 pub mod policies;
 mod policy;
+mod program_rules;
 mod seek_time;
 mod slice_plan;
 mod slices;
@@ -35,7 +37,7 @@ mod turn_clock;
 mod window_means;
 
 pub use candidate::Candidate;
-pub use conductor::{Conductor, Decision, NextWindow, ProgramRules};
+pub use conductor::{Conductor, Decision, NextWindow};
 pub use eligibility::Eligibility;
 pub use ewma::weighed;
 pub use locality::{BURST_GAP_NS, ServerUseBy, SharedServer};
@@ -43,6 +45,7 @@ pub use mixing::{UserTraffic, mixed_gap};
 pub use payoff::Payoff;
 pub use policies::POLICY_NAMES;
 pub use policy::SchedulePolicy;
+pub use program_rules::{ProgramRules, paced};
 pub use seek_time::{FULL_STROKE_BYTES, SeekTime};
 pub use slice_plan::{MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, OTHERS, ProgramKey, SlicePlan, TurnSlice};
 pub use slices::{harmonic_shares, into_slices};

@@ -107,6 +107,9 @@ pub enum SimulateError {
         /// The number.
         value: f64,
     },
+    /// A weight or a limit of a program that is none.
+    #[error("{0}")]
+    Rule(String),
     /// Too many of something for the 32 bits that number it.
     #[error("{count} {what} are more than the simulator can number ({most})")]
     TooMany {

@@ -14,13 +14,13 @@ pub struct ProgramTurns {
     pub program_of: Vec<u32>,
     /// Names of the programs.
     pub names: Vec<String>,
-    /// Weights, by name.
+    /// Weights and limits, by name.
     pub rules: ProgramRules,
 }
 
 impl ProgramTurns {
     /// # Errors
-    /// The policy or the window is none, or a process is of no program.
+    /// The policy, the window or a rule is none, or a process is of no program.
     pub(crate) fn check(&self, processes: usize) -> Result<(), SimulateError> {
         if policies::named(&self.policy).is_none() {
             let policies = POLICY_NAMES.join(", ");
@@ -31,6 +31,7 @@ impl ProgramTurns {
             let what = "the window of turns in seconds (0.001 to 10)";
             return Err(SimulateError::Value { what, value: self.window_s });
         }
+        self.rules.check().map_err(SimulateError::Rule)?;
         let is_of_one = |program: &u32| (*program as usize) < self.names.len();
         if self.program_of.len() != processes || !self.program_of.iter().all(is_of_one) {
             return Err(SimulateError::NoProgram { processes, programs: self.names.len() });

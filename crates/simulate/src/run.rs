@@ -387,7 +387,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         if let Some(keeper) = &mut self.keeper
             && state.access.size > 0
         {
-            let passing = keeper.enter(process, self.now_ns);
+            let passing = keeper.enter(process, state.access.size, self.now_ns);
             return self.passes(process, passing);
         }
         self.set_out(process)

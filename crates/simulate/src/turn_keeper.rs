@@ -11,8 +11,8 @@ use crate::system::{Startup, System};
 use crate::time::{ns, seconds};
 use stripewise_model::{Cluster, Profile};
 use stripewise_schedule::{
-    BURST_GAP_NS, Conductor, FULL_STROKE_BYTES, HELD_LOOK_NS, Looked, ProgramKey, ProgramTraits, SeekTime, ServerUseBy,
-    Turn, TurnClock, UserTraffic, policies, weighed,
+    BURST_GAP_NS, Conductor, FULL_STROKE_BYTES, HELD_LOOK_NS, Looked, NextWindow, ProgramKey, ProgramTraits, SeekTime,
+    ServerUseBy, Turn, TurnClock, UserTraffic, paced, policies, weighed,
 };
 
 /// What a program, or all of them, did on one server: as in the pages of a pool, with the sums of a window.
@@ -111,6 +111,15 @@ impl UseSums {
     }
 }
 
+/// A process whose request waits.
+#[derive(Debug, Clone, Copy)]
+struct HeldProcess {
+    process: u32,
+    since_ns: u64,
+    /// When its program's limit lets the request pass.
+    paced_ns: u64,
+}
+
 /// A program's side of the pages.
 #[derive(Debug)]
 struct ProgramUse {
@@ -120,8 +129,11 @@ struct ProgramUse {
     sums: Vec<(u32, UseSums)>,
     resumed_ns: u64,
     burst_ns: u64,
-    /// Held processes, and since when.
-    held: Vec<(u32, u64)>,
+    held: Vec<HeldProcess>,
+    /// Bytes in a second; 0: no limit, or none yet.
+    limit: u64,
+    /// Until when the limit is used up.
+    paced_ns: u64,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -129,7 +141,7 @@ const NOWHERE: u32 = u32::MAX;
 impl ProgramUse {
     fn new(servers: usize, now_ns: u64) -> Self {
         let places = vec![NOWHERE; servers];
-        Self { places, sums: Vec::new(), resumed_ns: 0, burst_ns: now_ns, held: Vec::new() }
+        Self { places, sums: Vec::new(), resumed_ns: 0, burst_ns: now_ns, held: Vec::new(), limit: 0, paced_ns: 0 }
     }
 
     #[inline]
@@ -216,9 +228,9 @@ impl TurnKeeper {
         self.due_ns
     }
 
-    /// A process has a request. O(slices).
+    /// A process has a request of `bytes`. O(slices).
     #[inline]
-    pub(crate) fn enter(&mut self, process: u32, now_ns: u64) -> Passing {
+    pub(crate) fn enter(&mut self, process: u32, bytes: u64, now_ns: u64) -> Passing {
         let program = self.program_of[process as usize] as usize;
         if self.places[program] == NOWHERE {
             self.places[program] = self.traits.len() as u32;
@@ -235,17 +247,31 @@ impl TurnKeeper {
         }
         traits.last_ns = now_ns;
         traits.requests += 1;
-        self.passes(process, now_ns, now_ns)
+        let deadline_ns = now_ns.saturating_add(2 * self.clock.window_ns());
+        let mut begin_ns = now_ns;
+        if uses.limit > 0 {
+            (begin_ns, uses.paced_ns) = paced(uses.paced_ns, bytes, uses.limit, now_ns, deadline_ns);
+        }
+        self.passes_by(HeldProcess { process, since_ns: now_ns, paced_ns: begin_ns }, now_ns)
     }
 
     /// A process whose request has waited since `since_ns` looks at the plan. O(slices).
     pub(crate) fn passes(&mut self, process: u32, since_ns: u64, now_ns: u64) -> Passing {
+        self.passes_by(HeldProcess { process, since_ns, paced_ns: since_ns }, now_ns)
+    }
+
+    fn passes_by(&mut self, one: HeldProcess, now_ns: u64) -> Passing {
+        let HeldProcess { process, since_ns, paced_ns } = one;
         let place = self.places[self.program_of[process as usize] as usize] as usize;
         let (traits, uses) = (&mut self.traits[place], &mut self.uses[place]);
         let is_overdue = now_ns >= since_ns.saturating_add(2 * self.clock.window_ns());
-        if !is_overdue && let Turn::In(wait_ns) = self.clock.turn(traits.key, now_ns) {
-            uses.held.push((process, since_ns));
-            let turn_ns = now_ns.saturating_add(wait_ns.max(1));
+        let wait_ns = match self.clock.turn(traits.key, now_ns) {
+            Turn::In(wait_ns) => wait_ns.max(1),
+            Turn::Now => 0,
+        };
+        let turn_ns = now_ns.saturating_add(wait_ns).max(paced_ns);
+        if !is_overdue && turn_ns > now_ns {
+            uses.held.push(one);
             if turn_ns >= self.due_ns {
                 return Passing::Held;
             }
@@ -294,20 +320,22 @@ impl TurnKeeper {
             if uses.held.is_empty() {
                 continue;
             }
-            let turn = self.clock.turn(traits.key, now_ns);
-            if let Turn::In(wait_ns) = turn {
-                slice_ns = slice_ns.min(now_ns.saturating_add(wait_ns.max(1)));
-            }
+            let turn_ns = match self.clock.turn(traits.key, now_ns) {
+                Turn::In(wait_ns) => now_ns.saturating_add(wait_ns.max(1)),
+                Turn::Now => now_ns,
+            };
             let most_ns = 2 * self.clock.window_ns();
             // A plan that has changed is seen at a held request's own next look; a slice that comes as planned at once.
             let seen_ns = |since_ns: u64| {
                 let looks = if has_moved { now_ns.saturating_sub(since_ns).div_ceil(HELD_LOOK_NS) } else { 0 };
                 now_ns.max(since_ns.saturating_add(looks * HELD_LOOK_NS))
             };
-            uses.held.retain(|&(process, since_ns)| {
-                let goes = turn == Turn::Now || now_ns >= since_ns.saturating_add(most_ns);
+            uses.held.retain(|&HeldProcess { process, since_ns, paced_ns }| {
+                let goes = turn_ns.max(paced_ns) <= now_ns || now_ns >= since_ns.saturating_add(most_ns);
                 if goes {
                     released.push((process, seen_ns(since_ns)));
+                } else {
+                    slice_ns = slice_ns.min(turn_ns.max(paced_ns).max(now_ns + 1));
                 }
                 !goes
             });
@@ -352,7 +380,25 @@ impl TurnKeeper {
         let seen: &[ProgramTraits] = &self.traits;
         match self.clock.look(seen, &self.traffic, now_ns) {
             Looked::Same => false,
-            Looked::GivenUp | Looked::Window(_) => true,
+            Looked::GivenUp => true,
+            Looked::Window(next) => {
+                self.list(&next);
+                true
+            }
+        }
+    }
+
+    /// A limit holds from the end of the first window that a program takes part in, as in a pool.
+    fn list(&mut self, next: &NextWindow) {
+        let rules = self.clock.conductor().rules();
+        if rules.limits.is_empty() {
+            return;
+        }
+        self.uses.iter_mut().for_each(|uses| uses.limit = 0);
+        for (key, name, ..) in &next.standings {
+            // The key of a program is one more than its number.
+            let place = self.places[key.0 as usize - 1];
+            self.uses[place as usize].limit = rules.limit(name);
         }
     }
 

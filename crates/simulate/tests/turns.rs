@@ -126,6 +126,53 @@ fn even_slices_are_held_to_whatever_that_costs() {
     assert_eq!(even.outcome.read_bytes, alone.outcome.read_bytes);
 }
 
+/// Bytes of each program when the first of them ends, and when that is in seconds.
+fn until_the_first_ends(programs: &[Packed; 2], policy: &str, rules: ProgramRules) -> ([u64; 2], f64) {
+    let joined = two(programs);
+    let turns = turns(policy, &joined).map(|turns| ProgramTurns { rules, ..turns });
+    let (mut ends, mut last_s) = (Vec::new(), [0.0_f64; 2]);
+    let observe = |process: u32, access: &SimulatedAccess, _: f64, ended_s: f64| {
+        let program = usize::from(process as usize >= programs[0].processes());
+        last_s[program] = last_s[program].max(ended_s);
+        ends.push((ended_s, program, access.size));
+    };
+    run_observed(&cluster(), &layouts(), &joined, &disks(turns), 3, observe).unwrap();
+    let first_s = last_s[0].min(last_s[1]);
+    let moved = |program: usize| ends.iter().filter(|end| end.0 <= first_s && end.1 == program).map(|end| end.2).sum();
+    ([moved(0), moved(1)], first_s)
+}
+
+#[test]
+fn shares_follow_the_weights() {
+    let programs = [in_order(1, 4000, 0.0), in_order(1, 4000, 0.0)];
+    for policy in ["even", "opportunity", "reuse-distance"] {
+        for (weight, least, most) in [(1.0, 0.8, 1.25), (3.0, 2.25, 4.0)] {
+            let rules = ProgramRules { weights: [("one".to_owned(), weight)].into(), ..ProgramRules::default() };
+            let ([one, two], _) = until_the_first_ends(&programs, policy, rules);
+            let share = one as f64 / two as f64;
+            assert!((least..most).contains(&share), "{policy} {weight}: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_holds_a_program_to_its_rate_and_no_request_beyond_two_windows() {
+    let programs = [in_order(2, 200, 0.0), in_order(2, 4000, 0.0)];
+    let limit = 8 << 20;
+    let limits = |limit| ProgramRules { limits: [("one".to_owned(), limit)].into(), ..ProgramRules::default() };
+    let rate = |rules| {
+        let ([one, _], took_s) = until_the_first_ends(&programs, "none", rules);
+        one as f64 / took_s
+    };
+    let (free, held) = (rate(ProgramRules::default()), rate(limits(limit)));
+    // Its first window passes freely, as in a pool.
+    assert!(free > 1.5 * limit as f64 && held < 1.1 * limit as f64, "{free} {held}");
+    assert!(held > 0.7 * limit as f64, "{held}");
+    // A byte a second is two windows for each request of both processes.
+    let ([one, _], took_s) = until_the_first_ends(&[in_order(2, 20, 0.0), in_order(1, 4000, 0.0)], "none", limits(1));
+    assert!(one == 2 * 20 * REQUEST && took_s < 22.0 * 2.0 * WINDOW_S, "{one} {took_s}");
+}
+
 #[test]
 fn what_is_no_plan_is_refused_with_its_name() {
     let programs = [in_order(1, 1, 0.0), in_order(1, 1, 0.0)];
@@ -141,6 +188,9 @@ fn what_is_no_plan_is_refused_with_its_name() {
     assert!(error.contains("window"), "{error}");
     let error = refused(ProgramTurns { program_of: vec![0, 2], ..asked.clone() });
     assert!(error.contains("2 programs for each of 2 processes"), "{error}");
+    let rules = ProgramRules { weights: [("one".to_owned(), 0.0)].into(), ..ProgramRules::default() };
+    let error = refused(ProgramTurns { rules, ..asked.clone() });
+    assert!(error.contains("weight 0 of 'one'") && error.contains("0.001"), "{error}");
     let error = refused(ProgramTurns { program_of: vec![0], ..asked });
     assert!(error.contains("2 processes"), "{error}");
 }

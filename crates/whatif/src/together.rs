@@ -14,7 +14,8 @@ use stripewise_advise::{FileRequests, below, common_directory};
 use stripewise_layout::units::parse_seconds;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_simulate::{
-    Did, Estimate, Joined, JoinedPart, Packed, ProgramTurns, SimulationReport, StepProgram, System, run_observed,
+    Did, Estimate, Joined, JoinedPart, Packed, ProgramRules, ProgramTurns, SimulationReport, StepProgram, System,
+    run_observed,
 };
 use stripewise_store::Store;
 use stripewise_trace::Trace;
@@ -42,6 +43,8 @@ pub struct TogetherRequest<'a> {
     pub root: Option<&'a Path>,
     /// Names of the policies to be tried beside none.
     pub policies: &'a [String],
+    /// Weights and limits of programs, by their names.
+    pub rules: &'a ProgramRules,
     /// Window of turns: a time, as `500ms`.
     pub window: &'a str,
     /// Programs begin as far apart as their traces did, not at once.
@@ -125,7 +128,7 @@ fn fairness(values: &[f64]) -> f64 {
 /// Simulates the programs of `traces` alone, together, and together under each policy.
 ///
 /// # Errors
-/// Fewer than two traces, a policy or window that is none, servers that cannot be read, a trace without a request below the root.
+/// Fewer than two traces, a policy, window or rule that is none, a rule of no program, servers that cannot be read, a trace without a request below the root.
 pub fn together(
     traces: &[NamedTrace],
     asked: &TogetherRequest,
@@ -135,6 +138,7 @@ pub fn together(
         return Err(WhatifError::Asked("programs take turns with others: name two traces or more".into()));
     }
     let window_s = parse_seconds(asked.window).map_err(|error| WhatifError::Asked(format!("--window: {error}")))?;
+    check_rules(asked.rules, traces)?;
     let stage = Stage::of(traces, asked, around, window_s)?;
     let all: Vec<usize> = (0..traces.len()).collect();
     let seeds: Vec<u64> = (0..around.repeat.max(1) as u64).map(|number| around.seed.wrapping_add(number)).collect();
@@ -147,6 +151,20 @@ pub fn together(
     let programs: Vec<ProgramAlone> = all.iter().map(|&program| stage.alone(program, &alone[program])).collect();
     let (pairs, pairs_left) = if asked.pairs { stage.pairs(&programs, &alone, &seeds)? } else { (Vec::new(), 0) };
     Ok(ConcurrentPrograms { programs, outcomes, pairs, pairs_left, window_s, target: stage.target })
+}
+
+/// Refuses rules that are none, before anything is simulated, and rules of programs that are not there.
+fn check_rules(rules: &ProgramRules, traces: &[NamedTrace]) -> Result<(), WhatifError> {
+    rules.check().map_err(WhatifError::Asked)?;
+    let weights = rules.weights.keys().map(|name| ("weight", name));
+    let limits = rules.limits.keys().map(|name| ("limit", name));
+    let is_here = |name: &str| traces.iter().any(|one| one.name == name);
+    if let Some((what, name)) = weights.chain(limits).find(|(_, name)| !is_here(name)) {
+        let names: Vec<&str> = traces.iter().map(|one| one.name).collect();
+        let names = names.join(", ");
+        return Err(WhatifError::Asked(format!("a {what} for '{name}': no program is named so; they are {names}")));
+    }
+    Ok(())
 }
 
 /// The figures of one policy over the runs of all seeds.
@@ -198,6 +216,7 @@ struct Stage {
     traced_s: Vec<f64>,
     system: System,
     window_s: f64,
+    rules: ProgramRules,
 }
 
 impl Stage {
@@ -260,6 +279,7 @@ impl Stage {
             layouts,
             system,
             window_s,
+            rules: asked.rules.clone(),
             target,
         })
     }
@@ -279,7 +299,7 @@ impl Stage {
             window_s: self.window_s,
             program_of: program_of.clone(),
             names: which.iter().map(|&program| self.names[program].clone()).collect(),
-            rules: stripewise_simulate::ProgramRules::default(),
+            rules: self.rules.clone(),
         });
         let system = System { turns, ..self.system.clone() };
         let mut ends_s = vec![0.0_f64; which.len()];

@@ -23,8 +23,9 @@ __all__ = [
     "DEFAULT_WINDOW_S",
     "agent_program",
     "listening",
-    "named_values",
     "orchestrate",
+    "ordered_limits",
+    "ordered_weights",
     "policies",
     "rate",
     "status",
@@ -104,7 +105,17 @@ def unit(pool: Pool, options: list[str], command: str = "") -> tuple[Path, str]:
     return service.unit(pool, "orchestrate", purpose, ["orchestrate", str(pool.file), *options], command=command)
 
 
-def named_values(rules: list[str], what: str, parse: Callable[[str], float]) -> dict[str, float]:
+def ordered_weights(rules: list[str]) -> dict[str, float]:
+    """Weights of programs from rules `NAME=W`."""
+    return _named_values(rules, "weight", float)
+
+
+def ordered_limits(rules: list[str]) -> dict[str, int]:
+    """Bytes in a second of programs from rules `NAME=RATE`."""
+    return {of: int(most) for of, most in _named_values(rules, "limit", rate).items()}
+
+
+def _named_values(rules: list[str], what: str, parse: Callable[[str], float]) -> dict[str, float]:
     """Rules `NAME=VALUE` by name; a name may have `=` in it."""
     found = {}
     for rule in rules:

@@ -39,6 +39,8 @@ def together(
     root: Named | None = None,
     policies_tried: Sequence[str] = (ALL_POLICIES,),
     window_s: float = 0.5,
+    weights: Mapping[str, float] | None = None,
+    limits: Mapping[str, int] | None = None,
     as_recorded: bool = False,
     pairs: bool = False,
     repeat: int = 3,
@@ -48,10 +50,12 @@ def together(
 ) -> _native.ConcurrentPrograms:
     """Simulates recorded programs alone, together, and together under policies of `stripewise orchestrate`.
 
-    Files have the layouts that they have in the pool, or the cluster's default. The first of the policies in the result
-    is `none`. With `as_recorded` programs begin as far apart as their logs did, else at once; with `pairs` each two
-    that share servers at one time are simulated by themselves, too. The time between requests is kept, unless `think`
-    is off: queues that wait for the next request of a program depend on it. `around` and the rest are as in `simulate`.
+    Files have the layouts that they have in the pool, or the cluster's default. The first of the policies in the
+    result is `none`. `weights`, and `limits` in bytes per second, are by the name of a program, as in
+    `stripewise.api.orchestrating.orchestrate`. With `as_recorded` programs begin as far apart as their logs did, else
+    at once; with `pairs` each two that share servers at one time are simulated by themselves, too. The time between
+    requests is kept, unless `think` is off: queues that wait for the next request of a program depend on it. `around`
+    and the rest are as in `simulate`.
     Raises `StripewiseError` that names what is wrong.
     """
     servers = Servers.of(pool, cluster)
@@ -64,6 +68,8 @@ def together(
         servers.root(root),
         tried,
         f"{window_s!r}s",
+        dict(weights or {}),
+        dict(limits or {}),
         as_recorded=as_recorded,
         pairs=pairs,
         around=around_of({"bins": 0, "repeat": repeat, "seed": seed, "think": think, **(around or {})}),

@@ -82,10 +82,7 @@ def orchestrate(
     if status or as_json:
         _show(pool, orchestrating.status(pool), as_json=as_json)
         return
-    weights = orchestrating.named_values(weight or [], "weight", float)
-    limits = {
-        of: int(most) for of, most in orchestrating.named_values(limit or [], "limit", orchestrating.rate).items()
-    }
+    weights, limits = orchestrating.ordered_weights(weight or []), orchestrating.ordered_limits(limit or [])
 
     if install_unit:
         options = ["--policy", policy, "--window", f"{window_ms:g}"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from stripewise.api import orchestrating, together
 from stripewise.api import simulation as api
-from stripewise.api import together
 from stripewise.api.servers import Servers
 from stripewise.cli import concurrent, console
 from stripewise.cli.opened import opened
@@ -119,6 +119,14 @@ def simulate(
     window_ms: Annotated[
         float, typer.Option("--window", "-w", metavar="MS", help="With --schedule: length of a window, 1 to 10000.")
     ] = 500.0,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="NAME=W", help="With --schedule: weight of a program, else 1; repeatable."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=RATE", help="With --schedule: most bytes in a second; repeatable."),
+    ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Draw how busy every server was when.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the time line with it.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="List every row of files, however many.")] = False,
@@ -133,8 +141,9 @@ def simulate(
     servers are fitted to the trace, makes of it now and under the layout.
 
     With --schedule each trace is a program. All begin at once. They are simulated alone, together, and together under
-    the policies of `stripewise orchestrate`, whose decisions are made by the same code as there. The time that programs
-    spent between requests is kept.
+    the policies of `stripewise orchestrate`, whose decisions are made by the same code as there, with the same weights
+    and limits. A program is named by its trace's file, without `.trace`. The time that programs spent between requests
+    is kept.
 
     \b
     Examples:
@@ -147,6 +156,8 @@ def simulate(
           --client-link 117MB/s --processes-per-node 8
       stripewise simulate job.darshan --cluster orion.toml --layout new.layout
       stripewise simulate one.trace two.trace --pool p/pool.toml --schedule all
+      stripewise simulate one.trace two.trace --pool p/pool.toml \\
+          --schedule even --weight one=3 --limit two=50MiB
     """
     around: SimulationAround = {
         "queue": queue or [],
@@ -168,6 +179,8 @@ def simulate(
         console.fail("say what to simulate: --pool POOL or --cluster CLUSTER", console.EXIT_USAGE)
     if (len(traces) > 1) != bool(schedule):
         console.fail("--schedule POLICY is for two traces or more, and several traces need it", console.EXIT_USAGE)
+    if not schedule and (weight or limit):
+        console.fail("--weight and --limit are of programs that take turns: add --schedule POLICY", console.EXIT_USAGE)
     # A mistake in these files is told before a long log is read.
     servers = Servers.of(pool_file, cluster)
     if schedule:
@@ -180,6 +193,8 @@ def simulate(
             root=root,
             policies_tried=schedule,
             window_s=window_ms / 1000,
+            weights=orchestrating.ordered_weights(weight or []),
+            limits=orchestrating.ordered_limits(limit or []),
             around={**around, "bins": 0, "think": True},
         )
         if as_json:
