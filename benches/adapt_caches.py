@@ -13,7 +13,7 @@ when all processes have ended theirs.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -224,6 +224,8 @@ class Adapted:
     load: Load
     heat_us: list[np.ndarray] = field(init=False)
     placed: list[Regions] = field(init=False)
+    generation: list[int] = field(init=False)
+    """The youngest of each file: what moves gets another one."""
     going: list[tuple[int, Regions, list[tuple[int, int, int, int]]]] = field(default_factory=list)
     """Files that move: where they will be, and what is left to do for it."""
     decisions: list[adapt.Decision] = field(default_factory=list)
@@ -233,6 +235,7 @@ class Adapted:
         """No heat, and files where they are at first."""
         self.heat_us = [np.zeros(-(-size // HEAT_BYTES)) for size in self.load.sizes]
         self.placed = self._present()
+        self.generation = [max(self._generations(file)) for file in range(len(self.load.sizes))]
         if self.placed != first_layouts(self.load):
             raise BenchmarkError(f"the files are not where they should be at first: {self.placed}")
 
@@ -280,28 +283,33 @@ class Adapted:
         if decision["verdict"] != "moved":
             return
         presents = self._present()
-        changed = [file for file, after in enumerate(presents) if after != self.placed[file]]
-        # A file that would have more cuts than its handle has room for is copied whole.
-        for is_whole in (False, True):
-            moves = [(of, presents[of], [*self._moves(of, presents[of], is_whole)]) for of in changed]
-            moved_bytes = sum(length for *_, steps in moves for _, _, length, kind in steps if kind == WRITE)
-            if moved_bytes == decision["copied_bytes"]:
-                break
-        else:
+        moves = [
+            (file, after, [*self._moves(file)])
+            for file, after in enumerate(presents)
+            if max(self._generations(file)) != self.generation[file]
+        ]
+        moved_bytes = sum(length for *_, steps in moves for _, _, length, kind in steps if kind == WRITE)
+        if moved_bytes != decision["copied_bytes"]:
             raise BenchmarkError(f"adapt copied {decision['copied_bytes']}, here {moved_bytes} bytes move")
         self.going += moves
         self.moved_bytes += moved_bytes
 
-    def _moves(self, file: int, after: Regions, is_whole: bool) -> Iterator[tuple[int, int, int, int]]:
-        """What the mover copies: the parts that get another round."""
-        size, before, there = self.load.sizes[file], self.placed[file], len(self.placed) + file
-        begins = sorted({begin for begin, _ in (*before, *after) if begin < size})
-        for begin, end in pairwise([*begins, size]):
-            stays = _alike(_round_at(before, begin), _round_at(after, begin))
-            if not is_whole and stays:
+    def _generations(self, file: int) -> list[int]:
+        stat = _native.file_stat(str(self.pool.file), _names(self.load)[file])
+        return [region["generation"] for region in stat["regions"]]
+
+    def _moves(self, file: int) -> Iterator[tuple[int, int, int, int]]:
+        """What the mover has copied: the parts that are in a generation of their own."""
+        size, there = self.load.sizes[file], len(self.placed) + file
+        stat = _native.file_stat(str(self.pool.file), _names(self.load)[file])
+        generations = self._generations(file)
+        begins = [region["offset"] for region in stat["regions"]]
+        self.generation[file] = max(generations)
+        for generation, (begin, end) in zip(generations, pairwise([*begins, size]), strict=True):
+            if generation != self.generation[file]:
                 continue
-            for at in range(begin, end, MIB):
-                length = min(MIB, end - at)
+            for at in range(begin, min(end, size), MIB):
+                length = min(MIB, min(end, size) - at)
                 yield from ((file, at, length, READ), (there, at, length, WRITE), (there, at, length, READ))
 
     def served_s(self, cluster: list[Devices], rows: Rows, seed: int) -> float:
@@ -324,15 +332,6 @@ class Adapted:
                 self.placed[file] = after
         self.going = [move for move in self.going if move[2]]
         return took_s
-
-
-def _round_at(of: Regions, offset: int) -> Sequence[tuple[int, int]]:
-    return next(stripes for begin, stripes in reversed(of) if begin <= offset)
-
-
-def _alike(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
-    """Whether a byte has one place in both rounds; on a server alone it has, whatever the width."""
-    return one == other or (len(one) == len(other) == 1 and one[0][0] == other[0][0])
 
 
 def _each(text: str) -> Iterator[str]:

@@ -3,9 +3,11 @@
 import os
 import time
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from stripewise.api import adapt as adapting
 from stripewise.pool import Pool
@@ -44,6 +46,22 @@ def beside(file):
     return found
 
 
+def latencies(text):
+    """Of each server and kind: bounds with the requests up to each, requests in all, seconds in all."""
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    family = families["stripewise_server_latency_seconds"]
+    assert family.type == "histogram"
+    found = {}
+    for sample in family.samples:
+        of = found.setdefault((sample.labels["server"], sample.labels["op"]), {"bucket": []})
+        what = sample.name.removeprefix("stripewise_server_latency_seconds_")
+        if what == "bucket":
+            of["bucket"].append((float(sample.labels["le"]), sample.value))
+        else:
+            of[what] = sample.value
+    return {key: (of["bucket"], of["count"], of["sum"]) for key, of in found.items()}
+
+
 def test_it_decides_and_serves_until_the_mount_ends(heated, stripewise):
     said = stripewise("mount", heated, "--adapt", "--metrics", "0").stderr
     url = next(word for word in said.split() if word.startswith("http://127.0.0.1:"))
@@ -51,6 +69,15 @@ def test_it_decides_and_serves_until_the_mount_ends(heated, stripewise):
     with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     assert 'stripewise_server_requests_total{server="ssd.0"}' in text and "stripewise_adapt_decisions_total" in text
+    histograms = latencies(text)
+    assert histograms and all(op == "write" for _, op in histograms), "nothing was read"
+    for buckets, count, total_s in histograms.values():
+        bounds, counts = zip(*buckets, strict=True)
+        assert bounds == (*(2.0**power * 1e-9 for power in range(10, 35)), float("inf"))
+        assert sorted(counts) == list(counts) and counts[-1] == count > 0
+        # No bucket has less time than its lower bound says.
+        parts = [after - before for before, after in pairwise((0, *counts))]
+        assert total_s >= sum(part * bound for part, bound in zip(parts[1:], bounds, strict=False))
     pool = Pool.load(heated)
     eventually(lambda: adapting.decisions(pool))
     for refused in (

@@ -79,6 +79,19 @@ class PoolHeat(TypedDict):
 
 def pool_heat(pool_file: str, path: str) -> PoolHeat: ...
 
+class LatencyHistogram(TypedDict):
+    server: str
+    op: Literal["read", "write"]
+    counts: list[int]
+    """Of each bucket by itself; the last one has no bound."""
+    sum_s: float
+
+class PoolLatencies(TypedDict):
+    bounds_s: list[float]
+    servers: list[LatencyHistogram]
+
+def pool_latencies(pool_file: str) -> PoolLatencies: ...
+
 class StayingFile(TypedDict):
     path: str
     why: str

@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::Parser;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use stripewise_mount::{HelperCall, MountError, MountOptions, Serving, door, is_helper, remount, run_private, unmount};
+use stripewise_mount::{
+    HelperCall, MountError, MountOptions, Serving, door, is_helper, observed, remount, run_private, unmount,
+};
 use stripewise_store::Pool;
-use stripewise_store::pool::with_heat;
 
 /// Mount a Stripewise pool.
 ///
@@ -48,7 +49,7 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "unmount", conflicts_with = "lazy")]
     wait: u64,
     /// Mount options: ro, nosuid, nodev, noexec, noatime, sync, dirsync, allow_other, nonempty, nopassthrough, orchestrated,
-    /// max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount; what /etc/fstab says to others is overlooked
+    /// latencies, max_read=BYTES, threads=N, clone_fd, fsname=NAME, remount; what /etc/fstab says to others is overlooked
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// With --private: how long processes that the program left running may go on using the pool, in seconds
@@ -109,7 +110,7 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    let door = with_heat(door(&pool, options)?, &pool)?;
+    let door = observed(door(&pool, options)?, &pool, options)?;
     let serving = Serving::start(pool, dir, options, door)?;
     if let Some(ready) = ready {
         become_quiet(ready);

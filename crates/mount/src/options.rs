@@ -25,6 +25,8 @@ pub struct MountOptions {
     /// Programs wait for their turns at this mount, too, whenever the pool is orchestrated. Else only if it is orchestrated
     /// when the mount is made.
     pub orchestrated: bool,
+    /// The mount counts how long servers take for requests; the kernel serves no file itself then.
+    pub latencies: bool,
     /// The kernel keeps what programs write and hands it on later; the mount has the pool to itself.
     pub writeback_cache: bool,
     /// Threads that serve requests; `None` lets the pool decide.
@@ -50,6 +52,7 @@ impl MountOptions {
             own_namespace: false,
             passthrough: true,
             orchestrated: false,
+            latencies: false,
             writeback_cache: false,
             clone_fd: false,
             threads: None,
@@ -80,6 +83,7 @@ impl MountOptions {
                 "passthrough" => self.passthrough = true,
                 "nopassthrough" => self.passthrough = false,
                 "orchestrated" => self.orchestrated = true,
+                "latencies" => self.latencies = true,
                 "writeback_cache" => self.writeback_cache = true,
                 "clone_fd" => self.clone_fd = true,
                 "nonempty" => self.nonempty = true,

@@ -23,11 +23,11 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 use stripewise_store::Pool;
-use stripewise_store::pool::with_heat;
 
 use crate::error::MountError;
 use crate::log;
 use crate::mounts::{HeldDirectory, MountEntry};
+use crate::observers::observed;
 use crate::options::MountOptions;
 use crate::session::Serving;
 use crate::turns;
@@ -85,7 +85,7 @@ pub fn run_private(
     let inherited = Inherited { umask, open_files: rustix::process::getrlimit(Resource::Nofile), signals };
     // What lies under the mount point is hidden from this program only.
     let options = MountOptions { nonempty: true, own_namespace: true, ..options.clone() };
-    let door = with_heat(turns::door(&pool, &options)?, &pool)?;
+    let door = observed(turns::door(&pool, &options)?, &pool, &options)?;
     let serving = Serving::start(pool, &dir, &options, door)?;
     // A directory below the mount point now is another one of the same name.
     let inside = cwd.filter(|cwd| cwd.starts_with(&dir));

@@ -11,6 +11,7 @@ mod files;
 mod fsck;
 mod heat;
 mod hints;
+mod latencies;
 mod layout_file;
 mod open_files;
 mod orchestrate;
@@ -43,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
     module.add_function(wrap_pyfunction!(heat::pool_heat, module)?)?;
+    module.add_function(wrap_pyfunction!(latencies::pool_latencies, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_add, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_drain, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;

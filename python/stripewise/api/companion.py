@@ -54,7 +54,7 @@ def mount(pool: Pool, directory: Path | None, *, adapt: bool, metrics: str | Non
         if "error" in said:
             beside.wait()
             raise StripewiseError(said["error"])
-        status = running.mount(pool, directory)
+        status = running.mount(pool, directory, latencies=metrics is not None)
         if status == 0:
             beside.stdin.write("mounted\n")
     if status != 0:

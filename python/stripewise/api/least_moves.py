@@ -16,7 +16,7 @@ from stripewise.units import exact_bytes
 if TYPE_CHECKING:
     from stripewise._native import ForecastFile, ForecastRegion
 
-__all__ = ["regions", "text"]
+__all__ = ["regions", "text", "text_of"]
 
 
 MOST_REGIONS = 256
@@ -40,8 +40,13 @@ def regions(file: ForecastFile) -> list[tuple[int, list[str]]]:
 
 def text(file: ForecastFile) -> str:
     """The file with these regions, as it stands in a layout file."""
-    lines = [f"\n[[file]]\npath = {_quoted(file['path'])}\n"]
-    for offset, stripes in regions(file):
+    return text_of(file["path"], regions(file))
+
+
+def text_of(path: str, found: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """A file with the offset and round of each region, as it stands in a layout file."""
+    lines = [f"\n[[file]]\npath = {_quoted(path)}\n"]
+    for offset, stripes in found:
         rounds = ", ".join(map(_quoted, stripes))
         lines.append(f'[[file.region]]\noffset = "{exact_bytes(offset)}"\nround = [{rounds}]\n')
     return "".join(lines)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import activity, adapt, measured, relief
 from stripewise.pool import Pool
@@ -55,6 +57,7 @@ class _PoolCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._servers()
+        yield self._latencies()
         yield from self._decisions()
 
     def _servers(self) -> Iterator[Metric]:
@@ -70,6 +73,16 @@ class _PoolCollector(Collector):
             busy.add_metric([server], done.busy_s)
             times.add_metric([server], done.waiting_s)
         yield from (requests, sizes, busy, times)
+
+    def _latencies(self) -> Metric:
+        text = "Time of a request at the server, as mounts with these metrics have counted."
+        metric = HistogramMetricFamily("stripewise_server_latency_seconds", text, labels=["server", "op"])
+        found = _native.pool_latencies(str(self._pool.file))
+        bounds = [*map(repr, found["bounds_s"]), "+Inf"]
+        for one in found["servers"]:
+            upto = itertools.accumulate(one["counts"])
+            metric.add_metric([one["server"], one["op"]], list(zip(bounds, upto, strict=True)), one["sum_s"])
+        return metric
 
     def _decisions(self) -> Iterator[Metric]:
         decisions = adapt.decisions(self._pool)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Step", "copied_bytes", "settle", "steps", "take"]
+__all__ = ["Step", "copied_bytes", "reserves_bytes", "settle", "steps", "take"]
 
 ONCE = 0.5
 """A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
@@ -132,15 +132,22 @@ def _needed_bytes(tier: Tier, rooms: list[TierRoom], mark: float | None) -> int:
         used_bytes = sum(room["used_bytes"] for room in rooms)
         size_bytes = used_bytes + sum(room["free_bytes"] for room in rooms)
         return max(0, round(used_bytes - mark * size_bytes))
-    servers = {server.name: server for server in tier.servers}
-    # Plans fill a tier to its capacity: the reserve is on the disk, where there may be more than the capacity leaves.
-    reserves = [
-        max(0, room["reserve_bytes"] - max(0, usage.free_on_disk(servers[room["server"]]) - room["free_bytes"]))
-        for room in rooms
-    ]
+    reserves = reserves_bytes(tier, rooms)
     if all(room["free_bytes"] >= reserve for room, reserve in zip(rooms, reserves, strict=True)):
         return 0
     return sum(max(0, RESERVES * reserve - room["free_bytes"]) for room, reserve in zip(rooms, reserves, strict=True))
+
+
+def reserves_bytes(tier: Tier, rooms: list[TierRoom]) -> list[int]:
+    """What each server has to keep free of what its tier may hold.
+
+    Plans fill a tier to its capacity: the reserve is on the disk, where there may be more than the capacity leaves.
+    """
+    servers = {server.name: server for server in tier.servers}
+    return [
+        max(0, room["reserve_bytes"] - max(0, usage.free_on_disk(servers[room["server"]]) - room["free_bytes"]))
+        for room in rooms
+    ]
 
 
 def _dearer(pool: Pool, tier: Tier) -> float:

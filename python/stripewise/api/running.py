@@ -80,15 +80,19 @@ def run(
     return Ran(ended.exit_code, emulation.since(before) if before is not None and is_emulated else None)
 
 
-def mount(pool: Pool, directory: Path | None = None) -> int:
-    """Mounts a pool in the background, at its own place or at a directory that is there; the exit code of the mount."""
+def mount(pool: Pool, directory: Path | None = None, *, latencies: bool = False) -> int:
+    """Mounts a pool in the background, at its own place or at a directory that is there; the exit code of the mount.
+
+    With `latencies` the mount counts how long servers take, for the metrics.
+    """
     where = directory or pool.mount
     if not _may_be_directory(where):
         if directory is None:
             where.mkdir(parents=True, exist_ok=True)
         else:
             raise StripewiseError(f"cannot mount at {where}: it is no directory; make it first with mkdir -p")
-    return subprocess.call([str(native_paths.mount_program()), str(pool.file), str(where)])
+    options = ["-o", "latencies"] if latencies else []
+    return subprocess.call([str(native_paths.mount_program()), *options, str(pool.file), str(where)])
 
 
 def transports(pool: Pool) -> dict[Path, str]:

@@ -30,13 +30,43 @@ impl MovePlan {
     /// The move of a file of `size_bytes` to `layout`, whose new datafiles get `generation`. A byte stays where it is, in its
     /// generation, if both layouts have it at one place of one round; the file is cut where such bytes begin and end. All
     /// others are copied: those of one region count their places from where the region begins, and so never share one.
-    /// The whole file is copied where a handle cannot hold that many cuts. O(regions of both x stripes).
+    /// Where a handle cannot hold that many cuts, the shortest parts that would stay are copied as well, as many as it
+    /// takes. O(regions of both x stripes), and O(log regions) times as long then.
     ///
     /// # Errors
     /// The file would have too many datafiles in any case.
     pub(crate) fn new(old: &Placement, layout: &Layout, generation: u32, size_bytes: u64) -> Result<Self, HandleError> {
         let before = old.datafiles()?.placed;
         let parts = parts(&before, |offset| old.generations.at(offset), layout, generation);
+        if let Ok(plan) = Self::of(&parts, layout, size_bytes) {
+            return Ok(plan);
+        }
+        let held = |part: &Part| part.to.min(size_bytes).saturating_sub(part.from);
+        let mut shortest_first: Vec<usize> = (0..parts.len()).filter(|&index| parts[index].stays).collect();
+        shortest_first.sort_by_key(|&index| held(&parts[index]));
+        let with_copies = |count: usize| {
+            let mut parts = parts.clone();
+            for &index in &shortest_first[..count] {
+                let origin = layout.regions()[parts[index].region].offset();
+                parts[index] = Part { generation, origin, stays: false, ..parts[index] };
+            }
+            Self::of(&joined(parts), layout, size_bytes)
+        };
+        // `few` are not enough; with `many` it fits, at the latest where nothing stays.
+        let (mut few, mut many) = (0, shortest_first.len());
+        let mut plan = with_copies(many)?;
+        while few + 1 < many {
+            let middle = usize::midpoint(few, many);
+            match with_copies(middle) {
+                Ok(smaller) => (many, plan) = (middle, smaller),
+                Err(_) => few = middle,
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The move that copies what does not stay.
+    fn of(parts: &[Part], layout: &Layout, size_bytes: u64) -> Result<Self, HandleError> {
         let entry = |part: &Part| {
             let region = &layout.regions()[part.region];
             let is_own = part.origin == part.from && region.offset() == part.from;
@@ -44,18 +74,11 @@ impl MovePlan {
             let origin = (!is_own || part.to < layout.region_end(part.region)).then_some(part.origin);
             GenerationEntry { offset: part.from, generation: part.generation, origin }
         };
-        if let Some(generations) = GenerationMap::new(parts.iter().map(entry))
-            && Datafiles::new(layout, &generations).is_ok()
-        {
-            let copy = parts.iter().filter(|part| !part.stays && part.from < size_bytes);
-            return Ok(Self { generations, copy: copy.map(|part| (part.from, part.to.min(size_bytes))).collect() });
-        }
-        let generations = GenerationMap::whole(generation);
+        let generations =
+            GenerationMap::new(parts.iter().map(entry)).ok_or(HandleError::TooLarge("more than 128 generations"))?;
         Datafiles::new(layout, &generations)?;
-        let regions =
-            (0..layout.regions().len()).map(|region| (layout.regions()[region].offset(), layout.region_end(region)));
-        let copy = regions.map(|(from, to)| (from, to.min(size_bytes))).filter(|(from, to)| from < to);
-        Ok(Self { generations, copy: copy.collect() })
+        let copy = parts.iter().filter(|part| !part.stays && part.from < size_bytes);
+        Ok(Self { generations, copy: copy.map(|part| (part.from, part.to.min(size_bytes))).collect() })
     }
 }
 
@@ -70,17 +93,23 @@ fn parts(before: &Layout, generation_at: impl Fn(u64) -> u32, layout: &Layout, g
         let stays = was.has_round_of(is);
         let (generation, origin) =
             if stays { (generation_at(was.offset()), was.origin()) } else { (generation, is.offset()) };
-        match parts.last_mut() {
-            Some(last)
-                if (last.generation, last.origin, last.region, last.stays) == (generation, origin, region, stays) =>
-            {
-                last.to = to;
-            }
-            _ => parts.push(Part { from, to, generation, origin, region, stays }),
-        }
+        parts.push(Part { from, to, generation, origin, region, stays });
         (old, region) = (old + usize::from(to == old_end), region + usize::from(to == new_end));
         from = to;
     }
+    joined(parts)
+}
+
+/// Parts in order, as few as possible.
+fn joined(mut parts: Vec<Part>) -> Vec<Part> {
+    let same = |of: &Part| (of.generation, of.origin, of.region, of.stays);
+    parts.dedup_by(|next, kept| {
+        let goes_on = same(next) == same(kept);
+        if goes_on {
+            kept.to = next.to;
+        }
+        goes_on
+    });
     parts
 }
 
@@ -234,9 +263,9 @@ mod tests {
         assert!(MovePlan::new(&old, &whole(), 4, 8 << 20).unwrap().copy.is_empty());
     }
 
-    /// A file that a handle could not say the places of is copied whole.
+    /// Of a file whose places a handle could not say, the shortest parts that would stay are copied as well.
     #[test]
-    fn too_many_cuts_are_undone() {
+    fn with_too_many_cuts_the_shortest_parts_move_along() {
         let whole = Layout::new([(0, stripes(&[0, 1]))]).unwrap();
         let old = placement(whole, GenerationMap::whole(1), 1);
         let other = |index: u64| if index.is_multiple_of(2) { stripes(&[0, 1]) } else { stripes(&[2]) };
@@ -245,7 +274,17 @@ mod tests {
         let few = MovePlan::new(&old, &layout(100), 2, size_bytes).unwrap();
         assert_eq!(few.copy.len(), 50);
         let many = MovePlan::new(&old, &layout(200), 2, size_bytes).unwrap();
-        assert_eq!((many.generations, many.copy.len()), (GenerationMap::whole(2), 200));
+        assert!((1..=128).contains(&many.generations.entries().len()));
+        // 200 parts; of the 100 that would stay, each of the first n is joined with two neighbours: 201 - 2n are left.
+        assert_eq!(many.copy.len(), 100 + 37);
+        // One region after another becomes a single one again.
+        let cut = placement(layout(200), many.generations, 2);
+        let undone = MovePlan::new(&cut, &old.layout, 3, size_bytes).unwrap();
+        let copied: u64 = undone.copy.iter().map(|(from, to)| to - from).sum();
+        assert!((100 << 20..200 << 20).contains(&copied), "{copied}");
+        // With nothing but moves of all the file is as it was made.
+        let all = MovePlan::new(&old, &Layout::new([(0, stripes(&[2, 0]))]).unwrap(), 2, size_bytes).unwrap();
+        assert_eq!((all.generations, all.copy), (GenerationMap::whole(2), vec![(0, size_bytes)]));
     }
 
     /// What a user can write into a handle: places that overlap, or are out of order.

@@ -1,0 +1,264 @@
+"""Swaps: the hottest parts that a faster tier has not come for the coldest ones that it has, each where that pays.
+
+A planner lays all files out anew, and what moves then pays as a whole or does not. Here each part that comes pays for
+its own move and for that of the parts that leave for it: the rule of Song et al. (gain x horizon > bytes x cost of
+moving), region by region. All other bytes stay where they are.
+
+Heat that differs by no more than chance explains is equal: `n` requests of one price vary by the root of `n`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.api import relief
+
+if TYPE_CHECKING:
+    from stripewise._native import PoolHeat
+    from stripewise.pool import Pool, Tier
+
+__all__ = ["Pays", "Regions", "regions"]
+
+ALIKE = 1.1
+"""Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
+MOST_PARTS = 4096
+"""Of a file; in larger ones several blocks are a part."""
+
+Regions = list[tuple[int, list[str]]]
+"""Offset and round of each region of a file."""
+
+
+@dataclass(frozen=True)
+class Pays:
+    """When a move pays."""
+
+    periods: float
+    """For which the gain of one counts."""
+    move_s_per_byte: float
+    """Server time."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Bytes of one region, within one block or several."""
+
+    path: str
+    begin: int
+    end: int
+    heat_us: float
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def warmth(self) -> int:
+        """Heat per byte, in steps of `ALIKE`."""
+        if self.heat_us <= 0:
+            return -(1 << 30)
+        return round(math.log(self.heat_us / self.size_bytes) / math.log(ALIKE))
+
+
+@dataclass
+class _Files:
+    """Files as they would be, with their heat."""
+
+    pool: Pool
+    heat: PoolHeat
+    rounds: Mapping[str, list[str]]
+    """The round of files that are not on a tier yet, by its name."""
+    known: dict[str, Regions] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+
+    def regions(self, path: str) -> Regions:
+        """Those of a file; none of one that is gone, or has no layout."""
+        if path not in self.known:
+            try:
+                stat = _native.file_stat(str(self.pool.file), path)
+            except StripewiseError:
+                stat = {}
+            found = _joined((region["offset"], region["round"]) for region in stat.get("regions", ()))
+            if not found:
+                return []
+            self.known[path] = found
+        return self.known[path]
+
+    def parts(self, path: str, size_bytes: int, stretches: Iterable[tuple[int, int]]) -> Iterator[_Part]:
+        """The stretches, cut where regions begin and by blocks. O(blocks in them, log heat each)."""
+        part_bytes = self._part_bytes(size_bytes)
+        costs = self._blocks.get(path, ({}, 0))[0]
+        begins = [offset for offset, _ in self.regions(path)]
+        for at, end in stretches:
+            while at < end:
+                ahead = bisect_right(begins, at)
+                cuts = (end, (at // part_bytes + 1) * part_bytes, *begins[ahead : ahead + 1])
+                until = min(cuts)
+                yield _Part(path, at, until, self._heat_us(costs, at, until))
+                at = until
+
+    def _part_bytes(self, size_bytes: int) -> int:
+        part_bytes = self.heat["block_bytes"]
+        while size_bytes > MOST_PARTS * part_bytes:
+            part_bytes *= 2
+        return part_bytes
+
+    def _heat_us(self, costs: Mapping[int, int], begin: int, end: int) -> float:
+        block = self.heat["block_bytes"]
+        found = 0.0
+        for number in range(begin // block, (end - 1) // block + 1):
+            inside = min(end, (number + 1) * block) - max(begin, number * block)
+            found += costs.get(number, 0) * inside / block
+        return found
+
+    def __post_init__(self) -> None:
+        self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
+
+    def hot(self) -> Iterator[_Part]:
+        """All parts that have heat."""
+        block = self.heat["block_bytes"]
+        for path, (costs, size_bytes) in self._blocks.items():
+            part_bytes = self._part_bytes(size_bytes)
+            numbers = sorted({number * block // part_bytes for number in costs})
+            stretches = ((of * part_bytes, min((of + 1) * part_bytes, size_bytes)) for of in numbers)
+            yield from self.parts(path, size_bytes, stretches)
+
+    def round_of(self, part: _Part) -> list[str]:
+        """Where it is; nowhere if its file is gone."""
+        found = self.regions(part.path)
+        number = bisect_right([offset for offset, _ in found], part.begin)
+        return found[number - 1][1] if number else []
+
+    def place(self, part: _Part, stripes: list[str]) -> None:
+        """Gives it another round."""
+        before = self.regions(part.path)
+        behind = self.round_of(_Part(part.path, part.end, part.end, 0.0))
+        kept = [(offset, of) for offset, of in before if not part.begin <= offset <= part.end]
+        self.known[part.path] = _joined(sorted([*kept, (part.begin, stripes), (part.end, behind)]))
+        self.changed.add(part.path)
+
+    def usual(self, path: str, tier: Tier) -> list[str]:
+        """The round on a tier that a file has most often, or that of new files where it is not there."""
+        rounds = Counter(tuple(of) for _, of in self.regions(path) if _tiers(of) == {tier.name})
+        if rounds:
+            return list(rounds.most_common(1)[0][0])
+        default = [f"{server.name}:{self.pool.default_width_bytes}B" for server in tier.servers]
+        return self.rounds.get(tier.name, default)
+
+
+def regions(pool: Pool, heat: PoolHeat, pays: Pays, planned: str) -> dict[str, Regions]:
+    """All files with heat and others that change, as they would be; none where nothing pays.
+
+    O(hot parts log of them, and files of the pool).
+
+    A file that comes to a tier for the first time gets the round that a `planned` layout file has there most often.
+    """
+    block_bytes = heat["block_bytes"]
+    profiled = [(tier.read.mean_s(block_bytes), tier) for tier in pool.tiers if tier.read is not None]
+    profiled.sort(key=lambda of: of[0])
+    if len(profiled) < 2 or not heat["files"]:
+        return {}
+    files = _Files(pool, heat, _most_often(pool, planned))
+    slowest_s, slowest = profiled[-1]
+    hot = list(files.hot())
+    for number, (read_s, tier) in enumerate(profiled[:-1]):
+        slower = {of.name for _, of in profiled[number + 1 :]}
+        _fill(files, hot, (tier, slower, slowest), _Price(slowest, pays, 1 - read_s / slowest_s))
+    return files.known if files.changed else {}
+
+
+class _Price:
+    """What a swap gains and costs."""
+
+    def __init__(self, slowest: Tier, pays: Pays, share: float) -> None:
+        """`share` of its heat is what a part gains."""
+        self._pays = pays
+        self._share = share
+        self._request_us = slowest.read.mean_s(0) * 1e6 if slowest.read is not None else 0.0
+
+    def is_right(self, coming: _Part, leaving: Iterable[_Part]) -> bool:
+        """Whether a part may come for those that leave."""
+        lost_us = sum(part.heat_us for part in leaving)
+        moved_bytes = coming.size_bytes + sum(part.size_bytes for part in leaving)
+        more_us = coming.heat_us - lost_us
+        by_chance_us = math.sqrt(self._request_us * (coming.heat_us + lost_us))
+        # Of the sum of all periods' halves, the last period has about half.
+        gain_s = more_us / 2e6 * self._share * self._pays.periods
+        is_hotter = coming.heat_us >= ALIKE * lost_us and more_us > by_chance_us
+        return is_hotter and gain_s > moved_bytes * self._pays.move_s_per_byte
+
+
+def _fill(files: _Files, hot: list[_Part], tiers: tuple[Tier, set[str], Tier], price: _Price) -> None:
+    tier, slower, slowest = tiers
+    known = _native.pool_tier_parts(str(files.pool.file), tier.name)
+    sizes = {of["path"]: of["size_bytes"] for of in files.heat["files"]}
+    there: list[_Part] = []
+    for held in known["parts"]:
+        if not held["has_landed"]:
+            size_bytes = sizes.get(held["path"], held["stretch"][1])
+            there += files.parts(held["path"], size_bytes, [held["stretch"]])
+    there = [part for part in there if _tiers(files.round_of(part)) == {tier.name}]
+    coming = [part for part in hot if _tiers(files.round_of(part)) and _tiers(files.round_of(part)) <= slower]
+    there.sort(key=lambda of: (of.warmth, of.path, -of.begin))
+    coming.sort(key=lambda of: (-of.warmth, of.path, of.begin))
+    room_bytes = _room_bytes(tier, known, files.pool.default_width_bytes) - sum(
+        part["tier_bytes"] for part in known["parts"]
+    )
+    left = 0
+    for part in coming:
+        leaving: list[_Part] = []
+        needed_bytes = part.size_bytes - room_bytes
+        while needed_bytes > 0 and left + len(leaving) < len(there):
+            leaving.append(there[left + len(leaving)])
+            needed_bytes -= leaving[-1].size_bytes
+        if needed_bytes > 0 or not price.is_right(part, leaving):
+            break
+        left += len(leaving)
+        room_bytes = -needed_bytes
+        for cold in leaving:
+            files.place(cold, files.usual(cold.path, slowest))
+        files.place(part, files.usual(part.path, tier))
+
+
+def _room_bytes(tier: Tier, known: _native.TierParts, width_bytes: int) -> int:
+    """What files may have on a tier: as much on each server as the smallest has.
+
+    Reserves are left free, and a stripe on each: regions need not have as much on each server.
+    """
+    reserves = relief.reserves_bytes(tier, known["rooms"])
+    least = min(
+        room["used_bytes"] + room["free_bytes"] - reserve
+        for room, reserve in zip(known["rooms"], reserves, strict=True)
+    )
+    return max(0, least - width_bytes) * len(known["rooms"])
+
+
+def _most_often(pool: Pool, planned: str) -> dict[str, list[str]]:
+    """By tier, of the rounds that have all its servers: a file that comes must not burden one of them."""
+    servers = {tier.name: len(tier.servers) for tier in pool.tiers}
+    rounds: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for file in _native.layout_parse(planned)["files"]:
+        for region in file["regions"]:
+            tiers, named = _tiers(region["round"]), {stripe["server"] for stripe in region["stripes"]}
+            if len(tiers) == 1 and len(named) == servers.get(tier := tiers.pop()):
+                rounds[tier, tuple(region["round"])] += 1
+    # The most frequent comes last.
+    return {tier: list(stripes) for (tier, stripes), _ in reversed(rounds.most_common())}
+
+
+def _joined(found: Iterable[tuple[int, list[str]]]) -> Regions:
+    regions: Regions = []
+    for offset, stripes in found:
+        if not regions or regions[-1][1] != stripes:
+            regions.append((offset, stripes))
+    return regions
+
+
+def _tiers(stripes: Iterable[str]) -> set[str]:
+    return {stripe.rpartition(":")[0].partition(".")[0] for stripe in stripes}

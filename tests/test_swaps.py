@@ -1,0 +1,86 @@
+"""Parts of files change places between tiers where each pays for its own move."""
+
+import pytest
+
+from conftest import Stripewise
+from stripewise import layouts
+from stripewise.api import swaps
+from stripewise.pool import Pool
+
+MIB = 1 << 20
+HDD, SSD = ["hdd.0-1:64KiB"], ["ssd.0:64KiB"]
+FIRST = """version = 1
+pool = "p"
+[[file]]
+path = "f"
+[[file.region]]
+offset = "0"
+round = ["hdd.0-1:64KiB"]
+[[file.region]]
+offset = "8MiB"
+round = ["ssd.0:64KiB"]
+[[file.region]]
+offset = "12MiB"
+round = ["hdd.0-1:64KiB"]
+"""
+WARM = {8: 50_000, 9: 50_000, 10: 50_000, 11: 50_000}
+"""What is on the SSD: six requests of 8 ms each MiB."""
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A file of 64 MiB, 4 MiB of which fill the SSD but for a stripe."""
+    directory = tmp_path_factory.mktemp("swaps")
+    stripewise, base = Stripewise(directory), directory / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
+    first = base / "first.layout"
+    first.write_text(FIRST)
+    layouts.apply(first, base / "pool.toml")
+    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
+    stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
+    return Pool.load(base / "pool.toml")
+
+
+def swapped(pool, costs, *, periods=1000.0):
+    blocks = sorted(costs.items())
+    file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": sum(costs.values()), "blocks": blocks}
+    heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
+    found = swaps.regions(pool, heat, swaps.Pays(periods, 1e-8), FIRST)
+    return {offset // MIB: stripes for offset, stripes in found["f"]} if found else {}
+
+
+def test_the_hottest_part_comes_for_the_coldest_and_all_else_stays(full):
+    expected = {0: HDD, 8: SSD, 11: HDD, 20: SSD, 21: HDD}
+    assert swapped(full, {**WARM, 20: 900_000}) == expected
+    # What is hot beside it stays: it is not hot enough for what would leave then.
+    assert swapped(full, {**WARM, 20: 900_000, 30: 52_000}) == expected
+
+
+def test_what_nothing_is_asked_of_leaves_first_and_goes_on_in_one_region(full):
+    assert swapped(full, {8: 50_000, 11: 50_000, 20: 400_000, 21: 400_000}) == {
+        0: HDD,
+        8: SSD,
+        9: HDD,
+        11: SSD,
+        12: HDD,
+        20: SSD,
+        22: HDD,
+    }
+
+
+@pytest.mark.parametrize(
+    ("cost_us", "periods"),
+    [
+        (54_000, 1000.0),  # Not hotter by a tenth.
+        (70_000, 1000.0),  # Two requests more of nine may be chance.
+        (900_000, 0.01),  # 0.4 s in a period that counts for a hundredth; 2 MiB have to move.
+    ],
+)
+def test_what_does_not_pay_for_its_own_move_does_not_come(full, cost_us, periods):
+    assert swapped(full, {**WARM, 20: cost_us}, periods=periods) == {}
+
+
+def test_a_file_that_is_gone_has_no_part(full):
+    file = {"path": "gone", "size_bytes": MIB, "cost_us": 1 << 30, "blocks": [(0, 1 << 30)]}
+    heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
+    assert swaps.regions(full, heat, swaps.Pays(1000.0, 1e-8), FIRST) == {}
