@@ -34,7 +34,7 @@ STEPS = ("create", "stat", "list", "rename", "unlink")
 FORGOTTEN_S = 1.2
 """After this long no kernel believes what it was told of a name."""
 THREADS, CALLS = 64, 500
-"""With fewer calls one turn of another program, in which all requests of a processor wait, is more than a hundredth of them."""
+"""With fewer calls a single turn of another program, for which a processor's requests wait, decides the percentile."""
 MOST_OF_MEDIAN = 3.0
 IDLE_S = 10.0
 
