@@ -116,7 +116,8 @@ impl Mount {
         let root = self.core.table.get(ROOT_INO).expect("the root");
         // The kernel looks the name up first, and the mount does so again.
         self.core.attributes(&self.node, None).expect("attributes");
-        let alone = self.core.only_name_of_alone(&self.node, &self.node.stat().expect("attributes"));
+        let stat = self.node.stat().expect("attributes");
+        let alone = self.core.only_name_of_alone(&root, OsStr::new(NAME), &self.node, &stat);
         rustix::fs::unlinkat(&root.fd, NAME, AtFlags::empty()).expect("the name");
         self.core.collect(&self.node, &root, alone);
     }

@@ -351,7 +351,7 @@ impl Core {
     pub fn unlink(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let parent = self.table.get(parent)?;
         let (node, stat) = self.table.peek(&parent, name)?;
-        let alone = self.only_name_of_alone(&node, &stat);
+        let alone = self.only_name_of_alone(&parent, name, &node, &stat);
         self.as_caller(caller, || rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()))?;
         self.collect(&node, &parent, alone);
         Ok(())
@@ -380,7 +380,7 @@ impl Core {
         let (from_dir, to_dir) = (self.table.get(from.0)?, self.table.get(to.0)?);
         let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let replaced = if replaces { self.table.peek(&to_dir, to.1).ok() } else { None };
-        let replaced = replaced.map(|(node, stat)| (self.only_name_of_alone(&node, &stat), node));
+        let replaced = replaced.map(|(node, stat)| (self.only_name_of_alone(&to_dir, to.1, &node, &stat), node));
         self.as_caller(caller, || match flags.is_empty() {
             true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
             false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
@@ -391,10 +391,20 @@ impl Core {
         Ok(())
     }
 
-    /// What is known of the file `node`, which is as `stat` says, if that is its only name and it has no datafile.
-    pub fn only_name_of_alone(&self, node: &Node, stat: &Stat) -> Option<KnownFile> {
-        let known = if stat.st_nlink == 1 { self.known_file(node, stat).flatten() } else { None };
-        known.filter(|file| file.is_alone && file.epoch.is_some())
+    /// What is known of the file `node`, which is as `stat` says, if `name` in `parent` is its only name and it has no datafile.
+    /// Without a system call if it is as it was when that was read; one if it is not, as after a rename.
+    pub fn only_name_of_alone(&self, parent: &Node, name: &OsStr, node: &Node, stat: &Stat) -> Option<KnownFile> {
+        if stat.st_nlink != 1 || !node.is_file() {
+            return None;
+        }
+        if let Some(known) = self.known_file(node, stat) {
+            return known.filter(|file| file.is_alone && file.epoch.is_some());
+        }
+        let logical = node.handle()?;
+        // Before the handle is read.
+        let epoch = self.epoch_of(logical)?;
+        let is_alone = self.store.is_alone_at(parent.fd.as_fd(), name, stat.st_ino, logical);
+        is_alone.then_some(KnownFile { logical, is_alone, epoch: Some(epoch) })
     }
 
     /// Where a symbolic link points.

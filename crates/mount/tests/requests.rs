@@ -138,6 +138,35 @@ fn a_call_has_no_request_but_its_own() {
     }
 }
 
+/// A file without a datafile goes without a way through /proc, also where a rename has moved the time by which the mount knows it.
+#[test]
+fn a_small_file_that_was_renamed_goes_without_a_way_through_proc() {
+    const FILES: usize = 20;
+    need("strace");
+    // SAFETY: all arguments are null: the kernel knows the call, or not.
+    if unsafe { libc::syscall(464, -1, 0, 0, 0, 0, 0) } < 0
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
+    {
+        eprintln!("NOT RUN: this kernel has no getxattrat; Linux 6.13 has");
+        return;
+    }
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let script = format!(
+        "import os\nos.chdir(os.environ['M'])\nfor n in range({FILES}): open(f'f{{n}}', 'w').close()\n\
+         for n in range({FILES}): os.rename(f'f{{n}}', f'g{{n}}')\nfor n in range({FILES}): os.unlink(f'g{{n}}')\n"
+    );
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=getxattr,unlinkat", "-o"]).arg(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", &script]).env("M", pool.mnt());
+    succeeded(&script, &command.output().unwrap());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let calls: Vec<&str> = text.lines().skip_while(|line| !line.contains("unlinkat(")).collect();
+    let of = |what: &str| calls.iter().filter(|line| line.contains(what)).count();
+    assert!(of("unlinkat(") >= FILES, "{text}");
+    assert!(of("getxattr(\"/proc/self/fd/") < FILES / 2, "{text}");
+}
+
 /// The calls of names, of which libfuse's own file system gets no fewer requests (`docs/mount.md` has its list).
 #[test]
 fn libfuses_passthrough_gets_no_fewer_requests_of_names() {

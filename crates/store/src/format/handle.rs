@@ -7,9 +7,10 @@
 
 use crate::format::generations::{GenerationEntry, GenerationMap, MAX_GENERATIONS};
 use crate::os::error::{Error, HandleError, Result};
-use crate::os::sys::proc_path;
+use crate::os::sys::{getxattr_at, proc_path};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
@@ -342,6 +343,11 @@ pub(crate) fn read_handle(path: &Path, real: u64) -> Result<Option<Handle>> {
 /// [`read_handle`] of the open file `fd`, which is not O_PATH: without the way through /proc.
 pub(crate) fn read_open_handle(fd: BorrowedFd<'_>, real: u64) -> Result<Option<Handle>> {
     read_handle_by(|| proc_path(fd), real, |bytes| rustix::fs::fgetxattr(fd, ATTRIBUTE, bytes))
+}
+
+/// [`read_handle`] of what `dir` has under `name`, a link itself: without the way through /proc (Linux 6.13).
+pub(crate) fn read_handle_at(dir: BorrowedFd<'_>, name: &OsStr, real: u64) -> Result<Option<Handle>> {
+    read_handle_by(|| proc_path(dir).join(name), real, |bytes| getxattr_at(dir, name, ATTRIBUTE, bytes))
 }
 
 fn read_handle_by(

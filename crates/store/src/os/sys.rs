@@ -5,6 +5,8 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::path::Arg as _;
+use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
 /// `N` random bytes from the kernel.
@@ -33,6 +35,38 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
 /// The name under which an open descriptor can be opened again.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// `getxattrat`, which the library does not know; it has this number on all processors.
+const SYS_GETXATTRAT: libc::c_long = 464;
+
+/// The argument of `getxattrat` (`struct xattr_args`).
+#[repr(C)]
+struct XattrArguments {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+/// The extended attribute `attribute` of what `dir` (O_PATH, too) has under `name`, of a link itself: its length. Linux 6.13.
+pub(crate) fn getxattr_at(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    attribute: &str,
+    value: &mut [u8],
+) -> rustix::io::Result<usize> {
+    let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let mut arguments = XattrArguments { value: value.as_mut_ptr() as u64, size, flags: 0 };
+    let (dir, flags) = (dir.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+    let bytes = size_of::<XattrArguments>();
+    let mut get = |name: &CStr, attribute: &CStr| {
+        let (name, attribute) = (name.as_ptr(), attribute.as_ptr());
+        // SAFETY: the names end with a zero byte, the arguments have as many bytes as is said, and the kernel writes no more than
+        // `size` bytes to `value`.
+        let length = unsafe { libc::syscall(SYS_GETXATTRAT, dir, name, flags, attribute, &raw mut arguments, bytes) };
+        usize::try_from(length).map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    };
+    name.into_with_c_str(|name| attribute.into_with_c_str(|attribute| get(name, attribute)))
 }
 
 /// Opens a directory without access to it, as a starting point for names.

@@ -6,7 +6,7 @@ pub use crate::file::inode::Store;
 use crate::file::lockfile::LockFile;
 pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
-use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle, read_open_handle};
+use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle, read_handle_at, read_open_handle};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
@@ -15,6 +15,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -202,6 +203,14 @@ impl Store {
     /// The directory of lock files cannot be read.
     pub fn has_lock_file(&self, logical: u64) -> Result<bool> {
         LockFile::exists(self.locks(), logical)
+    }
+
+    /// Whether `name` in the directory `dir` is the inode `real`, with the logical handle `logical`, and has had no datafile yet.
+    /// One system call, which goes no way through /proc. `false` where that is not certain: before Linux 6.13, and for a
+    /// handle that cannot be read.
+    pub fn is_alone_at(&self, dir: BorrowedFd<'_>, name: &OsStr, real: u64, logical: u64) -> bool {
+        let found = read_handle_at(dir, name, real).ok().flatten();
+        found.is_some_and(|handle| handle.logical == logical && handle.is_as_made())
     }
 
     /// The placed file behind `fd`, of inode number `real`, if it has datafiles or a lock file that have to go with it.
