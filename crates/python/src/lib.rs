@@ -29,6 +29,7 @@ use pyo3::prelude::*;
 
 /// The compiled part of the package.
 #[pymodule]
+#[expect(clippy::too_many_lines, reason = "a table: a line for each name")]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("StripewiseError", module.py().get_type::<error::StripewiseError>())?;
