@@ -72,6 +72,8 @@ impl Served {
         command.arg("--foreground").arg(pool.file()).args(["-o", options]).stdin(Stdio::null());
         let process = command.spawn().unwrap();
         eventually("the mount", || mounts_at(&dir) == 1);
+        // It stands before the process has greeted the kernel. One that is unmounted before that has failed.
+        fs::metadata(&dir).unwrap();
         Served { process, dir }
     }
 
