@@ -45,7 +45,7 @@ def swapped(pool, costs, *, periods=1000.0):
     blocks = sorted(costs.items())
     file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": sum(costs.values()), "blocks": blocks}
     heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
-    found = swaps.regions(pool, heat, swaps.Pays(periods, 1e-8), FIRST)
+    found = swaps.find(pool, heat, swaps.Pays(periods, 1e-8), FIRST)
     return {offset // MIB: stripes for offset, stripes in found["f"]} if found else {}
 
 
@@ -83,4 +83,4 @@ def test_what_does_not_pay_for_its_own_move_does_not_come(full, cost_us, periods
 def test_a_file_that_is_gone_has_no_part(full):
     file = {"path": "gone", "size_bytes": MIB, "cost_us": 1 << 30, "blocks": [(0, 1 << 30)]}
     heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
-    assert swaps.regions(full, heat, swaps.Pays(1000.0, 1e-8), FIRST) == {}
+    assert swaps.find(full, heat, swaps.Pays(1000.0, 1e-8), FIRST) == {}

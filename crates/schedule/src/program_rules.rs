@@ -48,11 +48,10 @@ impl ProgramRules {
     }
 }
 
-/// A program's limit as its requests come: each waits for what those before it have used.
+/// When a request of a program with a limit begins, and until when the limit is used up then.
 ///
-/// Begins no sooner than `now_ns`, at `paced_ns` if that is later: the time until which the limit is used up. A time beyond
-/// `deadline_ns` is none of this program's own requests. Gives the time at which a request of `bytes` begins, and until when the
-/// limit is used up then, at most `deadline_ns`. O(1).
+/// The limit is used up until `paced_ns` by the requests before it: it begins then, or at `now_ns` if that is later. What lies
+/// beyond `deadline_ns` is not the doing of this program's own requests and holds nothing back; the time given is at most that. O(1).
 #[inline]
 pub fn paced(paced_ns: u64, bytes: u64, limit: u64, now_ns: u64, deadline_ns: u64) -> (u64, u64) {
     let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(limit.max(1));

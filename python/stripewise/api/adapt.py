@@ -158,7 +158,7 @@ def reconsider(
             decision["plans"] = [{"planner": of["planner"], "predicted_s": of["predicted_s"]} for of in compared]
         head = document["layout"].split(FILE)[0]
         pays = swaps.Pays(limits.horizon_s / heat["period_s"], _move_s_per_byte(pool))
-        swapped = swaps.regions(pool, heat, pays, document["layout"])
+        swapped = swaps.find(pool, heat, pays, document["layout"])
         if not document["changes"] and not swapped:
             return _kept(pool, decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.

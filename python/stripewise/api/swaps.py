@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Pays", "Regions", "regions"]
+__all__ = ["Pays", "Regions", "find"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
@@ -77,6 +77,9 @@ class _Files:
     known: dict[str, Regions] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
+
     def regions(self, path: str) -> Regions:
         """Those of a file; none of one that is gone, or has no layout."""
         if path not in self.known:
@@ -117,9 +120,6 @@ class _Files:
             found += costs.get(number, 0) * inside / block
         return found
 
-    def __post_init__(self) -> None:
-        self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
-
     def hot(self) -> Iterator[_Part]:
         """All parts that have heat."""
         block = self.heat["block_bytes"]
@@ -152,8 +152,8 @@ class _Files:
         return self.rounds.get(tier.name, default)
 
 
-def regions(pool: Pool, heat: PoolHeat, pays: Pays, planned: str) -> dict[str, Regions]:
-    """All files with heat and others that change, as they would be; none where nothing pays.
+def find(pool: Pool, heat: PoolHeat, pays: Pays, planned: str) -> dict[str, Regions]:
+    """Swaps that pay: all files with heat and others that change, as they would be; none where nothing pays.
 
     O(hot parts log of them, and files of the pool).
 
