@@ -200,6 +200,7 @@ impl Conductor {
             });
         }
         self.means.clear();
+        self.policy.note_gain(gain);
         if changes.iter().any(|(before, now, _)| before != now && *now == Standing::Probe) {
             self.payoff.begin_trial();
         }

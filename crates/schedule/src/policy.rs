@@ -14,6 +14,10 @@ pub trait SchedulePolicy: Send {
     /// The plan of the next window of `window_ns`. `candidates` are in an order that stays the same from window to window.
     fn plan(&mut self, candidates: &[Candidate], window_ns: u64) -> SlicePlan;
 
+    /// Hears before each plan what windows of turns have moved for all programs together, for each byte of shared ones; `None`
+    /// where that was not measured yet.
+    fn note_gain(&mut self, _gain: Option<f64>) {}
+
     /// Whether a slice ends when its program has no request any more, and the next begins.
     fn gives_up_idle_slices(&self) -> bool {
         true

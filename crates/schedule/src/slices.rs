@@ -18,11 +18,13 @@ pub fn harmonic_shares(reuse_ns: &[Option<f64>]) -> Vec<f64> {
     reuse_ns.iter().map(|reuse| 1.0 / of(reuse)).collect()
 }
 
-/// A window of `window_ns` in parts that are proportional to `shares`; no part is shorter than `floor_ns`, as far as the
-/// window has room, so that no program starves. Fewer than two parts are no plan: all are served. Shares that are not positive
+/// A window of `window_ns` in parts that are proportional to `shares`; no part is shorter than `floor_ns`, or than an equal part
+/// where the window has no room for that, so that no program starves. Fewer than two parts are no plan: all are served. Shares that are not positive
 /// numbers count as the least one. Where there are more than [`MAX_SLICES`], the last ones are [`OTHERS`] together.
 /// O(programs).
 pub fn into_slices(shares: &[(ProgramKey, f64)], window_ns: u64, floor_ns: u64) -> SlicePlan {
+    // Those without a slice of their own must keep what is theirs.
+    let floor = (floor_ns as f64).min(window_ns as f64 / shares.len().max(1) as f64);
     let shares = at_most(shares);
     if shares.len() < 2 || window_ns < MIN_WINDOW_NS {
         return SlicePlan::open();
@@ -32,7 +34,6 @@ pub fn into_slices(shares: &[(ProgramKey, f64)], window_ns: u64, floor_ns: u64) 
     let least = if least.is_finite() { least } else { 1.0 };
     let sound: Vec<f64> = shares.iter().map(|(_, share)| if is_sound(*share) { *share } else { least }).collect();
     let total: f64 = sound.iter().sum();
-    let floor = (floor_ns as f64).min(window_ns as f64 / shares.len() as f64);
     // What is above the floor is shared in proportion; where none is below it, that is what the shares say.
     let plain: Vec<f64> = sound.iter().map(|share| window_ns as f64 * (share / total)).collect();
     let parts: Vec<f64> =

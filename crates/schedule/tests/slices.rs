@@ -119,6 +119,7 @@ proptest! {
         let plan = into_slices(&named, window_ns, floor_ns);
         prop_assert_eq!(plan.slices.len(), shares.len().min(MAX_SLICES));
         prop_assert_eq!(lengths(&plan).iter().sum::<u64>(), window_ns);
+        let floor_ns = floor_ns.min(window_ns / shares.len() as u64);
         for length in lengths(&plan) {
             prop_assert!(length + 2 >= floor_ns, "{} below {}", length, floor_ns);
         }
@@ -189,4 +190,30 @@ fn a_light_program_that_is_away_has_no_slice_held_for_it() {
     assert_eq!(plan(0.1).share_ns(OTHERS), 0);
     assert!(plan(0.1).share_ns(ProgramKey(1)) > WINDOW_NS / 3);
     assert!(plan(0.3).share_ns(OTHERS) > 0);
+}
+
+#[test]
+fn opportunity_ends_turns_that_move_less_and_tries_them_again() {
+    let mut policy = policies::named("opportunity").unwrap();
+    let both = [candidate(0, Standing::Shared), candidate(1, Standing::Shared)];
+    let mut shared_of = |windows: usize, gain| {
+        let mut is_shared = |_: &usize| {
+            policy.note_gain(gain);
+            policy.plan(&both, WINDOW_NS).is_open()
+        };
+        (0..windows).filter(&mut is_shared).count()
+    };
+    assert_eq!(shared_of(16, None), 1, "one window to compare with");
+    assert_eq!(shared_of(32, Some(0.9)), 32);
+    assert_eq!(shared_of(4, Some(0.9)), 0, "a trial");
+    assert_eq!(shared_of(32, Some(0.9)), 32);
+    assert_eq!(shared_of(128, Some(2.0)), 2);
+}
+
+#[test]
+fn programs_beyond_the_slices_keep_what_is_theirs() {
+    let all: Vec<_> = (0..1000).map(|number| (ProgramKey(number + 1), 1.0)).collect();
+    let plan = into_slices(&all, WINDOW_NS, WINDOW_NS / 50);
+    let others = (1000 - MAX_SLICES as u64 + 1) * WINDOW_NS / 1000;
+    assert!(plan.share_ns(OTHERS).abs_diff(others) < 1000, "{} of {WINDOW_NS}", plan.share_ns(OTHERS));
 }

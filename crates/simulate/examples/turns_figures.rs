@@ -12,15 +12,29 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Processes of a program.
 const RANKS: u32 = 5;
-/// What a process computes before each request.
-const THINK_S: f64 = 0.25;
-/// Servers of each program's file.
-const WIDTH: u16 = 100;
+
+/// One load of all programs.
+struct Load {
+    /// Seconds that a process computes before each request.
+    think_s: f64,
+    /// Servers of each program's file.
+    width: u16,
+    /// From one of these servers to the next.
+    step: u16,
+    /// Of each process.
+    requests: u64,
+}
+
+const LOADS: [Load; 2] = [
+    Load { think_s: 0.25, width: 100, step: 7, requests: 200 },
+    Load { think_s: 0.1, width: 10_000, step: 1, requests: 200 },
+];
 
 /// Programs whose processes read a file of the program in order, every fifth MiB each.
 struct Readers {
     programs: u32,
     requests: u64,
+    think_s: f64,
 }
 
 impl StepProgram for Readers {
@@ -40,7 +54,7 @@ impl StepProgram for Readers {
         // Programs are not in step.
         let offset = (*request * u64::from(RANKS) + rank) * MIB;
         *request += 1;
-        let think_s = THINK_S * (0.75 + 0.5 * f64::from(file % 97) / 97.0);
+        let think_s = self.think_s * (0.75 + 0.5 * f64::from(file % 97) / 97.0);
         let access = SimulatedAccess { file, offset, size: MIB, op: stripewise_model::Op::Read, think_s };
         (*request <= self.requests).then_some(SimulatedStep::Access(access))
     }
@@ -70,15 +84,22 @@ fn processor_s() -> f64 {
 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
-    let (programs, servers, requests) = if quick { (100, 1000, 40) } else { (1000, 10_000, 200) };
+    let (programs, servers, shorter) = if quick { (100, 1000, 5) } else { (1000, 10_000, 1) };
+    LOADS.iter().for_each(|load| minutes(load, programs, servers, load.requests / shorter));
+}
+
+/// Prints a line for each policy.
+fn minutes(load: &Load, programs: usize, servers: u16, requests: u64) {
     let cluster = presets::set_p(servers, 0, false);
+    let width = load.width.min(servers);
     let striped = |program: usize| {
         let first = program as u16 * 61 % servers;
-        Layout::striped((0..WIDTH).map(|number| ServerId((first + number * 7) % servers)), 64 * KIB).expect("a layout")
+        let at = |number: u16| ServerId((first + number * load.step) % servers);
+        Layout::striped((0..width).map(at), 64 * KIB).expect("a layout")
     };
     let layouts: Vec<Layout> = (0..programs).map(striped).collect();
     let names: Vec<String> = (0..programs).map(|number| format!("program-{number}")).collect();
-    let program = Readers { programs: programs as u32, requests };
+    let program = Readers { programs: programs as u32, requests, think_s: load.think_s };
     for policy in ["none", "reuse-distance", "opportunity"] {
         let turns = ProgramTurns {
             policy: policy.into(),
@@ -92,8 +113,8 @@ fn main() {
         let took_s = processor_s() - began_s;
         let simulated_s = report.outcome.makespan_s;
         println!(
-            "{policy}: {:.1} s for a minute of {programs} programs on {servers} servers ({took_s:.1} s for {simulated_s:.1} s, \
-             {} sub-requests, {} held requests, {:.0} MiB/s)",
+            "{policy}: {:.1} s for a minute of {programs} programs, each on {width} of {servers} servers ({took_s:.1} s for \
+             {simulated_s:.1} s, {} sub-requests, {} held requests, {:.0} MiB/s)",
             took_s * 60.0 / simulated_s,
             report.sub_requests,
             report.turns.iter().map(|turns| turns.held).sum::<u64>(),

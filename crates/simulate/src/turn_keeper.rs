@@ -127,6 +127,8 @@ struct ProgramUse {
     places: Vec<u32>,
     /// Servers that it uses, and what it does there.
     sums: Vec<(u32, UseSums)>,
+    /// Whether the traits have the figures as they are.
+    is_told: bool,
     resumed_ns: u64,
     burst_ns: u64,
     held: Vec<HeldProcess>,
@@ -141,7 +143,16 @@ const NOWHERE: u32 = u32::MAX;
 impl ProgramUse {
     fn new(servers: usize, now_ns: u64) -> Self {
         let places = vec![NOWHERE; servers];
-        Self { places, sums: Vec::new(), resumed_ns: 0, burst_ns: now_ns, held: Vec::new(), limit: 0, paced_ns: 0 }
+        Self {
+            places,
+            sums: Vec::new(),
+            is_told: false,
+            resumed_ns: 0,
+            burst_ns: now_ns,
+            held: Vec::new(),
+            limit: 0,
+            paced_ns: 0,
+        }
     }
 
     #[inline]
@@ -304,6 +315,7 @@ impl TurnKeeper {
         }
         let uses = &mut self.uses[place];
         part.resumed_ns = uses.resumed_ns;
+        uses.is_told = false;
         uses.sums(server).note(&part);
         let traits = &mut self.traits[place];
         traits.bytes = traits.bytes.saturating_add(bytes);
@@ -348,6 +360,8 @@ impl TurnKeeper {
         self.next_look_ns = now_ns + self.clock.look_ns();
         self.look += 1;
         let is_over = self.clock.is_over(now_ns);
+        // Between windows the figures tell whether the program of a slice may be idle.
+        let has_slices = !self.clock.plan().is_open();
         for (traits, uses) in self.traits.iter_mut().zip(&mut self.uses) {
             if !uses.held.is_empty() {
                 traits.last_ns = now_ns;
@@ -358,12 +372,13 @@ impl TurnKeeper {
                 reuse_ns: figures.1,
             };
             let look = self.look;
-            // Between windows the figures are of use for programs that may be idle.
             if is_over {
                 traits.uses.clear();
                 let means = uses.sums.iter_mut().filter_map(|(server, sums)| Some((*server, sums.take(look)?)));
                 traits.uses.extend(means.map(of));
-            } else if now_ns.saturating_sub(traits.last_ns) > self.clock.look_ns() {
+                uses.is_told = false;
+            } else if has_slices && !uses.is_told && now_ns.saturating_sub(traits.last_ns) > self.clock.look_ns() {
+                uses.is_told = true;
                 traits.uses.clear();
                 let means = uses.sums.iter().filter_map(|(server, sums)| Some((*server, sums.now()?)));
                 traits.uses.extend(means.map(of));

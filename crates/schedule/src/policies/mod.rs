@@ -24,7 +24,7 @@ pub fn named(name: &str) -> Option<Box<dyn SchedulePolicy>> {
         "even" => Box::new(Even),
         "reuse-distance" => Box::new(ReuseDistance),
         "set-10" => Box::new(Set10::default()),
-        "opportunity" => Box::new(Opportunity),
+        "opportunity" => Box::new(Opportunity::default()),
         _ => return None,
     })
 }
