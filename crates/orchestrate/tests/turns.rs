@@ -8,6 +8,7 @@ use stripewise_orchestrate::{
     Asker, Identified, NodePages, Orchestrator, OrchestratorOptions, ProgramRules, PublishedPlan, Turns,
     is_orchestrated, make_plan_page, orchestration_status, this_node,
 };
+use stripewise_schedule::{ProgramKey, SlicePlan, TurnSlice};
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 
@@ -276,16 +277,29 @@ fn a_user_speaks_of_its_own_programs_alone() {
 }
 
 #[test]
+fn a_plan_for_a_program_that_is_not_there_holds_no_other() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    let slice = |program, end_ns| TurnSlice { program: ProgramKey(program), end_ns };
+    let now_ns = stripewise_store::emulate::now_ns();
+    let window_ns = 10_000_000_000;
+    let plan = SlicePlan { slices: vec![slice(0xfeed, window_ns)] };
+    assert!(pages.put("even", PublishedPlan { plan, begin_ns: now_ns, window_ns, listed: Vec::new() }));
+    let one = door(&pool.pool, "one");
+    (0..100).for_each(|number| request(&one, 1, number * 4096));
+    let status = orchestration_status(&pool.pool).unwrap();
+    let traits = &status.programs[0].traits;
+    assert_eq!((traits.requests, traits.held, traits.overdue), (100, 0, 0));
+    assert_eq!(status.served.as_deref(), Some("000000000000feed"), "it is named by its key");
+}
+
+#[test]
 fn a_node_has_its_own_page_as_long_as_its_agent_is_there() {
     let pool = test_pool();
     let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
     assert!(!is_orchestrated(&pool.pool), "no plan came yet");
-    let plan = |begin_ns| PublishedPlan {
-        plan: stripewise_schedule::SlicePlan::open(),
-        begin_ns,
-        window_ns: 500_000_000,
-        listed: Vec::new(),
-    };
+    let plan =
+        |begin_ns| PublishedPlan { plan: SlicePlan::open(), begin_ns, window_ns: 500_000_000, listed: Vec::new() };
     let now_ns = stripewise_store::emulate::now_ns();
     assert!(!pages.put("even", plan(now_ns - 1_500_000_000)), "three windows old");
     // One that begins later is in force later.
