@@ -6,6 +6,7 @@ import re
 import pytest
 
 from stripewise import _native, devices
+from stripewise.api import pools
 
 
 def without_room(shown):
@@ -45,7 +46,7 @@ def test_a_head_is_kept_in_the_pool_file(pool):
     assert failed.returncode == 1 and "ahead: only a server with a sequential_startup has it" in failed.stderr
 
 
-def test_seeks_are_kept_in_the_pool_file_and_shown(pool):
+def test_seeks_are_kept_in_the_pool_file_and_shown(pool, monkeypatch):
     name = "hdd.0"
     before = pool.file.read_text()
     points = [(262144, 2.1e-3), (2097152, 2.6e-3)]
@@ -68,6 +69,14 @@ def test_seeks_are_kept_in_the_pool_file_and_shown(pool):
     assert "seeks = " not in pool.file.read_text()
     with pytest.raises(_native.StripewiseError, match="have to grow"):
         _native.pool_write_seeks(str(pool.file), [(name, [(2, 1.0), (1, 2.0)])])
+    # As `pool calibrate` writes them.
+    profile = {"read": [1e-3, 2e-3, 1e-8], "write": [1e-3, 2e-3, 1e-8], "heads": [None, None], "warnings": []}
+    servers = [{"name": "hdd.0", "seeks": [list(point) for point in points]}, {"name": "hdd.1", "seeks": None}]
+    monkeypatch.setattr(_native, "calibrate", lambda *_: [{"name": "hdd", **profile, "servers": servers}])
+    pools.calibrate(pools.Pool.load(pool.file))
+    first, second, *_ = pools.Pool.load(pool.file).servers
+    assert [(gap, pytest.approx(startup_s)) for gap, startup_s in first.seeks] == points
+    assert second.seeks == ()
     # A place in the list of servers that was a path alone is a table now, and says the same.
     assert _native.pool_load(str(pool.file))["tiers"][0]["servers"][0]["path"] in before
 

@@ -28,7 +28,7 @@ class ServerInfo(TypedDict):
     name: str
     path: str
     state: Literal["used", "draining"]
-    seeks: list[tuple[int, float]]
+    seeks: list[list[float]]
 
 class TierInfo(TypedDict):
     name: str
@@ -176,7 +176,7 @@ class CalibratedServer(TypedDict):
     method: str
     read: FittedOp
     write: FittedOp
-    seeks: list[tuple[int, float]] | None
+    seeks: list[list[float]] | None
 
 class CalibratedTier(TypedDict):
     name: str

@@ -66,7 +66,7 @@ class Tier:
                     s["name"],
                     Path(s["path"]),
                     s["state"],
-                    tuple((gap, startup_s) for gap, startup_s in s["seeks"]),
+                    tuple((int(gap_bytes), startup_s) for gap_bytes, startup_s in s["seeks"]),
                 )
                 for s in raw["servers"]
             ),

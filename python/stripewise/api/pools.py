@@ -130,8 +130,13 @@ def calibrate(
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
         # The namespace takes no part in turns.
         if tier["name"] != pool.meta.name:
-            _native.pool_write_seeks(str(pool.file), [(of["name"], of["seeks"]) for of in tier["servers"]])
+            _native.pool_write_seeks(str(pool.file), [(of["name"], _points(of["seeks"])) for of in tier["servers"]])
     return measured
+
+
+def _points(seeks: list[list[float]] | None) -> list[tuple[int, float]] | None:
+    """What `calibrate` has measured, as `pool_write_seeks` takes it."""
+    return None if seeks is None else [(int(gap_bytes), startup_s) for gap_bytes, startup_s in seeks]
 
 
 def measured_tiers(pool: Pool) -> list[str]:
