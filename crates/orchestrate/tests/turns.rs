@@ -294,6 +294,57 @@ fn a_plan_for_a_program_that_is_not_there_holds_no_other() {
 }
 
 #[test]
+fn a_program_waits_until_servers_are_done_with_the_one_before() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    let key = |name: &str| Identified::named(rustix::process::geteuid().as_raw(), name.as_bytes()).key;
+    let window_ns = 10_000_000_000;
+    let put = |pages: &mut NodePages, programs: [&str; 2]| {
+        let ends = [window_ns - 1, window_ns];
+        let slices = programs.into_iter().zip(ends).map(|(name, end_ns)| TurnSlice { program: key(name), end_ns });
+        let begin_ns = stripewise_store::emulate::now_ns();
+        let plan = SlicePlan { slices: slices.collect() };
+        assert!(pages.put("even", PublishedPlan { plan, begin_ns, window_ns, listed: Vec::new() }));
+    };
+    let read = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
+    put(&mut pages, ["one", "two"]);
+    let doors = ["one", "two"].map(|name| door(&pool.pool, name));
+    doors[0].enter(FileId(1), &read);
+    let of_one = doors[0].send(&read);
+    // It is the other program's turn, and servers still have a request of the first.
+    put(&mut pages, ["two", "one"]);
+    let of_two = || {
+        let status = orchestration_status(&pool.pool).unwrap();
+        let found = status.programs.into_iter().find(|one| one.traits.name == "two");
+        found.map_or((0, 0), |one| (one.traits.last_ns, one.traits.held))
+    };
+    let has_passed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            doors[1].enter(FileId(2), &read);
+            has_passed.store(true, Ordering::SeqCst);
+        });
+        // One that waits says that it is there still.
+        let begin = Instant::now();
+        let mut looks = 0;
+        let mut last_ns = 0;
+        while looks < 5 {
+            assert!(begin.elapsed() < PATIENCE && !has_passed.load(Ordering::SeqCst));
+            let now_ns = of_two().0;
+            looks += u32::from(now_ns != last_ns);
+            last_ns = now_ns;
+            std::thread::yield_now();
+        }
+        drop(of_one);
+    });
+    assert_eq!(of_two().1, 1, "it was held");
+    // What comes in the same slice asks no more.
+    let _of_one = doors[0].send(&read);
+    doors[1].enter(FileId(2), &read);
+    assert_eq!(of_two().1, 1);
+}
+
+#[test]
 fn a_node_has_its_own_page_as_long_as_its_agent_is_there() {
     let pool = test_pool();
     let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
