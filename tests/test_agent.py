@@ -204,6 +204,12 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
         for node in (one, two):
             node.wait_for_more("held")
             node.wait_for_more("in_turn")
+        # An agent that is told to end says so, and its node's gates are open.
+        agents[1].terminate()
+        assert agents[1].wait(timeout=PATIENCE_S) == 0
+        log = tmp_path / "log2"
+        wait_for(lambda: "has left; its programs have no part in plans any more" in log.read_text())
+        assert "is gone" not in log.read_text()
     finally:
         over.touch()
         # What they read was what they wrote.

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from stripewise import _native, devices
+from stripewise.api import pools
 
 
 def without_room(shown):
@@ -45,6 +46,41 @@ def test_a_head_is_kept_in_the_pool_file(pool):
     assert failed.returncode == 1 and "ahead: only a server with a sequential_startup has it" in failed.stderr
 
 
+def test_seeks_are_kept_in_the_pool_file_and_shown(pool, monkeypatch):
+    name = "hdd.0"
+    before = pool.file.read_text()
+    points = [(262144, 2.1e-3), (2097152, 2.6e-3)]
+    _native.pool_write_seeks(str(pool.file), [(name, points)])
+    text = pool.file.read_text()
+    assert '["256KiB", "2.1ms"]' in text
+    document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
+    servers = {of["name"]: of["seeks"] for tier in document["tiers"] for of in tier["servers"]}
+    assert [(gap, pytest.approx(startup_s)) for gap, startup_s in servers.pop(name)] == points
+    assert not any(servers.values())
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    assert re.search(r"^seek over +256 KiB +2\.0 MiB *$", shown, flags=re.MULTILINE), shown
+    assert re.search(r"^hdd\.0 +2\.10 ms +2\.60 ms *$", shown, flags=re.MULTILINE), shown
+    for wrong, word in (("9ms", "may not fall"), ("soon", "soon"), ("-1ms", "-1ms")):
+        pool.file.write_text(text.replace('"2.1ms"', f'"{wrong}"'))
+        failed = pool.stripewise("pool", "show", pool.file, check=False)
+        assert failed.returncode == 1 and word in failed.stderr and "seeks of server" in failed.stderr, failed.stderr
+    pool.file.write_text(text)
+    _native.pool_write_seeks(str(pool.file), [(name, None)])
+    assert "seeks = " not in pool.file.read_text()
+    with pytest.raises(_native.StripewiseError, match="have to grow"):
+        _native.pool_write_seeks(str(pool.file), [(name, [(2, 1.0), (1, 2.0)])])
+    # As `pool calibrate` writes them.
+    profile = {"read": [1e-3, 2e-3, 1e-8], "write": [1e-3, 2e-3, 1e-8], "heads": [None, None], "warnings": []}
+    servers = [{"name": "hdd.0", "seeks": [list(point) for point in points]}, {"name": "hdd.1", "seeks": None}]
+    monkeypatch.setattr(_native, "calibrate", lambda *_: [{"name": "hdd", **profile, "servers": servers}])
+    pools.calibrate(pools.Pool.load(pool.file))
+    first, second, *_ = pools.Pool.load(pool.file).servers
+    assert [(gap, pytest.approx(startup_s)) for gap, startup_s in first.seeks] == points
+    assert second.seeks == ()
+    # A place in the list of servers that was a path alone is a table now, and says the same.
+    assert _native.pool_load(str(pool.file))["tiers"][0]["servers"][0]["path"] in before
+
+
 def test_a_real_pool_keeps_to_hidden_directories(pool):
     assert all(next(disk.iterdir()).name.startswith(".test") for disk in pool.servers())
     shown = pool.stripewise("pool", "show", pool.file).stdout
@@ -60,7 +96,9 @@ def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
     assert re.search(r"^meta +1 .* as ssd-sata, not measured *$", shown, flags=re.MULTILINE)
     assert re.search(r"^meta +real +1\.0 MiB .* ready ", shown, flags=re.MULTILINE)
     document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
-    assert document["meta"]["servers"] == [{"id": 65535, "name": "meta", "path": str(namespace), "state": "used"}]
+    assert document["meta"]["servers"] == [
+        {"id": 65535, "name": "meta", "path": str(namespace), "state": "used", "seeks": []}
+    ]
     assert document["usage"]["meta"]["used_bytes"] >= 1 << 20
     calibrate = ["pool", "calibrate", pool.file, "--tier", "meta", "--seconds", "1", "--json"]
     measured = json.loads(pool.stripewise(*calibrate, timeout=100).stdout)

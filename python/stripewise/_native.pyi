@@ -28,6 +28,7 @@ class ServerInfo(TypedDict):
     name: str
     path: str
     state: Literal["used", "draining"]
+    seeks: list[list[float]]
 
 class TierInfo(TypedDict):
     name: str
@@ -64,6 +65,7 @@ def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewT
 def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
 ) -> None: ...
+def pool_write_seeks(path: str, seeks: list[tuple[str, list[tuple[int, float]] | None]]) -> None: ...
 
 class FileHeat(TypedDict):
     path: str
@@ -174,6 +176,7 @@ class CalibratedServer(TypedDict):
     method: str
     read: FittedOp
     write: FittedOp
+    seeks: list[list[float]] | None
 
 class CalibratedTier(TypedDict):
     name: str

@@ -33,6 +33,8 @@ class Server:
     path: Path
     state: str
     """`used`, or `draining`: it takes no new file."""
+    seeks: tuple[tuple[int, float], ...] = ()
+    """Gap in bytes and seconds of a seek over it, by gap; empty where that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,16 @@ class Tier:
         """The tier that `pool_load` describes so."""
         return cls(
             name=raw["name"],
-            servers=tuple(Server(s["id"], s["name"], Path(s["path"]), s["state"]) for s in raw["servers"]),
+            servers=tuple(
+                Server(
+                    s["id"],
+                    s["name"],
+                    Path(s["path"]),
+                    s["state"],
+                    tuple((int(gap_bytes), startup_s) for gap_bytes, startup_s in s["seeks"]),
+                )
+                for s in raw["servers"]
+            ),
             capacity_bytes=raw["capacity_bytes"],
             emulated=raw["emulated"],
             dilation=raw["dilation"],

@@ -48,8 +48,12 @@ pub(crate) fn ended(error: &dyn std::error::Error) -> AgentError {
     AgentError::Ended(text)
 }
 
-/// What a gRPC call ended with: its message is the other side's, cut and without what a terminal would take for an order.
+/// What a gRPC call ended with: its message is the other side's, cut and without what a terminal would take for an order. One
+/// that is too large is found on this side.
 pub(crate) fn ended_by(status: &tonic::Status) -> AgentError {
     let words: String = status.message().chars().take(300).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if status.code() == tonic::Code::OutOfRange {
+        return AgentError::NoMessage(words);
+    }
     AgentError::Ended(format!("{} ({})", words, status.code()))
 }

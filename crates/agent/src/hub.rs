@@ -1,12 +1,15 @@
 //! What an orchestrator knows of the nodes that have joined, and the plan that they get.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stripewise_orchestrate::{NodeSnapshot, OtherNodes, PublishedPlan};
 use stripewise_store::Pool;
-use tokio::sync::watch;
+use stripewise_store::emulate::now_ns;
+use tokio::sync::{oneshot, watch};
 
+use crate::connections::Connections;
 use crate::convert::wire_plan;
 use crate::node_keys::NodeKeys;
 use crate::teller::AgentLog;
@@ -18,13 +21,12 @@ const LEAD_NS: u64 = 2_000_000;
 const MOST_ROUND_TRIP_NS: u64 = 1_000_000_000;
 /// What a report says of who is busy holds for this time: 100 ms, a few reports.
 const SPEAKS_FOR_NS: u64 = 100_000_000;
-/// Agents and strangers at a time.
-pub(crate) const MOST_SESSIONS: usize = 1024;
 
 /// A node that has joined.
 #[derive(Debug)]
 struct Joined {
     session: u64,
+    connection: u64,
     round_trip_ns: u64,
     /// What its last report said, and when that came.
     snapshot: NodeSnapshot,
@@ -34,9 +36,16 @@ struct Joined {
 #[derive(Debug, Default)]
 struct Sessions {
     nodes: HashMap<String, Joined>,
-    /// Of all that are open, whether they have joined or not.
-    open: usize,
+    connections: Connections,
     last: u64,
+}
+
+impl Sessions {
+    /// Whether a connection is one of a node, or of none any more.
+    fn judge(&mut self, connection: u64) {
+        let is_of_node = self.nodes.values().any(|joined| joined.connection == connection);
+        self.connections.believe(connection, is_of_node, now_ns());
+    }
 }
 
 /// The nodes of an orchestrator; shared by its sessions.
@@ -82,22 +91,38 @@ impl Hub {
         self.plan.subscribe()
     }
 
-    /// A number for a new session; `None`: there are too many.
-    pub(crate) fn begin_session(&self) -> Option<u64> {
-        let mut sessions = self.sessions();
-        if sessions.open >= MOST_SESSIONS {
-            return None;
+    /// A connection from `address`: its number, and what says that it has to end. Of too many that have shown no key of a node
+    /// the oldest is closed; those of nodes are not.
+    pub(crate) fn begin_connection(&self, address: SocketAddr) -> (u64, oneshot::Receiver<()>) {
+        let (number, stopped, has_closed) = self.sessions().connections.begin(address.ip(), now_ns());
+        if has_closed {
+            self.teller.refuse(&format!("{address}: takes the place of a connection that has shown no key of a node"));
         }
-        sessions.open += 1;
-        sessions.last += 1;
-        Some(sessions.last)
+        (number, stopped)
     }
 
-    /// Ends a session, and takes back what its node has said.
-    pub(crate) fn end_session(&self, session: u64) {
+    /// Closes connections that have shown no key of a node for too long.
+    pub(crate) fn close_old_strangers(&self) {
+        self.sessions().connections.close_old(now_ns());
+    }
+
+    /// A connection has ended.
+    pub(crate) fn end_connection(&self, number: u64) {
+        self.sessions().connections.end(number);
+    }
+
+    /// A number for a new session.
+    pub(crate) fn begin_session(&self) -> u64 {
         let mut sessions = self.sessions();
-        sessions.open -= 1;
+        sessions.last += 1;
+        sessions.last
+    }
+
+    /// Ends a session of `connection`, and takes back what its node has said.
+    pub(crate) fn end_session(&self, session: u64, connection: u64) {
+        let mut sessions = self.sessions();
         sessions.nodes.retain(|_, joined| joined.session != session);
+        sessions.judge(connection);
     }
 
     /// Whether `session` is the one that speaks for `node`.
@@ -105,10 +130,16 @@ impl Hub {
         self.sessions().nodes.get(node).is_some_and(|joined| joined.session == session)
     }
 
-    /// `session` speaks for `node` from now on; whether another one did.
-    pub(crate) fn join(&self, node: &str, session: u64) -> bool {
-        let joined = Joined { session, round_trip_ns: 0, snapshot: NodeSnapshot::default(), came_ns: 0 };
-        self.sessions().nodes.insert(node.to_owned(), joined).is_some()
+    /// `session` of `connection` speaks for `node` from now on; whether another one did.
+    pub(crate) fn join(&self, node: &str, session: u64, connection: u64) -> bool {
+        let joined = Joined { session, connection, round_trip_ns: 0, snapshot: NodeSnapshot::default(), came_ns: 0 };
+        let mut sessions = self.sessions();
+        let before = sessions.nodes.insert(node.to_owned(), joined);
+        sessions.judge(connection);
+        if let Some(before) = &before {
+            sessions.judge(before.connection);
+        }
+        before.is_some()
     }
 
     /// Takes what the agent of `node` has said in `session`.

@@ -6,6 +6,7 @@
 //! clock_offset how far the clocks of two nodes are apart
 //! convert      between pages and messages; bounds all that comes from another node
 //! hub          the orchestrator's side: what nodes say, the plan that they get; session: one agent; listener: gRPC
+//! connections  how many strangers may be there; guest_stream: one connection, which can be closed for another
 //! member       the agent's side
 //! teller       the log
 //! ```
@@ -13,8 +14,10 @@
 //! Nothing in a message is believed before its seal is right, and nothing in it is unbounded after.
 
 mod clock_offset;
+mod connections;
 mod convert;
 mod error;
+mod guest_stream;
 mod hub;
 mod listener;
 mod member;

@@ -7,8 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::server::{Grpc, StreamingService};
@@ -18,12 +20,15 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::error::{AgentError, Result};
+use crate::guest_stream::{GuestStream, PeerConnection};
 use crate::hub::Hub;
 use crate::session::serve;
 use crate::wire::{JOIN_PATH, MESSAGE_BYTES, Sealed};
 
 /// Answers that wait until an agent takes them.
 const ANSWERS: usize = 8;
+/// How often is looked for connections that have shown no key: once a second.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Sessions of a connection.
 const STREAMS: u32 = 4;
 
@@ -80,9 +85,20 @@ impl Drop for AgentListener {
 async fn listen(listener: TcpListener, hub: Arc<Hub>) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let (of, of_streams) = (hub.clone(), hub.clone());
+    let incoming = incoming.map(move |stream| GuestStream::new(stream?, of_streams.clone()));
     let server = Server::builder().max_concurrent_streams(STREAMS).http2_max_header_list_size(16_384);
-    server.serve_with_incoming(JoinService(hub), incoming).await?;
-    Ok(())
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let close_old = async {
+        loop {
+            looks.tick().await;
+            of.close_old_strangers();
+        }
+    };
+    tokio::select! {
+        served = server.serve_with_incoming(JoinService(hub), incoming) => Ok(served?),
+        () = close_old => Ok(()),
+    }
 }
 
 /// The one service.
@@ -119,7 +135,9 @@ impl StreamingService<Sealed> for JoinMethod {
     type Future = Ready<std::result::Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<Sealed>>) -> Self::Future {
-        let peer = request.remote_addr().map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+        let Some(peer) = request.extensions().get::<PeerConnection>().copied() else {
+            return ready(Err(Status::internal("a connection without an address")));
+        };
         let (answers, taken) = mpsc::channel(ANSWERS);
         tokio::spawn(serve(Arc::clone(&self.0), request.into_inner(), answers, peer));
         ready(Ok(Response::new(ReceiverStream::new(taken))))

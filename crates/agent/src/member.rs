@@ -20,16 +20,18 @@ use crate::convert::{plan_of, report_of};
 use crate::error::{AgentError, Result, ended, ended_by};
 use crate::node_keys::NodeKeys;
 use crate::seal::{KEY_BYTES, SealedWay, SessionKeys, nonce};
-use crate::session::SILENT_S;
 use crate::teller::AgentLog;
 use crate::wire::{
-    Challenge, JOIN_PATH, JoinAnswer, JoinOpening, MESSAGE_BYTES, NONCE_BYTES, Sealed, Times, WIRE_VERSION, WirePlan,
+    Challenge, JOIN_PATH, JoinAnswer, JoinOpening, MESSAGE_BYTES, NONCE_BYTES, SILENT_S, Sealed, Times, WIRE_VERSION,
+    WirePlan,
 };
 
 /// An agent reports this often: the time in which an idle slice is found is at least this.
 const REPORT_EVERY: Duration = Duration::from_millis(20);
 /// Until an agent that was cut off tries again: from the first to the second, doubled each time.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// How long the orchestrator has to answer the end of a session: 1 s.
+const LEAVING: Duration = Duration::from_secs(1);
 /// Reports that wait until the orchestrator takes them.
 const REPORTS: usize = 4;
 
@@ -82,10 +84,16 @@ impl NodeAgent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("agent".to_owned()).spawn(move || {
-            runtime.block_on(async {
+            runtime.block_on(async move {
+                let mut session = None;
                 tokio::select! {
-                    () = member.work() => {}
+                    () = member.work(&mut session) => {}
                     _ = stopped => {}
+                }
+                // The gates open first, whether the orchestrator answers or not.
+                drop(member);
+                if let Some(session) = session {
+                    leave(session).await;
                 }
             });
         });
@@ -133,8 +141,8 @@ struct JoinedSession {
 }
 
 impl Member {
-    /// Joins, again and again.
-    async fn work(&mut self) {
+    /// Joins, again and again; `place` has the session that is open.
+    async fn work(&mut self, place: &mut Option<JoinedSession>) {
         let at = self.options.orchestrator.clone();
         let mut wait = AGAIN.0;
         let mut said = String::new();
@@ -145,7 +153,9 @@ impl Member {
                     has_joined = true;
                     wait = AGAIN.0;
                     self.options.teller.say(&format!("joined the orchestrator at {at}"));
-                    self.talk(session).await
+                    let ended = self.talk(place.insert(session)).await;
+                    *place = None;
+                    ended
                 }
                 Err(error) => Err(error),
             };
@@ -200,8 +210,8 @@ impl Member {
         Ok(JoinedSession { incoming, reports, from, to })
     }
 
-    async fn talk(&mut self, session: JoinedSession) -> Result<()> {
-        let JoinedSession { mut incoming, reports, mut from, mut to } = session;
+    async fn talk(&mut self, session: &mut JoinedSession) -> Result<()> {
+        let JoinedSession { incoming, reports, from, to } = session;
         let mut ticks = tokio::time::interval(REPORT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_ns = now_ns();
@@ -271,6 +281,14 @@ async fn next(incoming: &mut Streaming<Sealed>) -> Result<Sealed> {
     let message = message.await.map_err(|_| AgentError::Silent(SILENT_S))?;
     let message = message.map_err(|status| ended_by(&status))?;
     message.ok_or_else(|| AgentError::Ended("it has ended the session".to_owned()))
+}
+
+/// Ends a session so that the orchestrator sees the end of it, and no connection that is cut.
+async fn leave(session: JoinedSession) {
+    let JoinedSession { mut incoming, reports, .. } = session;
+    drop(reports);
+    let ended = async { while let Ok(Some(_)) = incoming.message().await {} };
+    let _ = timeout(LEAVING, ended).await;
 }
 
 async fn sleep_until(due_ns: u64) {

@@ -10,12 +10,12 @@ use tonic::{Status, Streaming};
 
 use crate::convert::snapshot_of;
 use crate::error::{AgentError, Result, ended_by};
+use crate::guest_stream::PeerConnection;
 use crate::hub::Hub;
 use crate::seal::{SealedWay, SessionKeys, nonce};
-use crate::wire::{Challenge, JoinAnswer, JoinOpening, NONCE_BYTES, Report, Sealed, Times, WIRE_VERSION};
+use crate::wire::{Challenge, JoinAnswer, JoinOpening, NONCE_BYTES, Report, SILENT_S, Sealed, Times, WIRE_VERSION};
 
-/// An agent that says nothing for this time, or takes nothing, is gone: 10 s.
-pub(crate) const SILENT_S: u64 = 10;
+/// An agent that says nothing for this time, or takes nothing, is gone.
 const SILENT: Duration = Duration::from_secs(SILENT_S);
 /// One report a millisecond is the most that is taken.
 const LEAST_BETWEEN: Duration = Duration::from_millis(1);
@@ -24,19 +24,21 @@ const LEAST_BETWEEN: Duration = Duration::from_millis(1);
 pub(crate) type Answers = mpsc::Sender<std::result::Result<Sealed, Status>>;
 
 /// One session with whatever is at `peer`, until it ends; what is wrong with it is said.
-pub(crate) async fn serve(hub: Arc<Hub>, mut incoming: Streaming<Sealed>, answers: Answers, peer: String) {
-    let Some(number) = hub.begin_session() else {
-        hub.teller.refuse(&format!("{peer}: refused, as there are too many sessions"));
-        let _ = answers.try_send(Err(Status::resource_exhausted("too many sessions")));
-        return;
-    };
-    let mut session = ServedSession { hub: &hub, number, peer: &peer, node: None, has_joined: false };
+pub(crate) async fn serve(hub: Arc<Hub>, mut incoming: Streaming<Sealed>, answers: Answers, peer: PeerConnection) {
+    let number = hub.begin_session();
+    let mut session = ServedSession { hub: &hub, number, peer, node: None, has_joined: false };
     let error = session.run(&mut incoming, &answers).await.err();
-    let who = session.node.as_ref().map_or_else(|| peer.clone(), |node| format!("node {node} at {peer}"));
-    let has_joined = session.has_joined;
-    hub.end_session(number);
+    let who = session.node.as_ref().map(|node| format!("node {node} at {}", peer.address));
+    let (is_named, has_joined) = (who.is_some(), session.has_joined);
+    let who = who.unwrap_or_else(|| peer.address.to_string());
+    hub.end_session(number, peer.number);
     match error {
         None if has_joined => hub.teller.say(&format!("{who}: has left; its programs have no part in plans any more")),
+        // It has seen the challenge, which is sealed with the key of its node here.
+        None | Some(AgentError::Ended(_)) if is_named && !has_joined => hub.teller.refuse(&format!(
+            "{who}: ended at the challenge, as an agent does that has another key: compare the lines of this node in both files \
+             of keys"
+        )),
         None => {}
         Some(error @ (AgentError::Ended(_) | AgentError::Silent(_))) if has_joined => {
             hub.teller.say(&format!("{who}: is gone: {error}; its programs have no part in plans any more"));
@@ -52,7 +54,7 @@ pub(crate) async fn serve(hub: Arc<Hub>, mut incoming: Streaming<Sealed>, answer
 struct ServedSession<'a> {
     hub: &'a Hub,
     number: u64,
-    peer: &'a str,
+    peer: PeerConnection,
     /// Which node it says it is of.
     node: Option<String>,
     /// Whether it has shown that it is.
@@ -154,9 +156,12 @@ impl ServedSession<'_> {
         let snapshot = snapshot_of(&report, self.hub.servers, came_ns)?;
         if !self.has_joined {
             self.has_joined = true;
-            let again =
-                if self.hub.join(node, self.number) { ", in place of an agent that was there before" } else { "" };
-            self.hub.teller.say(&format!("node {node} at {}: has joined{again}", self.peer));
+            let again = if self.hub.join(node, self.number, self.peer.number) {
+                ", in place of an agent that was there before"
+            } else {
+                ""
+            };
+            self.hub.teller.say(&format!("node {node} at {}: has joined{again}", self.peer.address));
         } else if !self.hub.is_of(node, self.number) {
             return Err(AgentError::Invalid("another agent has joined with the key of this node".to_owned()));
         }

@@ -14,6 +14,8 @@ pub const JOIN_PATH: &str = "/stripewise.turns.v1.Turns/Join";
 pub const WIRE_VERSION: u32 = 1;
 /// Bytes of a message: 1 MiB.
 pub const MESSAGE_BYTES: usize = 1 << 20;
+/// One that says nothing for this time has gone: 10 s.
+pub const SILENT_S: u64 = 10;
 /// Bytes of the random number that each side puts into a session.
 pub const NONCE_BYTES: usize = 16;
 

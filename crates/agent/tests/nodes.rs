@@ -330,7 +330,8 @@ fn an_agent_that_ends_opens_its_gates_and_a_second_one_is_refused() {
     let program = Running::start(cluster.door("n1", "one").unwrap(), 1);
     wait_for("requests", || (program.requests() > 100).then_some(()));
     drop(agent);
-    log.wait("its programs have no part in plans any more");
+    log.wait("has left; its programs have no part in plans any more");
+    assert_eq!(log.count("is gone"), 0, "its end is no fault");
     orchestrator.wait_joined(&[]);
     // No gate is closed behind the agent.
     wait_open(&[&program], 200);
@@ -444,7 +445,7 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
     let mut large = Hostile::call(address, first.clone());
     large.next().unwrap();
     large.send(Sealed { number: 0, body: vec![0; MESSAGE_BYTES + 1], seal: vec![0; 32] });
-    assert!(!large.end().is_empty());
+    assert!(large.end().contains("length too large"));
     let mut false_report = Hostile::call(address, first.clone());
     let challenge = false_report.next().unwrap();
     let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
@@ -473,6 +474,28 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
 }
 
 #[test]
+fn strangers_keep_no_agent_out() {
+    let cluster = cluster();
+    let log = Log::default();
+    let orchestrator = cluster.orchestrator(0, &log);
+    let _one = cluster.agent("n1", orchestrator.address(), &log);
+    orchestrator.wait_joined(&["n1"]);
+    // More than there are places for connections without a key, and they stay.
+    let mut strangers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(orchestrator.address()).unwrap()).collect();
+    let _two = cluster.agent("n2", orchestrator.address(), &log);
+    orchestrator.wait_joined(&["n1", "n2"]);
+    // The oldest of them was closed for another one.
+    let first = &mut strangers[0];
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut bytes = Vec::new();
+    let ended = first.read_to_end(&mut bytes);
+    let is_open = |error: &std::io::Error| matches!(error.kind(), std::io::ErrorKind::WouldBlock);
+    assert!(!ended.as_ref().is_err_and(is_open), "{ended:?}");
+    log.wait("takes the place of a connection that has shown no key");
+    assert_eq!(log.count("no orchestrator at"), 0, "{:?}", log.0.lock().unwrap());
+}
+
+#[test]
 fn an_agent_believes_no_other_orchestrator() {
     let cluster = cluster();
     let (log, log_of_agent) = (Log::default(), Log::default());
@@ -490,6 +513,8 @@ fn an_agent_believes_no_other_orchestrator() {
     })
     .unwrap();
     log_of_agent.wait("not of the key");
+    log.wait("node n1 at 127.0.0.1");
+    log.wait("compare the lines of this node in both files of keys");
     assert!(orchestrator.hub.joined().is_empty());
     let program = Running::start(cluster.door("n1", "one").unwrap(), 1);
     wait_open(&[&program], 50);

@@ -4,6 +4,7 @@ use crate::gate::Gate;
 use crate::observer::{Observer, Served};
 use crate::request::{FileId, Request};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// A gate, if there is one, and observers. Fixed when the servers are opened: what changes while a pool is used is the
@@ -14,6 +15,26 @@ pub struct Door {
     observers: Vec<Arc<dyn Observer>>,
     /// Whether an observer wants to know how long a server took.
     is_timed: bool,
+}
+
+/// A request, or a part of one, that servers have; the gate is told when this is dropped.
+#[must_use]
+#[derive(Default)]
+pub struct InFlight(Option<(Arc<dyn Gate>, NonZeroU32)>);
+
+impl Drop for InFlight {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((gate, number)) = &self.0 {
+            gate.ended(*number);
+        }
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlight").field(&self.0.as_ref().map(|(_, number)| number)).finish()
+    }
 }
 
 impl Door {
@@ -62,6 +83,14 @@ impl Door {
         if let Some(gate) = &self.gate {
             gate.enter(file, request);
         }
+    }
+
+    /// Says that `request`, or a part of it, goes to the servers, until what this gives is dropped. One comparison without a gate;
+    /// where the gate has to know of the end, two counts of references.
+    #[inline]
+    pub fn send(&self, request: &Request) -> InFlight {
+        let sent = self.gate.as_ref().and_then(|gate| Some((gate, gate.sent(request)?)));
+        InFlight(sent.map(|(gate, number)| (gate.clone(), number)))
     }
 
     /// Tells the observers of a sub-request that has begun at `begin_ns`, as [`Door::begin`] gave it; `served` without the time

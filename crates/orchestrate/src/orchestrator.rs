@@ -44,21 +44,24 @@ pub struct Orchestrator {
     next_look_ns: u64,
 }
 
-/// What a seek takes on each server of `pool`, by its calibrated profile, or by that of the device that it stands for; times
-/// as programs see them.
+/// What a seek takes on each server of `pool`: as measured, else by its calibrated profile, or by that of the device that it
+/// stands for; times as programs see them.
 fn seek_times(pool: &Pool) -> Vec<SeekTime> {
     let of = |server: &stripewise_store::pool::Server| {
         let read = pool.tiers[server.tier].profile.as_ref().map(|(profile, _)| profile.read);
         let Some((read, head)) = read.and_then(|read| Some((read, read.head?))) else { return SeekTime::NONE };
         let ns = |seconds: f64| seconds * 1e9;
+        let points = server.seeks.as_ref().map_or(&[][..], |map| map.points());
+        let points = points.iter().map(|(gap, startup_s)| (*gap as f64, ns(*startup_s)));
         if let Some(disk) = server.emulate.and_then(|config| config.effective_disk()) {
             let curve = disk.curve(&read);
             let [least_ns, most_ns] = [curve.settle_s, curve.full_stroke_s].map(|s| ns(s + 0.5 * curve.rotation_s));
-            return SeekTime::new(ns(curve.sequential_s), least_ns, most_ns, curve.stroke_bytes as f64);
+            let law = SeekTime::new(ns(curve.sequential_s), least_ns, most_ns, curve.stroke_bytes as f64);
+            return law.measured(points);
         }
         let [sequential_ns, least_ns, most_ns] =
             [head.sequential_startup_s, read.startup_min_s, read.startup_max_s].map(ns);
-        SeekTime::new(sequential_ns, least_ns, most_ns, FULL_STROKE_BYTES)
+        SeekTime::new(sequential_ns, least_ns, most_ns, FULL_STROKE_BYTES).measured(points)
     };
     pool.servers.iter().map(of).collect()
 }
@@ -173,4 +176,36 @@ pub(crate) fn name_of(program: ProgramKey, snapshot: &NodeSnapshot) -> String {
     }
     let found = snapshot.programs.iter().find(|one| one.key == program);
     found.map_or_else(|| format!("{:016x}", program.0), |one| one.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_store::pool::{PoolSpec, SeekMap, TierSpec};
+
+    #[test]
+    fn seeks_are_those_that_were_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let tier = TierSpec {
+            name: "hdd".into(),
+            servers: ["one", "two"].map(|name| dir.path().join(name)).to_vec(),
+            emulate: Some("hdd-7200-head".into()),
+            ..TierSpec::default()
+        };
+        let (mount, namespace) = (dir.path().join("mount"), dir.path().join("namespace"));
+        let spec = PoolSpec { name: "seeks".into(), mount, namespace, tiers: vec![tier], ..PoolSpec::default() };
+        let file = dir.path().join("pool.toml");
+        Pool::init(&file, &spec).unwrap();
+        let map = SeekMap::new(vec![(1 << 20, 0.25), (4 << 20, 0.75)]).unwrap();
+        Pool::write_seeks(&file, &[("hdd.1".to_owned(), Some(map.clone()))]).unwrap();
+        let of = seek_times(&Pool::load(&file).unwrap());
+        let ms = |server: usize, gap: f64| of[server].of(gap) * 1e-6;
+        assert!((ms(1, 1.0) - 250.0).abs() < 1.0 && (ms(1, 4_194_304.0) - 750.0).abs() < 1.0);
+        assert!(ms(0, 4_194_304.0) < 100.0, "of the other server the profile counts");
+        Pool::write_seeks(&file, &[("hdd.1".to_owned(), None)]).unwrap();
+        let of = seek_times(&Pool::load(&file).unwrap());
+        assert_eq!(of[0], of[1]);
+        let refused = Pool::write_seeks(&file, &[("hdd.2".to_owned(), Some(map))]).unwrap_err().to_string();
+        assert!(refused.contains("hdd.2"), "{refused}");
+    }
 }

@@ -126,6 +126,21 @@ impl PlanPage {
         self.state.load(Ordering::Relaxed) == WATCHING
     }
 
+    /// Whether programs have slices, so that one follows the other. One load.
+    #[inline]
+    pub(crate) fn is_in_turns(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == IN_TURNS
+    }
+
+    /// When the slice of `now_ns` has begun, whatever the page says.
+    pub(crate) fn slice_begun_ns(&self, now_ns: u64) -> u64 {
+        let since_ns = now_ns.saturating_sub(self.begin_ns.load(Ordering::Relaxed));
+        let at_ns = since_ns % self.window_ns();
+        let ends = self.slices().map(|slice| slice.end_ns);
+        let begun_ns = ends.take_while(|end_ns| *end_ns <= at_ns).last().unwrap_or(0);
+        now_ns - (at_ns - begun_ns)
+    }
+
     /// Runs `read` on a page that does not change meanwhile; `None` where it changes or stays half-written.
     fn consistent<T>(&self, read: impl Fn(&Self) -> T) -> Option<T> {
         for _ in 0..TRIES {
@@ -343,6 +358,10 @@ mod tests {
         assert_eq!(page.admittance(ProgramKey(8), NOW_NS + 1), Admittance::Wait(WINDOW_NS / 2 - 1));
         assert_eq!(page.admittance(ProgramKey(8), NOW_NS + 2 * WINDOW_NS), Admittance::Wait(WINDOW_NS / 2), "repeated");
         assert_eq!(page.admittance(ProgramKey(9), NOW_NS), Admittance::Turn, "a program that the plan does not know");
+        let half_ns = WINDOW_NS / 2;
+        let begun =
+            [0, 1, half_ns - 1, half_ns, WINDOW_NS - 1, WINDOW_NS].map(|after| page.slice_begun_ns(NOW_NS + after));
+        assert_eq!(begun.map(|at_ns| at_ns - NOW_NS), [0, 0, 0, half_ns, half_ns, WINDOW_NS]);
         let late_ns = NOW_NS + LASTING_WINDOWS * WINDOW_NS;
         assert_eq!(page.admittance(ProgramKey(8), late_ns), Admittance::Unanswered);
         assert!(page.is_active() && !page.answers(late_ns));
@@ -376,7 +395,7 @@ mod tests {
                 if let Admittance::Wait(wait_ns) = page.admittance(ProgramKey(words[7]), now_ns) {
                     prop_assert!(wait_ns <= MAX_WINDOW_NS);
                 }
-                let _ = page.content(now_ns);
+                let _ = (page.content(now_ns), page.slice_begun_ns(now_ns));
                 let _ = page.limit(ProgramKey(words[8]));
             }
         }

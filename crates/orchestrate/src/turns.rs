@@ -1,6 +1,7 @@
 //! Gate and observer of one way in.
 
 use std::ffi::CString;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -27,6 +28,9 @@ const REMEMBERED_NS: u64 = 1_000_000_000;
 /// Threads that are remembered.
 const THREADS: usize = 1024;
 
+/// How often is looked whether what servers have of other programs is done: each half of a millisecond.
+const DRAIN_LOOK_NS: u64 = 500_000;
+
 /// Whose requests pass.
 #[derive(Clone, Copy)]
 pub enum Asker {
@@ -52,6 +56,8 @@ pub struct Turns {
     /// Told once of an orchestrator that does not answer.
     tell: fn(&str),
     was_told: AtomicBool,
+    /// When the slice began in which nothing is left of those before.
+    drained_ns: AtomicU64,
 }
 
 /// A request's program: the place of its figures, and the key that the plan knows it by.
@@ -86,6 +92,7 @@ impl Turns {
             threads: (0..count).map(|_| [AtomicU64::new(u64::MAX), AtomicU64::new(0)]).collect(),
             tell,
             was_told: AtomicBool::new(false),
+            drained_ns: AtomicU64::new(0),
         }))
     }
 
@@ -171,14 +178,16 @@ impl Turns {
         let deadline_ns = arrival_ns.saturating_add(2 * self.plan.window_ns());
         let mut now_ns = self.pace(cell, key, request.len, arrival_ns, deadline_ns);
         let passed = loop {
-            match self.plan.admittance(key, now_ns) {
-                Admittance::Wait(wait_ns) if now_ns < deadline_ns => {
-                    let until_ns = now_ns.saturating_add(wait_ns.clamp(1, HELD_LOOK_NS)).min(deadline_ns);
-                    now_ns = sleep_until(until_ns);
-                    cell.last_ns.store(now_ns, Ordering::Relaxed);
-                }
+            let wait_ns = match self.plan.admittance(key, now_ns) {
+                Admittance::Wait(wait_ns) => wait_ns.clamp(1, HELD_LOOK_NS),
+                Admittance::Turn if !self.is_drained(uses, now_ns) => DRAIN_LOOK_NS,
                 done => break done,
+            };
+            if now_ns >= deadline_ns {
+                break Admittance::Wait(wait_ns);
             }
+            now_ns = sleep_until(now_ns.saturating_add(wait_ns).min(deadline_ns));
+            cell.last_ns.store(now_ns, Ordering::Relaxed);
         };
         if now_ns > arrival_ns {
             cell.held.fetch_add(1, Ordering::Relaxed);
@@ -194,6 +203,21 @@ impl Turns {
                 self.tell_unanswered();
             }
         }
+    }
+
+    /// Whether servers have nothing any more of programs whose turn it is not, as far as this user's page knows; what takes two
+    /// windows is not waited for. One load, once that is so in a slice.
+    fn is_drained(&self, uses: &UsePage, now_ns: u64) -> bool {
+        let begun_ns = self.plan.slice_begun_ns(now_ns);
+        if self.drained_ns.load(Ordering::Relaxed) == begun_ns {
+            return true;
+        }
+        let is_former = |program| matches!(self.plan.admittance(program, now_ns), Admittance::Wait(_));
+        let is_drained = !uses.has_flight(is_former, 2 * self.plan.window_ns(), now_ns);
+        if is_drained {
+            self.drained_ns.store(begun_ns, Ordering::Relaxed);
+        }
+        is_drained
     }
 
     /// Waits until a program's limit lets `bytes` more pass; the time then. Each request waits for what those before it have
@@ -229,6 +253,22 @@ impl Gate for Turns {
     fn enter(&self, file: FileId, request: &Request) {
         if self.plan.is_active() && matches!(request.action, Action::Read | Action::Write | Action::Append) {
             self.wait(file, request);
+        }
+    }
+
+    /// One load while no program has a slice.
+    fn sent(&self, request: &Request) -> Option<NonZeroU32> {
+        if !self.plan.is_in_turns() {
+            return None;
+        }
+        let now_ns = now_ns();
+        let Known { uses, place } = self.known(request, now_ns)?;
+        uses.take_off(std::process::id(), place, now_ns)
+    }
+
+    fn ended(&self, number: NonZeroU32) {
+        if let Some(uses) = self.uses() {
+            uses.land(number);
         }
     }
 

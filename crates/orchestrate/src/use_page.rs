@@ -3,8 +3,12 @@
 //! Each user of a shared pool has a page of its own, so that none writes of another's programs. The page is one of a user: what
 //! that user writes there is bounded where it is read, and counts for that user's programs alone.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stripewise_schedule::{BURST_GAP_NS, FULL_STROKE_BYTES, PROGRAM_NAME_BYTES, weighed};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use stripewise_schedule::{BURST_GAP_NS, FULL_STROKE_BYTES, PROGRAM_NAME_BYTES, ProgramKey, weighed};
 use stripewise_store::Atomics;
 
 use crate::identity::Identified;
@@ -17,13 +21,17 @@ pub(crate) const ON_DISK: u64 = u64::MAX;
 pub const PROGRAMS_DIRECTORY: &str = "programs";
 
 /// "SWUSES" and the version of the page.
-pub(crate) const USES_MAGIC: u64 = u64::from_be_bytes(*b"SWUSES\0\x01");
+pub(crate) const USES_MAGIC: u64 = u64::from_be_bytes(*b"SWUSES\0\x02");
 /// Programs of a user at a time; what more there are count with all others.
 pub(crate) const MOST_PROGRAMS: usize = 64;
 /// Servers of which there are figures: the pool's first ones.
 pub(crate) const MOST_SERVERS: usize = 128;
 /// Processes of which is known that they are there.
 pub(crate) const MOST_PROCESSES: usize = 512;
+/// Requests that servers have of which is known whose they are.
+pub(crate) const MOST_FLIGHTS: usize = 256;
+/// Places that are looked at for a request.
+const FLIGHT_PLACES: usize = 8;
 /// A program or a process that has sent no request for this time may lose its place to another: 30 s.
 pub(crate) const FORGOTTEN_AFTER_NS: u64 = 30_000_000_000;
 
@@ -82,6 +90,14 @@ pub(crate) struct ProcessCell {
     pub(crate) last_ns: AtomicU64,
 }
 
+/// A request that servers have.
+#[repr(C)]
+pub(crate) struct FlightCell {
+    /// The number of the process that carries it out, and the place of its program plus one; 0: free.
+    pub(crate) word: AtomicU64,
+    pub(crate) since_ns: AtomicU64,
+}
+
 /// The page.
 #[repr(C, align(64))]
 pub(crate) struct UsePage {
@@ -93,10 +109,23 @@ pub(crate) struct UsePage {
     pub(crate) programs: [ProgramCell; MOST_PROGRAMS],
     pub(crate) uses: [[UseCell; MOST_SERVERS]; MOST_PROGRAMS],
     pub(crate) processes: [ProcessCell; MOST_PROCESSES],
+    pub(crate) flights: [FlightCell; MOST_FLIGHTS],
 }
 
 // SAFETY: all of its fields are atomics.
 unsafe impl Atomics for UsePage {}
+
+/// How long ago a time was; a time ahead of now is of another boot.
+fn age_ns(since_ns: &AtomicU64, now_ns: u64) -> u64 {
+    let since_ns = since_ns.load(Ordering::Relaxed);
+    if since_ns > now_ns.saturating_add(FORGOTTEN_AFTER_NS) { u64::MAX } else { now_ns.saturating_sub(since_ns) }
+}
+
+/// Whether a process is there, as this process's namespace numbers it.
+fn is_there(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
+}
 
 fn load_f64(word: &AtomicU64) -> f64 {
     f64::from_bits(word.load(Ordering::Relaxed))
@@ -149,6 +178,7 @@ impl UsePage {
         if self.magic.load(Ordering::Relaxed) != USES_MAGIC {
             self.programs.iter().for_each(|program| program.key.store(0, Ordering::Relaxed));
             self.processes.iter().for_each(|process| process.process.store(0, Ordering::Relaxed));
+            self.flights.iter().for_each(|flight| flight.word.store(0, Ordering::Relaxed));
             self.servers.iter().for_each(UseCell::clear);
             self.magic.store(USES_MAGIC, Ordering::Relaxed);
         }
@@ -240,6 +270,47 @@ impl UsePage {
         }
     }
 
+    /// Notes that servers have a request of the program at `place`, which `process` carries out: a number for [`Self::land`].
+    /// `None`: the places that are looked at are taken, and nothing knows of it. Some loads and one exchange.
+    pub(crate) fn take_off(&self, process: u32, place: usize, now_ns: u64) -> Option<NonZeroU32> {
+        let word = (u64::from(process) << 32) | (place as u64 + 1);
+        let first = (now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
+        (first..first + FLIGHT_PLACES).map(|at| at % MOST_FLIGHTS).find_map(|at| {
+            let cell = &self.flights[at];
+            let known = cell.word.load(Ordering::Relaxed);
+            // Those of a process that was killed stay until they are in the way.
+            let is_free = known == 0 || age_ns(&cell.since_ns, now_ns) > FORGOTTEN_AFTER_NS;
+            let is_taken =
+                is_free && cell.word.compare_exchange(known, word, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            is_taken.then(|| cell.since_ns.store(now_ns, Ordering::Relaxed))?;
+            NonZeroU32::new(at as u32 + 1)
+        })
+    }
+
+    /// Servers have answered the request of this number.
+    pub(crate) fn land(&self, number: NonZeroU32) {
+        if let Some(cell) = self.flights.get(number.get() as usize - 1) {
+            cell.word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether servers have had a request, for at most `most_ns`, of a program that is one of `is_former`. What a process had
+    /// that is there no more is forgotten: one system call for each. O([`MOST_FLIGHTS`]).
+    pub(crate) fn has_flight(&self, is_former: impl Fn(ProgramKey) -> bool, most_ns: u64, now_ns: u64) -> bool {
+        self.flights.iter().any(|cell| {
+            let word = cell.word.load(Ordering::Acquire);
+            let program = self.programs.get((word as u32 as usize).wrapping_sub(1));
+            let is_one = program.is_some_and(|program| {
+                age_ns(&cell.since_ns, now_ns) <= most_ns && is_former(ProgramKey(program.key.load(Ordering::Relaxed)))
+            });
+            if is_one && !is_there((word >> 32) as u32) {
+                let _ = cell.word.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+                return false;
+            }
+            is_one
+        })
+    }
+
     /// Notes what a server has served of the program at `place`; in a window of all programs (`is_mixed`) also what the server
     /// sees of all.
     #[inline]
@@ -308,6 +379,34 @@ mod tests {
         let late_ns = FORGOTTEN_AFTER_NS + 2000;
         assert_eq!(page.place(&named(99), 0, late_ns), Some(1), "the first that was silent");
         assert_eq!(page.place(&named(1), 1, late_ns), Some(2), "whose place it was finds another");
+    }
+
+    #[test]
+    fn requests_that_servers_have_are_known_until_they_land_or_their_process_ends() {
+        let page = page();
+        let place = page.place(&Identified::named(0, b"a"), 0, 1000).unwrap();
+        let key = page.programs[place].key.load(Ordering::Relaxed);
+        let has = |now_ns| page.has_flight(|program| program.0 == key, 5000, now_ns);
+        assert!(!has(1000));
+        let own = std::process::id();
+        let [one, two] = [1000, 2000].map(|now_ns| page.take_off(own, place, now_ns).unwrap());
+        assert!(has(3000) && !page.has_flight(|program| program.0 != key, 5000, 3000));
+        page.land(one);
+        assert!(has(3000) && has(7000) && !has(7001), "one that takes long is waited for no longer");
+        page.land(two);
+        assert!(!has(3000));
+        // A process that was killed.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        page.take_off(child.id(), place, 3000).unwrap();
+        assert!(!has(3000));
+        assert!(page.flights.iter().all(|cell| cell.word.load(Ordering::Relaxed) == 0), "it is forgotten");
+        // When there is no place, what comes is not known; garbage names no program; old ones are no hindrance.
+        page.flights.iter().for_each(|cell| cell.word.store(u64::MAX, Ordering::Relaxed));
+        assert_eq!(page.take_off(own, place, 3000), None);
+        assert!(!has(3000));
+        page.land(NonZeroU32::MAX);
+        assert!(page.take_off(own, place, 2 * FORGOTTEN_AFTER_NS).is_some());
     }
 
     #[test]

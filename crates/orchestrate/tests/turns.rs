@@ -8,6 +8,7 @@ use stripewise_orchestrate::{
     Asker, Identified, NodePages, Orchestrator, OrchestratorOptions, ProgramRules, PublishedPlan, Turns,
     is_orchestrated, make_plan_page, orchestration_status, this_node,
 };
+use stripewise_schedule::{ProgramKey, SlicePlan, TurnSlice};
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 
@@ -276,16 +277,80 @@ fn a_user_speaks_of_its_own_programs_alone() {
 }
 
 #[test]
+fn a_plan_for_a_program_that_is_not_there_holds_no_other() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    let slice = |program, end_ns| TurnSlice { program: ProgramKey(program), end_ns };
+    let now_ns = stripewise_store::emulate::now_ns();
+    let window_ns = 10_000_000_000;
+    let plan = SlicePlan { slices: vec![slice(0xfeed, window_ns)] };
+    assert!(pages.put("even", PublishedPlan { plan, begin_ns: now_ns, window_ns, listed: Vec::new() }));
+    let one = door(&pool.pool, "one");
+    (0..100).for_each(|number| request(&one, 1, number * 4096));
+    let status = orchestration_status(&pool.pool).unwrap();
+    let traits = &status.programs[0].traits;
+    assert_eq!((traits.requests, traits.held, traits.overdue), (100, 0, 0));
+    assert_eq!(status.served.as_deref(), Some("000000000000feed"), "it is named by its key");
+}
+
+#[test]
+fn a_program_waits_until_servers_are_done_with_the_one_before() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    let key = |name: &str| Identified::named(rustix::process::geteuid().as_raw(), name.as_bytes()).key;
+    let window_ns = 10_000_000_000;
+    let put = |pages: &mut NodePages, programs: [&str; 2]| {
+        let ends = [window_ns - 1, window_ns];
+        let slices = programs.into_iter().zip(ends).map(|(name, end_ns)| TurnSlice { program: key(name), end_ns });
+        let begin_ns = stripewise_store::emulate::now_ns();
+        let plan = SlicePlan { slices: slices.collect() };
+        assert!(pages.put("even", PublishedPlan { plan, begin_ns, window_ns, listed: Vec::new() }));
+    };
+    let read = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
+    put(&mut pages, ["one", "two"]);
+    let doors = ["one", "two"].map(|name| door(&pool.pool, name));
+    doors[0].enter(FileId(1), &read);
+    let of_one = doors[0].send(&read);
+    // It is the other program's turn, and servers still have a request of the first.
+    put(&mut pages, ["two", "one"]);
+    let of_two = || {
+        let status = orchestration_status(&pool.pool).unwrap();
+        let found = status.programs.into_iter().find(|one| one.traits.name == "two");
+        found.map_or((0, 0), |one| (one.traits.last_ns, one.traits.held))
+    };
+    let has_passed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            doors[1].enter(FileId(2), &read);
+            has_passed.store(true, Ordering::SeqCst);
+        });
+        // One that waits says that it is there still.
+        let begin = Instant::now();
+        let mut looks = 0;
+        let mut last_ns = 0;
+        while looks < 5 {
+            assert!(begin.elapsed() < PATIENCE && !has_passed.load(Ordering::SeqCst));
+            let now_ns = of_two().0;
+            looks += u32::from(now_ns != last_ns);
+            last_ns = now_ns;
+            std::thread::yield_now();
+        }
+        drop(of_one);
+    });
+    assert_eq!(of_two().1, 1, "it was held");
+    // What comes in the same slice asks no more.
+    let _of_one = doors[0].send(&read);
+    doors[1].enter(FileId(2), &read);
+    assert_eq!(of_two().1, 1);
+}
+
+#[test]
 fn a_node_has_its_own_page_as_long_as_its_agent_is_there() {
     let pool = test_pool();
     let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
     assert!(!is_orchestrated(&pool.pool), "no plan came yet");
-    let plan = |begin_ns| PublishedPlan {
-        plan: stripewise_schedule::SlicePlan::open(),
-        begin_ns,
-        window_ns: 500_000_000,
-        listed: Vec::new(),
-    };
+    let plan =
+        |begin_ns| PublishedPlan { plan: SlicePlan::open(), begin_ns, window_ns: 500_000_000, listed: Vec::new() };
     let now_ns = stripewise_store::emulate::now_ns();
     assert!(!pages.put("even", plan(now_ns - 1_500_000_000)), "three windows old");
     // One that begins later is in force later.

@@ -61,6 +61,7 @@ fn describe(tier: &TierCalibration, servers: &[ServerCalibration]) -> Value {
             "name": server.target.server.name,
             "read": fit(&server.read),
             "write": fit(&server.write),
+            "seeks": server.seeks.as_ref().map_or(Value::Null, |map| json!(map.points())),
             "method": match server.path {
                 IoPath::Direct => "direct I/O",
                 IoPath::Emulated => "emulated",

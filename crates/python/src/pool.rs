@@ -5,7 +5,7 @@ use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use stripewise_model::{Head, OpProfile, Profile};
+use stripewise_model::{Head, OpProfile, Profile, SeekMap};
 use stripewise_store::emulate::EmulateConfig;
 use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, Server, ServerState, TierSpec};
 
@@ -77,10 +77,27 @@ pub(crate) fn pool_write_profile(
     Pool::write_profile(&path, tier, &profile).map_err(raise)
 }
 
+/// Gap in bytes and seconds of a seek over it, by gap.
+type SeekPoints = Vec<(u64, f64)>;
+
+/// Writes what a seek takes on servers, by their names, into the pool file, keeping everything else. `None` takes out what was
+/// there.
+#[pyfunction]
+pub(crate) fn pool_write_seeks(path: PathBuf, seeks: Vec<(String, Option<SeekPoints>)>) -> PyResult<()> {
+    let read = |(server, points): (String, Option<SeekPoints>)| {
+        let wrong = |message| raise(stripewise_store::Error::Invalid(format!("seeks of {server}: {message}")));
+        let map = points.map(SeekMap::new).transpose().map_err(wrong)?;
+        Ok((server, map))
+    };
+    let seeks = seeks.into_iter().map(read).collect::<PyResult<Vec<_>>>()?;
+    Pool::write_seeks(&path, &seeks).map_err(raise)
+}
+
 fn describe(pool: &Pool) -> Value {
     let server = |of: &Server| {
         let state = if of.is_used() { "used" } else { "draining" };
-        json!({ "id": of.id.0, "name": of.name, "path": of.root.to_string_lossy(), "state": state })
+        let seeks = of.seeks.as_ref().map_or(&[][..], |map| map.points());
+        json!({ "id": of.id.0, "name": of.name, "path": of.root.to_string_lossy(), "state": state, "seeks": seeks })
     };
     let tiers = pool.tiers.iter().map(|tier| {
         let servers = tier.servers.iter().filter_map(|&id| pool.server(id));

@@ -135,10 +135,10 @@ impl Conductor {
 
     /// What servers see of all programs together. A server that no program uses has no gap.
     fn shared_servers(&self, traffic: &[Vec<UserTraffic>]) -> Vec<SharedServer> {
-        let seek = |server: usize| self.seeks.get(server).copied().unwrap_or(SeekTime::NONE);
+        let seek_ns = |server: usize, gap_bytes: f64| self.seeks.get(server).map_or(0.0, |seek| seek.of(gap_bytes));
         let one = |(server, users): (usize, &Vec<UserTraffic>)| {
             let gap_bytes = self.means.gap_bytes(server).or_else(|| gap_of(users)).unwrap_or(0.0);
-            SharedServer { gap_bytes, seek_ns: seek(server).of(gap_bytes) }
+            SharedServer { gap_bytes, seek_ns: seek_ns(server, gap_bytes) }
         };
         traffic.iter().enumerate().map(one).collect()
     }

@@ -148,6 +148,10 @@ proptest! {
         let seek = SeekTime::new(times.0, times.1, times.2, 1e12);
         let (near, far) = (gaps.0.min(gaps.1), gaps.0.max(gaps.1));
         prop_assert!(seek.of(0.0) <= seek.of(near) && seek.of(near) <= seek.of(far));
+        // With measured times, in whatever order and of whatever value, it never falls either.
+        let points = [(1e6, times.2), (2e6, times.1), (2e6, times.0), (f64::NAN, 1.0), (1e9, f64::NAN), (4e11, times.1)];
+        let measured = seek.measured(points);
+        prop_assert!(measured.of(near) <= measured.of(far) && measured.of(0.0) <= measured.of(near));
         prop_assert!(SeekTime::NONE.of(far) <= 0.0);
         prop_assert!(SeekTime::new(f64::NAN, f64::INFINITY, -1.0, 0.0).of(far).is_finite());
     }

@@ -18,6 +18,7 @@ fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -
         capacity_bytes: None,
         emulate,
         state: ServerState::Used,
+        seeks: None,
     };
     Target { server, tier: tier.into() }
 }

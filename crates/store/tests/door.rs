@@ -5,7 +5,9 @@ mod common;
 use common::{TestPool, layout, pattern};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Program, Request, Served, Way};
 use stripewise_store::export_tree::{ExportOptions, export};
@@ -13,18 +15,36 @@ use stripewise_store::{Files, PlaneOptions};
 
 /// What passes, by the way, the action, the offset and the length of each request.
 #[derive(Default)]
-struct Notes(Mutex<Vec<(Way, Action, u64, u64)>>);
+struct Notes(Mutex<Vec<(Way, Action, u64, u64)>>, AtomicU32);
 
 impl Gate for Notes {
     fn enter(&self, _: FileId, request: &Request) {
         assert_eq!(request.sender.program(), Program::of_process(std::process::id()));
         self.0.lock().unwrap().push((request.sender.way(), request.action, request.offset, request.len));
     }
+
+    fn sent(&self, request: &Request) -> Option<NonZeroU32> {
+        assert!(matches!(request.action, Action::Read | Action::Write | Action::Append));
+        self.1.fetch_add(1, Ordering::Relaxed);
+        NonZeroU32::new(7)
+    }
+
+    fn ended(&self, number: NonZeroU32) {
+        assert_eq!(number.get(), 7);
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Observer for Notes {
+    fn served(&self, _: FileId, request: &Request, _: &Served<'_>) {
+        assert!(self.1.load(Ordering::Relaxed) > 0, "{request:?} is not known to be with servers");
+    }
 }
 
 impl Notes {
     /// What has passed since the last call.
     fn take(&self) -> Vec<(Way, Action, u64, u64)> {
+        assert_eq!(self.1.load(Ordering::Relaxed), 0, "servers have answered all");
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
@@ -33,7 +53,7 @@ impl Notes {
 fn files_moves_and_exports_pass_the_gate() {
     let pool = TestPool::new(2);
     let gate = Arc::new(Notes::default());
-    let door = Door::default().with_gate(gate.clone());
+    let door = Door::default().with_gate(gate.clone()).with_observer(gate.clone());
     let options = PlaneOptions { door: door.clone(), ..PlaneOptions::default() };
     let files = Files::open_with(pool.pool.clone(), options).unwrap();
     std::fs::write(pool.pool.namespace.join("tree/without"), "").unwrap();

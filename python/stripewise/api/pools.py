@@ -128,7 +128,15 @@ def calibrate(
     measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
     for tier in measured if write else ():
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
+        # The namespace takes no part in turns.
+        if tier["name"] != pool.meta.name:
+            _native.pool_write_seeks(str(pool.file), [(of["name"], _points(of["seeks"])) for of in tier["servers"]])
     return measured
+
+
+def _points(seeks: list[list[float]] | None) -> list[tuple[int, float]] | None:
+    """What `calibrate` has measured, as `pool_write_seeks` takes it."""
+    return None if seeks is None else [(int(gap_bytes), startup_s) for gap_bytes, startup_s in seeks]
 
 
 def measured_tiers(pool: Pool) -> list[str]:

@@ -27,7 +27,8 @@ def pool_calibrate(
 
     Requests of several sizes go to a scratch file on each server with direct I/O, at random places, one at a time. The
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
-    Then requests follow each other in the file: where they start sooner, the server has a head and its profile says so.
+    Then requests follow each other in the file: where they start sooner, the server has a head and its profile says so,
+    and pairs of reads at growing distances give what a seek takes; `pool show` prints that.
     A tier gets the median of its servers. The namespace is the tier meta; beside emulated servers alone, it is measured
     only with --tier meta. Comments and everything else in the pool file stay.
 

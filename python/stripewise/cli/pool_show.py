@@ -68,8 +68,24 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
                 str(server.path),
             )
     console.out.print(servers)
+    _show_seeks(pool)
     for name, in_s in sorted(full_in_s.items(), key=lambda of: of[1])[:1]:
         console.result(f"{name} is full in {in_s / 86_400:,.1f} days at the rate of the last week")
+
+
+def _show_seeks(pool: Pool) -> None:
+    """What a seek takes by its distance, of the servers of which that was measured."""
+    measured = [server for server in pool.servers if server.seeks]
+    gaps = sorted({gap for server in measured for gap, _ in server.seeks})
+    if not measured:
+        return
+    console.out.print()
+    columns = [about_bytes(gap) for gap in gaps]
+    grid = console.table(["seek over", *columns], right=columns)
+    for server in measured:
+        times = dict(server.seeks)
+        grid.add_row(server.name, *(seconds(times[gap]) if gap in times else "-" for gap in gaps))
+    console.out.print(grid)
 
 
 def _full(pool: Pool, states: Mapping[str, pools.Usage]) -> str:

@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Stat};
 use std::path::PathBuf;
 use std::sync::Arc;
 use stripewise_layout::{Region, ServerId, Stripe};
+use stripewise_model::SeekMap;
 
 /// Whether a server is one to put bytes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Server {
     pub emulate: Option<EmulateConfig>,
     /// Whether bytes are put on it.
     pub state: ServerState,
+    /// What a seek takes on it, if that was measured.
+    pub seeks: Option<SeekMap>,
 }
 
 impl Server {

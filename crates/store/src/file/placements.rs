@@ -8,7 +8,7 @@ use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Deref;
-use stripewise_control::{Action, Request, Sender};
+use stripewise_control::{Action, InFlight, Request, Sender};
 
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
 const TRIES: u32 = 4;
@@ -95,21 +95,25 @@ pub trait Placements {
 struct Admission {
     request: Request,
     is_admitted: bool,
+    /// Servers have it until this is dropped; `None`: it has not come to the door yet.
+    in_flight: Option<InFlight>,
 }
 
 impl Admission {
     fn new(placements: &impl Placements, action: Action, offset: u64, lens: impl Iterator<Item = usize>) -> Self {
         let len = lens.fold(0, |sum: u64, len| sum.saturating_add(len as u64));
         let request = Request { sender: placements.sender(), action, offset, len };
-        Self { request, is_admitted: placements.is_admitted() }
+        Self { request, is_admitted: placements.is_admitted(), in_flight: None }
     }
 
-    /// Waits at the gate, once. One comparison where there is none.
+    /// Waits at the gate, once, and goes to the servers. Two comparisons where there is none.
     #[inline]
     fn enter(&mut self, file: &PlacedFile) {
-        if !self.is_admitted {
-            file.door().enter(file.id(), &self.request);
-            self.is_admitted = true;
+        if self.in_flight.is_none() {
+            if !self.is_admitted {
+                file.door().enter(file.id(), &self.request);
+            }
+            self.in_flight = Some(file.door().send(&self.request));
         }
     }
 }

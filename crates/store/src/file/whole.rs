@@ -122,6 +122,7 @@ impl Inode {
     /// descriptor's offset is used. Four system calls, two where the inode has the bytes; one less if the caller does not
     /// ask where they went.
     pub(crate) fn append_whole(&self, request: &Request, buf: &[u8], asks_where: bool) -> Result<(u64, usize)> {
+        let _in_flight = self.store.plane().door().send(request);
         loop {
             let file = self.file()?;
             if let Some(inode) = file.whole_inode() {

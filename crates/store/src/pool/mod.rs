@@ -23,3 +23,4 @@ pub use heat::with_heat;
 pub use heat_table::HeatConfig;
 pub use latencies::{LatencyHistogram, latencies, latency_bounds_s, with_latencies};
 pub use pool_file::{Landing, META_PRESET, Pool, PoolSpec, ProfileSource, TierSpec};
+pub use stripewise_model::SeekMap;

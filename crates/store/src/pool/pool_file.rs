@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_layout::{Layout, META_NAME, ServerId, ServerNames};
-use stripewise_model::{Head, OpProfile, Profile, Queue};
+use stripewise_model::{Head, OpProfile, Profile, Queue, SeekMap};
 use toml::Spanned;
 
 /// Default stripe width of a pool that names none.
@@ -23,7 +23,8 @@ pub const DEFAULT_WIDTH_BYTES: u64 = 64 << 10;
 const LAND_MARK: f64 = 0.8;
 /// Most servers of a pool.
 pub const MAX_SERVERS: usize = 4096;
-const MAX_FILE_BYTES: usize = 1 << 20;
+/// Paths and seeks of as many servers, and more.
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// Where a tier's profile comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,18 +227,33 @@ struct RawServer {
     path: String,
     id: Option<u16>,
     state: Option<String>,
+    seeks: Option<Vec<(String, String)>>,
 }
 
 impl RawServer {
     /// A server of the list of a tier: its place alone, or a table.
     fn of(raw: &Spanned<toml::Value>) -> Result<Self, Wrong> {
         if let Some(path) = raw.get_ref().as_str() {
-            return Ok(Self { path: path.to_owned(), id: None, state: None });
+            return Ok(Self { path: path.to_owned(), id: None, state: None, seeks: None });
         }
         raw.get_ref().clone().try_into().map_err(|error: toml::de::Error| {
-            let remedy = "write its directory, or {path, id, state}";
+            let remedy = "write its directory, or {path, id, state, seeks}";
             (raw.span(), format!("server: {}; {remedy}", error.message()))
         })
+    }
+
+    /// Gaps and times, as `pool calibrate` writes them.
+    fn seeks(&self, span: Span) -> Result<Option<SeekMap>, Wrong> {
+        let wrong = |message: String| (span.clone(), format!("seeks of server {}: {message}", self.path));
+        let point = |(gap, time): &(String, String)| {
+            let gap = parse_bytes(gap).map_err(|error| error.to_string());
+            let time = parse_seconds(time).map_err(|error| error.to_string());
+            gap.and_then(|gap| Ok((gap, time?))).map_err(wrong)
+        };
+        let Some(points) = &self.seeks else { return Ok(None) };
+        let points = points.iter().map(point).collect::<Result<Vec<_>, _>>()?;
+        let remedy = "or leave seeks out until `stripewise pool calibrate` has measured them";
+        SeekMap::new(points).map(Some).map_err(|message| wrong(format!("{message}, {remedy}")))
     }
 
     fn state(&self, span: Span) -> Result<ServerState, Wrong> {
@@ -411,6 +427,7 @@ impl MetaTier {
             capacity_bytes: None,
             emulate,
             state: ServerState::Used,
+            seeks: None,
         };
         Ok(Self { server, profile })
     }
@@ -607,7 +624,7 @@ impl Pool {
         let index = self.tiers.len();
         for (position, server) in raw.servers.get_ref().iter().enumerate() {
             let entry = RawServer::of(server)?;
-            let state = entry.state(server.span())?;
+            let (state, seeks) = (entry.state(server.span())?, entry.seeks(server.span())?);
             let root = absolute(base, &entry.path);
             let twice = self.servers.iter().find(|other| other.root == root && other.state != ServerState::Removed);
             if let Some(other) = twice.filter(|_| state != ServerState::Removed) {
@@ -628,7 +645,7 @@ impl Pool {
             let name = format!("{name}.{position}");
             let is_gone = state == ServerState::Removed;
             let (kind, emulate) = if is_gone { (REMOVED_KIND, None) } else { (kind, emulate) };
-            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate, state });
+            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate, state, seeks });
         }
         if raw.servers.get_ref().is_empty() {
             return Err((raw.servers.span(), format!("tier '{name}' has no server; name at least one directory")));
@@ -728,6 +745,37 @@ impl Pool {
         })
     }
 
+    /// Writes what a seek takes on servers, by their names, into the pool file `path`, or takes out what was there; everything else
+    /// stays.
+    ///
+    /// # Errors
+    /// The pool has no such server; the file cannot be written.
+    pub fn write_seeks(path: &Path, seeks: &[(String, Option<SeekMap>)]) -> Result<()> {
+        let pool = Self::load(path)?;
+        let mut changed = Vec::new();
+        for (server, seeks) in seeks {
+            if pool.named(server)?.seeks != *seeks {
+                changed.push((server, seeks));
+            }
+        }
+        edit(path, |document| {
+            for (server, seeks) in changed {
+                let place = server.rsplit_once('.').and_then(|(tier, place)| Some((tier, place.parse().ok()?)));
+                let (tier, place) = place.ok_or_else(|| format!("{server} is not in the list of a tier"))?;
+                let entry = server_entry(document, tier, place)?;
+                let point = |(gap, startup_s): &(u64, f64)| {
+                    let pair = [format_bytes(*gap), format_seconds(*startup_s)];
+                    toml_edit::Value::Array(pair.into_iter().collect())
+                };
+                match seeks {
+                    Some(seeks) => drop(entry.insert("seeks", seeks.points().iter().map(point).collect())),
+                    None => drop(entry.remove("seeks")),
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Appends a server at `root` to a tier in the pool file `path`, with the id behind all others; everything else stays.
     pub(crate) fn write_new_server(path: &Path, tier: &str, root: &Path, id: ServerId) -> Result<()> {
         let root = root.to_str().ok_or_else(|| Error::Invalid(format!("{} is not UTF-8 text", root.display())))?;
@@ -744,15 +792,7 @@ impl Pool {
     /// Writes the state of server number `place` of a tier into the pool file `path`; everything else stays.
     pub(crate) fn write_state(path: &Path, tier: &str, place: u16, state: ServerState) -> Result<()> {
         edit(path, |document| {
-            let server = servers_of(document, tier)?.get_mut(usize::from(place));
-            let server = server.ok_or_else(|| format!("tier '{tier}' has no server number {place}"))?;
-            if let Some(root) = server.as_str() {
-                let mut entry = toml_edit::InlineTable::new();
-                entry.insert("path", root.into());
-                let before = std::mem::replace(server, entry.into());
-                *server.decor_mut() = before.decor().clone();
-            }
-            let entry = server.as_inline_table_mut().ok_or("a server is neither text nor a table")?;
+            let entry = server_entry(document, tier, place)?;
             match state {
                 ServerState::Used => drop(entry.remove("state")),
                 ServerState::Draining => drop(entry.insert("state", "draining".into())),
@@ -761,6 +801,23 @@ impl Pool {
             Ok(())
         })
     }
+}
+
+/// The table of server number `place` of a tier; made of its path where that is all there is.
+fn server_entry<'a>(
+    document: &'a mut toml_edit::DocumentMut,
+    tier: &str,
+    place: u16,
+) -> Result<&'a mut toml_edit::InlineTable, String> {
+    let server = servers_of(document, tier)?.get_mut(usize::from(place));
+    let server = server.ok_or_else(|| format!("tier '{tier}' has no server number {place}"))?;
+    if let Some(root) = server.as_str() {
+        let mut entry = toml_edit::InlineTable::new();
+        entry.insert("path", root.into());
+        let before = std::mem::replace(server, entry.into());
+        *server.decor_mut() = before.decor().clone();
+    }
+    server.as_inline_table_mut().ok_or_else(|| "a server is neither text nor a table".to_owned())
 }
 
 /// The table of a tier.
@@ -809,6 +866,12 @@ fn edit(path: &Path, change: impl FnOnce(&mut toml_edit::DocumentMut) -> Result<
     change(&mut document).map_err(wrong)?;
     let edited = document.to_string();
     let absolute = absolute(path.parent().unwrap_or(Path::new("/")), ".");
+    if edited.len() > MAX_FILE_BYTES {
+        return Err(wrong(format!(
+            "the pool file would have {} bytes, and at most {MAX_FILE_BYTES} are read",
+            edited.len()
+        )));
+    }
     Pool::parse(&edited, path)?;
     let directory = if absolute.as_os_str().is_empty() { PathBuf::from(".") } else { absolute };
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| wrong("not a file name".into()))?;

@@ -56,6 +56,7 @@ pub fn add_server(file: &Path, tier: &str, root: &Path) -> Result<String> {
         capacity_bytes: of.capacity_bytes,
         emulate: of.emulate,
         state: ServerState::Used,
+        seeks: None,
     };
     check_place(pool, root)?;
     let marker = Marker {

@@ -3,12 +3,13 @@
 //! Each server gets a scratch file without a name and random requests of several sizes on it, one at a time, by direct I/O
 //! (on an emulated server: through its queue, as the store does). Then some requests follow each other in the file: where
 //! they start sooner, the server has a head, and the profile a sequential startup; two streams in turn show what it reads
-//! ahead. All servers are measured at once, each in its own thread. The times are those that programs see: of an emulated
-//! server the dilated ones.
+//! ahead. Where there is a head, pairs of reads at growing distances show what a seek takes. All servers are measured at once,
+//! each in its own thread. The times are those that programs see: of an emulated server the dilated ones.
 
 mod error;
 mod fit;
 mod scratch;
+mod seeks;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use stripewise_layout::META_NAME;
-use stripewise_model::{Head, Op, OpProfile, Profile};
+use stripewise_model::{Head, Op, OpProfile, Profile, SeekMap};
 
 use crate::backend::Server;
 use crate::backend::emulate::now_ns;
@@ -78,6 +79,8 @@ pub struct ServerCalibration {
     pub read: OpFit,
     /// Writes.
     pub write: OpFit,
+    /// Startups of reads by the gap before them; `None` where nothing seeks.
+    pub seeks: Option<SeekMap>,
     /// How it was measured.
     pub path: IoPath,
 }
@@ -183,7 +186,7 @@ fn measure_both(
     let mut buffer = AlignedBuffer::new(largest as usize);
     let scratch = ScratchFile::new(server, bytes, &mut buffer)?;
     let budget_ns = (options.budget_s * 0.5e9) as u64;
-    let mut fits = [None; 2];
+    let (mut fits, mut seeks) = ([None; 2], None);
     for (half, op) in [Op::Write, Op::Read].into_iter().enumerate() {
         let failed = |errno| {
             let action = if op == Op::Read { "read a scratch file in" } else { "write a scratch file in" };
@@ -224,11 +227,14 @@ fn measure_both(
         let mut timed = |streams| in_order(&scratch, op, bytes, streams, budget_ns / 16, &mut buffer).map_err(failed);
         let in_order = InOrder { bytes: IN_ORDER_BYTES, alone_s: timed(1)?, in_turn_s: timed(2)? };
         found.profile.head = head(&in_order, &found.profile);
+        if op == Op::Read && found.profile.head.is_some() {
+            seeks = seeks::seeks(&scratch, &found.profile, budget_ns / 8, &mut buffer, stop).map_err(failed)?;
+        }
         fits[half] = Some(found);
     }
     permille.store(1000, Relaxed);
     let [Some(write), Some(read)] = fits else { return Err(CalibrateError::Stopped) };
-    Ok(ServerCalibration { target: target.clone(), read, write, path: scratch.path() })
+    Ok(ServerCalibration { target: target.clone(), read, write, seeks, path: scratch.path() })
 }
 
 /// Bytes of each request of the sequential pass.

@@ -57,6 +57,8 @@ pub struct ScratchFile {
     file: OwnedFd,
     backend: Box<dyn Backend>,
     path: IoPath,
+    bytes: u64,
+    reach_bytes: u64,
 }
 
 impl ScratchFile {
@@ -77,7 +79,13 @@ impl ScratchFile {
         } else {
             open_direct(&*backend, buffer).map_err(io("make a scratch file in"))?
         };
-        let scratch = Self { file, backend, path };
+        // An emulated disk has no bytes: its head goes anywhere.
+        let reach_bytes = match path {
+            IoPath::Direct => bytes,
+            IoPath::Emulated => server.emulate.and_then(|config| config.disk).map_or(0, |disk| disk.size_bytes),
+            IoPath::Cached => 0,
+        };
+        let scratch = Self { file, backend, path, bytes, reach_bytes };
         let mut offset = 0;
         while offset < bytes {
             let chunk = (bytes - offset).min(1 << 20) as usize;
@@ -93,6 +101,11 @@ impl ScratchFile {
     /// How its requests reach the device.
     pub fn path(&self) -> IoPath {
         self.path
+    }
+
+    /// How far apart two requests can be; 0 where nothing seeks, or memory would be measured.
+    pub fn reach_bytes(&self) -> u64 {
+        self.reach_bytes
     }
 
     /// Makes one request, through the queue of the emulated device if it has one; how long it took in seconds.
@@ -121,9 +134,11 @@ impl ScratchFile {
         Ok((now_ns() - start_ns) as f64 * 1e-9)
     }
 
-    /// The real bytes of one request.
+    /// The real bytes of one request; those beyond the file's are other ones of it.
     fn transfer(&self, op: Op, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<()> {
         let mut done = 0;
+        let last = self.bytes - buffer.len() as u64;
+        let offset = if offset <= last { offset } else { offset % (last + 1) };
         while done < buffer.len() {
             let at = offset + done as u64;
             let result = match op {
