@@ -168,10 +168,10 @@ impl OpenFile {
         }
         let end = offset.saturating_add(data.len() as u64);
         let requests = self.changes_up_to(sender, end)?;
-        match self.kept_by_kernel || flags.intersects(OFlags::DIRECT | OFlags::DSYNC) {
-            // A kernel that keeps pages gathers by itself.
-            true => Ok(requests.write_at(data, offset)?),
-            false => Ok(self.open.write_at(sender, &[IoSlice::new(data)], offset)?),
+        match self.writes_behind() && !flags.intersects(OFlags::DIRECT | OFlags::DSYNC) {
+            true => Ok(self.open.write_at(sender, &[IoSlice::new(data)], offset)?),
+            // What the kernel keeps, or serves by the backing file, it does not ask for here.
+            false => Ok(requests.write_at(data, offset)?),
         }
     }
 
