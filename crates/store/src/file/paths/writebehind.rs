@@ -122,7 +122,7 @@ impl Inode {
         let Ok(file) = self.known_file() else { return };
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omit, last_modification: changed };
-        let layout = &file.placement().layout;
+        let layout = &file.datafiles().placed;
         for index in datafiles_of(layout, bytes, |region, slot| file.datafiles().index(region, slot)) {
             let _ = match index {
                 Datafiles::INODE => rustix::fs::futimens(self.descriptor(), &times),
@@ -245,7 +245,7 @@ impl<B: IoPath> WriteBehind<B> {
         if !piece.is_timed {
             piece.is_timed = look_again(&self.inode, at + self.hint.delay, self.hint.delay);
         }
-        piece.first = piece.is_timed.then(|| FirstWrite { sender, at });
+        piece.first = piece.is_timed.then_some(FirstWrite { sender, at });
         piece.first.map(drop)
     }
 
@@ -307,10 +307,35 @@ impl<B: IoPath> IoPath for WriteBehind<B> {
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
+    use stripewise_layout::{ServerId, Stripe};
+
+    /// The inode up to 64 KiB, two servers up to 1 MiB, one behind that.
+    fn layout() -> Layout {
+        let stripe = |server, kib: u64| Stripe { server, width_bytes: kib << 10 };
+        let (first, second) = (ServerId(0), ServerId(1));
+        let regions = [
+            (0, vec![stripe(ServerId::META, 64)]),
+            (64 << 10, vec![stripe(first, 48), stripe(second, 16)]),
+            (1 << 20, vec![stripe(first, 1024)]),
+        ];
+        Layout::new(regions).unwrap()
+    }
+
+    #[test]
+    fn the_datafiles_of_a_piece_are_those_that_hold_its_bytes() {
+        let layout = layout();
+        let of = |from: u64, to: u64| -> Vec<u16> {
+            let found = datafiles_of(&layout, from << 10..to << 10, |region, slot| (10 * region + slot) as u16);
+            found.to_vec()
+        };
+        assert_eq!((of(0, 64), of(60, 65), of(64, 112)), (vec![0], vec![0, 10], vec![10]));
+        assert_eq!((of(112, 128), of(100, 900), of(120, 130)), (vec![11], vec![10, 11], vec![11, 10]));
+        assert_eq!((of(1000, 1030), of(0, 5000), of(70, 70)), (vec![10, 11, 20], vec![0, 10, 11, 20], vec![]));
+    }
 
     #[test]
     fn pieces_end_with_the_stripes() {
-        let layout: Layout = "meta:64KiB/64KiB@hdd.0:48KiB,hdd.1:16KiB/1MiB@hdd.0:1MiB".parse().unwrap();
+        let layout = layout();
         let kib = |offset: u64, size: u64| whole_stripes(&layout, offset << 10, size << 10) >> 10;
         assert_eq!(kib(0, 200), 64, "never beyond the region");
         assert_eq!(kib(64, 200), 256, "a round of 64 KiB, of the beginning of the file");
