@@ -23,6 +23,7 @@ use crate::format::placement::Datafiles;
 use crate::os::error::Result;
 use crate::os::sync::MutexGuard;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -35,6 +36,9 @@ use stripewise_layout::{Layout, MAX_OFFSET};
 const MOST_BYTES: u64 = 1 << 30;
 /// When the timer looks again at a file that was being written.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// Datafiles, or the inode, with the times of their last change.
+type TouchedTimes = SmallVec<[(u16, Timespec); 8]>;
 
 /// The path of one open file, over another.
 #[derive(Debug)]
@@ -95,10 +99,12 @@ impl Inode {
     /// Puts the first `count` bytes of the piece on the servers.
     fn put(&self, piece: &mut GatheredPiece, count: usize) -> Result<()> {
         let Some(first) = piece.first.filter(|_| count > 0) else { return Ok(()) };
+        let bytes = piece.offset..piece.offset + count as u64;
+        let before = self.times_of(bytes);
         let put = || self.gathered_by(first.sender).write_all_at(&piece.bytes[..count], piece.offset);
         put().or_else(|error| if self.store.make_room(&error) { put() } else { Err(error) })?;
         if let Some(changed) = piece.changed {
-            self.set_times_of(piece.offset..piece.offset + count as u64, changed);
+            self.set_times_of(&before, changed);
         }
         piece.let_go_of(count);
         self.gathered.note(piece);
@@ -115,15 +121,35 @@ impl Inode {
         })
     }
 
-    /// The servers have taken these bytes just now, which were written at `changed`: that is the time that they are to have. Where
-    /// it cannot be set, as by a user who is not the owner, they keep theirs. Another process that writes to the same place at the
-    /// same moment may find its time put back by as much.
-    fn set_times_of(&self, bytes: Range<u64>, changed: Timespec) {
+    /// When the datafiles, or the inode, that hold `bytes` of the file were changed last; of one that is not there yet never. One
+    /// system call for each.
+    fn times_of(&self, bytes: Range<u64>) -> TouchedTimes {
+        let Ok(file) = self.known_file() else { return TouchedTimes::new() };
+        let index_of = |region, slot| file.datafiles().index(region, slot);
+        let touched = datafiles_of(&file.datafiles().placed, bytes, index_of).into_iter().map(|index| {
+            let stat = match index {
+                Datafiles::INODE => rustix::fs::fstat(self.descriptor()).ok(),
+                index => file.readable_datafile(index).ok().flatten().and_then(|fd| rustix::fs::fstat(fd).ok()),
+            };
+            let time = |stat: rustix::fs::Stat| Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+            (index, stat.map_or(Timespec { tv_sec: i64::MIN, tv_nsec: 0 }, time))
+        });
+        touched.collect()
+    }
+
+    /// The servers have taken bytes just now that were written at `changed`: that is the time that they are to have, where it was
+    /// not a later one `before`. Kernels may give a time that is ahead of the clock of ticks; one that is ahead of the clock was set
+    /// by a program, which a write ends. Where the time cannot be set, as by a user who is not the owner, they keep theirs. Another
+    /// process that writes to the same place at the same moment may find its time put back by as much.
+    fn set_times_of(&self, before: &[(u16, Timespec)], changed: Timespec) {
         let Ok(file) = self.known_file() else { return };
-        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        let times = Timestamps { last_access: omit, last_modification: changed };
-        let layout = &file.datafiles().placed;
-        for index in datafiles_of(layout, bytes, |region, slot| file.datafiles().index(region, slot)) {
+        let now = clock_gettime(ClockId::Realtime);
+        for &(index, before) in before {
+            let is_later = (changed.tv_sec, changed.tv_nsec) < (before.tv_sec, before.tv_nsec);
+            let has_been = (before.tv_sec, before.tv_nsec) <= (now.tv_sec, now.tv_nsec);
+            let time = if is_later && has_been { before } else { changed };
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access: omit, last_modification: time };
             let _ = match index {
                 Datafiles::INODE => rustix::fs::futimens(self.descriptor(), &times),
                 index => match file.readable_datafile(index) {
