@@ -1000,6 +1000,7 @@ class AdviceDocument(TypedDict):
     total: AdviseTotal
     layout: str
     rules: list[AdviseRule]
+    hints: list[ProposedHint]
 
 def advise(
     trace: Trace,
@@ -1013,6 +1014,7 @@ def advise(
     origin: str = "the layout",
     passes: Callable[[bytes], Iterable[bytes]] | None = None,
     rules: bool = False,
+    hints: bool = False,
 ) -> AdviceDocument: ...
 def job_facts(trace: Trace, *, passes: Callable[[bytes], Iterable[bytes]] | None = None) -> AdviseJob: ...
 def io_hints(trace: Trace) -> list[FileHints]: ...
