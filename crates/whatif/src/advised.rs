@@ -107,7 +107,7 @@ pub fn advise(
 }
 
 /// The hints that gain for files like those of `trace`, under the layouts that `advice` gives them. O(records).
-fn hints(trace: &Trace, store: &Store, advice: &Advice) -> Result<Vec<HintProposal>, WhatifError> {
+fn hints(trace: &Trace, store: &Arc<Store>, advice: &Advice) -> Result<Vec<HintProposal>, WhatifError> {
     let below = Below::new(trace, &advice.root);
     if below.is_large() {
         return Ok(Vec::new());
