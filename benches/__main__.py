@@ -55,6 +55,7 @@ from benches import (
     turns,
     turns_scale,
     uniform,
+    writebehind,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
 from stripewise import StripewiseError
@@ -82,6 +83,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     mount_uring.BENCHMARK,
     small_files.BENCHMARK,
     readahead.BENCHMARK,
+    writebehind.BENCHMARK,
     sizes.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,

@@ -47,7 +47,7 @@ def run(context: Context) -> Iterator[Figure | str]:
 
 
 def _figures(context: Context, case: Case) -> Iterator[Figure | str]:
-    pool = _pool(context.directory / case.device, case.device)
+    pool = pool_of_disks(context.directory / case.device, case.device)
     with pool_mounted(pool.file, pool.mount):
         files = {kind: pool.mount / kind / "data" for kind in (AHEAD, PLAIN)}
         for kind, file in files.items():
@@ -83,7 +83,8 @@ def _order(number: int) -> Sequence[str]:
     return (AHEAD, PLAIN) if number % 2 == 0 else (PLAIN, AHEAD)
 
 
-def _pool(directory: Path, device: str) -> Pool:
+def pool_of_disks(directory: Path, device: str) -> Pool:
+    """A pool of six emulated disks of that preset below `directory`."""
     checked([*STRIPEWISE, "pool", "init", directory, "--emulate", "--hdd", str(DISKS)])
     file = directory / "pool.toml"
     text = file.read_text(encoding="utf-8").replace('emulate = "hdd-7200"', f'emulate = "{device}"')

@@ -55,7 +55,11 @@ def test_hints_are_said_shown_and_removed(pool):
 
 WRONG = [
     (["small=1K"], "small: size=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
-    (["smal=4K"], "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH", 1),
+    (
+        ["smal=4K"],
+        "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY",
+        1,
+    ),
     (["readahead=8M:9"], "readahead: depth=9: it must be 1 to 8, a multiple of 1", 1),
     (["layout=hdd.9:64K"], "layout=hdd.9:64K: 'hdd.9:64K': there is no server hdd.9; the tier has", 1),
     (
@@ -138,6 +142,36 @@ def test_a_file_that_is_read_ahead_has_its_bytes_and_says_so(pool):
                 other.write(b"new")
             file.seek(0)
             assert file.read(5) == b"new" + data[3:5]
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+WRITE = """
+import hashlib, os, sys
+data = os.urandom(1_000_003)
+file = open(sys.argv[1] + "/b", "wb", 0)
+for at in range(0, len(data), 4001):
+    assert file.write(data[at : at + 4001]) == len(data[at : at + 4001])
+assert os.fstat(file.fileno()).st_size == len(data)
+os.fsync(file.fileno())
+file.close()
+print(hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_a_file_whose_writes_are_gathered_has_its_bytes_and_says_so(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        pool.stripewise("hint", pool.mount, "writebehind=256K:60s")
+        for preload in (False, True):
+            digest = pool.python(WRITE, preload=preload).stdout.strip()
+            with open_pool(pool.file).open("b", "rb") as file:
+                assert hashlib.sha256(file.read()).hexdigest() == digest, "another process sees it after the sync"
+        why = pool.stripewise("hint", pool.mount / "b", "--why").stdout
+        assert "small writes one behind the other are gathered" in why
+        with open_pool(pool.file).open("c", "wb", buffering=0) as file:
+            assert [file.write(b"piece") for _ in range(10)] == [5] * 10
+        assert (pool.mount / "c").read_bytes() == b"piece" * 10
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 

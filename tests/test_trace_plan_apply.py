@@ -148,6 +148,13 @@ def test_a_plan_proposes_hints_that_gain_as_commands(emulated):
     emulated.stripewise(*words, "--pool", emulated.file)
     shown = emulated.stripewise("hint", "runs", "--show", "--pool", emulated.file).stdout
     assert f"all names: {hint['optimisation']}" in shown
+    # The same of advice, priced under its own layouts.
+    asked = ("advise", trace, "--cluster", emulated.file)
+    advised = json.loads(emulated.stripewise(*asked, "--json").stdout)["hints"]
+    assert [each["optimisation"].split("=")[0] for each in advised if each["directory"] == "runs"] == ["readahead"]
+    assert all(each["now_s"] > 1.2 * each["then_s"] > 0 for each in advised)
+    said = [line.strip() for line in emulated.stripewise(*asked).stdout.splitlines()]
+    assert all(each["command"] in said for each in advised)
 
 
 def planner_names(pool):

@@ -655,6 +655,8 @@ class PathTaken(TypedDict):
     made_with: list[str]
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
+    writes_behind: bool
+    """Whether small writes one behind the other are gathered, and go to the servers in whole stripes."""
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""
     landed_on: str | None
@@ -1001,6 +1003,7 @@ class AdviceDocument(TypedDict):
     total: AdviseTotal
     layout: str
     rules: list[AdviseRule]
+    hints: list[ProposedHint]
 
 def advise(
     trace: Trace,
@@ -1014,6 +1017,7 @@ def advise(
     origin: str = "the layout",
     passes: Callable[[bytes], Iterable[bytes]] | None = None,
     rules: bool = False,
+    hints: bool = False,
 ) -> AdviceDocument: ...
 def job_facts(trace: Trace, *, passes: Callable[[bytes], Iterable[bytes]] | None = None) -> AdviseJob: ...
 def io_hints(trace: Trace) -> list[FileHints]: ...

@@ -1,11 +1,11 @@
-"""Hints that a plan proposes for a pool's directories, as commands."""
+"""Hints that plans and advice propose for a pool's directories, as commands."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stripewise.units import counted, ratio, seconds
 
@@ -17,6 +17,11 @@ def command(mount: Path, hint: ProposedHint) -> str:
     """What sets it, for a shell."""
     words = ["stripewise", "hint", str(mount / hint["directory"]), hint["optimisation"]]
     return shlex.join(words if hint["pattern"] is None else [*words, "--for", hint["pattern"]])
+
+
+def commands(mount: Path, hints: Sequence[ProposedHint]) -> list[dict[str, Any]]:
+    """Each hint with its command, for programs."""
+    return [{**hint, "command": command(mount, hint)} for hint in hints]
 
 
 def lines(mount: Path, hints: Sequence[ProposedHint]) -> list[str]:

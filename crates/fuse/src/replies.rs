@@ -10,6 +10,8 @@ pub mod open_flags {
     pub const DIRECT_IO: u32 = 1 << 0;
     /// Pages stay from one open to the next.
     pub const KEEP_CACHE: u32 = 1 << 1;
+    /// A close asks for nothing (`FLUSH`).
+    pub const NOFLUSH: u32 = 1 << 5;
     /// Direct writes of several threads side by side.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
     /// The kernel reads and writes by the backing file of the reply.

@@ -2,7 +2,7 @@
 
 use crate::lock;
 use crate::pools::{NAME, TestPool, fill, has_datafiles, layout, make};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Mutex;
@@ -104,7 +104,8 @@ impl Mount {
     fn reads_or_writes(&self, open: &OpenFile) {
         open.let_past_the_mount(&self.core).expect("a placement");
         if open.writes() {
-            open.write(PROGRAM, b"bytes", 0, thread_rng().gen_bool(0.3)).expect("written");
+            let append = if thread_rng().gen_bool(0.3) { OFlags::APPEND } else { OFlags::empty() };
+            open.write(PROGRAM, b"bytes", 0, append).expect("written");
         }
         let mut found = [0; 5];
         let count = open.read_at(PROGRAM, &mut found, 0).expect("read");

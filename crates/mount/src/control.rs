@@ -26,7 +26,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             let mut placement = inode.placement()?;
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
             placement.bypass &= !file.kept_by_kernel;
-            placement.bypass &= !file.reads_ahead();
+            placement.bypass &= !file.has_to_pass_here();
             // What goes past the mount passes another door than the mount's.
             placement.bypass &= core.store.plane().door().lets_past();
             Ok(PlacementPage::reply(&placement.to_bytes(), offset).as_bytes().to_vec())

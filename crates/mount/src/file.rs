@@ -1,6 +1,6 @@
 //! Open files: what they share, reads and writes.
 
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -68,9 +68,22 @@ impl OpenFile {
         self.open.writes()
     }
 
-    /// Whether reads of this open have to come to the mount, which reads ahead of them.
-    pub fn reads_ahead(&self) -> bool {
-        self.open.reads_ahead()
+    /// Whether requests of this open have to come to the mount, which reads ahead of them or gathers them.
+    pub fn has_to_pass_here(&self) -> bool {
+        self.open.has_to_pass_here()
+    }
+
+    /// Whether the mount keeps back what this open writes, so that its close has to wait for it.
+    pub fn writes_behind(&self) -> bool {
+        !self.kept_by_kernel && self.shared.backing.is_none() && self.open.writes_behind()
+    }
+
+    /// Puts on the servers what was kept back, for a program that closes the file.
+    ///
+    /// # Errors
+    /// What could not be written, until a sync has told of it.
+    pub fn flush(&self) -> Result<(), Failure> {
+        Ok(self.open.flush()?)
     }
 
     /// As [`OpenFile::register`], for a change that ends at byte `end`.
@@ -145,16 +158,21 @@ impl OpenFile {
         self.read_at(sender, buf, offset)
     }
 
-    /// Writes at `offset`, or at the end if `append`.
+    /// Writes at `offset`, or at the end if `flags` of the open file say so. What they want at once is not gathered.
     ///
     /// # Errors
     /// The store's.
-    pub fn write(&self, sender: Sender, data: &[u8], offset: u64, append: bool) -> Result<usize, Failure> {
-        if append {
+    pub fn write(&self, sender: Sender, data: &[u8], offset: u64, flags: OFlags) -> Result<usize, Failure> {
+        if flags.contains(OFlags::APPEND) {
             return Ok(self.changes(sender)?.append_blindly(data)?);
         }
         let end = offset.saturating_add(data.len() as u64);
-        Ok(self.changes_up_to(sender, end)?.write_at(data, offset)?)
+        let requests = self.changes_up_to(sender, end)?;
+        match self.writes_behind() && !flags.intersects(OFlags::DIRECT | OFlags::DSYNC) {
+            true => Ok(self.open.write_at(sender, &[IoSlice::new(data)], offset)?),
+            // What the kernel keeps, or serves by the backing file, it does not ask for here.
+            false => Ok(requests.write_at(data, offset)?),
+        }
     }
 
     /// Writes pages of the kernel's, all of them: the kernel overlooks that fewer bytes were written than it gave, and
@@ -238,7 +256,7 @@ impl OpenFile {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             };
-            match to.write(sender, &buffer[..got], to_offset + done, false) {
+            match to.write(sender, &buffer[..got], to_offset + done, OFlags::empty()) {
                 Ok(put) => done += put as u64,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -255,12 +273,18 @@ impl OpenFile {
 /// Then the kernel asks for size and time before it reads from them, and overlooks the answer if a write of its own to the same
 /// file ends meanwhile: it gives what it has, however old.
 pub const DIRECT: u32 = open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+/// A close of it need not be waited for.
+pub const NOTHING_KEPT_BACK: u32 = open_flags::NOFLUSH;
 
 impl Core {
     /// How the kernel is to treat an open file that it does not serve itself.
-    pub fn open_flags(&self) -> u32 {
-        // Only this mount changes what its pages hold.
-        if self.writeback { open_flags::KEEP_CACHE } else { DIRECT }
+    pub fn open_flags(&self, open: &OpenFile) -> u32 {
+        match open.writes_behind() {
+            // Only this mount changes what its pages hold.
+            _ if self.writeback => open_flags::KEEP_CACHE,
+            true => DIRECT,
+            false => DIRECT | NOTHING_KEPT_BACK,
+        }
     }
 
     /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use stripewise_control::Sender;
 use stripewise_fuse::{
@@ -17,7 +18,7 @@ use crate::attr::{Change, LONG, birth};
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::dir::OpenDir;
-use crate::file::OpenFile;
+use crate::file::{NOTHING_KEPT_BACK, OpenFile};
 use crate::names::{Made, Maker};
 use crate::node::{Backing, Node};
 use crate::sync::atomic::Ordering;
@@ -160,7 +161,7 @@ impl FuseServer for PoolFs {
             Call::Write { handle, offset, write_flags, flags, data } => {
                 self.write(request, handle, (offset, data), (write_flags, flags), reply);
             }
-            Call::Flush { .. } => self.flush(reply),
+            Call::Flush { handle } => self.flush(handle, reply),
             Call::Release { handle } => self.release(handle, reply),
             Call::FSync { handle, data_only } => self.fsync(request, handle, data_only, reply),
             Call::OpenDir => self.opendir(request, reply),
@@ -453,7 +454,10 @@ impl PoolFs {
                 file.shared.set_mapped();
             }
             // The kernel's idea of the end may be old; but with writeback_cache only the kernel knows it.
-            let append = flags & libc::O_APPEND != 0 && !self.core.writeback;
+            let mut kept = OFlags::from_bits_retain(flags as u32);
+            if self.core.writeback {
+                kept.remove(OFlags::APPEND);
+            }
             let allowed = self.core.drop_capabilities(&file.node, &file.shared).map_err(Failure::Errno);
             // Before the bytes change, as in the kernel: no program of another's has them and its owner's rights.
             let allowed = allowed.and_then(|()| match write_flags & write_flags::KILL_SUIDGID != 0 {
@@ -465,7 +469,7 @@ impl PoolFs {
             let written = allowed
                 .and_then(|()| match from_pages {
                     true => self.core.with_room(|| file.write_pages(data, offset)).map(|()| data.len()),
-                    false => self.write_what_fits(file, Caller::of(request).sender(), data, offset, append),
+                    false => self.write_what_fits(file, Caller::of(request).sender(), data, offset, kept),
                 })
                 .and_then(|count| if durable { file.make_durable(data_only).map(|()| count) } else { Ok(count) });
             match written {
@@ -475,10 +479,17 @@ impl PoolFs {
         });
     }
 
-    /// The kernel writes its pages back before a close by itself; it does not ask again after this answer. (Some kernels
-    /// would not write back either then, if they keep what programs write.)
-    fn flush(&self, reply: Reply<'_>) {
-        if self.core.writeback { reply.ok() } else { reply.error(Errno::NOSYS) }
+    /// A program closes a descriptor. The kernel writes its pages back before that by itself, and asks only where something may be
+    /// kept back here, but for kernels that do not know `FOPEN_NOFLUSH`.
+    fn flush(&self, handle: u64, reply: Reply<'_>) {
+        guarded("flush", || {
+            let file = file(handle);
+            let flushed = if file.writes_behind() { file.flush() } else { Ok(()) };
+            match flushed {
+                Ok(()) => reply.ok(),
+                Err(failure) => reply.error(self.core.errno(Some(&file.node), "closing", failure)),
+            }
+        });
     }
 
     fn release(&self, handle: u64, reply: Reply<'_>) {
@@ -648,8 +659,8 @@ impl PoolFs {
     /// What the kernel is told of an open file, which it has from now on.
     fn open_reply(&self, open: Arc<OpenFile>) -> OpenReply {
         let (flags, backing) = match &open.shared.backing {
-            Some(Backing::Kernel(id)) => (open_flags::PASSTHROUGH, id.number()),
-            _ => (self.core.open_flags(), 0),
+            Some(Backing::Kernel(id)) => (open_flags::PASSTHROUGH | NOTHING_KEPT_BACK, id.number()),
+            _ => (self.core.open_flags(&open), 0),
         };
         OpenReply { handle: into_handle(open), flags, backing }
     }
@@ -661,12 +672,12 @@ impl PoolFs {
         sender: Sender,
         data: &[u8],
         offset: u64,
-        append: bool,
+        flags: OFlags,
     ) -> Result<usize, Failure> {
-        let written = self.core.with_room(|| file.write(sender, data, offset, append))?;
+        let written = self.core.with_room(|| file.write(sender, data, offset, flags))?;
         // What an append has left over would not be one piece with it.
-        if written < data.len() && !append && self.core.removals.make_room() {
-            let rest = file.write(sender, &data[written..], offset + written as u64, false);
+        if written < data.len() && !flags.contains(OFlags::APPEND) && self.core.removals.make_room() {
+            let rest = file.write(sender, &data[written..], offset + written as u64, flags);
             return Ok(written + rest.unwrap_or(0));
         }
         Ok(written)

@@ -72,6 +72,8 @@ impl Serving {
             return Err(MountError::AccessTimes { reason });
         }
         let core = Arc::new(Core::new(store, options)?);
+        let removals = Arc::downgrade(&core.removals);
+        core.store.set_room_maker(move || removals.upgrade().is_some_and(|removals| removals.make_room()));
         if !core.neighbours.alone() {
             // What the other mounts' kernels were told before they knew of us must not outlive our first change.
             std::thread::sleep(SHORT_IS_OVER);

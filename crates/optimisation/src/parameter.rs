@@ -9,6 +9,8 @@ pub enum ParameterUnit {
     Bytes,
     /// Things; written as a plain number.
     Count,
+    /// Milliseconds; written as `500ms` or `2s`.
+    Milliseconds,
 }
 
 /// One parameter.
@@ -41,6 +43,8 @@ impl ParameterType {
         match self.unit {
             ParameterUnit::Bytes => format_bytes(value),
             ParameterUnit::Count => value.to_string(),
+            ParameterUnit::Milliseconds if value.is_multiple_of(1000) => format!("{}s", value / 1000),
+            ParameterUnit::Milliseconds => format!("{value}ms"),
         }
     }
 
@@ -49,7 +53,18 @@ impl ParameterType {
         match self.unit {
             ParameterUnit::Bytes => parse_bytes(text).map_err(ParameterError::Bytes),
             ParameterUnit::Count => text.parse().map_err(|_| ParameterError::Count(text.to_owned())),
+            ParameterUnit::Milliseconds => {
+                parse_milliseconds(text).ok_or_else(|| ParameterError::Time(text.to_owned()))
+            }
         }
+    }
+}
+
+/// `500ms` or `2s`; `None` for anything else.
+fn parse_milliseconds(text: &str) -> Option<u64> {
+    match text.strip_suffix("ms") {
+        Some(number) => number.parse().ok(),
+        None => text.strip_suffix('s')?.parse::<u64>().ok()?.checked_mul(1000),
     }
 }
 
@@ -62,4 +77,7 @@ pub enum ParameterError {
     /// No plain number.
     #[error("'{0}' is not a number such as 2")]
     Count(String),
+    /// No time.
+    #[error("'{0}' is not a time such as 500ms or 2s")]
+    Time(String),
 }

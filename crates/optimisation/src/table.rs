@@ -62,8 +62,36 @@ pub const READAHEAD: OptimisationType = OptimisationType {
            servers before it asks: windows of that size, as many at once as depth says",
 };
 
+/// What a program writes piece by piece is gathered, and goes to the servers in whole stripes.
+pub const WRITEBEHIND: OptimisationType = OptimisationType {
+    index: 2,
+    name: "writebehind",
+    parameters: &[
+        ParameterType {
+            name: "size",
+            unit: ParameterUnit::Bytes,
+            bits: 40,
+            least: 64 << 10,
+            most: 128 << 20,
+            multiple: 4 << 10,
+            default: 4 << 20,
+        },
+        ParameterType {
+            name: "delay",
+            unit: ParameterUnit::Milliseconds,
+            bits: 16,
+            least: 10,
+            most: 60_000,
+            multiple: 10,
+            default: 1000,
+        },
+    ],
+    does: "what a program writes one small piece after the other is gathered in memory and goes to the servers in whole stripes, \
+           as much at once as size says; at the latest after the delay, and before a sync or close returns",
+};
+
 /// All of them, by index.
-pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD];
+pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND];
 
 impl OptimisationType {
     /// The optimisation of that index; `None` for one that this release does not know. O(number of optimisations).

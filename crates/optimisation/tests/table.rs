@@ -43,7 +43,7 @@ fn each_has_a_place_of_its_own_in_a_handle() {
 #[test]
 fn what_is_wrong_is_named() {
     let failed = |text: &str| OptimisationSetting::parse(text).unwrap_err().to_string();
-    let known = "write one of small=SIZE, readahead=WINDOW:DEPTH";
+    let known = "write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY";
     assert_eq!(failed("smal=64K"), format!("there is no optimisation 'smal': {known}"));
     for wrong in ["1K", "6K", "2G"] {
         let said = format!("small: size={wrong}iB: it must be 4KiB to 1GiB, a multiple of 4KiB");
@@ -55,6 +55,12 @@ fn what_is_wrong_is_named() {
     assert_eq!(failed("readahead=1K"), "readahead: window=1KiB: it must be 64KiB to 128MiB, a multiple of 4KiB");
     assert_eq!(failed("readahead=8M:9"), "readahead: depth=9: it must be 1 to 8, a multiple of 1");
     assert_eq!(failed("readahead=8M:deep"), "readahead: 'deep' is not a number such as 2");
+    assert_eq!(failed("writebehind=1M:1"), "writebehind: '1' is not a time such as 500ms or 2s");
+    assert_eq!(failed("writebehind=1M:2m"), "writebehind: '2m' is not a time such as 500ms or 2s");
+    assert_eq!(failed("writebehind=1M:2h"), "writebehind: '2h' is not a time such as 500ms or 2s");
+    let range = "it must be 10ms to 60s, a multiple of 10ms";
+    assert_eq!(failed("writebehind=1M:61s"), format!("writebehind: delay=61s: {range}"));
+    assert_eq!(failed("writebehind=1M:15ms"), format!("writebehind: delay=15ms: {range}"));
     assert_eq!(OptimisationSetting::unpack(31, 5), Err(OptimisationError::Index(31)));
     let later = OptimisationSetting::unpack(0, 1 << 40 | 4096).unwrap_err();
     assert_eq!(later, OptimisationError::Later { name: "small", parameters: 1 << 40 | 4096 });
@@ -68,6 +74,8 @@ fn what_is_left_out_has_the_default() {
     assert_eq!(printed("readahead"), "readahead=8MiB:2");
     assert_eq!(printed("readahead=1M"), "readahead=1MiB:2");
     assert_eq!(printed("readahead=1M:4"), "readahead=1MiB:4");
+    assert_eq!(printed("writebehind"), "writebehind=4MiB:1s");
+    assert_eq!(printed("writebehind=64K:250ms"), "writebehind=64KiB:250ms");
 }
 
 proptest! {

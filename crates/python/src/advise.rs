@@ -21,9 +21,9 @@ use stripewise_whatif::{AdviceRequest, Advised};
 /// on those that the log's Lustre layouts show. The text `layout` of a layout file, which errors call `origin`, is held
 /// against the present layouts in place of what planners make. Where `passes` is given, `trace` is the index of a data
 /// set: `passes` is called with a question to all requests and gives, file by file, what [`advise_pass`] answers. With
-/// `rules` some layouts that all files might have are tried, too.
+/// `rules` some layouts that all files might have are tried, too; with `hints` the hints of a pool's directories that gain.
 #[pyfunction]
-#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", osts = None, layout = None, origin = "the layout", passes = None, rules = false))]
+#[pyo3(signature = (trace, cluster = None, *, root = None, planner = None, preset = "hdd-7200", osts = None, layout = None, origin = "the layout", passes = None, rules = false, hints = false))]
 #[expect(clippy::too_many_arguments, reason = "the arguments are those of the Python function, most by name")]
 pub(crate) fn advise<'py>(
     py: Python<'py>,
@@ -37,9 +37,10 @@ pub(crate) fn advise<'py>(
     origin: &str,
     passes: Option<Py<PyAny>>,
     rules: bool,
+    hints: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (servers, root, layout) = (cluster.as_deref(), root.as_deref(), layout.map(|text| (text, origin)));
-    let asked = AdviceRequest { servers, root, planner, preset, osts, layout, rules };
+    let asked = AdviceRequest { servers, root, planner, preset, osts, layout, rules, hints };
     let advised =
         by_passes(py, trace, passes, |made_by| stripewise_whatif::advise(&trace.inner, &trace.about, &asked, made_by))?;
     to_python(py, &describe(&advised.map_err(raise)?, trace))
@@ -125,7 +126,7 @@ impl Passes for Elsewhere {
 }
 
 fn describe(advised: &Advised, trace: &PyTrace) -> Value {
-    let Advised { advice, is_pool, lacks } = advised;
+    let Advised { advice, is_pool, lacks, hints } = advised;
     let names = advice.cluster.names();
     let about = &trace.about;
     let present = placed(&names, advice, |row| Some(&row.present));
@@ -174,6 +175,7 @@ fn describe(advised: &Advised, trace: &PyTrace) -> Value {
             "bytes_per_s": rule.bytes_per_s,
             "gain": gain(&rule.gain),
         })).collect::<Vec<_>>(),
+        "hints": hints.iter().map(crate::hints::proposed).collect::<Vec<_>>(),
     })
 }
 

@@ -11,6 +11,7 @@ use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
 use stripewise_store::layout_hints::HintedLayout;
 use stripewise_store::{Error as StoreError, Store};
+use stripewise_whatif::HintProposal;
 
 /// Each as people write it; of one that this release does not understand what is wrong with it.
 pub(crate) fn described(optimisations: &Optimisations) -> Vec<String> {
@@ -19,6 +20,18 @@ pub(crate) fn described(optimisations: &Optimisations) -> Vec<String> {
         Err(error) => error.to_string(),
     };
     optimisations.enabled().iter().map(text).collect()
+}
+
+/// A hint that gains.
+pub(crate) fn proposed(hint: &HintProposal) -> Value {
+    json!({
+        "directory": hint.directory,
+        "pattern": hint.pattern,
+        "optimisation": hint.setting.to_string(),
+        "files": hint.files,
+        "now_s": hint.now_s,
+        "then_s": hint.then_s,
+    })
 }
 
 /// The hints of the directory `path`, and the rules for what is below it.
@@ -185,6 +198,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "has_handle": taken.has_handle,
             "made_with": described(&taken.made_with),
             "reads_ahead": taken.reads_ahead,
+            "writes_behind": taken.writes_behind,
             "rule": taken.rule.as_ref().map(Pattern::as_str),
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),

@@ -125,7 +125,7 @@ pub(crate) fn server_load<'py>(
     osts: Option<u16>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (servers, root) = (cluster.as_deref(), root.as_deref());
-    let asked = AdviceRequest { servers, root, planner: None, preset, osts, layout: None, rules: false };
+    let asked = AdviceRequest { servers, root, planner: None, preset, osts, layout: None, rules: false, hints: false };
     let loads = py.detach(|| ServerLoads::of(&trace.inner, &trace.about, &asked, layout, origin)).map_err(raise)?;
     to_python(py, &describe(&loads))
 }

@@ -1,11 +1,14 @@
 //! Advice on a log, on the servers of a cluster or pool file.
 
 use crate::error::WhatifError;
+use crate::hinted::{HintProposal, propose};
 use crate::servers::Servers;
+use crate::target::Target;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
-use stripewise_advise::{Advice, AdviceOptions, ClusterFile, Passes, ReadLayouts, advise_by};
+use stripewise_advise::{Advice, AdviceOptions, Below, ClusterFile, Passes, ReadLayouts, advise_by};
 use stripewise_import::{About, Lacks};
 use stripewise_layout::{Layout, LayoutFile};
 use stripewise_store::Store;
@@ -28,6 +31,8 @@ pub struct AdviceRequest<'a> {
     pub layout: Option<(&'a str, &'a str)>,
     /// As [`AdviceOptions::rules`].
     pub rules: bool,
+    /// Hints for new files of a pool's directories are wanted, too.
+    pub hints: bool,
 }
 
 /// [`Advice`], and whether it is for the files of a pool.
@@ -39,6 +44,9 @@ pub struct Advised {
     pub is_pool: bool,
     /// What the log lacks for it.
     pub lacks: Lacks,
+    /// Hints of directories of a pool that gain for files like those of the log, where they are wanted; none where requests are
+    /// too many to be held, are read elsewhere, or are known by counters alone, which tell no order.
+    pub hints: Vec<HintProposal>,
 }
 
 impl AdviceRequest<'_> {
@@ -89,8 +97,32 @@ pub fn advise(
         let has_newer = store.zip(options.root).is_some_and(|(store, root)| has_newer_layouts(trace, store, root));
         let lacks = if has_newer { about.lacks | Lacks::LAYOUTS } else { about.lacks };
         let advice = advise_by(trace, &About { lacks, ..about.clone() }, options, passes)?;
-        Ok(Advised { advice, is_pool: store.is_some(), lacks })
+        let tells_order = asked.hints && !lacks.contains(Lacks::COUNTERS_ONLY);
+        let hints = match store.filter(|_| tells_order) {
+            Some(store) => hints(trace, store, &advice)?,
+            None => Vec::new(),
+        };
+        Ok(Advised { advice, is_pool: store.is_some(), lacks, hints })
     })
+}
+
+/// The hints that gain for files like those of `trace`, under the layouts that `advice` gives them. O(records).
+fn hints(trace: &Trace, store: &Arc<Store>, advice: &Advice) -> Result<Vec<HintProposal>, WhatifError> {
+    let below = Below::new(trace, &advice.root);
+    if below.is_large() {
+        return Ok(Vec::new());
+    }
+    let files = below.files(true);
+    let present = files.iter().map(|file| store.present_layout(Path::new(&file.path)));
+    let present: Vec<Arc<Layout>> = present.collect::<Result<_, _>>()?;
+    let planned = files.iter().zip(&present).map(|(file, present)| {
+        let entry = advice.layout.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
+        entry.map_or(&**present, |entry| &entry.layout)
+    });
+    let target = Target::of_pool(store.pool(), &HashMap::new())?;
+    let found = propose(&files, present.iter().map(|layout| &**layout), planned, &target.cluster);
+    // Of a file on a server without a profile nothing is known: then nothing is proposed.
+    Ok(found.unwrap_or_default())
 }
 
 /// Whether the pool got the present layout of a file below `root` after the end of `trace`, so that the trace's times are not

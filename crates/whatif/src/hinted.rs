@@ -1,22 +1,22 @@
 //! Hints for the directories of a run's files, where the model finds that they gain for files like these: reading ahead of programs
-//! that read small pieces in order, and small files in their inodes.
+//! that read small pieces in order, gathering what one program writes so, and small files in their inodes.
 
 use std::collections::BTreeMap;
 use stripewise_advise::FileRequests;
 use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, CostModel, Op, Request, UnknownServer};
-use stripewise_optimisation::{OptimisationSetting, OptimisationType, READAHEAD, SMALL};
+use stripewise_optimisation::{OptimisationSetting, OptimisationType, READAHEAD, SMALL, WRITEBEHIND};
 
 /// A hint is proposed where it makes this of the time.
 const LEAST_GAIN: f64 = 1.2;
 /// The smallest window that comes within this of the best is proposed: it costs memory.
 const NEARLY: f64 = 1.05;
-/// What is fetched ahead in one process, at most, in bytes.
+/// What is fetched ahead in one process, or gathered, at most, in bytes.
 const MOST_AHEAD_BYTES: u64 = 1 << 30;
-/// Steps of a reader that go on as the one before, at least.
+/// Steps of a program that go on as the one before, at least.
 const IN_ORDER: f64 = 0.9;
-/// Fewer reads show no order.
-const LEAST_READS: usize = 8;
+/// Fewer requests show no order.
+const LEAST_REQUESTS: usize = 8;
 /// A small file has no more bytes.
 const SMALL_BYTES: u64 = 1 << 20;
 /// Fewer small files need no hint.
@@ -72,7 +72,8 @@ pub(crate) fn propose<'a>(
     let mut found = Vec::new();
     for (directory, files) in &directories {
         found.extend(small(directory, files, &model, cluster)?);
-        found.extend(read_ahead(directory, files, &model)?);
+        found.extend(in_larger_pieces(&AHEAD, directory, files, &model)?);
+        found.extend(in_larger_pieces(&BEHIND, directory, files, &model)?);
     }
     Ok(found)
 }
@@ -162,65 +163,127 @@ fn small(
     Ok(gain(directory, pattern, setting, wanted.len(), now.total_s(), then.total_s()))
 }
 
-/// The reads of each process, in order of time, if most go on where the one before ended and no process writes meanwhile.
-fn in_order(requests: &[Request]) -> Option<BTreeMap<u32, Vec<&Request>>> {
-    let mut reads: BTreeMap<u32, Vec<&Request>> = BTreeMap::new();
-    for request in requests.iter().filter(|request| request.op == Op::Read && request.size > 0) {
-        reads.entry(request.process).or_default().push(request);
-    }
-    reads.values_mut().for_each(|of| of.sort_by(|a, b| a.start_s.total_cmp(&b.start_s)));
-    let all = || reads.values().flatten();
-    let begin_s = all().map(|read| read.start_s).fold(f64::INFINITY, f64::min);
-    let end_s = all().map(|read| read.end_s).fold(f64::NEG_INFINITY, f64::max);
-    let is_written = requests.iter().any(|each| each.op == Op::Write && each.end_s >= begin_s && each.start_s <= end_s);
-    let goes_on =
-        |reads: &[&Request]| reads.windows(2).filter(|two| two[0].offset + two[0].size == two[1].offset).count();
-    let steps: usize = reads.values().map(|reads| reads.len() - 1).sum();
-    let on: usize = reads.values().map(|reads| goes_on(reads)).sum();
-    let enough = steps >= LEAST_READS && on as f64 >= IN_ORDER * steps as f64;
-    (enough && !is_written).then_some(reads)
+/// A hint that has servers get larger pieces than programs ask for.
+struct Pieces {
+    hint: &'static OptimisationType,
+    /// For requests of this kind.
+    op: Op,
+    /// A file that several processes use is not for it.
+    needs_one_process: bool,
+    /// Pieces that a stream has in memory at once.
+    at_once: u64,
+    /// A piece ends after that time, in seconds.
+    longest_s: f64,
 }
 
-/// A hint for files of a directory that are read in order, in pieces that leave servers idle.
-fn read_ahead(directory: &str, files: &[Used<'_>], model: &CostModel) -> Result<Option<HintProposal>, UnknownServer> {
+static AHEAD: Pieces = Pieces {
+    hint: &READAHEAD,
+    op: Op::Read,
+    needs_one_process: false,
+    at_once: READAHEAD.parameters[1].default + 1,
+    longest_s: f64::INFINITY,
+};
+
+/// Of several processes each would have what another has gathered written before.
+static BEHIND: Pieces = Pieces {
+    hint: &WRITEBEHIND,
+    op: Op::Write,
+    needs_one_process: true,
+    at_once: 2,
+    longest_s: WRITEBEHIND.parameters[1].default as f64 / 1e3,
+};
+
+/// The requests of one process on one file, one behind the other.
+struct Stream<'a> {
+    layout: &'a Layout,
+    process: u32,
+    from: u64,
+    bytes: u64,
+    /// Seconds that the process does other things in between.
+    pauses_s: f64,
+}
+
+impl<'a> Stream<'a> {
+    /// That of `requests`, in order of time, of which there is one at least.
+    fn of(layout: &'a Layout, process: u32, requests: &[&Request]) -> Self {
+        let from = requests[0].offset;
+        let bytes = requests.iter().map(|each| each.size).fold(0, u64::saturating_add);
+        let pauses_s = requests.windows(2).map(|two| (two[1].start_s - two[0].end_s).max(0.0)).sum();
+        Self { layout, process, from, bytes: bytes.min(MAX_OFFSET - from), pauses_s }
+    }
+
+    /// Adds what it takes in pieces of `piece_bytes`, or as long as `longest_s` allows.
+    fn add(&self, to: &mut Times<'_>, op: Op, piece_bytes: u64, longest_s: f64) -> Result<(), UnknownServer> {
+        let in_time = self.bytes as f64 * longest_s / self.pauses_s.max(f64::MIN_POSITIVE);
+        let piece_bytes = piece_bytes.min(in_time as u64).max(1);
+        let piece = |number: u64| {
+            let (offset, size) = (self.from + number * piece_bytes, piece_bytes.min(self.bytes - number * piece_bytes));
+            Request { offset, size, op, process: self.process, start_s: 0.0, end_s: 0.0 }
+        };
+        let count = self.bytes.div_ceil(piece_bytes);
+        let step = count.div_ceil(PRICED as u64).max(1);
+        let times = count as f64 / count.div_ceil(step).max(1) as f64;
+        (0..count).step_by(step as usize).try_for_each(|number| to.add(self.layout, &piece(number), times))
+    }
+}
+
+/// The requests of each process that are of the kind, in order of time, if most go on where the one before ended and no process
+/// does the other kind meanwhile.
+fn in_order<'a>(kind: &Pieces, requests: &'a [Request]) -> Option<BTreeMap<u32, Vec<&'a Request>>> {
+    let mut found: BTreeMap<u32, Vec<&Request>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.op == kind.op && request.size > 0) {
+        found.entry(request.process).or_default().push(request);
+    }
+    found.values_mut().for_each(|of| of.sort_by(|a, b| a.start_s.total_cmp(&b.start_s)));
+    let all = || found.values().flatten();
+    let begin_s = all().map(|each| each.start_s).fold(f64::INFINITY, f64::min);
+    let end_s = all().map(|each| each.end_s).fold(f64::NEG_INFINITY, f64::max);
+    let is_mixed = requests.iter().any(|each| each.op != kind.op && each.end_s >= begin_s && each.start_s <= end_s);
+    let goes_on = |of: &[&Request]| of.windows(2).filter(|two| two[0].offset + two[0].size == two[1].offset).count();
+    let steps: usize = found.values().map(|of| of.len() - 1).sum();
+    let on: usize = found.values().map(|of| goes_on(of)).sum();
+    let enough = steps >= LEAST_REQUESTS && on as f64 >= IN_ORDER * steps as f64;
+    (enough && !is_mixed && (found.len() == 1 || !kind.needs_one_process)).then_some(found)
+}
+
+/// A hint of that kind for files of a directory that are used in order, in pieces that leave servers idle.
+fn in_larger_pieces(
+    kind: &Pieces,
+    directory: &str,
+    files: &[Used<'_>],
+    model: &CostModel,
+) -> Result<Option<HintProposal>, UnknownServer> {
     let mut wanted = Vec::new();
     let (mut now, mut streams, mut longest_bytes, mut largest_bytes) = (Times::new(model), Vec::new(), 0, 0);
     for used in files {
-        let Some(reads) = in_order(used.requests) else { continue };
+        let Some(in_order) = in_order(kind, used.requests) else { continue };
         wanted.push(used);
-        for (process, reads) in reads {
-            now.add_all(used.planned, &reads)?;
-            let bytes: u64 = reads.iter().map(|read| read.size).fold(0, u64::saturating_add);
-            longest_bytes = bytes.max(longest_bytes);
-            largest_bytes = reads.iter().map(|read| read.size).max().unwrap_or(0).max(largest_bytes);
-            streams.push((used.planned, process, reads[0].offset, bytes.min(MAX_OFFSET - reads[0].offset)));
+        for (process, requests) in in_order {
+            now.add_all(used.planned, &requests)?;
+            let stream = Stream::of(used.planned, process, &requests);
+            longest_bytes = stream.bytes.max(longest_bytes);
+            largest_bytes = requests.iter().map(|each| each.size).max().unwrap_or(0).max(largest_bytes);
+            streams.push(stream);
         }
     }
     let (Some(pattern), now_s) = (names_of(files, &wanted), now.total_s()) else { return Ok(None) };
-    let window = &READAHEAD.parameters[0];
-    let ahead = READAHEAD.parameters[1].default + 1;
+    let size = &kind.hint.parameters[0];
     let fits = |bytes: &u64| {
-        *bytes > largest_bytes && *bytes <= longest_bytes && *bytes * ahead * streams.len() as u64 <= MOST_AHEAD_BYTES
+        let needed = bytes.saturating_mul(kind.at_once).saturating_mul(streams.len() as u64);
+        *bytes > largest_bytes && *bytes <= longest_bytes && needed <= MOST_AHEAD_BYTES
     };
-    let windows = (window.least.trailing_zeros()..=window.most.trailing_zeros()).map(|power| 1_u64 << power);
+    let sizes = (size.least.trailing_zeros()..=size.most.trailing_zeros()).map(|power| 1_u64 << power);
     let mut tried: Vec<(u64, f64)> = Vec::new();
-    for window_bytes in windows.filter(fits) {
+    for piece_bytes in sizes.filter(fits) {
         let mut then = Times::new(model);
-        for &(layout, process, from, bytes) in &streams {
-            let windows: Vec<Request> = (0..bytes.div_ceil(window_bytes))
-                .map(|number| {
-                    let (offset, size) =
-                        (from + number * window_bytes, window_bytes.min(bytes - number * window_bytes));
-                    Request { offset, size, op: Op::Read, process, start_s: 0.0, end_s: 0.0 }
-                })
-                .collect();
-            then.add_all(layout, &windows.iter().collect::<Vec<_>>())?;
+        for stream in &streams {
+            stream.add(&mut then, kind.op, piece_bytes, kind.longest_s)?;
         }
-        tried.push((window_bytes, then.total_s()));
+        tried.push((piece_bytes, then.total_s()));
     }
     let best_s = tried.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
-    let Some(&(window_bytes, then_s)) = tried.iter().find(|tried| tried.1 <= best_s * NEARLY) else { return Ok(None) };
-    let Some(setting) = setting(&READAHEAD, window_bytes) else { return Ok(None) };
+    let Some(&(piece_bytes, then_s)) = tried.iter().find(|tried| tried.1 <= best_s * NEARLY) else { return Ok(None) };
+    let Some(setting) = setting(kind.hint, piece_bytes) else { return Ok(None) };
     Ok(gain(directory, pattern, setting, wanted.len(), now_s, then_s))
 }
 
@@ -288,6 +351,39 @@ mod tests {
         let writes = sequential(32 << 20, 64 << 10).flat_map(|read| [read, (Op::Write, 1 << 40, 10, 1)]);
         let files = [file("a/f", jumps), file("b/f", writes), file("c/f", sequential(1 << 30, 128 << 20))];
         assert_eq!(proposed(&files, &cluster(1 << 30)), []);
+    }
+
+    /// Writes of 64 KiB, each of which takes 9 ms, after a pause.
+    fn written(bytes: u64, process: u32, pause_s: f64) -> Vec<Request> {
+        let size = 64 << 10;
+        let request = |number: u64| {
+            let start_s = number as f64 * (9e-3 + pause_s);
+            Request { offset: number * size, size, op: Op::Write, process, start_s, end_s: start_s + 9e-3 }
+        };
+        (0..bytes / size).map(request).collect()
+    }
+
+    fn writers(path: &str, requests: Vec<Request>) -> FileRequests {
+        FileRequests { id: 0, path: path.into(), requests }
+    }
+
+    #[test]
+    fn what_one_program_writes_in_small_pieces_is_gathered() {
+        let files = [writers("out/a", written(64 << 20, 0, 0.0)), writers("out/b", written(64 << 20, 1, 1e-3))];
+        let found = proposed(&files, &cluster(0));
+        assert_eq!((found.len(), found[0].setting.of().name, found[0].files), (1, "writebehind", 2));
+        assert!(found[0].then_s < found[0].now_s / 5.0, "{found:?}");
+    }
+
+    #[test]
+    fn what_several_write_or_one_that_pauses_is_not_gathered() {
+        let shared = [written(32 << 20, 0, 0.0), written(32 << 20, 1, 0.0)].concat();
+        // A piece never waits for more than a second.
+        let slow = written(32 << 20, 0, 2.0);
+        let mut read: Vec<Request> = written(32 << 20, 0, 0.0);
+        read.push(Request { op: Op::Read, ..read[100] });
+        let files = [writers("a/f", shared), writers("b/f", slow), writers("c/f", read)];
+        assert_eq!(proposed(&files, &cluster(0)), []);
     }
 
     #[test]

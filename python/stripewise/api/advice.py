@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from stripewise import _native
+from stripewise import _native, hints
 from stripewise.advising import Workers
 from stripewise.api import frames, html
 from stripewise.api.frames import Columns
@@ -16,6 +16,7 @@ from stripewise.api.servers import Named
 from stripewise.api.trace import Trace
 from stripewise.exporters.advised import Native, figures_set, of_advice, then_set
 from stripewise.heading import NowThen, heading, unchanged
+from stripewise.pool import Pool
 from stripewise.units import counted, ratio
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def advise(
         osts=osts,
         passes=None if workers is None else workers.passes,
     )
-    return Advice(with_layout(), trace, workers, lambda text: with_layout(layout=text))
+    document = with_layout(hints=True)
+    mount = Pool.load(Path(cluster)).mount if cluster is not None and document["cluster"]["kind"] == "pool" else None
+    return Advice(document, trace, workers, lambda text: with_layout(layout=text), mount)
 
 
 def _root(trace: Trace, root: Path) -> str:
@@ -66,15 +69,24 @@ class Advice(HasLayout):
     """Present and better layouts, gains with their intervals, and findings."""
 
     def __init__(
-        self, document: AdviceDocument, trace: Trace, workers: Workers | None, given: Callable[[str], AdviceDocument]
+        self,
+        document: AdviceDocument,
+        trace: Trace,
+        workers: Workers | None,
+        given: Callable[[str], AdviceDocument],
+        mount: Path | None,
     ) -> None:
-        """Takes what the compiled part advises on a trace, and what gives the same of a layout's text: see `advise`."""
+        """Takes what the compiled part advises on a trace, and what gives the same of a layout's text: see `advise`.
+
+        `mount` is where the pool is, if the servers are a pool's.
+        """
         super().__init__(document["layout"])
         self.document = document
         """What `stripewise advise --json` prints, but for `native`."""
         self._trace = trace
         self._workers = workers
         self._given = given
+        self._mount = mount
 
     @property
     def heading(self) -> list[str]:
@@ -111,6 +123,16 @@ class Advice(HasLayout):
         """
         draw = None if self._workers is None else self._workers.sampled
         return of_advice(self.document, self._trace.native, self._given, draw)
+
+    @property
+    def hints(self) -> list[dict[str, Any]]:
+        """Hints for new files of directories that gain by the model, each with its `command`; of a cluster none."""
+        return [] if self._mount is None else hints.commands(self._mount, self.document["hints"])
+
+    @property
+    def hint_lines(self) -> list[str]:
+        """The same for people."""
+        return [] if self._mount is None else hints.lines(self._mount, self.document["hints"])
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -170,7 +192,7 @@ class Advice(HasLayout):
             f"{finding['severity']}: {'' if finding['path'] is None else finding['path'] + ': '}{finding['words']}"
             for finding in self.findings.iter_rows(named=True)
         )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.hint_lines])
 
     def _headline(self) -> str:
         total, cluster = self.document["total"], self.document["cluster"]

@@ -105,8 +105,7 @@ class Plan(HasLayout, Priced):
     def hints(self) -> list[dict[str, Any]]:
         """Hints for new files of directories that gain by the model, each with its `command`; of a cluster none."""
         pool = self.servers.pool
-        proposed = [] if pool is None else self.document["hints"]
-        return [{**hint, "command": hints.command(pool.mount, hint)} for hint in proposed if pool is not None]
+        return [] if pool is None else hints.commands(pool.mount, self.document["hints"])
 
     @property
     def hint_lines(self) -> list[str]:

@@ -70,6 +70,8 @@ def show(made: Advice, log: Sequence[str], cluster: Path | None) -> None:
         _space(advice["total"]["space"])
     if native is not None and native.is_worth_it:
         _native_commands(native, advice, log, cluster)
+    for line in made.hint_lines:
+        console.result(line)
 
 
 Found = tuple[str, str, list[str | None], list[str]]

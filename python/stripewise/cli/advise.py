@@ -96,7 +96,12 @@ def advise(
         made.save(output)
     if as_json:
         console.document(
-            {**document, "now_then": made.now_then, "native": None if native is None else native.as_dict()}
+            {
+                **document,
+                "hints": made.hints,
+                "now_then": made.now_then,
+                "native": None if native is None else native.as_dict(),
+            }
         )
     else:
         advice.show(made, [str(log), *options(file, rank, app)], cluster)

@@ -55,6 +55,11 @@ def hint(
                    from all servers before it asks: windows of 64KiB to
                    128MiB, without =WINDOW 8MiB; DEPTH of them at once, 1 to
                    8, without :DEPTH 2
+      writebehind=SIZE:DELAY
+                   small writes one behind the other go to the servers in
+                   whole stripes, SIZE at once, 64KiB to 128MiB, without
+                   =SIZE 4MiB; at the latest after DELAY, 10ms to 60s,
+                   without :DELAY 1s, and before a sync or close returns
       layout=ROUND[/OFFSET@ROUND...]
                    where every byte is, as in a layout file: servers with
                    their widths, and more regions with their offsets
@@ -134,6 +139,10 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result(f"  it has landed on {taken['landed_on']}, and moves to its place later")
     if taken["reads_ahead"]:
         console.result("  what is open for reading alone is read ahead, as long as the file has no writer")
+    if taken["writes_behind"]:
+        console.result(
+            "  small writes one behind the other are gathered, until stripes are full or a sync or close comes"
+        )
     if taken["rule"] is not None:
         rule = terminal.name(taken["rule"])
         console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")

@@ -189,7 +189,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         else None,
         "verified_bytes": outcome.verified_bytes,
         "cache": outcome.cache,
-        "hints": [{**hint, "command": hints.command(outcome.pool.mount, hint)} for hint in proposed(outcome)],
+        "hints": hints.commands(outcome.pool.mount, proposed(outcome)),
         "regions": [{**asdict(row), "measured_ratio": row.measured_ratio} for row in rows(outcome)],
         "runs": {"before": [_run(run) for run in outcome.before], "after": [_run(run) for run in outcome.after]},
         "files": {

@@ -22,6 +22,7 @@ const KIND: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
 /// The hint of the directories that the tests of this binary work in.
 const HINT: Option<&str> = match env!("CARGO_CRATE_NAME").as_bytes() {
     b"ahead" => Some("readahead=64K:2"),
+    b"behind" => Some("writebehind=64K:60s"),
     _ => None,
 };
 

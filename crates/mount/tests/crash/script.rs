@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use rustix::fs::FallocateFlags;
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::handle::Optimisations;
+use stripewise_store::hints::DirectoryHints;
 use stripewise_store::{Error, Pool, Store};
 
 use crate::trace::MARKS;
@@ -86,6 +89,10 @@ pub enum Op {
         pattern: &'static str,
         layout: usize,
     },
+    /// What all new files get.
+    Hint {
+        setting: &'static str,
+    },
 }
 
 /// How a file is opened.
@@ -105,6 +112,13 @@ pub struct Script {
     pub name: String,
     pub setup: usize,
     pub ops: Vec<Op>,
+}
+
+impl Script {
+    /// Whether the mount keeps back what was written.
+    fn keeps_back(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Hint { .. }))
+    }
 }
 
 /// Layouts that files get in the course of a script, for pools of three servers.
@@ -241,6 +255,13 @@ fn step(
                 .set_rule(&Pattern::new(pattern).expect("a pattern"), &layout(*index))
                 .expect("the rule is kept");
         }
+        Op::Hint { setting } => {
+            let (index, parameters) = OptimisationSetting::parse(setting).expect("an optimisation").pack();
+            let mut optimisations = Optimisations::default();
+            optimisations.enable(index, parameters).expect("it is in its range");
+            let hint = |hints: &mut DirectoryHints| hints.set(None, optimisations);
+            store(pool).change_hints(Path::new("."), hint).expect("the hint is kept");
+        }
     }
     Ok(())
 }
@@ -303,7 +324,7 @@ impl Expected {
         for (index, op) in script.ops[..ended].iter().enumerate() {
             expected.apply(index, op, true);
             if crash == Crash::Kill {
-                expected.settle();
+                expected.settle(script.keeps_back());
             }
         }
         if begun > ended {
@@ -317,9 +338,11 @@ impl Expected {
         self.files.iter().any(|file| file.synced.as_ref().is_some_and(|bytes| !bytes.is_empty()))
     }
 
-    /// Whatever was done stays done.
-    fn settle(&mut self) {
-        self.files.iter_mut().for_each(FileState::sync);
+    /// Whatever was done stays done, but for bytes that the mount itself `keeps_back`.
+    fn settle(&mut self, keeps_back: bool) {
+        if !keeps_back {
+            self.files.iter_mut().for_each(FileState::sync);
+        }
         self.names.values_mut().for_each(|to| drop(to.drain(..to.len() - 1)));
         self.directories.values_mut().for_each(|durable| *durable = true);
     }

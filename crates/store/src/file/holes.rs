@@ -56,6 +56,7 @@ impl Inode {
     }
 
     fn seek(&self, offset: u64, wanted: Wanted) -> Result<Option<u64>> {
+        self.put_gathered()?;
         loop {
             let file = self.file()?;
             if let Some(inode) = file.whole_inode() {

@@ -5,6 +5,7 @@
 //! datafile can come to it, so that its writers need not register and its size is always the inode's.
 
 use crate::file::lockfile::{LockFile, Purpose, Writers};
+use crate::file::paths::gathered::Gathered;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
@@ -41,6 +42,17 @@ pub struct Store {
     pub(crate) inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
     /// The deaths of servers after which all open files have let go of what is dead.
     deaths: AtomicU32,
+    /// What makes room on a full disk, if something in this process can.
+    room_maker: OnceLock<RoomMaker>,
+}
+
+/// Makes room on full disks; whether it has.
+struct RoomMaker(Box<dyn Fn() -> bool + Send + Sync>);
+
+impl std::fmt::Debug for RoomMaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RoomMaker")
+    }
 }
 
 impl Deref for Store {
@@ -54,7 +66,20 @@ impl Deref for Store {
 impl Store {
     /// The store of `pool`, in which nothing is open yet.
     pub(crate) fn of(pool: Arc<OpenPool>) -> Self {
-        Self { pool, inodes: Mutex::default(), deaths: AtomicU32::new(0) }
+        Self { pool, inodes: Mutex::default(), deaths: AtomicU32::new(0), room_maker: OnceLock::new() }
+    }
+
+    /// Has `make_room` called where bytes that the store has kept back find a disk full; it says whether it has made room. The
+    /// first that comes stays.
+    pub fn set_room_maker(&self, make_room: impl Fn() -> bool + Send + Sync + 'static) {
+        // A second one is as good.
+        let _ = self.room_maker.set(RoomMaker(Box::new(make_room)));
+    }
+
+    /// After `error`: whether a disk was full that has room now.
+    pub(crate) fn make_room(&self, error: &Error) -> bool {
+        let is_full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
+        is_full && self.room_maker.get().is_some_and(|maker| maker.0())
     }
 
     /// After an error: if a server's file system was found dead, all open files let go of it, so that it can be mounted
@@ -97,6 +122,8 @@ pub struct Inode {
     pub(crate) cutting: AtomicBool,
     /// Syncs that failed.
     pub(crate) failures: Failures,
+    /// What this process keeps back of what was written.
+    pub(crate) gathered: Gathered,
     /// Datafiles whose names are known to be durable. The maker of one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
@@ -197,6 +224,7 @@ impl Inode {
             changing: Mutex::default(),
             cutting: AtomicBool::new(false),
             failures: Failures::default(),
+            gathered: Gathered::default(),
             durable: Mutex::default(),
             unrecorded: AtomicBool::new(unrecorded),
             was_read_ns: AtomicI64::new(NEVER),
@@ -338,6 +366,8 @@ impl Inode {
 
     /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
     pub fn placement(&self) -> Result<Placement> {
+        // Who asks goes there itself.
+        self.put_gathered()?;
         loop {
             let epoch = self.store.plane().epoch(self.handle());
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
@@ -412,6 +442,11 @@ impl Inode {
         })
     }
 
+    /// Whether its handle asks for its writes to be gathered. No system call where its places are known.
+    pub fn writes_behind(&self) -> bool {
+        self.known_file().is_ok_and(|file| file.write_behind().is_some())
+    }
+
     /// For a file that is opened now: it is told of nothing that failed before.
     pub(crate) fn told(&self) -> Told {
         self.failures.told()
@@ -425,6 +460,19 @@ impl Inode {
         let done = self.sync(data_only);
         let failed = self.failures.tell(told);
         done?;
+        self.kept(failed)
+    }
+
+    /// Puts on the servers what was gathered, for an open file that was `told` of what failed so far. It is not told by this.
+    ///
+    /// # Errors
+    /// Those of the servers; what failed before, and the open file has not been told of.
+    pub(crate) fn flush_for(&self, told: &Told) -> Result<()> {
+        let put = self.put_gathered_or_give_up();
+        put.and(self.kept(self.failures.untold(told)))
+    }
+
+    fn kept(&self, failed: Option<Errno>) -> Result<()> {
         failed.map_or(Ok(()), |errno| Err(self.failed("keep what was written to")(errno)))
     }
 
@@ -434,6 +482,7 @@ impl Inode {
     }
 
     fn sync_once(&self, data_only: bool) -> Result<()> {
+        self.put_gathered_or_give_up()?;
         let file = self.file()?;
         if file.whole_inode().is_some() {
             // A handle has to be durable, too.
@@ -500,7 +549,7 @@ impl<'a> Placements for ByHandle<'a> {
     }
 
     fn size_bytes(&self) -> Result<u64> {
-        self.inode.certain_size_bytes()
+        self.inode.put_size_bytes()
     }
 
     fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
@@ -583,7 +632,8 @@ fn place(
     inode: impl FnOnce() -> Result<Arc<OwnedFd>>,
 ) -> Result<PlacedFile> {
     let sum = crate::format::handle::checksum(&handle.encode()?);
-    let read_ahead = hints::read_ahead(&handle.optimisations);
+    let (read_ahead, write_behind) =
+        (hints::read_ahead(&handle.optimisations), hints::write_behind(&handle.optimisations));
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
     let parts_bytes = handle.generations.memory_bytes(&layout);
@@ -602,7 +652,7 @@ fn place(
     };
     let mut file = PlacedFile::new(store.plane().clone(), placement, inode)?;
     file.keep_share(share);
-    file.set_read_ahead(read_ahead);
+    file.set_paths(read_ahead, write_behind);
     file.set_handle_sum(sum);
     Ok(file)
 }

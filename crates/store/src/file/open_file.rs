@@ -181,7 +181,11 @@ impl File {
         if !self.appends() {
             let end = bufs.iter().fold(offset, |end, buf| end.saturating_add(buf.len() as u64));
             self.open.register_up_to(end)?;
-            return Ok((offset, requests.write_vectored_at(bufs, offset)?));
+            let count = match self.flags.intersects(OFlags::DIRECT | OFlags::SYNC | OFlags::DSYNC) {
+                true => requests.write_vectored_at(bufs, offset)?,
+                false => self.open.write_at(LIBRARY, bufs, offset)?,
+            };
+            return Ok((offset, count));
         }
         self.open.register()?;
         match bufs {
@@ -283,7 +287,8 @@ impl File {
     /// Closes it and tells of what went wrong, which dropping it does not.
     ///
     /// # Errors
-    /// The last writer could not put the size into the inode: the next one does it.
+    /// The last writer could not put the size into the inode: the next one does it. What was kept back of what was written (hint
+    /// `writebehind`) could not be written: it is lost.
     pub fn close(mut self) -> Result<()> {
         self.leave()
     }
@@ -292,8 +297,9 @@ impl File {
         if std::mem::replace(&mut self.is_closed, true) {
             return Ok(());
         }
+        let flushed = self.open.flush();
         self.inode().settle_access();
-        self.open.release().and(self.files.note_close(self.inode()))
+        flushed.and(self.open.release()).and(self.files.note_close(self.inode()))
     }
 }
 

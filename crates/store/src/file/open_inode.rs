@@ -4,12 +4,13 @@ use crate::file::inode::Inode;
 use crate::file::paths::path::IoPath;
 use crate::file::paths::placed::PlacedPath;
 use crate::file::paths::readahead::ReadAhead;
+use crate::file::paths::writebehind::WriteBehind;
 use crate::file::requests::Requests;
 use crate::file::unsynced::Told;
 use crate::os::error::Result;
 use crate::os::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::os::sync::{Mutex, guard};
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Action, Sender};
 
@@ -25,17 +26,19 @@ pub struct OpenInode {
     /// Bytes at the beginning of the file that it may write without being registered as a writer of the rest; 0: none.
     head_bytes: AtomicU64,
     registering: Mutex<()>,
-    /// What its reads go over before they reach their places, as its handle said when it was opened.
+    /// What its requests go over before they reach their places, as its handle said when it was opened.
     path: Option<Box<dyn IoPath>>,
 }
 
-/// The path of the reads of one open, by the handle; `None`: straight to the places. An open for writing would only see that
-/// the file has a writer.
+/// The path of the requests of one open, by the handle; `None`: straight to the places. Reads of an open for writing are not
+/// read ahead, as they would only see that the file has a writer.
 fn path_of(inode: &Arc<Inode>, writes: bool) -> Option<Box<dyn IoPath>> {
-    if writes || inode.store.plane().is_shared() {
-        return None;
+    let file = inode.known_file().ok()?;
+    if writes {
+        let hint = file.write_behind()?;
+        return Some(Box::new(WriteBehind::over(PlacedPath, inode.clone(), hint)));
     }
-    let hint = inode.known_file().ok()?.read_ahead()?;
+    let hint = file.read_ahead().filter(|_| !inode.store.plane().is_shared())?;
     Some(Box::new(ReadAhead::over(PlacedPath, inode.clone(), hint)))
 }
 
@@ -72,9 +75,15 @@ impl OpenInode {
         self.notes_reads
     }
 
-    /// Whether its reads have to pass here: what is read ahead of them is with this process.
-    pub fn reads_ahead(&self) -> bool {
-        self.path.is_some()
+    /// Whether its requests have to pass here: what is read ahead of them, or gathered of what was written to the file, is with
+    /// this process.
+    pub fn has_to_pass_here(&self) -> bool {
+        self.path.is_some() || self.inode.writes_behind()
+    }
+
+    /// Whether what it writes may be kept back, so that its close has to be waited for.
+    pub fn writes_behind(&self) -> bool {
+        self.writes && self.path.is_some()
     }
 
     /// Whether it is registered as a writer.
@@ -154,6 +163,29 @@ impl OpenInode {
             self.inode.note_read(offset.saturating_add(count as u64));
         }
         Ok(count)
+    }
+
+    /// Writes at `offset`, which may lie beyond the end; how many bytes. It must be registered, as by
+    /// [`OpenInode::register_up_to`].
+    ///
+    /// # Errors
+    /// Those of the servers. Of bytes that are kept back, the next sync, or [`OpenInode::flush`], tells.
+    pub fn write_at(&self, sender: Sender, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        let requests = self.sent_by(sender);
+        match &self.path {
+            // A piece is put on the servers by a writer of the rest.
+            Some(path) if self.is_registered() => path.write(requests, bufs, offset),
+            _ => requests.write_vectored_at(bufs, offset),
+        }
+    }
+
+    /// Puts on the servers what was kept back of what was written to the file, for a program that closes a descriptor of it.
+    ///
+    /// # Errors
+    /// What was kept back could not be written, and this open has not been told of that by a sync. Each close of one of its
+    /// descriptors says so: the first may be that of a child which knows nothing of the file.
+    pub fn flush(&self) -> Result<()> {
+        if self.writes_behind() { self.inode.flush_for(&self.told) } else { Ok(()) }
     }
 
     /// Makes everything written so far durable (`data_only`: as fdatasync).

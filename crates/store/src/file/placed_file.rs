@@ -5,7 +5,7 @@ use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::extents::LastExtent;
 use crate::file::open_memory::Share;
-use crate::format::hints::ReadAheadHint;
+use crate::format::hints::{ReadAheadHint, WriteBehindHint};
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
 use crate::os::descriptors::{close, replace, replace_by_nothing};
@@ -94,6 +94,8 @@ pub struct PlacedFile {
     share: Option<Share>,
     /// How its readers are to be served, where its handle says so.
     read_ahead: Option<ReadAheadHint>,
+    /// How much of what its writers write is gathered, where its handle says so.
+    write_behind: Option<WriteBehindHint>,
 }
 
 impl PlacedFile {
@@ -119,6 +121,7 @@ impl PlacedFile {
             inode,
             share: None,
             read_ahead: None,
+            write_behind: None,
         })
     }
 
@@ -154,13 +157,19 @@ impl PlacedFile {
         self.share = Some(share);
     }
 
-    pub(crate) fn set_read_ahead(&mut self, hint: Option<ReadAheadHint>) {
-        self.read_ahead = hint;
+    /// The paths that its handle asks for.
+    pub(crate) fn set_paths(&mut self, read_ahead: Option<ReadAheadHint>, write_behind: Option<WriteBehindHint>) {
+        (self.read_ahead, self.write_behind) = (read_ahead, write_behind);
     }
 
     /// How its readers are to be served ahead, where its handle says so.
     pub(crate) fn read_ahead(&self) -> Option<ReadAheadHint> {
         self.read_ahead
+    }
+
+    /// How much of what its writers write is to be gathered, where its handle says so.
+    pub(crate) fn write_behind(&self) -> Option<WriteBehindHint> {
+        self.write_behind
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {

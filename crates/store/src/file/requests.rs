@@ -17,6 +17,8 @@ pub struct Requests<'a> {
     sender: Sender,
     /// The gate has let the request pass that these are parts of.
     are_admitted: bool,
+    /// They put what was gathered on the servers.
+    are_gathered: bool,
 }
 
 /// The store's own interface.
@@ -25,12 +27,17 @@ pub(crate) const LIBRARY: Sender = Sender::this_process(Way::Library);
 impl Inode {
     /// The requests of `sender`.
     pub fn sent_by(&self, sender: Sender) -> Requests<'_> {
-        Requests { inode: self, sender, are_admitted: false }
+        Requests { inode: self, sender, are_admitted: false, are_gathered: false }
     }
 
     /// The requests of `sender`, as parts of one that the gate has let pass.
     pub(crate) fn admitted(&self, sender: Sender) -> Requests<'_> {
-        Requests { inode: self, sender, are_admitted: true }
+        Requests { inode: self, sender, are_admitted: true, are_gathered: false }
+    }
+
+    /// The requests that put on the servers what was gathered of the writes of `sender`, which the gate has let pass.
+    pub(crate) fn gathered_by(&self, sender: Sender) -> Requests<'_> {
+        Requests { inode: self, sender, are_admitted: true, are_gathered: true }
     }
 
     /// [`Requests::read_at`] of this process.
@@ -54,6 +61,18 @@ impl<'a> Requests<'a> {
         ByHandle { inode: self.inode, cuts, sender: self.sender, is_admitted: self.are_admitted }
     }
 
+    /// What was gathered before comes first. One load where nothing is.
+    #[inline]
+    fn put_gathered(&self) -> Result<()> {
+        if self.are_gathered { Ok(()) } else { self.inode.put_gathered() }
+    }
+
+    /// [`Requests::put_gathered`] before a write, whose program is told by it of what is given up.
+    #[inline]
+    fn put_gathered_or_give_up(&self) -> Result<()> {
+        if self.are_gathered { Ok(()) } else { self.inode.put_gathered_or_give_up() }
+    }
+
     /// Who sends them.
     pub(crate) fn sender(&self) -> Sender {
         self.sender
@@ -72,6 +91,7 @@ impl<'a> Requests<'a> {
 
     /// [`Requests::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        self.put_gathered()?;
         placements::read(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
     }
 
@@ -82,6 +102,7 @@ impl<'a> Requests<'a> {
 
     /// [`Requests::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.put_gathered_or_give_up()?;
         placements::write(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
     }
 
@@ -92,11 +113,12 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// The first of those that kept a part of it from being written.
     pub fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        // A kernel's pages are written all the same.
+        let mut all = self.put_gathered_or_give_up();
         // What it fails with is found out below, stripe by stripe. Nothing is cut off: the kernel that keeps the pages says
         // where the file ends.
         let mut done = placements::write(&self.places(false), &[IoSlice::new(buf)], offset).unwrap_or(0);
         let rest = Requests { are_admitted: true, ..*self };
-        let mut all = Ok(());
         while done < buf.len() {
             let at = offset + done as u64;
             let in_stripe = stripe_end(&self.inode.file()?.datafiles().placed, at) - at;
@@ -134,6 +156,7 @@ impl<'a> Requests<'a> {
     fn append_by(&self, buf: &[u8], asks_where: bool) -> Result<(u64, usize)> {
         let inode = self.inode;
         let request = self.enter(Action::Append, 0, buf.len() as u64);
+        self.put_gathered_or_give_up()?;
         let _local = guard(&inode.appending);
         if inode.file()?.whole_inode().is_some() || inode.is_whole()? {
             return inode.append_whole(&request, buf, asks_where);
@@ -160,7 +183,13 @@ impl<'a> Requests<'a> {
     /// EFBIG; those of the servers.
     pub fn truncate(&self, size_bytes: u64) -> Result<()> {
         self.enter(Action::Truncate, size_bytes, 0);
-        self.inode.truncate(size_bytes)
+        // What is cut off needs no room on a full disk.
+        let is_cut = self.inode.cut_gathered(size_bytes);
+        self.put_gathered().and_then(|()| self.inode.truncate(size_bytes)).inspect_err(|error| {
+            if is_cut {
+                self.inode.note_lost(error.errno());
+            }
+        })
     }
 
     /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; where all
@@ -170,6 +199,7 @@ impl<'a> Requests<'a> {
     /// EOPNOTSUPP for other modes; those of the servers.
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
         self.enter(Action::Allocate, offset, len);
+        self.put_gathered()?;
         self.inode.allocate(mode, offset, len)
     }
 
@@ -186,7 +216,7 @@ impl<'a> Requests<'a> {
 }
 
 /// Where the stripe ends that holds byte `offset` of the file.
-fn stripe_end(layout: &Layout, offset: u64) -> u64 {
+pub(crate) fn stripe_end(layout: &Layout, offset: u64) -> u64 {
     let region = layout.region_at(offset);
     let row = &layout.regions()[region];
     let slot = row.slot_at(offset);

@@ -27,7 +27,13 @@ impl Failures {
     pub(crate) fn tell(&self, told: &Told) -> Option<Errno> {
         let now = self.0.load(Ordering::Acquire);
         let has_failed = told.0.swap(now, Ordering::AcqRel) != now;
-        has_failed.then(|| Errno::from_raw_os_error((now & ((1 << ERRNO_BITS) - 1)) as i32))
+        has_failed.then(|| errno_of(now))
+    }
+
+    /// The same without telling: what reads it may be a child that closes the descriptors of its parent, who is still to know.
+    pub(crate) fn untold(&self, told: &Told) -> Option<Errno> {
+        let now = self.0.load(Ordering::Acquire);
+        (told.0.load(Ordering::Acquire) != now).then(|| errno_of(now))
     }
 
     /// Notes a sync that has failed.
@@ -37,4 +43,8 @@ impl Failures {
         // It never refuses.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
+}
+
+fn errno_of(failures: u64) -> Errno {
+    Errno::from_raw_os_error((failures & ((1 << ERRNO_BITS) - 1)) as i32)
 }

@@ -34,6 +34,7 @@ impl Inode {
     /// The caller must be registered as a writer, and stay it as long as the datafile is used: then no byte moves to
     /// another place. After a change of size by [`Inode::truncate`] or [`Inode::allocate`] it must be called again.
     pub fn whole_datafile(&self, make: bool) -> Result<Option<OwnedFd>> {
+        self.put_gathered()?;
         let before = self.attributes()?;
         loop {
             let file = self.file()?;

@@ -58,6 +58,16 @@ impl Attributes {
         (found.size_bytes < COUNTED_BYTES).then_some(found)
     }
 
+    /// Adds what is gathered up to byte `end`, and was written last at `changed`.
+    fn gather(&mut self, end: u64, changed: Timespec) {
+        if end > self.size_bytes {
+            self.blocks += (end - self.size_bytes).div_ceil(512);
+            self.size_bytes = end;
+        }
+        self.mtime = newer(self.mtime, changed);
+        self.is_alone = false;
+    }
+
     /// Puts them into `stat`, which is of the file's inode.
     pub fn put_into(&self, stat: &mut rustix::fs::Stat) {
         stat.st_size = self.size_bytes as i64;
@@ -179,6 +189,13 @@ impl Inode {
 
     /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.
     pub fn release_writer(&self) -> Result<()> {
+        // What cannot be put on the servers is noted for those who have the file open.
+        let put = self.put_gathered_or_give_up();
+        self.rest_gathered();
+        self.leave_as_writer().and(put)
+    }
+
+    fn leave_as_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         match (writers.count, &writers.lock) {
             (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),
@@ -415,6 +432,17 @@ impl Inode {
     /// while a writer is registered anywhere, and of a file with holes of [`COUNTED_BYTES`] and more, the datafiles are asked.
     /// Where the inode was changed after all datafiles, the lock file is opened besides.
     pub fn attributes(&self) -> Result<Attributes> {
+        // Before the servers are asked: what goes to them meanwhile is counted twice, and not missed.
+        let gathered = self.gathered_end();
+        let mut found = self.put_attributes()?;
+        if let Some((end, changed)) = gathered {
+            found.gather(end, changed);
+        }
+        Ok(found)
+    }
+
+    /// [`Inode::attributes`] of what is on the servers.
+    fn put_attributes(&self) -> Result<Attributes> {
         // A writer that makes the first datafile tells so before it writes a byte there.
         if self.is_alone()
             && let Some(found) = Attributes::of_alone(self.handle(), &self.stat()?)
@@ -473,6 +501,12 @@ impl Inode {
     /// # Errors
     /// A server is missing while the file is being written, or since its writer crashed: its end is unknown.
     pub fn certain_size_bytes(&self) -> Result<u64> {
+        let gathered = self.gathered_end().map_or(0, |(end, _)| end);
+        Ok(gathered.max(self.put_size_bytes()?))
+    }
+
+    /// [`Inode::certain_size_bytes`] of what is on the servers.
+    pub(crate) fn put_size_bytes(&self) -> Result<u64> {
         if self.may_be_written()? {
             let (attributes, all) = self.open_attributes()?;
             return all.map(|()| attributes.size_bytes);
@@ -482,6 +516,7 @@ impl Inode {
 
     /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
     pub fn set_times(&self, times: &Timestamps) -> Result<()> {
+        self.put_gathered()?;
         // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put
         // back the time that it has read before.
         let _alone = guard(&self.writers);

@@ -6,8 +6,9 @@
 
 use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
+use std::time::Duration;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL};
+use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -62,6 +63,26 @@ pub(crate) fn read_ahead(optimisations: &Optimisations) -> Option<ReadAheadHint>
 /// [`read_ahead`] as a handle has it.
 pub(crate) fn read_ahead_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
     OptimisationSetting::unpack(READAHEAD.index, optimisations.parameters(READAHEAD.index)?).ok()
+}
+
+/// How much is gathered of what a program writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WriteBehindHint {
+    /// Bytes of one write to the servers.
+    pub(crate) size_bytes: u64,
+    /// How long a byte is kept back at most.
+    pub(crate) delay: Duration,
+}
+
+/// The setting of `writebehind` among `optimisations`, if this release understands it.
+pub(crate) fn write_behind(optimisations: &Optimisations) -> Option<WriteBehindHint> {
+    let setting = write_behind_setting(optimisations)?;
+    Some(WriteBehindHint { size_bytes: setting.value(0), delay: Duration::from_millis(setting.value(1)) })
+}
+
+/// [`write_behind`] as a handle has it.
+pub(crate) fn write_behind_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
+    OptimisationSetting::unpack(WRITEBEHIND.index, optimisations.parameters(WRITEBEHIND.index)?).ok()
 }
 
 impl DirectoryHints {

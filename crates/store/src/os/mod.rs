@@ -9,3 +9,4 @@ pub mod shared_pages;
 pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod threads;
+pub(crate) mod timer;

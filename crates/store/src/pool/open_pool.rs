@@ -9,6 +9,7 @@ use crate::os::budget::Budget;
 use crate::os::error::{Error, Result};
 use crate::os::sys::open_directory;
 use crate::os::threads::Threads;
+use crate::os::timer::Timer;
 use crate::pool::heads::HeadLocks;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
@@ -40,6 +41,10 @@ pub struct OpenPool {
     pub(crate) threads: Threads,
     /// Bytes that are kept of what was read ahead.
     pub(crate) fetched: Arc<Budget>,
+    /// What puts on the servers what has been gathered for long enough.
+    pub(crate) timer: Timer,
+    /// Bytes that may be gathered of what programs write.
+    pub(crate) gathered: Arc<Budget>,
 }
 
 impl OpenPool {
@@ -71,6 +76,8 @@ impl OpenPool {
             spill: Spill::default(),
             threads: Threads::default(),
             fetched: Arc::default(),
+            timer: Timer::default(),
+            gathered: Arc::default(),
         }))
     }
 

@@ -136,6 +136,9 @@ impl OpenPool {
         if let Some(read_ahead) = hints::read_ahead_setting(hinted) {
             add(&mut got, read_ahead);
         }
+        if let Some(write_behind) = hints::write_behind_setting(hinted) {
+            add(&mut got, write_behind);
+        }
         let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
             return (layout, got);
         };

@@ -7,6 +7,7 @@ use crate::file::lockfile::LockFile;
 pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
 use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle, read_handle_at, read_open_handle};
+use crate::format::hints;
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
@@ -180,7 +181,9 @@ impl Store {
         let path = proc_path(fd);
         let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
         // Only a move takes a datafile from a file, and counts its version up: there was none when `stat` was read.
+        // What is gathered for it is not in the inode.
         if handle.is_as_made()
+            && hints::write_behind(&handle.optimisations).is_none()
             && let Some(found) = Attributes::of_alone(handle.logical, stat)
         {
             return Ok(Some(found));

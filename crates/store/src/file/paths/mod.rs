@@ -1,7 +1,9 @@
 //! The paths that requests of an open file can take to its bytes, each a file, one over the other.
 
 pub(crate) mod fetch;
+pub(crate) mod gathered;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod placed;
 pub(crate) mod readahead;
+pub(crate) mod writebehind;

@@ -2,7 +2,7 @@
 
 use crate::file::requests::Requests;
 use crate::os::error::Result;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 
 /// A way for the requests of one open file to its bytes: straight to their places, or over another path that it adds
 /// something to. All methods may be called from any thread.
@@ -12,4 +12,10 @@ pub(crate) trait IoPath: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of the servers.
     fn read(&self, requests: Requests<'_>, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize>;
+
+    /// [`Requests::write_vectored_at`]. The file must be registered for writing.
+    ///
+    /// # Errors
+    /// Those of the servers.
+    fn write(&self, requests: Requests<'_>, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize>;
 }

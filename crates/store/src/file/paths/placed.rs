@@ -3,7 +3,7 @@
 use crate::file::paths::path::IoPath;
 use crate::file::requests::Requests;
 use crate::os::error::Result;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 
 /// Straight to the places.
 #[derive(Debug, Clone, Copy)]
@@ -13,5 +13,10 @@ impl IoPath for PlacedPath {
     #[inline]
     fn read(&self, requests: Requests<'_>, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         requests.read_vectored_at(bufs, offset)
+    }
+
+    #[inline]
+    fn write(&self, requests: Requests<'_>, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        requests.write_vectored_at(bufs, offset)
     }
 }

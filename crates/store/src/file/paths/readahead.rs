@@ -18,7 +18,7 @@ use crate::os::error::Result;
 use crate::os::sync::{Mutex, guard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Action, Sender};
 use stripewise_layout::MAX_OFFSET;
@@ -244,5 +244,9 @@ impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
             stream.let_go();
         }
         Ok(count)
+    }
+
+    fn write(&self, requests: Requests<'_>, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.below.write(requests, bufs, offset)
     }
 }

@@ -1,0 +1,150 @@
+//! Files whose small writes the mount gathers (hint `writebehind`): who sees them when, and who is told of errors.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use common::faulty::Faulty;
+use common::{Mounted, TestPool};
+use fuser::Errno;
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::handle::Optimisations;
+use stripewise_store::hints::DirectoryHints;
+use stripewise_store::{Pool, Store};
+
+const WIDTH: usize = 4096;
+
+fn hint(pool: &TestPool, setting: &str) {
+    let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
+    let mut optimisations = Optimisations::default();
+    optimisations.enable(index, parameters).unwrap();
+    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    store.change_hints(Path::new("."), |hints: &mut DirectoryHints| hints.set(None, optimisations)).unwrap();
+}
+
+/// A close; the errno that it gives, or 0.
+fn close(file: File) -> i32 {
+    // SAFETY: the descriptor is this function's own, and is not used again.
+    let done = unsafe { libc::close(std::os::fd::IntoRawFd::into_raw_fd(file)) };
+    if done == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap() }
+}
+
+fn new(mount: &Mounted, name: &str) -> File {
+    File::options().read(true).write(true).create(true).truncate(false).open(mount.path(name)).unwrap()
+}
+
+#[test]
+fn programs_of_one_mount_see_what_is_gathered_and_others_what_was_synced_or_closed() {
+    let pool = TestPool::new();
+    hint(&pool, "writebehind=64K:60s");
+    let (mount, other) = (Mounted::new(&pool, "mnt", "rw"), Mounted::new(&pool, "other", "rw"));
+    let file = new(&mount, "f");
+    for number in 0..10_u8 {
+        file.write_all_at(&[number; 100], u64::from(number) * 100).unwrap();
+    }
+    // What others see now is not said: any close of a descriptor, also in a child of another test, puts it on the servers.
+    let content: Vec<u8> = (0..10_u8).flat_map(|number| [number; 100]).collect();
+    assert_eq!(fs::read(mount.path("f")).unwrap(), content);
+    // It is on the servers now, as one of them has asked.
+    assert_eq!(fs::read(other.path("f")).unwrap(), content);
+    file.write_all_at(b"synced", 1000).unwrap();
+    file.sync_data().unwrap();
+    assert!(fs::read(other.path("f")).unwrap().ends_with(b"synced"));
+    file.write_all_at(b"closed", 1006).unwrap();
+    assert_eq!(close(file), 0);
+    assert!(fs::read(other.path("f")).unwrap().ends_with(b"syncedclosed"));
+    // A write of an open that asks for it is there when it returns.
+    let mut synchronous = File::options().write(true).custom_flags(libc::O_DSYNC).open(mount.path("f")).unwrap();
+    synchronous.write_all(b"at once").unwrap();
+    assert!(fs::read(other.path("f")).unwrap().starts_with(b"at once"));
+    let mut appends = File::options().append(true).open(mount.path("f")).unwrap();
+    appends.write_all(b"end").unwrap();
+    assert!(fs::read(other.path("f")).unwrap().ends_with(b"closedend"));
+}
+
+/// A map reads and writes what is gathered.
+#[test]
+fn maps_have_what_is_gathered() {
+    let pool = TestPool::new();
+    hint(&pool, "writebehind=64K:60s");
+    let mount = Mounted::new(&pool, "mnt", "rw");
+    let said = pool.python(&format!(
+        "import mmap, os\n\
+         file = os.open({path:?}, os.O_RDWR | os.O_CREAT)\n\
+         assert os.pwrite(file, b'a' * 5000, 0) == 5000\n\
+         memory = mmap.mmap(file, 5000)\n\
+         assert memory[4999:] == b'a'\n\
+         assert os.pwrite(file, b'b', 5000) == 1 and os.pwrite(file, b'c', 10) == 1\n\
+         assert memory[10:12] == b'ca'\n\
+         memory[20:21] = b'd'\n\
+         memory.flush()\n\
+         assert os.pread(file, 3, 19) == b'ada'\n\
+         assert os.fstat(file).st_size == 5001\n\
+         print('right')\n",
+        path = mount.path("f").to_str().unwrap()
+    ));
+    assert_eq!(said.trim(), "right");
+}
+
+/// A disk that is full for a while, or gone: what is kept back is there when it can be, or who syncs it is told.
+#[test]
+fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
+    let pool = TestPool::new();
+    hint(&pool, "writebehind=64K:60s");
+    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    fs::create_dir(pool.path("s1")).unwrap();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let mount = Mounted::new(&pool, "mnt", "noatime");
+    let (file, lost) = (new(&mount, "kept"), new(&mount, "lost"));
+    server.set(|faults| (faults.write, faults.create) = (Some(Errno::ENOSPC), Some(Errno::ENOSPC)));
+    let bytes = [[1_u8; WIDTH], [2; WIDTH], [3; WIDTH]].concat();
+    file.write_all_at(&bytes, 0).unwrap();
+    let read = fs::read(mount.path("kept")).map_err(|error| error.raw_os_error());
+    assert_eq!(read, Err(Some(libc::ENOSPC)));
+    assert_eq!(fs::metadata(mount.path("kept")).unwrap().len(), bytes.len() as u64);
+    server.well();
+    assert!(fs::read(mount.path("kept")).unwrap() == bytes);
+    assert_eq!(close(file), 0);
+    lost.write_all_at(&bytes, 0).unwrap();
+    server.die();
+    assert!(lost.sync_all().is_err());
+    assert_eq!(close(lost), 0, "it was told");
+}
+
+/// Errors reach `fsync` and `close` of each that writes; what could be written is there.
+#[test]
+fn errors_reach_who_has_to_know() {
+    let pool = TestPool::new();
+    hint(&pool, "writebehind=64K:60s");
+    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    fs::create_dir(pool.path("s1")).unwrap();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let mount = Mounted::new(&pool, "mnt", "noatime");
+    let cases = [
+        ("full", Errno::ENOSPC, libc::ENOSPC),
+        ("broken", Errno::EIO, libc::EIO),
+        ("readonly", Errno::EROFS, libc::EROFS),
+    ];
+    for (name, errno, raw) in cases {
+        let (writes, syncs, closes) = (new(&mount, name), new(&mount, name), new(&mount, name));
+        let reads = File::open(mount.path(name)).unwrap();
+        server.set(|faults| (faults.write, faults.create) = (Some(errno), Some(errno)));
+        writes.write_all_at(&[1; 2 * WIDTH], 0).unwrap();
+        writes.write_all_at(&[2; WIDTH], 2 * WIDTH as u64).unwrap();
+        let gives = |what: &str, done: io::Result<()>| {
+            assert_eq!(done.err().and_then(|error| error.raw_os_error()), Some(raw), "{name}: {what}");
+        };
+        gives("sync", writes.sync_all());
+        gives("sync of another open", syncs.sync_data());
+        assert_eq!(close(closes), raw, "{name}");
+        // The next write fails by itself.
+        gives("the next write", writes.write_all_at(&[3; 100], WIDTH as u64));
+        server.well();
+        assert_eq!([close(writes), close(syncs), close(reads)], [0; 3], "each was told once");
+        let expected = [[1_u8; WIDTH], [0; WIDTH], [2; WIDTH]].concat();
+        assert!(fs::read(mount.path(name)).unwrap() == expected, "{name}: the bytes of the other servers");
+    }
+}
