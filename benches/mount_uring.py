@@ -1,6 +1,7 @@
 """The mount by io_uring and by the device, each against libfuse's passthrough file system by the same way."""
 
 import os
+import shutil
 import statistics
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ HOW = (
     f"and say where that is: {LIBFUSE}=SOURCE/build"
 )
 RING, DEVICE = "io_uring", "device"
+MERGERFS = "mergerfs"
 ALONE = {RING: "0", DEVICE: "1"}
 """Of `STRIPEWISE_FUSE_DEVICE`: the mount fails where it cannot have that way."""
 
@@ -30,9 +32,12 @@ LEAST_OF_DEVICE = 1.5
 """By io_uring against the device."""
 
 MANY, FEW = 100_000, 2_000
-STEPS = ("create", "stat", "list", "rename", "unlink")
-FORGOTTEN_S = 1.2
+AGAIN = "stat again"
+STEPS = ("create", "stat", AGAIN, "list", "rename", "unlink")
+FORGOTTEN_S = 10.5
 """After this long no kernel believes what it was told of a name."""
+SOON_S = 1.2
+"""After this long a mount that is alone is still believed."""
 THREADS, CALLS = 64, 500
 """With fewer calls a single turn of another program, for which a processor's requests wait, decides the percentile."""
 MOST_OF_MEDIAN = 3.0
@@ -106,6 +111,19 @@ class Sides:
         self.processes[name] = self._mounts.enter_context(mounted(command, point, most_descriptors()))
         self.points[name] = point
 
+    def mergerfs(self) -> bool:
+        """One of mergerfs, of two new directories, by the device, as it has no other way; whether it is installed."""
+        program = shutil.which("mergerfs")
+        if program is None:
+            return False
+        first, second, point = (self._directory / f"mergerfs-{kind}" for kind in ("first", "second", "mount"))
+        first.mkdir()
+        second.mkdir()
+        command = [program, "-f", "-o", "cache.files=off", f"{first}:{second}", point]
+        self.processes[MERGERFS] = self._mounts.enter_context(mounted(command, point, most_descriptors()))
+        self.points[MERGERFS] = point
+        return True
+
 
 def _data(context: Context, theirs: Path) -> Iterator[Figure]:
     """Reads and writes of one program, by servers."""
@@ -116,6 +134,7 @@ def _data(context: Context, theirs: Path) -> Iterator[Figure]:
         sides.ours("by the device", DEVICE, 1)
         sides.other("theirs", RING, "cache=never")
         sides.other("theirs by the device", DEVICE, "cache=never")
+        beside_mergerfs = sides.mergerfs()
         names = list(sides.points)
         files = [sides.points[name] / "data" for name in names]
         for direction in ("read", "write"):
@@ -130,6 +149,8 @@ def _data(context: Context, theirs: Path) -> Iterator[Figure]:
                     yield _against(rounds, _servers(servers), "theirs", f"{what}, {_servers(servers)}", target)
                 yield _against(rounds, _servers(1), "by the device", f"{what}, io_uring / device", LEAST_OF_DEVICE)
                 yield _against(rounds, "by the device", "theirs by the device", f"{what}, both by the device", None)
+                if beside_mergerfs:
+                    yield _against(rounds, _servers(1), MERGERFS, f"{what}, 1 server, mergerfs", None)
 
 
 def _servers(number: int) -> str:
@@ -148,10 +169,13 @@ def _names(context: Context, theirs: Path, files: int, rounds: int) -> Iterator[
             sides.ours("by the device", DEVICE, 2)
             sides.other("theirs by the device", DEVICE, "cache=auto,default_permissions")
             sides.other("theirs without default_permissions", RING, "cache=auto")
+        beside_mergerfs = sides.mergerfs()
         costs = [_round(number, sides.points, files) for number in range(context.rounds(rounds))]
         for step in STEPS:
             of_step, what = [cost[step] for cost in costs], f"{files:,} names: {step}"
             yield _against(of_step, "ours", "theirs", f"{what}, default_permissions", 1.0)
+            if beside_mergerfs:
+                yield _against(of_step, "ours", MERGERFS, f"{what}, mergerfs", None)
             if few:
                 yield _against(of_step, "ours", "theirs without default_permissions", f"{what}, without", None)
                 yield _against(of_step, "ours", "by the device", f"{what}, io_uring / device", LEAST_OF_DEVICE)
@@ -166,10 +190,9 @@ def _round(number: int, points: dict[str, Path], files: int) -> dict[str, dict[s
         (point / "files").mkdir()
     costs = {}
     for step in STEPS:
-        if step == "stat":
-            time.sleep(FORGOTTEN_S)
-        program = example("metadata_cost")
-        costs[step] = {name: float(checked([program, step, points[name] / "files", files])) for name in order}
+        time.sleep({"stat": FORGOTTEN_S, AGAIN: SOON_S}.get(step, 0.0))
+        program, does = example("metadata_cost"), step.removesuffix(" again")
+        costs[step] = {name: float(checked([program, does, points[name] / "files", files])) for name in order}
     for point in points.values():
         (point / "files").rmdir()
     return costs

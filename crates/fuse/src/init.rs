@@ -44,6 +44,8 @@ pub const CACHE_SYMLINKS: u64 = 1 << 23;
 pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
 /// There are more than 32 flags.
 pub const INIT_EXT: u64 = 1 << 30;
+/// A name can be made to be asked for again, and stays what it is.
+pub const HAS_EXPIRE_ONLY: u64 = 1 << 35;
 /// Shared maps of files that are otherwise read past the kernel's pages.
 pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 /// The kernel reads and writes a file by another.

@@ -10,6 +10,9 @@ use crate::replies::{Out, header};
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVAL_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`, with `FUSE_EXPIRE_ONLY` (7.38).
+const INVAL_ENTRY: i32 = 3;
+const EXPIRE_ONLY: u32 = 1;
 /// `FUSE_NOTIFY_PRUNE` (7.45).
 const PRUNE: i32 = 9;
 
@@ -34,6 +37,17 @@ impl Notifier {
         let mut out = Out::<24>::new();
         out.u64(ino).u64(offset.cast_unsigned()).u64(length.cast_unsigned());
         self.tell(INVAL_INODE, &[&out.done()])
+    }
+
+    /// The kernel looks `name` of the directory `parent` up before it is used next, also where it knows that there is none. It
+    /// waits for calls that change the directory. A kernel without [`crate::init::HAS_EXPIRE_ONLY`] would drop the name itself.
+    ///
+    /// # Errors
+    /// Those of the kernel; `ENOENT`: it does not know the name.
+    pub fn expire_name(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
+        let mut out = Out::<16>::new();
+        out.u64(parent).u32(name.len() as u32).u32(EXPIRE_ONLY);
+        self.tell(INVAL_ENTRY, &[&out.done(), name, b"\0"])
     }
 
     /// Asks the kernel to drop those of `inodes` that are in no use.

@@ -241,6 +241,8 @@ fn what_programs_write_arrives_and_comes_back() {
         assert_eq!(names, ["file"]);
         drop(file);
         mounted.notifier.forget_inode(FILE, -1, 0).unwrap();
+        mounted.notifier.expire_name(1, b"file").unwrap();
+        assert_eq!(mounted.notifier.expire_name(1, b"absent"), Err(Errno::NOENT));
         let memory = mounted.end();
         assert_eq!(*memory.bytes.lock().unwrap(), expected[..5]);
     }

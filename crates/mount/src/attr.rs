@@ -2,10 +2,15 @@
 //!
 //! | what | attributes | name |
 //! |---|---|---|
-//! | file that programs write past this mount | 0 | 1 s |
-//! | file otherwise | 0.1 s, beside other mounts 0 | 1 s |
-//! | directory, symbolic link, special file | 1 s | 1 s |
-//! | a name that does not exist | – | 0.1 s, beside other mounts 0 |
+//! | file that programs write past this mount | 0 | 10 s, beside other mounts 1 s |
+//! | file that is open, or was changed less than two seconds ago | 0.1 s, beside other mounts 0 | the same |
+//! | file otherwise | 10 s, beside other mounts 0 | the same |
+//! | directory, symbolic link, special file | 10 s, beside other mounts 1 s | the same |
+//! | a name that does not exist | – | 10 s, beside other mounts 0 |
+//!
+//! 10 s are for a mount that is alone, and can have the kernel forget what it believes before another mount changes anything
+//! ([`crate::believed`]): on Linux 6.2 and later, in pools of one user with names on a file system of this machine. Elsewhere a
+//! mount that is alone says 1 s for what is 10 s above, and 0.1 s for files and for names that do not exist.
 //!
 //! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
@@ -22,6 +27,7 @@
 //! instant remains, between the kernel's showing the absent name to others and its noting how long that holds, which no
 //! answer can close.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +38,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use stripewise_fuse::{FileAttr, SetTime, Time};
-use stripewise_store::neighbours::SHORT;
+use stripewise_store::neighbours::{LONG, SHORT};
 use stripewise_store::{Attributes, Inode};
 
 use crate::caller::Caller;
@@ -41,8 +47,8 @@ use crate::file::OpenFile;
 use crate::node::{KnownFile, Node, is_settled};
 use crate::{Failure, lock};
 
-/// How long names and the attributes of all but files hold.
-pub const LONG: Duration = Duration::from_secs(1);
+/// How long names and the attributes of all but files hold beside other mounts.
+const USUAL: Duration = Duration::from_secs(1);
 /// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
 /// request costs a way through the kernel and back.
 const BLOCK_BYTES: u32 = 64 << 10;
@@ -90,10 +96,31 @@ impl Core {
         if self.neighbours.alone() { SHORT } else { Duration::ZERO }
     }
 
-    /// How long attributes of files hold.
-    fn of_files(&self) -> Duration {
-        // With writeback_cache the kernel owns size and times, and would ask before each write.
-        if self.writeback { LONG } else { self.short() }
+    /// How long `name` in the directory `parent` is what the kernel is told; within [`crate::believed::Believed::answer`].
+    pub fn name_holds(&self, parent: u64, name: &OsStr) -> Duration {
+        if self.believed.note(&self.neighbours, parent, name) { LONG } else { USUAL }
+    }
+
+    /// How long `name` is absent in the directory `parent`; as [`Core::name_holds`].
+    pub fn absence_holds(&self, parent: u64, name: &OsStr) -> Duration {
+        if self.believed.note(&self.neighbours, parent, name) { LONG } else { self.short() }
+    }
+
+    /// How long attributes hold that none but another mount can change without the kernel's knowledge.
+    fn of_others(&self) -> Duration {
+        if self.neighbours.believes() { LONG } else { USUAL }
+    }
+
+    /// How long attributes of files hold; of one that is not open here as `closed` says.
+    fn of_files(&self, closed: Option<&Stat>) -> Duration {
+        // The last close may have just put its size and times.
+        let believes = closed.is_some_and(is_settled) && self.neighbours.believes();
+        match (believes, self.writeback) {
+            (true, _) => LONG,
+            // With writeback_cache the kernel owns size and times, and would ask before each write.
+            (false, true) => USUAL,
+            (false, false) => self.short(),
+        }
     }
 
     /// The placed file of `node`: the open one, or one made for this question.
@@ -123,16 +150,20 @@ impl Core {
             open.as_ref().and_then(|shared| shared.placed.as_ref()).is_some_and(|inode| inode.settle_access());
         let stat = stat.filter(|_| !was_read).map_or_else(|| node.stat(), Ok)?;
         if !node.is_file() {
-            return Ok(NodeAttributes { attr: file_attr(node.ino, &stat), ttl: LONG });
+            return Ok(NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_others() });
         }
+        let closed = if open.is_none() { Some(&stat) } else { None };
         let placed = match open.as_ref().map(|shared| &shared.placed) {
             Some(Some(inode)) => inode.attributes().map(Some),
             Some(None) => Ok(None),
             None => self.attributes_of_closed(node, &stat),
         };
         let mut found = match placed {
-            Ok(Some(known)) => self.attributes_of_placed(node, &stat, &known),
-            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_files() },
+            Ok(Some(known)) => {
+                let ttl = self.of_files(closed);
+                NodeAttributes { ttl, ..self.attributes_of_placed(node, &stat, &known) }
+            }
+            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_files(closed) },
             Err(failure) => {
                 self.report(node, "asking for the size", &Failure::Store(failure));
                 NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
@@ -177,7 +208,7 @@ impl Core {
 
     /// What is known of the placed file `node`, whose inode is as `stat` says, without a system call.
     pub fn known_file(&self, node: &Node, stat: &Stat) -> Option<Option<KnownFile>> {
-        node.handle_in(stat, |logical| self.store.plane().epoch(logical))
+        node.handle_in(stat, self.neighbours.is_local(), |logical| self.store.plane().epoch(logical))
     }
 
     /// The counter of a file whose changes, by any process of this machine, it tells.
@@ -192,7 +223,7 @@ impl Core {
         known.put_into(&mut stat);
         let mut attr = file_attr(node.ino, &stat);
         attr.blksize = BLOCK_BYTES;
-        NodeAttributes { attr, ttl: self.of_files() }
+        NodeAttributes { attr, ttl: self.of_files(None) }
     }
 
     /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group

@@ -7,6 +7,7 @@ use rustix::mount::MountFlags;
 use stripewise_fuse::{Notifier, Travel};
 use stripewise_store::{Journal, Neighbours, Store};
 
+use crate::believed::Believed;
 use crate::error::MountError;
 use crate::inode::Table;
 use crate::linger::Linger;
@@ -26,6 +27,10 @@ pub struct Core {
     pub store: Arc<Store>,
     /// Other mounts of it.
     pub neighbours: Arc<Neighbours>,
+    /// What the kernel believes for long as long as there are none.
+    pub believed: Believed,
+    /// The kernel can be made to ask for a name anew.
+    pub expires_names: AtomicBool,
     /// Datafiles that are to go.
     pub removals: Arc<Removals>,
     /// The inodes the kernel knows.
@@ -78,6 +83,8 @@ impl Core {
         Ok(Core {
             store,
             neighbours,
+            believed: Believed::default(),
+            expires_names: AtomicBool::new(false),
             removals: Arc::default(),
             table,
             opened: AtomicUsize::new(0),
@@ -162,6 +169,7 @@ impl Core {
     /// Leaves everything in order when the mount has ended.
     pub fn finish(&self) {
         self.table.room.end();
+        self.neighbours.end();
         if self.writeback {
             self.write_back();
         }

@@ -9,7 +9,7 @@ use rustix::fs::{Dir, DirEntry, OFlags};
 use rustix::io::Errno;
 use stripewise_fuse::{DirectoryEntries, EntryReply};
 
-use crate::attr::{LONG, NodeAttributes, file_attr};
+use crate::attr::{NodeAttributes, file_attr};
 use crate::core::Core;
 use crate::lock;
 use crate::node::Node;
@@ -146,7 +146,8 @@ impl OpenDir {
         let found = core.table.lookup_listed(&self.node, name, ino)?;
         let (node, NodeAttributes { attr, ttl }) = core.with_attributes(found)?;
         core.count_node(&node, self.share.user());
-        let full = reply.add_plus(&EntryReply { attr, name_holds: LONG, attr_holds: ttl }, next, name);
+        let name_holds = core.name_holds(self.node.ino, name);
+        let full = reply.add_plus(&EntryReply { attr, name_holds, attr_holds: ttl }, next, name);
         if full {
             core.table.forget(node.ino, 1);
         }

@@ -121,7 +121,10 @@ impl OpenFile {
     /// # Errors
     /// Those of [`Inode::register_writer`].
     pub fn let_past_the_mount(&self, core: &Core) -> Result<(), Failure> {
-        self.is_past_the_mount.store(true, Ordering::Release);
+        if !self.is_past_the_mount.swap(true, Ordering::AcqRel) && core.neighbours.believes() {
+            // The kernel learns of no read past the mount, and may still believe what it was told before this open.
+            core.forget_attributes(&self.node);
+        }
         if self.writes() && !self.kept_by_kernel {
             self.register()?;
             if !self.shared.grows_past_the_mount.swap(true, Ordering::AcqRel) {

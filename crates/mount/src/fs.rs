@@ -14,7 +14,7 @@ use stripewise_fuse::{
     StatxReply, init, open_flags, write_flags,
 };
 
-use crate::attr::{Change, LONG, birth};
+use crate::attr::{Change, birth};
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::dir::OpenDir;
@@ -97,13 +97,15 @@ impl PoolFs {
         &self,
         made: Result<(Arc<Node>, crate::attr::NodeAttributes), Failure>,
         user: u32,
+        (parent, name): (u64, &OsStr),
         what: &str,
         reply: Reply<'_>,
     ) {
         match made {
             Ok((node, found)) => {
                 self.core.count_node(&node, user);
-                reply.entry(&EntryReply { attr: found.attr, name_holds: LONG, attr_holds: found.ttl });
+                let name_holds = self.core.name_holds(parent, name);
+                reply.entry(&EntryReply { attr: found.attr, name_holds, attr_holds: found.ttl });
             }
             Err(failure) => reply.error(self.core.errno(None, what, failure)),
         }
@@ -126,9 +128,26 @@ fn reply_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: Reply<'_>) {
     }
 }
 
+/// Whether the answer to `call` can say for how long a name holds, or the call moves a name.
+fn may_name(call: &Call<'_>) -> bool {
+    matches!(
+        call,
+        Call::Lookup { .. }
+            | Call::MkNod { .. }
+            | Call::MkDir { .. }
+            | Call::SymLink { .. }
+            | Call::Link { .. }
+            | Call::Rename { .. }
+            | Call::Create { .. }
+            | Call::TmpFile { .. }
+            | Call::ReadDirPlus { .. }
+    )
+}
+
 impl FuseServer for PoolFs {
     fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
         let ino = request.ino;
+        let _answer = may_name(&call).then(|| self.core.believed.answer());
         match call {
             Call::Lookup { name } => self.lookup(request, name, reply),
             Call::GetAttr => self.getattr(ino, reply),
@@ -233,6 +252,7 @@ impl PoolFs {
         if self.core.wants_passthrough {
             self.core.passthrough.store(kernel.ask(init::PASSTHROUGH), Ordering::Relaxed);
         }
+        self.core.expires_names.store(kernel.ask(init::HAS_EXPIRE_ONLY), Ordering::Relaxed);
         kernel.set_max_background(64);
         Ok(())
     }
@@ -243,9 +263,12 @@ impl PoolFs {
             Err(Errno::NOENT) => {
                 // Inode 0 is none: the kernel may remember that.
                 let attr = FileAttr::default();
-                reply.entry(&EntryReply { attr, name_holds: self.core.short(), attr_holds: Duration::ZERO });
+                let name_holds = self.core.absence_holds(request.ino, name);
+                reply.entry(&EntryReply { attr, name_holds, attr_holds: Duration::ZERO });
             }
-            found => self.reply_entry(found.map_err(Failure::Errno), user, "lookup", reply),
+            found => {
+                self.reply_entry(found.map_err(Failure::Errno), user, (request.ino, name), "lookup", reply);
+            }
         });
     }
 
@@ -298,7 +321,7 @@ impl PoolFs {
         guarded("mknod", || {
             let made = self.core.admit(request.uid).map_err(Failure::Errno);
             let made = made.and_then(|()| self.core.make_node(request.ino, name, maker, rdev));
-            self.reply_entry(made, request.uid, "creating a file", reply);
+            self.reply_entry(made, request.uid, (request.ino, name), "creating a file", reply);
         });
     }
 
@@ -306,7 +329,7 @@ impl PoolFs {
         guarded("mkdir", || {
             let made = self.core.admit(request.uid);
             let made = made.and_then(|()| self.core.make_directory(request.ino, name, maker));
-            self.reply_entry(made.map_err(Failure::Errno), request.uid, "mkdir", reply);
+            self.reply_entry(made.map_err(Failure::Errno), request.uid, (request.ino, name), "mkdir", reply);
         });
     }
 
@@ -316,7 +339,7 @@ impl PoolFs {
             let make = |dir: &_, _| rustix::fs::symlinkat(target, dir, name);
             let made = self.core.admit(request.uid);
             let made = made.and_then(|()| self.core.make_other(request.ino, name, maker, make));
-            self.reply_entry(made.map_err(Failure::Errno), request.uid, "symlink", reply);
+            self.reply_entry(made.map_err(Failure::Errno), request.uid, (request.ino, name), "symlink", reply);
         });
     }
 
@@ -340,6 +363,7 @@ impl PoolFs {
             self.reply_entry(
                 self.core.link(Caller::of(request), ino, request.ino, name).map_err(Failure::Errno),
                 request.uid,
+                (request.ino, name),
                 "link",
                 reply,
             )
@@ -387,7 +411,8 @@ impl PoolFs {
                 Ok((open, found)) => {
                     self.core.count_node(&open.node, request.uid);
                     self.core.count_open(&open, own);
-                    let entry = EntryReply { attr: found.attr, name_holds: LONG, attr_holds: found.ttl };
+                    let name_holds = self.core.name_holds(request.ino, name);
+                    let entry = EntryReply { attr: found.attr, name_holds, attr_holds: found.ttl };
                     reply.created(&entry, &self.open_reply(open));
                 }
                 Err(failure) => reply.error(self.core.errno(None, "creating a file", failure)),

@@ -358,7 +358,7 @@ mod tests {
         let sub = table.lookup(&root, OsStr::new("sub")).unwrap().0;
         let (node, fresh) = table.lookup(&sub, OsStr::new("file")).unwrap();
         let of = |logical, epoch| Some(KnownFile { logical, is_alone: true, epoch });
-        let in_stat = |stat: &Stat| node.handle_in(stat, |_| 3);
+        let in_stat = |stat: &Stat| node.handle_in(stat, false, |_| 3);
         assert_eq!((node.handle(), in_stat(&fresh)), (None, None));
         // What has changed just now may change again at the same time: only its counter tells.
         node.know_handle(of(7, None), &fresh);
@@ -367,8 +367,14 @@ mod tests {
         assert_eq!(in_stat(&fresh), None);
         node.know_handle(of(7, Some(3)), &fresh);
         assert_eq!(in_stat(&fresh), Some(of(7, Some(3))));
+        let mut renamed = fresh;
+        renamed.st_ctime_nsec += 1;
+        assert_eq!((in_stat(&renamed), node.handle_in(&renamed, true, |_| 3)), (None, Some(of(7, Some(3)))));
+        assert_eq!(node.handle_in(&renamed, true, |_| 4), None);
+        node.know_handle(of(7, None), &fresh);
+        assert_eq!(node.handle_in(&renamed, true, |_| 3), None);
         node.know_handle(None, &fresh);
-        assert_eq!(in_stat(&fresh), None);
+        assert_eq!((in_stat(&fresh), node.handle_in(&renamed, true, |_| 3)), (None, None));
         let mut old = fresh;
         old.st_ctime -= 10;
         node.know_handle(of(8, None), &old);

@@ -16,6 +16,8 @@
 //! core.rs       the state of a mount, which the operations below are on
 //! fs.rs         FUSE requests → the operations below; no panic gets out of it
 //! caller.rs     the calling program
+//! believed.rs   names that the kernel believes for long while no other mount is there
+//! newcomers.rs  its end, when another comes
 //! node.rs       one inode, and what all opens of it share
 //! inode.rs      the inodes the kernel knows
 //! workers.rs    which threads wait for requests
@@ -34,6 +36,7 @@
 //! ```
 
 mod attr;
+mod believed;
 mod caller;
 mod control;
 mod core;
@@ -48,6 +51,7 @@ pub mod log;
 mod look;
 mod mounts;
 mod names;
+mod newcomers;
 mod node;
 mod observers;
 mod options;

@@ -385,6 +385,10 @@ impl Core {
             true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
             false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
         })?;
+        self.believed.has_moved(to.0, to.1);
+        if flags.contains(RenameFlags::EXCHANGE) {
+            self.believed.has_moved(from.0, from.1);
+        }
         if let Some((alone, node)) = replaced {
             self.collect(&node, &to_dir, alone);
         }

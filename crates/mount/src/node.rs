@@ -127,13 +127,14 @@ impl Node {
     }
 
     /// What is known of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as it was when
-    /// that was read, and where its time of status does not tell, its counter by `epoch`.
-    pub fn handle_in(&self, stat: &Stat, epoch: impl FnOnce(u64) -> u32) -> Option<Option<KnownFile>> {
+    /// that was read, and where its time of status does not tell, its counter by `epoch`. Where `is_local`, that no other machine
+    /// can change anything, the counter alone says so: a rename and a change of mode move the time of status, too.
+    pub fn handle_in(&self, stat: &Stat, is_local: bool, epoch: impl FnOnce(u64) -> u32) -> Option<Option<KnownFile>> {
         let known = lock(&self.handle);
-        if known.at != Some(status_time(stat)) {
-            return None;
-        }
         let is_same = |file: KnownFile| file.epoch.is_some_and(|before| before == epoch(file.logical));
+        if known.at != Some(status_time(stat)) {
+            return (is_local && known.file.is_some_and(is_same)).then_some(known.file);
+        }
         match known.until {
             None => Some(known.file),
             Some(until) => (known.file.is_some_and(is_same) && Instant::now() < until).then_some(known.file),

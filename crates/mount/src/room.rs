@@ -18,7 +18,7 @@ use crate::lock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
 
-/// With more the gain is small: after [`crate::attr::LONG`] the kernel looks a name up again in any case.
+/// With more the gain is small: after [`stripewise_store::neighbours::LONG`] the kernel looks a name up again in any case.
 const AIM: usize = 1 << 17;
 /// How long a lookup waits for room, and in what steps.
 const STEP: Duration = Duration::from_millis(1);

@@ -16,7 +16,6 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_control::Door;
 use stripewise_fuse::{FuseDevice, Notifier, Session, SessionOptions, escaped, mount_by_helper};
 use stripewise_store::PlaneOptions;
-use stripewise_store::neighbours::SHORT_IS_OVER;
 use stripewise_store::{Pool, Store};
 
 use crate::core::Core;
@@ -74,10 +73,8 @@ impl Serving {
         let core = Arc::new(Core::new(store, options)?);
         let removals = Arc::downgrade(&core.removals);
         core.store.set_room_maker(move || removals.upgrade().is_some_and(|removals| removals.make_room()));
-        if !core.neighbours.alone() {
-            // What the other mounts' kernels were told before they knew of us must not outlive our first change.
-            std::thread::sleep(SHORT_IS_OVER);
-        }
+        // What the other mounts' kernels were told before they knew of us must not outlive our first change.
+        core.neighbours.wait_for_others();
         let fs = Arc::new(PoolFs::new(core.clone()));
         let device = mount_on(&dir, &source, options)?;
         // The kernel itself keeps out users without allow_other, and checks permissions of every file. Where it lets root in,
@@ -96,6 +93,7 @@ impl Serving {
         if !options.flags.contains(MountFlags::RDONLY) {
             core.collect_interrupted();
         }
+        crate::newcomers::start(&core, notifier.clone()).map_err(MountError::system("starting a thread"))?;
         crate::prune::start(&core, notifier).map_err(MountError::system("starting a thread"))?;
         let (end, open) = io::pipe().map_err(MountError::system("making a pipe"))?;
         let serve = move || {

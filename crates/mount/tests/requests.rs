@@ -138,6 +138,38 @@ fn a_call_has_no_request_but_its_own() {
     }
 }
 
+/// What the kernel was told it believes for seconds where the mount is alone: names, attributes of what has not changed for a while,
+/// and that a name is not there.
+#[test]
+fn a_mount_that_is_alone_is_not_asked_again_for_seconds() {
+    const SCRIPT: &str = "import os, time\n\
+        def look(*names):\n\
+        \x20   for name in names:\n\
+        \x20       try: os.stat(name)\n\
+        \x20       except FileNotFoundError: pass\n\
+        os.chdir(os.environ['M'])\n\
+        os.mkdir('d')\n\
+        open('d/f', 'wb').write(b'x')\n\
+        # Until the file's time of status is old enough to tell of each change.\n\
+        time.sleep(2.5)\n\
+        look('d', 'd/f', 'd/absent', 'mark-begin')\n\
+        # Beside other mounts all of it had to be asked for again by now.\n\
+        time.sleep(1.2)\n\
+        look('d', 'd/f', 'd/absent', 'mark-end')\n";
+    need("strace");
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let mut command = traced(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
+    command.env("STRIPEWISE_FUSE_DEVICE", "1");
+    succeeded("the script", &command.output().unwrap());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let requests: Vec<_> = text.lines().filter_map(message).filter(|(kind, _)| !AFTERWARDS.contains(kind)).collect();
+    let of = |name| requests.iter().position(|(kind, body)| *kind == 1 && body.starts_with(name));
+    let between = &requests[of("mark-begin").unwrap() + 1..of("mark-end").unwrap()];
+    assert!(between.is_empty(), "{between:?}");
+}
+
 /// A file without a datafile goes without a way through /proc, also where a rename has moved the time by which the mount knows it.
 #[test]
 fn a_small_file_that_was_renamed_goes_without_a_way_through_proc() {

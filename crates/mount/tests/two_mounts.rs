@@ -5,11 +5,12 @@ mod common;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::Barrier;
 use std::sync::mpsc::{TryRecvError, channel};
 
-use common::{Mounted, TestPool};
+use common::{Mounted, TestPool, eventually};
+use stripewise_store::Pool;
 
 /// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither,
 /// by the kernel through one of them.
@@ -203,6 +204,53 @@ fn names_of_one_mount_are_there_in_the_other_at_once() {
     fs::write(two.path("last"), b"x").unwrap();
     drop(two);
     assert_eq!(fs::read(one.path("last")).unwrap(), b"x");
+}
+
+/// As long as a mount is alone, its kernel asks for no name for seconds. Before another is there it has forgotten all that: what is
+/// changed then (here before, in the namespace, of which no mount knows) it sees at once.
+#[test]
+fn what_a_mount_alone_believes_is_asked_for_anew_when_another_has_come() {
+    let pool = TestPool::new();
+    let one = Mounted::new(&pool, "mnt", "rw");
+    let believes = || fs::read(pool.path("ns/mounts")).unwrap()[4..8] != [0; 4];
+    eventually("the mount knows that it is alone", believes);
+    for name in ["removed", "moved", "exchanged", "other", "listed", "replaced"] {
+        fs::write(one.path(name), name).unwrap();
+    }
+    fs::create_dir_all(one.path("dir/inner")).unwrap();
+    fs::hard_link(one.path("removed"), one.path("link")).unwrap();
+    fs::rename(one.path("moved"), one.path("dir/to")).unwrap();
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(rustix::fs::CWD, one.path("exchanged"), rustix::fs::CWD, one.path("other"), exchange)
+        .unwrap();
+    assert!(!one.path("absent").exists());
+    // With attributes: the kernel learns the names so, too.
+    let listed = fs::read_dir(one.path("")).unwrap().filter(|entry| entry.as_ref().unwrap().metadata().is_ok());
+    assert_eq!(listed.count(), 7);
+    let tree = pool.path("ns/tree");
+    for name in ["removed", "link", "dir/to", "exchanged", "other", "listed"] {
+        assert!(one.path(name).exists());
+        fs::remove_file(tree.join(name)).unwrap();
+    }
+    fs::rename(tree.join("dir/inner"), tree.join("absent")).unwrap();
+    fs::write(tree.join("new"), "another").unwrap();
+    fs::rename(tree.join("new"), tree.join("replaced")).unwrap();
+    fs::set_permissions(tree.join("dir"), fs::Permissions::from_mode(0o710)).unwrap();
+    let two = Mounted::new(&pool, "other", "rw");
+    assert!(!believes());
+    for name in ["removed", "link", "dir/to", "exchanged", "other", "listed", "dir/inner"] {
+        assert!(!one.path(name).exists(), "{name}");
+    }
+    assert!(one.path("absent").is_dir());
+    assert_eq!(fs::read(one.path("replaced")).unwrap(), b"another");
+    assert_eq!(fs::metadata(one.path("dir")).unwrap().mode() & 0o777, 0o710);
+    // Alone again, and beside a program that needs no mount.
+    drop(two);
+    eventually("the mount knows that it is alone again", believes);
+    assert!(one.path("replaced").exists() && !one.path("later").exists());
+    let files = stripewise_store::Files::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    files.rename("replaced".as_ref(), "later".as_ref(), rustix::fs::RenameFlags::empty()).unwrap();
+    assert!(!one.path("replaced").exists() && one.path("later").exists());
 }
 
 /// A mount that comes while a file is open writes it; the first one's open file reads that, though its own programs write

@@ -6,7 +6,7 @@ use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
-use crate::pool::neighbours::{Neighbours, SHORT_IS_OVER};
+use crate::pool::neighbours::Neighbours;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,7 +43,7 @@ pub(crate) fn has_no_name(file: &OwnedFd) -> bool {
 }
 
 impl Files {
-    /// Opens a pool. Where it is mounted on this machine, this takes a moment: the time after which the mounts'
+    /// Opens a pool. Where it is mounted on this machine, this takes a moment: until the mounts'
     /// kernels ask for everything anew.
     ///
     /// # Errors
@@ -59,10 +59,8 @@ impl Files {
     pub fn open_with(pool: Pool, options: PlaneOptions) -> Result<Arc<Self>> {
         let store = Store::open_with(pool, options)?;
         let neighbours = Neighbours::join(&store)?;
-        if !neighbours.alone() {
-            // What the mounts' kernels were told before they knew of us must not outlive our first change.
-            std::thread::sleep(SHORT_IS_OVER);
-        }
+        // What the mounts' kernels were told before they knew of us must not outlive our first change.
+        neighbours.wait_for_others();
         Ok(Arc::new(Self { store, _neighbours: neighbours, opened: Mutex::default(), names: Mutex::default() }))
     }
 

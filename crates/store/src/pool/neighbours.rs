@@ -4,6 +4,12 @@
 //! has counted itself in the file when it came. A mount that could have the lock alone has no neighbours, and
 //! has none while the count stays: one atomic load.
 //!
+//! While a mount has no neighbours, and a thread of it waits for the first ([`Neighbours::begin_to_believe`]), its kernel may
+//! believe for [`LONG`] what it is told. Who comes then has counted itself and wakes that thread, which has the kernel forget
+//! all that. The newcomer waits for it before its first change, and not longer than those answers hold: the mount may have been
+//! stopped ([`Neighbours::wait_for_others`]). Each first writes its own number in the file and then reads that of the other,
+//! so that one of the two sees the other.
+//!
 //! A mount whose kernel keeps what programs write ([`Neighbours::keep_out`]) has the pool to itself: each of the others
 //! holds a second shared lock of the file, which the first holds exclusively.
 //!
@@ -21,9 +27,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
+#[cfg(not(feature = "shuttle"))]
+use rustix::{thread::futex, time::Timespec};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Name of the file in the namespace.
 const FILE: &str = "mounts";
@@ -35,6 +43,33 @@ pub const SHORT: Duration = Duration::from_millis(100);
 /// When a kernel has forgotten what it was told to believe for [`SHORT`]: it rounds up to its ticks, of at most 10 ms,
 /// and an answer may be on its way for a while.
 pub const SHORT_IS_OVER: Duration = Duration::from_millis(250);
+/// How long a kernel may believe what it was told while its mount waits for neighbours.
+pub const LONG: Duration = Duration::from_secs(10);
+/// When a kernel has forgotten what it was told to believe for [`LONG`].
+const LONG_IS_OVER: Duration = Duration::from_millis(10_150);
+/// How often a mount that has neighbours looks whether they have gone.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Of the numbers in the file, that of the mounts that have come.
+const COUNT: usize = 0;
+/// 1 as long as the kernel of one mount believes anything for [`LONG`].
+const BELIEVER: usize = 1;
+/// Grows when a mount comes, after its count, and wakes who waits for that.
+const CALLS: usize = 2;
+
+/// `f_type` of file systems that one machine has for itself (linux/magic.h): on another, what is put into the file is seen late,
+/// and its locks may not be.
+const LOCAL: &[u32] = &[
+    0x0000_ef53, // ext2, ext3, ext4
+    0x0102_1994, // tmpfs
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+];
+
 /// No count of mounts: there are neighbours.
 const NOT_ALONE: u64 = u64::MAX;
 /// How soon is looked again whether the neighbours have gone.
@@ -55,11 +90,16 @@ struct Page {
     /// The count at which this mount was found alone.
     alone_at: AtomicU64,
     look_again_ns: AtomicU64,
+    /// The count at which the kernel of this mount may believe answers for [`LONG`].
+    believes_at: AtomicU64,
+    /// No other machine has the file.
+    is_local: bool,
+    /// This mount has ended, and waits for no other any more.
+    has_ended: AtomicBool,
 }
 
 impl Neighbours {
-    /// Joins the mounts of the pool of this store. If [`Neighbours::alone`] is false then, the caller must
-    /// not let programs in before what the kernels of the others remember has run out.
+    /// Joins the mounts of the pool of this store. The caller changes nothing before [`Neighbours::wait_for_others`].
     ///
     /// # Errors
     /// The namespace cannot be written.
@@ -88,7 +128,104 @@ impl Neighbours {
     pub fn alone(&self) -> bool {
         self.page.as_ref().is_some_and(Page::alone)
     }
+
+    /// Waits until no kernel believes what it was told by another mount that did not know of this one: a moment if there is
+    /// another, at most as long as [`LONG`].
+    pub fn wait_for_others(&self) {
+        let began = Instant::now();
+        if let Some(page) = &self.page {
+            if page.alone() {
+                // Of a mount that was killed, with its kernel's knowledge: as long as this one is here no other believes anything.
+                page.counts[BELIEVER].store(0, Ordering::SeqCst);
+                return;
+            }
+            page.wait_for_believer(began);
+        }
+        std::thread::sleep(SHORT_IS_OVER.saturating_sub(began.elapsed()));
+    }
+
+    /// Whether the kernel of this mount may believe for [`LONG`] what it is told now. Two atomic loads.
+    #[inline]
+    pub fn believes(&self) -> bool {
+        self.page.as_ref().is_some_and(Page::believes)
+    }
+
+    /// Whether all that have the pool are processes of this machine.
+    pub fn is_local(&self) -> bool {
+        self.page.as_ref().is_some_and(|page| page.is_local)
+    }
+
+    /// Waits until this mount is alone, and notes for those that come that its kernel believes what it is told; false at the
+    /// mount's end, and at once where no mount can be sure to be alone.
+    pub fn begin_to_believe(&self) -> bool {
+        let Some(page) = self.page.as_ref().filter(|page| page.is_local) else { return false };
+        loop {
+            let calls = page.counts[CALLS].load(Ordering::SeqCst);
+            if page.has_ended.load(Ordering::SeqCst) {
+                return false;
+            }
+            if page.begin_to_believe() {
+                return true;
+            }
+            sleep_while(&page.counts[CALLS], calls, Some(LOOK_EVERY));
+        }
+    }
+
+    /// Waits, after [`Neighbours::begin_to_believe`], until another mount has come; false if this one has ended before. From then
+    /// on [`Neighbours::believes`] is false.
+    pub fn wait_for_newcomer(&self) -> bool {
+        let Some(page) = &self.page else { return false };
+        loop {
+            let calls = page.counts[CALLS].load(Ordering::SeqCst);
+            let has_come = !page.believes();
+            if has_come || page.has_ended.load(Ordering::SeqCst) {
+                page.believes_at.store(NOT_ALONE, Ordering::SeqCst);
+                return has_come;
+            }
+            sleep_while(&page.counts[CALLS], calls, None);
+        }
+    }
+
+    /// The kernel of this mount has forgotten what it believed: those that have come need not wait any longer.
+    pub fn has_forgotten(&self) {
+        if let Some(page) = &self.page {
+            page.counts[BELIEVER].store(0, Ordering::SeqCst);
+            wake(&page.counts[BELIEVER]);
+        }
+    }
+
+    /// Ends the waiting of [`Neighbours::begin_to_believe`] and [`Neighbours::wait_for_newcomer`]: the mount ends.
+    pub fn end(&self) {
+        if let Some(page) = &self.page {
+            page.has_ended.store(true, Ordering::SeqCst);
+            page.counts[CALLS].fetch_add(1, Ordering::SeqCst);
+            wake(&page.counts[CALLS]);
+        }
+    }
 }
+
+/// Sleeps until `word` is woken, or at most that long; not at all if it is not `value` any more.
+#[cfg(not(feature = "shuttle"))]
+fn sleep_while(word: &AtomicU32, value: u32, most: Option<Duration>) {
+    let most = most.map(|most| Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() });
+    // However it ends, the caller looks again.
+    let _ = futex::wait(word, futex::Flags::empty(), value, most.as_ref());
+}
+
+/// Wakes all that sleep for `word`, in all processes.
+#[cfg(not(feature = "shuttle"))]
+fn wake(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+}
+
+/// The threads of a schedule do not sleep.
+#[cfg(feature = "shuttle")]
+fn sleep_while(_: &AtomicU32, _: u32, _: Option<Duration>) {
+    shuttle::thread::yield_now();
+}
+
+#[cfg(feature = "shuttle")]
+fn wake(_: &AtomicU32) {}
 
 impl Page {
     fn join(namespace: &Path) -> Result<Self> {
@@ -101,7 +238,16 @@ impl Page {
         let counts = SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE);
         let counts = counts.map_err(Error::io("map", &path))?;
         let never = AtomicU64::new(NOT_ALONE);
-        let page = Self { file, counts, alone_at: never, look_again_ns: AtomicU64::new(0) };
+        let is_local = rustix::fs::fstatfs(&file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)));
+        let page = Self {
+            file,
+            counts,
+            alone_at: never,
+            look_again_ns: AtomicU64::new(0),
+            believes_at: AtomicU64::new(NOT_ALONE),
+            is_local,
+            has_ended: AtomicBool::new(false),
+        };
         if lock_byte(page.file.as_fd(), ALONE_BYTE, libc::F_RDLCK, false).is_err() {
             return Err(Error::Invalid(format!(
                 "{}: the pool is mounted with `writeback_cache`, and can be used through that mount alone: work there, or \
@@ -112,13 +258,50 @@ impl Page {
         // Others have the lock alone for a moment only. With the lock first, a process that takes it alone after us has
         // seen us in the count.
         lock_byte(page.file.as_fd(), 0, libc::F_RDLCK, true).map_err(Error::io("lock", &path))?;
-        page.counts[0].fetch_add(1, Ordering::AcqRel);
+        page.counts[COUNT].fetch_add(1, Ordering::SeqCst);
+        page.counts[CALLS].fetch_add(1, Ordering::SeqCst);
+        wake(&page.counts[CALLS]);
         Ok(page)
     }
 
     fn alone(&self) -> bool {
-        let count = u64::from(self.counts[0].load(Ordering::Acquire));
+        let count = u64::from(self.counts[COUNT].load(Ordering::Acquire));
         self.alone_at.load(Ordering::Acquire) == count || self.look(count)
+    }
+
+    #[inline]
+    fn believes(&self) -> bool {
+        self.believes_at.load(Ordering::Acquire) == u64::from(self.counts[COUNT].load(Ordering::SeqCst))
+    }
+
+    /// Whether this mount is alone, and those that come know that its kernel believes what it is told.
+    fn begin_to_believe(&self) -> bool {
+        let count = u64::from(self.counts[COUNT].load(Ordering::SeqCst));
+        if self.alone_at.load(Ordering::Acquire) != count && !self.look(count) {
+            return false;
+        }
+        self.counts[BELIEVER].store(1, Ordering::SeqCst);
+        let is_alone = u64::from(self.counts[COUNT].load(Ordering::SeqCst)) == count;
+        if is_alone {
+            self.believes_at.store(count, Ordering::SeqCst);
+        } else {
+            // Who came meanwhile may wait.
+            self.counts[BELIEVER].store(0, Ordering::SeqCst);
+            wake(&self.counts[BELIEVER]);
+        }
+        is_alone
+    }
+
+    /// Waits until the kernel of no mount believes anything for [`LONG`] any more.
+    fn wait_for_believer(&self, began: Instant) {
+        loop {
+            let believer = self.counts[BELIEVER].load(Ordering::SeqCst);
+            let rest = LONG_IS_OVER.saturating_sub(began.elapsed());
+            if believer == 0 || rest.is_zero() {
+                return;
+            }
+            sleep_while(&self.counts[BELIEVER], believer, Some(rest));
+        }
     }
 
     #[cold]
@@ -232,6 +415,50 @@ mod tests {
         drop(two);
         one.look_again_ns.store(0, Ordering::Release);
         assert!(one.alone());
+    }
+
+    #[test]
+    fn who_comes_waits_until_the_other_kernel_has_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let join = || Neighbours { page: Some(Page::join(dir.path()).unwrap()) };
+        let one = join();
+        one.wait_for_others();
+        assert!(!one.believes());
+        assert!(one.begin_to_believe() && one.believes());
+        let two = join();
+        assert!(!one.believes(), "as soon as another is there");
+        let forgotten = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                two.wait_for_others();
+                forgotten.load(Ordering::SeqCst)
+            });
+            assert!(one.wait_for_newcomer());
+            forgotten.store(true, Ordering::SeqCst);
+            one.has_forgotten();
+            assert!(waits.join().unwrap(), "the change would have been made too early");
+        });
+        // Of two none believes, and what waits for that ends with its mount.
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| one.begin_to_believe());
+            one.end();
+            assert!(!waits.join().unwrap() && !two.believes());
+        });
+    }
+
+    /// A mount that was killed leaves its number: the next is alone, and one beside that does not wait for the dead.
+    #[test]
+    fn nothing_waits_for_a_mount_that_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let join = || Neighbours { page: Some(Page::join(dir.path()).unwrap()) };
+        let killed = join();
+        assert!(killed.begin_to_believe());
+        drop(killed);
+        let next = join();
+        assert_eq!(next.page.as_ref().unwrap().counts[BELIEVER].load(Ordering::SeqCst), 1);
+        next.wait_for_others();
+        assert_eq!(next.page.as_ref().unwrap().counts[BELIEVER].load(Ordering::SeqCst), 0);
+        assert!(!Neighbours { page: None }.begin_to_believe());
     }
 
     #[test]
