@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -81,11 +82,17 @@ class Node:
     def ip(self, *arguments):
         subprocess.run(["ip", "-n", self.space, *arguments], check=True)
 
-    def program(self):
-        """The one program of this node, as its pages have it."""
+    def status(self):
         self.watch.stdin.write(f"{self.pool.file}\n")
         self.watch.stdin.flush()
-        found = by_name(json.loads(self.watch.stdout.readline()))
+        return json.loads(self.watch.stdout.readline())
+
+    def nodes(self):
+        return {of["name"]: of for of in self.status()["nodes"]}
+
+    def program(self):
+        """The one program of this node, as its pages have it."""
+        found = by_name(self.status())
         return found.get(self.name, {"held": 0, "in_turn": 0, "unanswered": 0})
 
     def wait_for_more(self, what):
@@ -186,6 +193,13 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
         for node in (one, two):
             node.wait_for_more("held")
             node.wait_for_more("in_turn")
+        # The orchestrator tells of all nodes, on each of them.
+        wait_for(lambda: two.nodes().keys() == {"hub", "n1", "n2"} and two.nodes()["n1"]["programs"])
+        known = two.nodes()
+        assert all(of["is_joined"] for of in known.values())
+        assert known["n2"]["address"].startswith("10.99.2.2:") and known["hub"]["address"] is None
+        shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
+        assert re.search(r"^n1 +10\.99\.1\.2:\d+ .* n1 *$", shown, flags=re.MULTILINE), shown
         # The network falls apart: the node that is cut off goes on without turns, and is back when it is whole again.
         hub.ip("link", "set", "to2", "down")
         two.wait_for_more("unanswered")

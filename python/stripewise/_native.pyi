@@ -345,6 +345,16 @@ class OrchestratedProgram(TypedDict):
     reuse_s: float | None
     period_s: float | None
 
+class OrchestratedNode(TypedDict):
+    name: str
+    address: str | None
+    is_joined: bool
+    clock_offset_s: float
+    clock_error_s: float
+    heard_s: float
+    is_in_turns: bool | None
+    programs: list[str]
+
 class Orchestration(TypedDict):
     process: int | None
     policy: str | None
@@ -355,6 +365,7 @@ class Orchestration(TypedDict):
     slices: list[OrchestrationSlice]
     programs: list[OrchestratedProgram]
     unplaced: int
+    nodes: list[OrchestratedNode]
 
 class Orchestrator:
     def work(self, time_s: float) -> list[OrchestrationDecision]: ...

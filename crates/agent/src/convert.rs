@@ -36,7 +36,8 @@ pub fn report_of(snapshot: &NodeSnapshot, round_trip_ns: u64, now_ns: u64) -> Re
             |of: &UserTraffic| WireTraffic { server: server as u32, requests: of.requests, gap_bytes: of.gap_bytes };
         most.into_iter().take(MOST_USERS).map(wire).collect::<Vec<_>>()
     });
-    Report { sent_ns: now_ns, round_trip_ns, programs, traffic: traffic.collect(), unplaced: snapshot.unplaced }
+    let (traffic, unplaced) = (traffic.collect(), snapshot.unplaced);
+    Report { sent_ns: now_ns, round_trip_ns, programs, traffic, unplaced, in_turns: None }
 }
 
 fn program_of(one: &ProgramTraits, now_ns: u64) -> WireProgram {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stripewise_orchestrate::{NodeSnapshot, OtherNodes, PublishedPlan};
+use stripewise_orchestrate::{NodeSnapshot, NodeStatus, OtherNodes, PublishedPlan};
 use stripewise_store::Pool;
 use stripewise_store::emulate::now_ns;
 use tokio::sync::{oneshot, watch};
@@ -27,10 +27,46 @@ const SPEAKS_FOR_NS: u64 = 100_000_000;
 struct Joined {
     session: u64,
     connection: u64,
-    round_trip_ns: u64,
-    /// What its last report said, and when that came.
+    address: SocketAddr,
+    /// What its last report said.
     snapshot: NodeSnapshot,
-    came_ns: u64,
+    report: ReportTimes,
+}
+
+/// What a report says beside its programs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReportTimes {
+    /// The agent's clock when it sent it.
+    pub(crate) sent_ns: u64,
+    /// When it came.
+    pub(crate) came_ns: u64,
+    pub(crate) round_trip_ns: u64,
+    /// Whether the gates of the node keep to slices.
+    pub(crate) in_turns: Option<bool>,
+}
+
+impl Joined {
+    fn status(&self, node: &str, is_joined: bool, now_ns: u64) -> NodeStatus {
+        let names = self.snapshot.programs.iter().map(|program| program.name.clone());
+        NodeStatus {
+            name: node.to_owned(),
+            address: self.address.to_string(),
+            is_joined,
+            clock_offset_ns: self.report.clock_offset_ns(),
+            clock_error_ns: self.report.round_trip_ns / 2,
+            heard_ns: now_ns.saturating_sub(self.report.came_ns),
+            is_in_turns: self.report.in_turns.filter(|_| is_joined),
+            programs: if is_joined { names.collect() } else { Vec::new() },
+        }
+    }
+}
+
+impl ReportTimes {
+    /// The agent's clock less this one: half of the round trip before it came it was sent.
+    fn clock_offset_ns(&self) -> i64 {
+        let then_ns = i128::from(self.came_ns) - i128::from(self.round_trip_ns / 2);
+        i64::try_from(i128::from(self.sent_ns) - then_ns).unwrap_or(0)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +74,8 @@ struct Sessions {
     nodes: HashMap<String, Joined>,
     connections: Connections,
     last: u64,
+    /// Nodes that have been there; of each key one at most.
+    gone: HashMap<String, Joined>,
 }
 
 impl Sessions {
@@ -121,7 +159,8 @@ impl Hub {
     /// Ends a session of `connection`, and takes back what its node has said.
     pub(crate) fn end_session(&self, session: u64, connection: u64) {
         let mut sessions = self.sessions();
-        sessions.nodes.retain(|_, joined| joined.session != session);
+        let ended = sessions.nodes.extract_if(|_, joined| joined.session == session).next();
+        sessions.gone.extend(ended);
         sessions.judge(connection);
     }
 
@@ -131,9 +170,11 @@ impl Hub {
     }
 
     /// `session` of `connection` speaks for `node` from now on; whether another one did.
-    pub(crate) fn join(&self, node: &str, session: u64, connection: u64) -> bool {
-        let joined = Joined { session, connection, round_trip_ns: 0, snapshot: NodeSnapshot::default(), came_ns: 0 };
+    pub(crate) fn join(&self, node: &str, session: u64, (connection, address): (u64, SocketAddr)) -> bool {
+        let (snapshot, report) = (NodeSnapshot::default(), ReportTimes::default());
+        let joined = Joined { session, connection, address, snapshot, report };
         let mut sessions = self.sessions();
+        sessions.gone.remove(node);
         let before = sessions.nodes.insert(node.to_owned(), joined);
         sessions.judge(connection);
         if let Some(before) = &before {
@@ -143,15 +184,10 @@ impl Hub {
     }
 
     /// Takes what the agent of `node` has said in `session`.
-    pub(crate) fn note(
-        &self,
-        (node, session): (&str, u64),
-        snapshot: NodeSnapshot,
-        (round_trip_ns, came_ns): (u64, u64),
-    ) {
+    pub(crate) fn note(&self, (node, session): (&str, u64), snapshot: NodeSnapshot, report: ReportTimes) {
         if let Some(joined) = self.sessions().nodes.get_mut(node).filter(|joined| joined.session == session) {
-            (joined.snapshot, joined.came_ns) = (snapshot, came_ns);
-            joined.round_trip_ns = round_trip_ns.min(MOST_ROUND_TRIP_NS);
+            joined.snapshot = snapshot;
+            joined.report = ReportTimes { round_trip_ns: report.round_trip_ns.min(MOST_ROUND_TRIP_NS), ..report };
         }
     }
 }
@@ -165,7 +201,7 @@ impl OtherNodes for HubNodes {
     fn add_to(&mut self, snapshot: &mut NodeSnapshot, now_ns: u64) {
         let sessions = self.0.sessions();
         for joined in sessions.nodes.values() {
-            let shift_ns = now_ns.saturating_sub(joined.came_ns).min(SPEAKS_FOR_NS);
+            let shift_ns = now_ns.saturating_sub(joined.report.came_ns).min(SPEAKS_FOR_NS);
             let mut now = joined.snapshot.clone();
             now.programs.iter_mut().for_each(|program| program.last_ns = (program.last_ns + shift_ns).min(now_ns));
             snapshot.join(&now);
@@ -176,8 +212,17 @@ impl OtherNodes for HubNodes {
         self.0.plan.send_replace(Some(wire_plan(&self.0.policy, plan)));
     }
 
+    fn statuses(&self, now_ns: u64) -> Vec<NodeStatus> {
+        let sessions = self.0.sessions();
+        let status = |is_joined| move |(node, of): (&String, &Joined)| of.status(node, is_joined, now_ns);
+        let there = sessions.nodes.iter().map(status(true));
+        let mut nodes: Vec<NodeStatus> = there.chain(sessions.gone.iter().map(status(false))).collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        nodes
+    }
+
     fn lead_ns(&self) -> u64 {
         let sessions = self.0.sessions();
-        sessions.nodes.values().map(|joined| joined.round_trip_ns + LEAD_NS).max().unwrap_or(0)
+        sessions.nodes.values().map(|joined| joined.report.round_trip_ns + LEAD_NS).max().unwrap_or(0)
     }
 }

@@ -234,7 +234,8 @@ impl Member {
                     match reports.try_reserve() {
                         Ok(place) => {
                             let snapshot = self.pages.snapshot();
-                            let report = report_of(&snapshot, self.clock.round_trip_ns().unwrap_or(0), now_ns());
+                            let mut report = report_of(&snapshot, self.clock.round_trip_ns().unwrap_or(0), now_ns());
+                            report.in_turns = Some(self.pages.is_in_turns());
                             place.send(to.seal(&report));
                         }
                         Err(mpsc::error::TrySendError::Full(())) => {}

@@ -11,7 +11,7 @@ use tonic::{Status, Streaming};
 use crate::convert::snapshot_of;
 use crate::error::{AgentError, Result, ended_by};
 use crate::guest_stream::PeerConnection;
-use crate::hub::Hub;
+use crate::hub::{Hub, ReportTimes};
 use crate::seal::{SealedWay, SessionKeys, nonce};
 use crate::wire::{Challenge, JoinAnswer, JoinOpening, NONCE_BYTES, Report, SILENT_S, Sealed, Times, WIRE_VERSION};
 
@@ -156,7 +156,7 @@ impl ServedSession<'_> {
         let snapshot = snapshot_of(&report, self.hub.servers, came_ns)?;
         if !self.has_joined {
             self.has_joined = true;
-            let again = if self.hub.join(node, self.number, self.peer.number) {
+            let again = if self.hub.join(node, self.number, (self.peer.number, self.peer.address)) {
                 ", in place of an agent that was there before"
             } else {
                 ""
@@ -165,7 +165,8 @@ impl ServedSession<'_> {
         } else if !self.hub.is_of(node, self.number) {
             return Err(AgentError::Invalid("another agent has joined with the key of this node".to_owned()));
         }
-        self.hub.note((node, self.number), snapshot, (report.round_trip_ns, came_ns));
+        let Report { sent_ns, round_trip_ns, in_turns, .. } = report;
+        self.hub.note((node, self.number), snapshot, ReportTimes { sent_ns, came_ns, round_trip_ns, in_turns });
         Ok(Times { sent_ns: report.sent_ns, came_ns, answered_ns: now_ns() })
     }
 }

@@ -157,6 +157,9 @@ pub struct Report {
     /// Requests of programs without a place.
     #[prost(uint64, tag = "5")]
     pub unplaced: u64,
+    /// Whether gates of its node keep to slices.
+    #[prost(bool, optional, tag = "6")]
+    pub in_turns: Option<bool>,
 }
 
 /// The times of one report: the agent measures how far the orchestrator's clock is from its own.

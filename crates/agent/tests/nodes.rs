@@ -15,7 +15,10 @@ use stripewise_agent::wire::{
 use stripewise_agent::{AgentListener, AgentLog, AgentOptions, Hub, HubNodes, NodeAgent, NodeKeys, new_key};
 use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
-use stripewise_orchestrate::{Asker, Identified, Orchestrator, OrchestratorOptions, ProgramRules, Turns};
+use stripewise_orchestrate::{
+    Asker, Identified, NodeStatus, Orchestrator, OrchestratorOptions, ProgramRules, Turns, orchestration_status,
+    this_node,
+};
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use tokio_stream::wrappers::ReceiverStream;
@@ -221,6 +224,24 @@ fn wait_open(programs: &[&Running], count: u64) {
     }
 }
 
+/// The program that runs on a node.
+fn program_of(node: &str) -> &'static str {
+    if node == "n1" { "first" } else { "second" }
+}
+
+/// Waits until the orchestrator says so of both nodes with agents. Their clocks are this one.
+fn wait_nodes(cluster: &Cluster, is_so: impl Fn(&NodeStatus) -> bool) {
+    wait_for("nodes in the status", || {
+        let nodes = orchestration_status(&cluster.pool).unwrap().nodes;
+        let [here, agents @ ..] = &nodes[..] else { return None };
+        assert_eq!((here.name.as_str(), here.address.as_str()), (this_node().as_str(), ""));
+        assert!(agents.iter().all(|of| of.address.starts_with("127.0.0.1:")));
+        let error_ns = |of: &NodeStatus| of.clock_offset_ns.unsigned_abs();
+        let is_one_clock = agents.iter().all(|of| error_ns(of) < PATIENCE.as_nanos() as u64);
+        (agents.len() == 2 && is_one_clock && agents.iter().all(&is_so)).then_some(())
+    });
+}
+
 /// A relay of TCP connections that can be cut, for a time or each one, and takes a while for each piece.
 struct Relay {
     address: SocketAddr,
@@ -285,12 +306,14 @@ fn programs_of_two_nodes_take_turns_through_a_cut_and_an_orchestrator_that_dies(
     let first = Running::start(cluster.door("n1", "first").unwrap(), 1);
     let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
     wait_turns(&[&first, &second]);
+    wait_nodes(&cluster, |of| of.is_joined && of.is_in_turns == Some(true) && of.programs == [program_of(&of.name)]);
 
     // The second node is cut off. Its gates open when its plan is too old; the first node has the pool for itself.
     relay.cut();
     log.wait("node n2");
     orchestrator.wait_joined(&["n1"]);
     wait_open(&[&second, &first], 300);
+    wait_nodes(&cluster, |of| of.is_joined == (of.name == "n1") && (of.is_joined || of.programs.is_empty()));
     log_of_2.wait("the gates of this node open");
     relay.mend();
     orchestrator.wait_joined(&["n1", "n2"]);

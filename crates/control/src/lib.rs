@@ -1,7 +1,7 @@
 //! The door: every request on the data of a pool's files passes it, and it knows who sent the request.
 //!
 //! A [`Gate`] can make a request wait before it reaches a server. An [`Observer`] sees each sub-request after its server has
-//! served it. A process without either pays one comparison per request.
+//! served it. A process without either pays three comparisons per request.
 //!
 //! Two kinds of access never reach the door, because the kernel does not ask: reads and writes of a file that the kernel
 //! serves itself (passthrough), and accesses to pages that the kernel keeps. A mount whose door has a gate or an observer

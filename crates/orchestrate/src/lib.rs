@@ -8,12 +8,14 @@
 //! plan_writer  the one process that writes a page of turns
 //! orchestrator the loop: reads figures, lets the schedule decide, publishes plans
 //! nodes        what an orchestrator asks of other nodes; node_page: the pages of one of them
+//! node_board   what the orchestrator says of all nodes, for `--status`
 //! status       what is going on, for people
 //! ```
 //!
 //! Nothing in a page is trusted: whatever it says, no request waits longer than two windows of at most ten seconds.
 
 mod identity;
+mod node_board;
 mod node_page;
 mod nodes;
 mod orchestrator;
@@ -26,7 +28,7 @@ mod use_page;
 
 pub use identity::{Identified, JOB_VARIABLE, RUN_VARIABLE};
 pub use node_page::NodePages;
-pub use nodes::{NODE_NAME_BYTES, NODES_DIRECTORY, OtherNodes, check_node_name, this_node};
+pub use nodes::{NODE_NAME_BYTES, NODES_DIRECTORY, NodeStatus, OtherNodes, check_node_name, this_node};
 pub use orchestrator::{Orchestrator, OrchestratorOptions};
 pub use plan_page::{ListedProgram, PublishedPlan, TURNS_FILE};
 pub use snapshot::NodeSnapshot;

@@ -51,6 +51,11 @@ impl NodePages {
         true
     }
 
+    /// Whether gates of this node keep to slices now.
+    pub fn is_in_turns(&self) -> bool {
+        self.writer.is_in_turns(now_ns())
+    }
+
     /// When the next plan begins: `CLOCK_MONOTONIC` in nanoseconds.
     pub fn due_ns(&self) -> Option<u64> {
         self.writer.due_ns()

@@ -12,12 +12,35 @@ pub const NODES_DIRECTORY: &str = "nodes";
 /// Bytes of a node's name.
 pub const NODE_NAME_BYTES: usize = 64;
 
+/// A node that takes part, as the orchestrator knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Where its agent speaks from; empty: the orchestrator is there itself.
+    pub address: String,
+    /// Whether its agent is there.
+    pub is_joined: bool,
+    /// Its clock (`CLOCK_MONOTONIC`) less the orchestrator's, in nanoseconds.
+    pub clock_offset_ns: i64,
+    /// How far that may be wrong.
+    pub clock_error_ns: u64,
+    /// How long ago it was heard of, in nanoseconds.
+    pub heard_ns: u64,
+    /// Whether its gates keep to slices; `None`: it is not known.
+    pub is_in_turns: Option<bool>,
+    /// Its programs, by name.
+    pub programs: Vec<String>,
+}
+
 /// The nodes whose agents have joined an orchestrator.
 pub trait OtherNodes: Send {
     /// Adds what they say to what this node's pages say, with times of this node's clock.
     fn add_to(&mut self, snapshot: &mut NodeSnapshot, now_ns: u64);
     /// Sends a plan; its times are of this node's clock.
     fn send(&mut self, plan: &PublishedPlan);
+    /// Those that are there, and those that were.
+    fn statuses(&self, now_ns: u64) -> Vec<NodeStatus>;
     /// How long a plan is on its way, in nanoseconds.
     fn lead_ns(&self) -> u64;
 }

@@ -9,7 +9,8 @@ use stripewise_schedule::{
 use stripewise_store::emulate::{now_ns, sleep_until};
 use stripewise_store::{Error, Pool, Result};
 
-use crate::nodes::{OtherNodes, this_node};
+use crate::node_board::NodeBoard;
+use crate::nodes::{NodeStatus, OtherNodes, this_node};
 use crate::plan_page::{LISTED, ListedProgram, PublishedPlan};
 use crate::plan_writer::PlanWriter;
 use crate::snapshot::{NodeSnapshot, PageReader};
@@ -39,6 +40,8 @@ pub struct Orchestrator {
     reader: PageReader,
     /// Where agents can join.
     others: Option<Box<dyn OtherNodes>>,
+    /// What `--status` shows of the nodes.
+    board: NodeBoard,
     clock: TurnClock,
     listed: Vec<ListedProgram>,
     next_look_ns: u64,
@@ -92,6 +95,7 @@ impl Orchestrator {
             writer,
             reader: PageReader::new(&pool.namespace, pool.servers.len()),
             others: None,
+            board: NodeBoard::new(&pool.namespace),
             clock: TurnClock::new(conductor, window_ns, now_ns),
             listed: Vec::new(),
             next_look_ns: now_ns,
@@ -123,6 +127,9 @@ impl Orchestrator {
             if now_ns >= self.next_look_ns {
                 self.next_look_ns = now_ns + look_ns;
                 let mut snapshot = self.reader.read(now_ns);
+                if self.others.is_some() && self.board.is_due(now_ns) {
+                    self.tell_of_nodes(&snapshot, now_ns);
+                }
                 if let Some(others) = &mut self.others {
                     others.add_to(&mut snapshot, now_ns);
                     self.clock.set_lead(others.lead_ns());
@@ -138,6 +145,23 @@ impl Orchestrator {
                 return Vec::new();
             }
         }
+    }
+
+    /// Says what goes on on each node; `own` is what this node's pages say.
+    fn tell_of_nodes(&mut self, own: &NodeSnapshot, now_ns: u64) {
+        let Some(others) = &self.others else { return };
+        let here = NodeStatus {
+            name: this_node(),
+            address: String::new(),
+            is_joined: true,
+            clock_offset_ns: 0,
+            clock_error_ns: 0,
+            heard_ns: 0,
+            is_in_turns: Some(self.writer.is_in_turns(now_ns)),
+            programs: own.programs.iter().map(|program| program.name.clone()).collect(),
+        };
+        let nodes: Vec<NodeStatus> = std::iter::once(here).chain(others.statuses(now_ns)).collect();
+        self.board.write(&nodes, now_ns);
     }
 
     fn begin_window(&mut self, next: NextWindow, now_ns: u64) -> Vec<Decision> {

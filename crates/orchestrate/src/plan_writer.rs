@@ -62,6 +62,11 @@ impl PlanWriter {
         }
     }
 
+    /// Whether gates keep to slices now.
+    pub(crate) fn is_in_turns(&self, now_ns: u64) -> bool {
+        self.page.answers(now_ns) && self.page.is_in_turns()
+    }
+
     /// When the next plan begins.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.next.as_ref().map(|plan| plan.begin_ns)

@@ -4,7 +4,8 @@ use stripewise_schedule::{Conductor, ProgramTraits, Standing};
 use stripewise_store::emulate::now_ns;
 use stripewise_store::{Pool, Result, is_shared};
 
-use crate::nodes::this_node;
+use crate::node_board::read_board;
+use crate::nodes::{NodeStatus, this_node};
 use crate::orchestrator::name_of;
 use crate::snapshot::PageReader;
 use crate::turns::find_plan_page;
@@ -51,6 +52,8 @@ pub struct OrchestrationStatus {
     pub programs: Vec<ProgramStatus>,
     /// Requests of programs for which there was no place.
     pub unplaced: u64,
+    /// The nodes that take part, the orchestrator's first; none where no agent can join, or where they are not for this user.
+    pub nodes: Vec<NodeStatus>,
 }
 
 /// What is going on in `pool`. Of other users' programs a user of a shared pool sees nothing, as their pages are not for it.
@@ -59,7 +62,7 @@ pub struct OrchestrationStatus {
 /// The pool's namespace is not there.
 pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
     let now_ns = now_ns();
-    is_shared(pool)?;
+    let is_shared = is_shared(pool)?;
     let found = find_plan_page(pool, &this_node());
     let directory = found.as_ref().map_or(&pool.namespace, |(directory, _)| directory);
     let snapshot = PageReader::new(directory, pool.servers.len()).read(now_ns);
@@ -99,5 +102,6 @@ pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
         slices: lengths.iter().map(|(program, length)| (name_of(*program, &snapshot), *length)).collect(),
         programs: snapshot.programs.iter().map(status_of).collect(),
         unplaced: snapshot.unplaced,
+        nodes: read_board(&pool.namespace, is_shared),
     })
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use stripewise_orchestrate::{
-    Decision, Orchestrator, OrchestratorOptions, ProgramRules, ProgramStatus, orchestration_status,
+    Decision, NodeStatus, Orchestrator, OrchestratorOptions, ProgramRules, ProgramStatus, orchestration_status,
 };
 use stripewise_schedule::{POLICY_NAMES, policies};
 use stripewise_store::Pool;
@@ -75,6 +75,7 @@ pub(crate) fn orchestration<'py>(py: Python<'py>, pool_file: PathBuf) -> PyResul
         "slices": slices,
         "programs": status.programs.iter().map(program).collect::<Vec<_>>(),
         "unplaced": status.unplaced,
+        "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
     });
     to_python(py, &document)
 }
@@ -105,6 +106,19 @@ fn program(of: &ProgramStatus) -> Value {
         "gap_bytes": of.gap_bytes,
         "reuse_s": of.reuse_ns.map(|ns| ns * 1e-9),
         "period_s": traits.period_ns.map(|ns| ns * 1e-9),
+    })
+}
+
+fn node(of: &NodeStatus) -> Value {
+    json!({
+        "name": of.name,
+        "address": (!of.address.is_empty()).then_some(&of.address),
+        "is_joined": of.is_joined,
+        "clock_offset_s": of.clock_offset_ns as f64 * 1e-9,
+        "clock_error_s": seconds(of.clock_error_ns),
+        "heard_s": seconds(of.heard_ns),
+        "is_in_turns": of.is_in_turns,
+        "programs": of.programs,
     })
 }
 

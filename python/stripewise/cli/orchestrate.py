@@ -131,6 +131,26 @@ def _show(pool: Pool, found: Orchestration, *, as_json: bool) -> None:
             f"for {seconds(found['age_s'])}; serving {name(served)}"
         )
     print_programs(found)
+    if found["nodes"]:
+        console.out.print()
+        console.out.print(_nodes(found))
+
+
+def _nodes(found: Orchestration) -> console.Grid:
+    """A table of the nodes that take part, the orchestrator's first."""
+    grid = console.table(["node", "agent", "heard", "clock", "gates", "programs"], right=["heard", "clock"])
+    for one in found["nodes"]:
+        agent = "the orchestrator" if one["address"] is None else one["address"]
+        turns = {None: "not known", True: "in turns", False: "open"}[one["is_in_turns"]]
+        grid.add_row(
+            one["name"],
+            agent if one["is_joined"] else f"{agent}, gone",
+            "-" if one["address"] is None else seconds(one["heard_s"]),
+            "-" if one["address"] is None else f"{one['clock_offset_s']:+.3f} s",
+            turns,
+            ", ".join(map(name, one["programs"])) or "-",
+        )
+    return grid
 
 
 def print_programs(found: Orchestration) -> None:
