@@ -339,6 +339,10 @@ impl Core {
         let inode = inode.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?;
         if writes {
             shared.writable.fetch_add(1, Ordering::AcqRel);
+            if shared.backing.is_some() && self.neighbours.believes() {
+                // What is put into a map of a file that the kernel serves itself moves the time of the datafile alone.
+                self.forget_attributes(&node);
+            }
         }
         let runs = flags.contains(RUNS);
         if runs {
