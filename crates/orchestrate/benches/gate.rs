@@ -25,12 +25,17 @@ fn gate(bench: &mut Criterion) {
     let pass = |door: &Door| {
         let request = black_box(&request);
         door.enter(FileId(7), request);
+        let _in_flight = door.send(request);
         if let Some(begin_ns) = door.begin(|| 0) {
             door.served(FileId(7), request, Served::of(black_box(&part), 4096), (begin_ns, || 0));
         }
     };
     bench.bench_function("gate alone, idle", |bench| {
-        bench.iter(|| black_box(&door).enter(FileId(7), black_box(&request)))
+        bench.iter(|| {
+            let (door, request) = (black_box(&door), black_box(&request));
+            door.enter(FileId(7), request);
+            door.send(request)
+        })
     });
     bench.bench_function("gate and observer, no page", |bench| bench.iter(|| pass(black_box(&Door::default()))));
     bench.bench_function("gate and observer, idle", |bench| bench.iter(|| pass(black_box(&door))));
