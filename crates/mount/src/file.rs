@@ -155,10 +155,27 @@ impl OpenFile {
     /// # Errors
     /// As [`OpenFile::read_at`].
     pub fn read(&self, sender: Sender, buf: &mut [u8], offset: u64, syscall: bool) -> Result<usize, Failure> {
-        if !syscall {
+        if syscall {
+            return self.read_at(sender, buf, offset);
+        }
+        // Of pages that the kernel keeps for reads no program writes the bytes past the mount meanwhile.
+        if self.open.kept_epoch().is_none() {
             self.shared.set_mapped();
         }
-        self.read_at(sender, buf, offset)
+        self.read_pages(sender, buf, offset)
+    }
+
+    /// Reads for pages of the kernel's: what it is given fewer it takes for the end of the file, and fills with zeros. So a server
+    /// that fails behind the first bytes fails all of it.
+    fn read_pages(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(sender, &mut buf[done..], offset + done as u64)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        Ok(done)
     }
 
     /// Writes at `offset`, or at the end if `flags` of the open file say so. What they want at once is not gathered.

@@ -172,10 +172,10 @@ fn what_was_read_once_is_read_again_without_the_servers() {
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let bytes: Vec<u8> = (0..6 * WIDTH).map(|at| (at / 7) as u8).collect();
     let large = vec![5; (1 << 20) + 1];
-    for (name, bytes) in [("kept", &bytes), ("large", &large)] {
+    for (name, bytes) in [("kept", &bytes), ("large", &large), ("new", &bytes)] {
         fs::write(mount.path(name), bytes).unwrap();
         wait_for_writers(&pool, name);
-        assert!(fs::read(mount.path(name)).unwrap() == *bytes);
+        assert!(name == "new" || fs::read(mount.path(name)).unwrap() == *bytes);
     }
     server.set(|faults| faults.read = Some(Errno::EIO));
     for _ in 0..3 {
@@ -188,7 +188,11 @@ fn what_was_read_once_is_read_again_without_the_servers() {
     let mut all = vec![0; 6 * WIDTH];
     assert_eq!(raw(direct.read_exact_at(&mut all, 0)), Some(libc::EIO), "it asks for the servers");
     assert_eq!(raw(fs::read(mount.path("large"))), Some(libc::EIO), "it is larger than the hint says");
+    // What a server does not give is an error, and no end of the file for the kernel.
+    assert_eq!(raw(fs::read(mount.path("new"))), Some(libc::EIO));
+    assert_eq!(fs::metadata(mount.path("new")).unwrap().len(), bytes.len() as u64);
     server.well();
+    assert!(fs::read(mount.path("new")).unwrap() == bytes);
 }
 
 fn open_in_store(files: &std::sync::Arc<Files>, flags: OFlags) -> Result<StoreFile, stripewise_store::Error> {
