@@ -462,12 +462,13 @@ impl Inode {
         self.kept(failed)
     }
 
-    /// Puts on the servers what was gathered, for an open file that was `told` of what failed so far. It is not told by this.
+    /// Puts on the servers what was gathered, for an open file that was `told` of what failed so far. It is not told by this, and what
+    /// cannot be put there stays gathered: the close may be that of a child which has come by the descriptor.
     ///
     /// # Errors
     /// Those of the servers; what failed before, and the open file has not been told of.
     pub(crate) fn flush_for(&self, told: &Told) -> Result<()> {
-        let put = self.put_gathered_or_give_up();
+        let put = self.put_gathered();
         put.and(self.kept(self.failures.untold(told)))
     }
 
